@@ -1,0 +1,25 @@
+"""The one exception that users meet, and the exit codes; everything else that is raised is a bug."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the process ends with. Anything else is the culprit task's own code, or 128+n for a signal n."""
+
+    SUCCESS = 0
+    USAGE = 2
+    RESTART_ME = 42
+    HOST_LOST = 69
+    START_TIMEOUT = 75
+    STALL = 76
+    TIMEOUT = 124
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class TfdistError(Exception):
+    """One sentence for the user: what failed, with the value, and the way out. `exit_code` is what the command ends with."""
+
+    def __init__(self, sentence: str, exit_code: int = ExitCode.USAGE) -> None:
+        super().__init__(sentence)
+        self.exit_code = int(exit_code)

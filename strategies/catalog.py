@@ -1,0 +1,198 @@
+"""Which strategies exist, what each needs, how its job ends, and which Keras it works with. No TensorFlow in here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+
+
+class _Choice(str, Enum):
+    """A closed choice that prints as its value."""
+
+    __str__ = str.__str__
+
+
+class StrategyName(_Choice):
+    """The names that the command line takes."""
+
+    AUTO = "auto"
+    ONE_DEVICE = "one-device"
+    MIRRORED = "mirrored"
+    MULTI_WORKER = "multiworker"
+    CENTRAL_STORAGE = "central-storage"
+    PARAMETER_SERVER = "parameter-server"
+    TPU = "tpu"
+    INDEPENDENT = "independent"
+
+
+class Communication(_Choice):
+    """`tf.distribute.experimental.CommunicationImplementation`: the all-reduce between workers."""
+
+    AUTO = "auto"
+    RING = "ring"
+    NCCL = "nccl"
+
+
+class CrossDevice(_Choice):
+    """`tf.distribute.CrossDeviceOps`: the all-reduce between the devices of one process. auto: TensorFlow's default."""
+
+    AUTO = "auto"
+    NCCL = "nccl"
+    HIERARCHICAL_COPY = "hierarchical-copy"
+    REDUCTION_TO_ONE = "reduction-to-one"
+
+
+class Placement(_Choice):
+    """How variables are spread over parameter servers: TensorFlow's by count, or the one that holds the fewest bytes."""
+
+    ROUND_ROBIN = "round-robin"
+    GREEDY = "greedy"
+
+
+class Keras(_Choice):
+    """2 is tf_keras, 3 the keras that TensorFlow 2.21 brings."""
+
+    TWO = "2"
+    THREE = "3"
+
+
+class Api(_Choice):
+    """Who runs the steps: our timed loop, or Model.fit."""
+
+    LOOP = "loop"
+    FIT = "fit"
+
+
+class Ends(_Choice):
+    """When a job is over."""
+
+    ALL_EXIT = "all tasks exit 0"
+    LEADER_EXITS = "the chief exits; workers and ps are then stopped"
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One row of the table."""
+
+    name: StrategyName
+    tf_name: str
+    summary: str
+    synchronous: bool
+    many_processes: bool
+    has_cluster: bool
+    ends: Ends
+    options: tuple[str, ...]
+    needs: str
+    worker_dies: str
+    leader_dies: str
+
+    def roles(self, workers: int, ps: int) -> Mapping[str, int]:
+        """How many tasks of each role the job has."""
+        if self.name is StrategyName.PARAMETER_SERVER:
+            return {"chief": 1, "worker": workers, "ps": ps}
+        return {"worker": workers if self.many_processes else 1}
+
+
+_FROM_CHECKPOINT = "restart it, from the checkpoint"
+_ALL = "restart all, from the checkpoint"
+
+
+def _one_process(name: StrategyName, tf_name: str, summary: str, options: tuple[str, ...], needs: str) -> Strategy:
+    return Strategy(
+        name, tf_name, summary, True, False, False, Ends.ALL_EXIT, options, needs, _FROM_CHECKPOINT, _FROM_CHECKPOINT
+    )
+
+
+_ROWS = (
+    _one_process(
+        StrategyName.ONE_DEVICE, "OneDeviceStrategy", "one device: the baseline of every comparison", (), "one device"
+    ),
+    _one_process(
+        StrategyName.MIRRORED,
+        "MirroredStrategy",
+        "one process, a replica on each device, gradients all-reduced between the devices",
+        ("--devices", "--cross-device", "--packs"),
+        "one host",
+    ),
+    Strategy(
+        StrategyName.MULTI_WORKER,
+        "MultiWorkerMirroredStrategy",
+        "one process a worker, gradients all-reduced over the network",
+        True,
+        True,
+        True,
+        Ends.ALL_EXIT,
+        ("--workers", "--devices", "--communication", "--bytes-per-pack", "--timeout-collective"),
+        "a free port for each worker",
+        _ALL,
+        _ALL,
+    ),
+    _one_process(
+        StrategyName.CENTRAL_STORAGE,
+        "experimental.CentralStorageStrategy",
+        "one process, one copy of the variables (on the CPU), a replica on each device",
+        ("--devices",),
+        "one host",
+    ),
+    Strategy(
+        StrategyName.PARAMETER_SERVER,
+        "experimental.ParameterServerStrategy",
+        "asynchronous: workers compute gradients and apply them to variables on parameter servers as they come",
+        False,
+        True,
+        True,
+        Ends.LEADER_EXITS,
+        ("--workers", "--ps", "--devices", "--variable-partitioner", "--placement"),
+        "a free port for the chief, each worker and each ps",
+        "restart that worker alone, same port",
+        "chief: restart it, servers stay; ps: restart chief and all ps, from the checkpoint",
+    ),
+    _one_process(
+        StrategyName.TPU, "TPUStrategy", "one process, a replica on each TPU core", (), "a TPU (not run on hardware)"
+    ),
+    Strategy(
+        StrategyName.INDEPENDENT,
+        "none: OneDeviceStrategy in each process",
+        "N one-device trainings side by side without any exchange: the ceiling that the others are held against",
+        True,
+        True,
+        False,
+        Ends.ALL_EXIT,
+        ("--workers",),
+        "one device for each worker",
+        "fail",
+        "fail",
+    ),
+)
+
+CATALOG: Mapping[StrategyName, Strategy] = MappingProxyType({row.name: row for row in _ROWS})
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a combination does not work with TensorFlow 2.21, and what to use instead."""
+
+    reason: str
+    instead: str
+
+
+_TWO = "use --keras 2 (the default)"
+_NO_FIT = "use --api loop, or --keras 2"
+
+
+def keras_refusal(strategy: StrategyName, cross_device: CrossDevice, keras: Keras, api: Api) -> Refusal | None:
+    """Whether Keras `keras` trains under `strategy` through `api`: None if it does.
+
+    Source: every cell was run with tensorflow 2.21.0, keras 3.15.1 and tf_keras 2.21.0; tests/integration runs those
+    that are said to work.
+    """
+    if keras is Keras.TWO:
+        return None
+    if strategy is StrategyName.MULTI_WORKER and api is Api.FIT:
+        return Refusal("Keras 3's fit cannot convert MultiWorkerMirroredStrategy's PerReplica values", _NO_FIT)
+    if strategy is StrategyName.CENTRAL_STORAGE:
+        return Refusal("Keras 3's BatchNorm names no aggregation for its variables, which central-storage requires", _TWO)
+    if strategy is StrategyName.PARAMETER_SERVER:
+        what = "fit does not run" if api is Api.FIT else "optimizer loses counter updates (iterations is not atomic)"
+        return Refusal(f"Keras 3's {what} under ParameterServerStrategy", _TWO)
+    return None
