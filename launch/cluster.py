@@ -41,7 +41,9 @@ class Cluster:
         """
         if not self.addresses:
             return None
-        peers = {role: list(hosts) for role, hosts in self.addresses.items() if role != "evaluator" or role == task.role}
+        peers = {
+            role: list(hosts) for role, hosts in self.addresses.items() if role != "evaluator" or role == task.role
+        }
         return json.dumps({"cluster": peers, "task": {"type": task.role, "index": task.index}})
 
 

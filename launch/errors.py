@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
 
 
 class TfdistError(Exception):
-    """One sentence for the user: what failed, with the value, and the way out. `exit_code` is what the command ends with."""
+    """One sentence for the user: what failed, with the value, and the way out; the command ends with `exit_code`."""
 
     def __init__(self, sentence: str, exit_code: int = ExitCode.USAGE) -> None:
         super().__init__(sentence)

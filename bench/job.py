@@ -1,0 +1,125 @@
+"""A training spec becomes processes, and what they measured a Record."""
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from tfdist.bench.record import RankRecord, Record, TaskUsage, rank_from_json
+from tfdist.launch.diagnose import Outcome, Status
+from tfdist.launch.job import Job, Program, Shape, plan_job
+from tfdist.launch.machine import Machine, local_machine
+from tfdist.launch.policy import Policy
+from tfdist.launch.run import launch
+from tfdist.launch.rundir import RunDir
+from tfdist.launch.supervise import Listener
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.catalog import CATALOG, Ends, Keras
+
+TRAINING_COMMAND = (sys.executable, "-m", "tfdist.models.task")
+
+
+def shape_of(spec: TrainingSpec, base_port: int | None = None) -> Shape:
+    """The processes that the spec's strategy needs."""
+    strategy = CATALOG[spec.strategy]
+    return Shape(
+        roles=strategy.roles(spec.workers, spec.ps),
+        has_cluster=strategy.has_cluster,
+        leader="chief-0" if strategy.ends is Ends.LEADER_EXITS else None,
+        devices=spec.devices,
+        cores_per_device=spec.cores_per_device,
+        gpus=spec.gpus,
+        base_port=base_port,
+    )
+
+
+def task_environment(spec: TrainingSpec) -> dict[str, str]:
+    """What every task of the job finds in its environment, its own cluster and devices apart.
+
+    A server that a peer has not reached yet must not fail its calls at once: GRPC_FAIL_FAST=use_caller, as
+    https://www.tensorflow.org/tutorials/distribute/parameter_server_training says for workers and ps.
+    """
+    return {
+        **spec.to_env(),
+        "TF_USE_LEGACY_KERAS": "1" if spec.keras is Keras.TWO else "0",
+        "PYTHONSAFEPATH": "1",  # a user's folder may hold a random.py
+        **({"GRPC_FAIL_FAST": "use_caller"} if spec.ps else {}),
+    }
+
+
+def plan_training(spec: TrainingSpec, machine: Machine, base_port: int | None = None) -> Job:
+    """The built-in training as a job."""
+    program = Program(TRAINING_COMMAND, task_environment(spec), str(Path.cwd()))
+    return plan_job(shape_of(spec, base_port), program, machine)
+
+
+def run_spec(
+    spec: TrainingSpec,
+    run_dir: Path,
+    *,
+    machine: Machine | None = None,
+    arm: str,
+    round: int = 0,
+    timeout_s: float | None = None,
+    listen: Listener = lambda _: None,
+) -> Record:
+    """Run one training in fresh processes and say what it measured, whatever came of it.
+
+    Raises:
+        TfdistError: no process was started.
+    """
+    run_dir.mkdir(parents=True, exist_ok=True)
+    folder = RunDir(run_dir)
+    job = plan_training(spec, machine or local_machine())
+    started = datetime.now(timezone.utc)
+    outcome = launch(job, folder, Policy(timeout_s=timeout_s), listen)
+    return record_of(outcome, spec, arm=arm, round=round, started=started)
+
+
+def record_of(outcome: Outcome, spec: TrainingSpec, *, arm: str, round: int, started: datetime) -> Record:
+    """The record of a finished job.
+
+    A job that ended well but left out a rank's measurement has failed.
+    """
+    ranks, problem = ranks_of(outcome.records)
+    if outcome.status is Status.OK and not ranks:
+        problem = problem or "no task sent a record"
+    hosts = list(outcome.hosts.values())
+    return Record(
+        arm=arm,
+        round=round,
+        spec=spec.to_json(),
+        status=str(Status.FAILED if outcome.status is Status.OK and problem else outcome.status),
+        reason=outcome.reason or problem,
+        exit_code=outcome.exit_code,
+        ranks=ranks,
+        usage={name: TaskUsage(exit.peak_memory_bytes, exit.cpu_s) for name, exit in outcome.exits.items()},
+        hardware=hosts[0] if hosts else {},
+        command=" ".join(sys.argv),
+        started=started.isoformat(timespec="seconds"),
+        wall_s=outcome.wall_s,
+        run_dir=Path(outcome.run_dir).name,
+        git_commit=git_commit(),
+    )
+
+
+def ranks_of(records: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[RankRecord, ...], str]:
+    """Every rank's measurement in order of task, and what was wrong with one of them, if any."""
+    ranks = []
+    for task in sorted(records, key=lambda name: (name.rpartition("-")[0], int(name.rpartition("-")[2]))):
+        try:
+            ranks.append(rank_from_json(records[task]))
+        except (TypeError, KeyError) as error:
+            return tuple(ranks), f"{task} sent a record that is not whole: {error}"
+    return tuple(ranks), ""
+
+
+def git_commit() -> str:
+    """The commit of the working directory, if it is in a git repository."""
+    with contextlib.suppress(OSError):
+        asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+        return asked.stdout.strip() if asked.returncode == 0 else ""
+    return ""

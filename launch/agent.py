@@ -1,0 +1,419 @@
+"""The agent: one process on every host of a job. It reserves ports, starts tasks, relays what they say, and kills.
+
+The launcher sends this file's text through a stream and talks to it in JSON, one object a line, over its stdin and
+stdout (`messages.py` is the launcher's side of the same conversation). So it is one file, it needs nothing but
+Python 3.10, and the host needs nothing of ours. One thread, one `select`; it sleeps when nothing happens.
+"""
+
+import ctypes
+import glob
+import json
+import os
+import platform
+import re
+import resource
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+HEARTBEAT_S = 2.0
+"""How often each side says that it is alive."""
+CHUNK = 1 << 16
+BACKLOG = 1 << 20
+"""Bytes waiting for the launcher above which tasks' output is left in their pipes, so that they wait, not we."""
+MOST_CHUNKS_IN_A_PIPE = 16
+"""A pipe holds 1 MiB at most (fs.pipe-max-size)."""
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+LIBC = ctypes.CDLL(None)
+PACKAGES = ("tensorflow", "tf_keras", "keras", "numpy", "tfdist")
+
+
+def describe() -> dict[str, Any]:
+    """This host, as plain JSON values. TensorFlow is not imported: versions come from the packages' metadata."""
+    return {
+        "host": socket.gethostname(),
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "packages": _versions(),
+        "cores": sorted(os.sched_getaffinity(0)),
+        "cpu": _cpu_model(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "gpus": _gpus(),
+        "os": f"{platform.system()} {platform.release()}",
+        "machine": platform.machine(),
+        "clock": time.time(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    """From the names of the .dist-info folders: 30 times faster than importlib.metadata, which parses each file."""
+    found: dict[str, str] = {}
+    pattern = re.compile(r"([A-Za-z0-9_.]+)-([^-]+)\.dist-info$")
+    for folder in sys.path:
+        names = os.listdir(folder) if os.path.isdir(folder) else ()
+        for name, version in (match.groups() for match in map(pattern.match, names) if match):
+            if name.lower() in PACKAGES:
+                found.setdefault(name.lower(), version)
+    return found
+
+
+def _cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _gpus() -> list[str]:
+    """Names of the GPUs that CUDA would show; the driver's own tool is asked, and only where there is a driver."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    tool = shutil.which("nvidia-smi")
+    if tool is None or visible in ("", "-1") or not glob.glob("/dev/nvidia[0-9]*"):
+        return []
+    asked = subprocess.run(
+        [tool, "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, check=False
+    )
+    names = asked.stdout.splitlines() if asked.returncode == 0 else []
+    if visible is None:
+        return names
+    return [names[int(index)] for index in visible.split(",") if index.isdigit() and int(index) < len(names)]
+
+
+def reserve(port: int) -> socket.socket:
+    """Bind `port` (0: any free one) and hold it, not listening, so that nobody else gets it before the task does.
+
+    The task binds the same port beside us: both sides set SO_REUSEPORT (gRPC does with TF_GRPC_REUSE_PORT=true).
+    A port that another such holder has would be shared in silence, so a fixed port is first bound without it.
+
+    Raises:
+        OSError: the port is in use, or may not be bound.
+    """
+    if port:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a closed connection's TIME_WAIT is no user
+            probe.bind(("", port))
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    held.bind(("", port))
+    return held
+
+
+class Task:
+    """A started process, its pipes, and when it will be killed."""
+
+    def __init__(self, name: str, process: "subprocess.Popen[bytes]", pipes: dict[str, int], barrier: int) -> None:
+        self.name, self.process, self.pipes = name, process, pipes
+        self.barrier: int | None = barrier
+        self.partial: dict[str, bytes] = {}  # the unfinished last line, by stream
+        self.kill_at: float | None = None
+
+    def release(self) -> None:
+        """Let the task pass the start barrier: it reads the other end."""
+        if self.barrier is not None:
+            os.close(self.barrier)
+            self.barrier = None
+
+
+class Agent:
+    """Everything between the first message and the last."""
+
+    def __init__(self, heartbeat_timeout_s: float = 10.0) -> None:
+        self.heartbeat_timeout_s = heartbeat_timeout_s
+        self.selector = selectors.EpollSelector()
+        self.pipes = (
+            selectors.EpollSelector()
+        )  # the tasks' output: one descriptor of the other, so it can be paused whole
+        self.tasks: dict[str, Task] = {}
+        self.by_pid: dict[int, Task] = {}
+        self.ports: list[socket.socket] = []
+        self.inbox, self.outbox = b"", bytearray()
+        self.heard = self.said = time.monotonic()
+        self.over = False
+
+    def run(self) -> None:
+        """Serve until the launcher says finish, goes away, or falls silent; then leave nothing behind."""
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self.watch_signals()
+        for stream in (0, 1):
+            os.set_blocking(stream, False)
+        self.selector.register(0, selectors.EVENT_READ, self.hear)
+        self.selector.register(self.pipes, selectors.EVENT_READ, self.relay_ready)
+        self.say("hello", **describe())
+        try:
+            while not self.over:
+                self.turn()
+        finally:
+            self.clean_up()
+
+    def turn(self) -> None:
+        """One wake-up: whatever is ready, then whatever is due."""
+        for key, _ in self.selector.select(self.patience()):
+            key.data()
+        now = time.monotonic()
+        for task in self.tasks.values():
+            if task.kill_at is not None and now >= task.kill_at:
+                task.kill_at = None
+                kill_group(task.process.pid, signal.SIGKILL)
+        if now - self.said >= HEARTBEAT_S:
+            self.say("heartbeat")
+        if now - self.heard > self.heartbeat_timeout_s:
+            self.over = True
+
+    def patience(self) -> float:
+        """Seconds until something is due even if nothing happens."""
+        due = [self.said + HEARTBEAT_S, *(task.kill_at for task in self.tasks.values() if task.kill_at is not None)]
+        return max(0.0, min(due) - time.monotonic())
+
+    # --- the launcher
+
+    def hear(self) -> None:
+        """Do what the launcher says; its end of the stream closing means that it is gone."""
+        try:
+            chunk = os.read(0, CHUNK)
+        except OSError:
+            chunk = b""
+        self.heard = time.monotonic()
+        self.over = self.over or not chunk
+        *lines, self.inbox = (self.inbox + chunk).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            getattr(self, "do_" + message.pop("kind"))(**message)
+
+    def say(self, kind: str, **values: Any) -> None:
+        """Queue one message, and send what the stream takes now."""
+        self.outbox += json.dumps({"kind": kind, **values}).encode() + b"\n"
+        self.said = time.monotonic()
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what the stream takes, and be woken for the rest; while much is left, tasks wait with their output."""
+        try:
+            del self.outbox[: os.write(1, self.outbox)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.over, self.outbox = True, bytearray()
+        self.listen(1, selectors.EVENT_WRITE, self.flush, bool(self.outbox))
+        self.listen(self.pipes.fileno(), selectors.EVENT_READ, self.relay_ready, len(self.outbox) < BACKLOG)
+
+    def listen(self, descriptor: int, events: int, act: Callable[[], None], wanted: bool) -> None:
+        """Have `descriptor` in the select if it is `wanted` there, and only then."""
+        there = descriptor in self.selector.get_map()
+        if wanted and not there:
+            self.selector.register(descriptor, events, act)
+        elif there and not wanted:
+            self.selector.unregister(descriptor)
+
+    # --- what the launcher may ask
+
+    def do_heartbeat(self) -> None:
+        """Nothing: having been heard is all."""
+
+    def do_finish(self) -> None:
+        """The job is over."""
+        self.over = True
+
+    def do_reserve(self, ports: list[int]) -> None:
+        """Reserve these ports, 0 for any."""
+        for port in ports:
+            try:
+                self.ports.append(reserve(port))
+            except OSError as error:
+                self.say("refused", port=port, reason=os.strerror(error.errno or 0))
+                return
+        self.say("reserved", ports=[held.getsockname()[1] for held in self.ports[len(self.ports) - len(ports) :]])
+
+    def do_start(self, task: str, argv: list[str], env: dict[str, str], cwd: str, cores: list[int]) -> None:
+        """Start one task."""
+        try:
+            pid = self.spawn(task, argv, env, cwd, cores)
+        except (OSError, ValueError) as error:
+            self.say("not_started", task=task, reason=str(error))
+        else:
+            self.say("started", task=task, pid=pid, time=time.time())
+
+    def do_stop(self, tasks: list[str], grace_s: float) -> None:
+        """Ask these tasks to end, and kill them after `grace_s` seconds."""
+        for task in (self.tasks[name] for name in tasks if name in self.tasks):
+            task.release()
+            kill_group(task.process.pid, signal.SIGTERM if grace_s else signal.SIGKILL)
+            task.kill_at = time.monotonic() + grace_s if grace_s else None
+
+    def do_release(self) -> None:
+        """All tasks of the job stand at the start barrier: open it."""
+        for task in self.tasks.values():
+            task.release()
+
+    # --- tasks
+
+    def spawn(self, name: str, argv: list[str], env: dict[str, str], cwd: str, cores: list[int]) -> int:
+        """Start one task in its own process group, pinned to `cores` before its first instruction; its pid."""
+        events, events_child = os.pipe()
+        barrier_child, barrier = os.pipe()
+        everything = os.sched_getaffinity(0)
+        given = {"TFDIST_EVENTS_FD": str(events_child), "TFDIST_BARRIER_FD": str(barrier_child)}
+        try:
+            os.sched_setaffinity(0, cores or everything)
+            process = subprocess.Popen(
+                argv,
+                env={**os.environ, **env, **given},
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                pass_fds=(events_child, barrier_child),
+                preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
+            )
+        except (OSError, ValueError):
+            os.close(events)
+            os.close(barrier)
+            raise
+        finally:
+            os.sched_setaffinity(0, everything)
+            os.close(events_child)
+            os.close(barrier_child)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        pipes = {"stdout": process.stdout.fileno(), "stderr": process.stderr.fileno(), "events": events}
+        task = self.tasks[name] = self.by_pid[process.pid] = Task(name, process, pipes, barrier)
+        for stream, descriptor in pipes.items():
+            os.set_blocking(descriptor, False)
+            self.pipes.register(descriptor, selectors.EVENT_READ, (task, stream))
+        return process.pid
+
+    def relay_ready(self) -> None:
+        """Pass on what tasks have written."""
+        for key, _ in self.pipes.select(0):
+            self.relay(*key.data)
+
+    def relay(self, task: Task, stream: str) -> bool:
+        """Pass on the whole lines among the next chunk of a stream; the unfinished one waits, if it is not too long.
+
+        Returns whether there was anything.
+        """
+        descriptor = task.pipes[stream]
+        try:
+            chunk = os.read(descriptor, CHUNK)
+        except BlockingIOError:
+            return False
+        if not chunk:
+            self.pipes.unregister(descriptor)
+        whole, newline, rest = (task.partial.pop(stream, b"") + chunk).rpartition(b"\n")
+        if chunk and (stream == "events" or len(rest) < CHUNK):
+            task.partial[stream], rest = rest, b""
+        self.pass_on(task, stream, whole + newline + rest)
+        return bool(chunk)
+
+    def pass_on(self, task: Task, stream: str, text: bytes) -> None:
+        """One message for a piece of output, one for each event."""
+        if stream != "events":
+            if text:  # bytes that are not UTF-8 travel as surrogates, which the launcher turns back
+                self.say("output", task=task.name, stream=stream, text=text.decode("utf-8", "surrogateescape"))
+            return
+        for line in text.splitlines():
+            try:
+                event = dict(json.loads(line))
+            except (ValueError, TypeError):
+                continue
+            self.say("event", task=task.name, time=time.time(), event=event)
+
+    def watch_signals(self) -> None:
+        """Have a child's end wake the select, which then reaps; be ended politely by the usual signals."""
+        receive, send = socket.socketpair()
+        for end in (receive, send):
+            end.setblocking(False)
+        self.woken = (receive, send)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, lambda *_: self.do_finish())
+        signal.set_wakeup_fd(send.fileno(), warn_on_full_buffer=False)
+        self.selector.register(receive, selectors.EVENT_READ, self.wake)
+
+    def wake(self) -> None:
+        """A signal came."""
+        self.woken[0].recv(CHUNK)
+        self.reap()
+
+    def reap(self) -> None:
+        """Take note of every child that has ended."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid in self.by_pid:
+                self.exited(self.by_pid.pop(pid), os.waitstatus_to_exitcode(status), usage)
+
+    def exited(self, task: Task, code: int, usage: resource.struct_rusage) -> None:
+        """Say that a task has ended, after everything that it had written."""
+        task.process.returncode, task.kill_at = code, None
+        for stream, descriptor in task.pipes.items():
+            for _ in range(MOST_CHUNKS_IN_A_PIPE):
+                if descriptor not in self.pipes.get_map() or not self.relay(task, stream):
+                    break
+            self.pass_on(task, stream, task.partial.pop(stream, b""))
+        task.release()
+        self.say(
+            "exited",
+            task=task.name,
+            code=code,
+            time=time.time(),
+            peak_memory_bytes=usage.ru_maxrss * 1024,
+            cpu_s=usage.ru_utime + usage.ru_stime,
+        )
+
+    def clean_up(self) -> None:
+        """Polite, then firm, to our children and to what becomes ours when its parent ends; then let the ports go."""
+        for number, seconds in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 3.0)):
+            until = time.monotonic() + seconds
+            told: set[int] = set()
+            while (alive := children()) and time.monotonic() < until:
+                for pid in alive - told:
+                    kill_group(pid, number)
+                told |= alive
+                self.reap()
+                time.sleep(0.01)
+        for held in self.ports:
+            held.close()
+        os.set_blocking(1, True)
+        self.flush()
+
+
+def prctl(option: int, value: int) -> None:
+    """The system call of that name, man 2 prctl."""
+    LIBC.prctl(option, value, 0, 0, 0)
+
+
+def children() -> set[int]:
+    """The pids of our children, those that have ended but were not reaped included."""
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+        return {int(pid) for pid in file.read().split()}
+
+
+def kill_group(pid: int, number: int) -> None:
+    """Signal the process group that a descendant is in, if there still is one; never our own."""
+    try:
+        group = os.getpgid(pid)
+    except ProcessLookupError:
+        group = pid  # reaped, but its group may live on
+    try:
+        if group != os.getpgrp():
+            os.killpg(group, number)
+        else:
+            os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+if __name__ == "__main__":
+    Agent().run()

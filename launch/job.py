@@ -1,0 +1,132 @@
+"""A job before it runs: which processes, where, with which program, cores and GPUs. Pure planning."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tfdist.launch.cluster import Cluster, Task
+from tfdist.launch.hosts import LOCAL, Host
+from tfdist.launch.machine import Machine
+
+COMPUTING_ROLES = ("chief", "worker")
+"""Roles whose processes have devices. A chief that only coordinates (where there are workers and ps) has none."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What every task of the job runs."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How many tasks of which role, and what each has."""
+
+    roles: Mapping[str, int]
+    has_cluster: bool
+    leader: str | None = None
+    """The name of the task whose end is the job's end; None: all must exit 0."""
+    devices: int = 1
+    """Devices of each computing task."""
+    cores_per_device: int | None = None
+    """Pin each CPU device to so many cores; None: pin nothing."""
+    gpus: bool = False
+    base_port: int | None = None
+    """The first task's port, the next one's is one higher; None: any free ones."""
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """One process to be."""
+
+    task: Task
+    host: Host
+    program: Program
+    cores: tuple[int, ...]
+    """To be pinned to; empty: wherever the system puts it."""
+    port: int | None
+    """Fixed, 0 for any free one, or None if it needs none."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """All of it. `cluster` is empty until the ports are known."""
+
+    plans: tuple[TaskPlan, ...]
+    leader: str | None
+    cluster: Cluster = field(default_factory=lambda: Cluster({}))
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """Each host once, in order."""
+        return tuple(dict.fromkeys(plan.host for plan in self.plans))
+
+    def with_ports(self, ports: Mapping[str, int]) -> "Job":
+        """The same job with its cluster computed from each task's port, by task name."""
+        addresses: dict[str, tuple[str, ...]] = {}
+        for plan in self.plans:
+            if plan.task.name in ports:
+                address = f"{plan.host.address}:{ports[plan.task.name]}"
+                addresses[plan.task.role] = (*addresses.get(plan.task.role, ()), address)
+        return replace(self, cluster=Cluster(addresses))
+
+    def environment(self, plan: TaskPlan) -> dict[str, str]:
+        """What this task finds in its environment beside the agent's own."""
+        env = {**plan.program.env, "TFDIST_TASK": plan.task.name}
+        tf_config = self.cluster.tf_config(plan.task)
+        if tf_config is not None:
+            env |= {"TF_CONFIG": tf_config, "TF_GRPC_REUSE_PORT": "true"}
+        return env
+
+
+def plan_job(shape: Shape, program: Program, machine: Machine) -> Job:
+    """One host's job: tasks in the order chief, worker, ps, evaluator, each with its cores or GPUs and its port."""
+    tasks = [Task(role, index) for role in shape.roles for index in range(shape.roles[role])]
+    plans = []
+    for position, task in enumerate(tasks):
+        port = None if not shape.has_cluster else shape.base_port + position if shape.base_port else 0
+        cores = cores_of(task, shape, machine.cores)
+        env = {**program.env, **device_environment(task, shape, cores)}
+        plans.append(TaskPlan(task, LOCAL, replace(program, env=env), cores, port))
+    return Job(tuple(plans), shape.leader)
+
+
+def has_devices(task: Task, shape: Shape) -> bool:
+    """Whether the task computes; a chief beside parameter servers and a ps do not."""
+    return task.role in COMPUTING_ROLES and not (task.role == "chief" and "ps" in shape.roles)
+
+
+def cores_of(task: Task, shape: Shape, cores: tuple[int, ...]) -> tuple[int, ...]:
+    """The cores a task is pinned to: computing tasks get theirs in turn, starting over when there are not enough.
+
+    Tasks that do not compute share the cores of those that do, so that a job of n devices never has more than n
+    devices' cores, whatever its strategy. With GPUs nothing is pinned.
+    """
+    if shape.cores_per_device is None or shape.gpus:
+        return ()
+    each = shape.devices * shape.cores_per_device
+    first = task.index * each if has_devices(task, shape) else 0
+    wanted = each if has_devices(task, shape) else each * shape.roles.get("worker", 1)
+    return tuple(sorted({cores[(first + offset) % len(cores)] for offset in range(wanted)}))
+
+
+def device_environment(task: Task, shape: Shape, cores: tuple[int, ...]) -> dict[str, str]:
+    """TensorFlow's thread pools as large as the task's cores, and the task's own GPUs.
+
+    These are read when TensorFlow is imported. Two inter-op threads at least: with one, an op that waits for a peer
+    leaves none to run what the peer waits for.
+    """
+    if shape.gpus:
+        first = task.index * shape.devices
+        own = range(first, first + shape.devices) if has_devices(task, shape) else ()
+        return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, own)) or "-1"}
+    if not cores:
+        return {}
+    threads = str(len(cores))
+    return {
+        "TF_NUM_INTRAOP_THREADS": threads,
+        "TF_NUM_INTEROP_THREADS": str(max(2, len(cores))),
+        "OMP_NUM_THREADS": threads,
+    }

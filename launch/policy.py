@@ -1,0 +1,20 @@
+"""How patient a launch is."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Seconds, all of them."""
+
+    timeout_s: float | None = None
+    """For the whole job, from the first task's start; None: as long as it takes."""
+    grace_s: float = 5.0
+    """Between SIGTERM and SIGKILL."""
+    settle_s: float = 3.0
+    """After the first failure, for the others to die by themselves, so that it can be told who was first."""
+    hello_s: float = 30.0
+    """For an agent to say hello."""
+    heartbeat_s: float = 2.0
+    silence_s: float = 10.0
+    """An agent that has said nothing for so long is lost."""

@@ -1,0 +1,190 @@
+"""Watch over a job's tasks until all of them have ended: one queue of events, one loop that decides."""
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from queue import Empty
+from types import FrameType
+from typing import Any, BinaryIO
+
+from tfdist.launch.channel import Channel, Inbox
+from tfdist.launch.diagnose import Entry, Stopped, TimedOut
+from tfdist.launch.job import Job
+from tfdist.launch.messages import (
+    AgentLost,
+    Event,
+    Exited,
+    Heartbeat,
+    Interrupted,
+    Message,
+    NotStarted,
+    Output,
+    Release,
+    Stop,
+)
+from tfdist.launch.policy import Policy
+from tfdist.launch.rundir import RunDir
+
+Listener = Callable[[Message], None]
+"""Is told everything as it comes; must be quick, for the loop waits for it."""
+
+
+@dataclass
+class Watch:
+    """What the loop knows."""
+
+    job: Job
+    channels: Mapping[str, Channel]
+    """By task."""
+    policy: Policy
+    inbox: Inbox
+    running: set[str]
+    history: list[Entry] = field(default_factory=list)
+    records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    at_barrier: set[str] = field(default_factory=set)
+    stop_at: float | None = None
+    """Monotonic: when the tasks that are left will be told to end."""
+    time_out_at: float | None = None
+
+    # --- deciding
+
+    def note(self, message: Message) -> None:
+        """Take one message into account."""
+        if isinstance(message, Event):
+            self._note_event(message)
+        elif isinstance(message, Interrupted):
+            again = any(isinstance(entry, Interrupted) for entry in self.history)
+            self.history.append(message)
+            self.stop(0.0 if again else self.policy.grace_s)
+        elif isinstance(message, AgentLost):
+            self.history.append(message)
+            self.running -= {task for task, channel in self.channels.items() if channel.host.name == message.host}
+            self.stop(self.policy.grace_s)
+        elif isinstance(message, Exited | NotStarted):
+            self.history.append(message)
+            self.running.discard(message.task)
+            if isinstance(message, NotStarted):
+                self.stop(self.policy.grace_s)
+            elif message.code != 0:
+                self._stop_by(time.monotonic() + self.policy.settle_s)
+            elif message.task == self.job.leader:
+                self.stop(self.policy.grace_s)
+
+    def _note_event(self, message: Event) -> None:
+        kind = message.event.get("event")
+        if kind == "record":
+            self.records[message.task] = message.event["record"]
+        elif kind == "barrier":
+            self.at_barrier.add(message.task)
+            if self.at_barrier >= self.training:
+                for channel in set(self.channels.values()):
+                    channel.say(Release())
+
+    @property
+    def training(self) -> set[str]:
+        """The tasks that meet at the start barrier: the leader where there is one, else all."""
+        return {self.job.leader} if self.job.leader else {plan.task.name for plan in self.job.plans}
+
+    def _stop_by(self, moment: float) -> None:
+        self.stop_at = min(moment, self.stop_at) if self.stop_at is not None else moment
+
+    # --- acting
+
+    def stop(self, grace_s: float) -> None:
+        """Tell all that still run to end, politely first if `grace_s` is not 0."""
+        self.history.append(Stopped())
+        self.stop_at = None
+        for channel in set(self.channels.values()):
+            tasks = tuple(task for task in sorted(self.running) if self.channels[task] is channel)
+            if tasks:
+                channel.say(Stop(tasks, grace_s))
+
+    def do_what_is_due(self, now: float) -> None:
+        """The time limit, the end of the settling time, and agents that have fallen silent."""
+        if self.time_out_at is not None and now >= self.time_out_at:
+            self.time_out_at = None
+            self.history.append(TimedOut(self.policy.timeout_s or 0.0))
+            self.stop(self.policy.grace_s)
+        if self.stop_at is not None and now >= self.stop_at:
+            self.stop(self.policy.grace_s)
+        for channel in set(self.channels.values()):
+            if now - channel.heard > self.policy.silence_s:
+                channel.heard = now
+                self.note(AgentLost(channel.host.name, f"it said nothing for {self.policy.silence_s:g} s"))
+
+    def next_due(self) -> float:
+        """Monotonic time of the next thing that is due in any case."""
+        return min(moment for moment in (self.stop_at, self.time_out_at, float("inf")) if moment is not None)
+
+
+def supervise(watch: Watch, run_dir: RunDir, listen: Listener) -> None:
+    """Run the loop until no task runs; the watch then holds the whole history."""
+    if watch.policy.timeout_s is not None:
+        watch.time_out_at = time.monotonic() + watch.policy.timeout_s
+    beat_at = time.monotonic()
+    with interruptions(watch.inbox), Log(run_dir) as log:
+        while watch.running:
+            now = time.monotonic()
+            if now >= beat_at:
+                beat_at = now + watch.policy.heartbeat_s
+                for channel in set(watch.channels.values()):
+                    channel.say(Heartbeat())
+            watch.do_what_is_due(now)
+            try:
+                channel, message = watch.inbox.get(timeout=max(0.0, min(watch.next_due(), beat_at) - now))
+            except Empty:
+                continue
+            log.write(message)
+            if channel is not None and isinstance(message, Output):
+                channel.room.release()
+            watch.note(message)
+            listen(message)
+
+
+class Log:
+    """The run's folder as it fills: each task's output byte for byte, and all events."""
+
+    def __init__(self, run_dir: RunDir) -> None:
+        self._run_dir = run_dir
+        self._files: dict[Path, BinaryIO] = {}
+
+    def __enter__(self) -> "Log":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def write(self, message: Message) -> None:
+        """Keep one message."""
+        if isinstance(message, Output):
+            text = message.text.encode("utf-8", "surrogateescape")
+            self._file(self._run_dir.log(message.task, message.stream)).write(text)
+        elif not isinstance(message, Heartbeat):
+            line = {"kind": type(message).__name__, **asdict(message)}
+            self._file(self._run_dir.events).write(json.dumps(line).encode() + b"\n")
+
+    def _file(self, path: Path) -> BinaryIO:
+        if path not in self._files:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._files[path] = path.open("ab", buffering=0)
+        return self._files[path]
+
+
+@contextmanager
+def interruptions(inbox: Inbox) -> Iterator[None]:
+    """While this lasts, SIGINT, SIGTERM and SIGHUP are events like others."""
+
+    def put(number: int, _frame: FrameType | None) -> None:
+        inbox.put((None, Interrupted(number)))
+
+    before = {number: signal.signal(number, put) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,152 @@
+"""What is refused before anything starts, and what is only warned of. Each refusal is one sentence with the way out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.machine import Machine
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.catalog import CATALOG, Communication, CrossDevice, StrategyName, keras_refusal
+
+AT_LEAST = {
+    "workers": 1, "ps": 0, "devices": 1, "cores_per_device": 1, "packs": 1, "bytes_per_pack": 1, "classes": 2,
+    "batch_size": 1, "steps": 1, "epochs": 1, "steps_per_window": 1, "warmup_steps": 0, "shuffle": 1, "seed": 0,
+    "image_size": 32,
+}  # fmt: skip
+WHY = {"image_size": " (MobileNetV2 halves the image five times)"}
+MODELS = ("mobilenet_v2", "tiny")
+OPTIMIZERS = ("adam", "sgd")
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+ALPHAS = (0.35, 0.5, 0.75, 1.0, 1.3, 1.4)
+STRATEGY_FIELDS = (
+    "workers", "ps", "devices", "communication", "cross_device", "packs", "bytes_per_pack", "timeout_collective_s",
+    "variable_partitioner", "placement",
+)  # fmt: skip
+"""Fields that belong to some strategies only (`Strategy.options`)."""
+
+
+def option(field: str) -> str:
+    """The command line's name of a field."""
+    return "--" + field.removesuffix("_s").replace("_", "-")
+
+
+def check(spec: TrainingSpec, chosen: Mapping[str, Any], machine: Machine) -> None:
+    """Refuse what cannot work, or would have no effect.
+
+    Args:
+        spec: every value, chosen or by default.
+        chosen: those that the user gave.
+
+    Raises:
+        TfdistError: the first thing found.
+    """
+    check_ranges(spec)
+    check_options_belong(spec, chosen)
+    check_cross_device(spec, machine)
+    check_devices(spec, machine)
+    check_keras(spec)
+    if "steps" in chosen or "warmup_steps" in chosen:
+        check_length(spec)
+
+
+def check_ranges(spec: TrainingSpec) -> None:
+    """Numbers in their ranges, names among the known ones."""
+    for field, least in AT_LEAST.items():
+        value = getattr(spec, field)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+            raise TfdistError(
+                f"{option(field)} {value}: it must be a whole number of at least {least}{WHY.get(field, '')}"
+            )
+    for field, known in (("model", MODELS), ("optimizer", OPTIMIZERS), ("precision", PRECISIONS), ("alpha", ALPHAS)):
+        if getattr(spec, field) not in known:
+            raise TfdistError(f"{option(field)} {getattr(spec, field)}: choose one of {', '.join(map(str, known))}")
+    if not 0.0 <= spec.bn_momentum < 1.0:
+        raise TfdistError(f"--bn-momentum {spec.bn_momentum}: it must be at least 0 and less than 1")
+    if not spec.learning_rate > 0:
+        raise TfdistError(f"--learning-rate {spec.learning_rate}: it must be more than 0")
+    if spec.timeout_collective_s is not None and not spec.timeout_collective_s > 0:
+        raise TfdistError(f"--timeout-collective {spec.timeout_collective_s}: it must be more than 0 seconds")
+    check_partitioner(spec.variable_partitioner)
+
+
+def check_partitioner(text: str) -> None:
+    """`none`, or one of the three kinds with a number."""
+    kind, colon, number = text.partition(":")
+    if text != "none" and not (kind in ("fixed", "min-size", "max-size") and number.isdigit() and int(number) > 0):
+        raise TfdistError(f"--variable-partitioner {text}: use none, fixed:N, min-size:BYTES or max-size:BYTES")
+
+
+def check_options_belong(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:
+    """An option that the strategy would ignore is refused, unless it says what holds anyway."""
+    strategy = CATALOG[spec.strategy]
+    for field in STRATEGY_FIELDS:
+        if option(field) in strategy.options or field not in chosen:
+            continue
+        if str(chosen[field]) != str(getattr(TrainingSpec, field)):
+            owners = ", ".join(row.name for row in CATALOG.values() if option(field) in row.options)
+            raise TfdistError(
+                f"{option(field)} {chosen[field]} has no effect under --strategy {spec.strategy}: it belongs to {owners}"
+            )
+    if spec.strategy is StrategyName.PARAMETER_SERVER and spec.ps == 0:
+        raise TfdistError("--ps 0: parameter-server keeps its variables on parameter servers; use --ps 1 or more")
+
+
+def check_cross_device(spec: TrainingSpec, machine: Machine) -> None:
+    """NCCL needs GPUs, and packs need an all-reduce that packs."""
+    nccl = [
+        flag
+        for flag, wanted in (
+            ("--communication nccl", spec.communication is Communication.NCCL),
+            ("--cross-device nccl", spec.cross_device is CrossDevice.NCCL),
+        )
+        if wanted
+    ]
+    if nccl and not machine.gpus:
+        instead = "ring" if "communication" in nccl[0] else "auto, hierarchical-copy or reduction-to-one"
+        raise TfdistError(f"{nccl[0]} needs GPUs and this machine shows none: use {instead}")
+    if spec.packs is not None and spec.cross_device not in (CrossDevice.NCCL, CrossDevice.HIERARCHICAL_COPY):
+        raise TfdistError(
+            f"--packs {spec.packs} needs --cross-device nccl or hierarchical-copy: {spec.cross_device} packs nothing"
+        )
+
+
+def check_devices(spec: TrainingSpec, machine: Machine) -> None:
+    """A GPU is not shared between replicas; cores may be (that is a warning)."""
+    wanted = spec.replicas
+    if machine.gpus and wanted > len(machine.gpus):
+        raise TfdistError(
+            f"{wanted} devices ({spec.workers} workers x {spec.devices}) are more than the {len(machine.gpus)} GPUs "
+            f"of this machine: use fewer --workers or --devices"
+        )
+
+
+def check_keras(spec: TrainingSpec) -> None:
+    """The combinations of strategy, Keras and API that TensorFlow cannot train."""
+    refusal = keras_refusal(spec.strategy, spec.cross_device, spec.keras, spec.api)
+    if refusal is not None:
+        raise TfdistError(
+            f"--keras {spec.keras} --api {spec.api} --strategy {spec.strategy}: {refusal.reason}; {refusal.instead}"
+        )
+
+
+def check_length(spec: TrainingSpec) -> None:
+    """At least one step must be left to be timed."""
+    if spec.steps <= spec.warmup_steps:
+        raise TfdistError(
+            f"--steps {spec.steps} leaves none to time after {spec.warmup_steps} warm-up steps: "
+            f"use --steps {2 * spec.warmup_steps} or more, or --warmup-steps 0"
+        )
+
+
+def warnings_of(spec: TrainingSpec, machine: Machine) -> tuple[str, ...]:
+    """What works but will surprise."""
+    cores = spec.replicas * (spec.cores_per_device or 0)
+    found = []
+    if not machine.gpus and cores > len(machine.cores):
+        found.append(
+            f"{spec.replicas} devices of {spec.cores_per_device} core(s) share {len(machine.cores)} cores: "
+            f"they slow each other down, so do not read scaling from this run"
+        )
+    if spec.xla and not machine.gpus:
+        found.append("--xla on a CPU is about 100 times slower for MobileNetV2 (its depthwise gradients)")
+    return tuple(found)
