@@ -40,13 +40,18 @@ def check(spec: TrainingSpec, chosen: Mapping[str, Any], machine: Machine) -> No
     Raises:
         TfdistError: the first thing found.
     """
+    check_strategy(spec, chosen, machine)
+    check_keras(spec)
+    if "steps" in chosen or "warmup_steps" in chosen:
+        check_length(spec)
+
+
+def check_strategy(spec: TrainingSpec, chosen: Mapping[str, Any], machine: Machine) -> None:
+    """As `check`, for a program whose training we do not know."""
     check_ranges(spec)
     check_options_belong(spec, chosen)
     check_cross_device(spec, machine)
     check_devices(spec, machine)
-    check_keras(spec)
-    if "steps" in chosen or "warmup_steps" in chosen:
-        check_length(spec)
 
 
 def check_ranges(spec: TrainingSpec) -> None:
@@ -71,7 +76,7 @@ def check_ranges(spec: TrainingSpec) -> None:
 
 def check_partitioner(text: str) -> None:
     """`none`, or one of the three kinds with a number."""
-    kind, colon, number = text.partition(":")
+    kind, _, number = text.partition(":")
     if text != "none" and not (kind in ("fixed", "min-size", "max-size") and number.isdigit() and int(number) > 0):
         raise TfdistError(f"--variable-partitioner {text}: use none, fixed:N, min-size:BYTES or max-size:BYTES")
 
@@ -84,9 +89,8 @@ def check_options_belong(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:
             continue
         if str(chosen[field]) != str(getattr(TrainingSpec, field)):
             owners = ", ".join(row.name for row in CATALOG.values() if option(field) in row.options)
-            raise TfdistError(
-                f"{option(field)} {chosen[field]} has no effect under --strategy {spec.strategy}: it belongs to {owners}"
-            )
+            flag = f"{option(field)} {chosen[field]}"
+            raise TfdistError(f"{flag} has no effect under --strategy {spec.strategy}: it belongs to {owners}")
     if spec.strategy is StrategyName.PARAMETER_SERVER and spec.ps == 0:
         raise TfdistError("--ps 0: parameter-server keeps its variables on parameter servers; use --ps 1 or more")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
-from tfdist.models.checks import check, check_length, warnings_of
+from tfdist.models.checks import check, check_length, check_strategy, warnings_of
 from tfdist.models.datasets.table import describe
 from tfdist.models.spec import CHOICES, TrainingSpec
 from tfdist.strategies.catalog import CATALOG, StrategyName
@@ -66,6 +66,19 @@ def resolve(choices: Mapping[str, Any], machine: Machine, preset: str | None = N
     if batch is not None:
         spec = replace(spec, batch_size=per_replica(batch, spec))
     return Resolved(fit_to_data(spec, chosen), preset, tuple(notes), warnings_of(spec, machine))
+
+
+def resolve_strategy(choices: Mapping[str, Any], machine: Machine) -> Resolved:
+    """As `resolve`, for a program that brings its own model and data: only what concerns strategy and Keras.
+
+    Cores are left alone unless the user says how many a device has.
+    """
+    chosen = {name: value for name, value in choices.items() if value is not None}
+    chosen["strategy"], why = choose_strategy(chosen, machine)
+    values = {"cores_per_device": None, **devices_by_default(chosen, machine), **chosen, "gpus": bool(machine.gpus)}
+    spec = spec_of(values)
+    check_strategy(spec, chosen, machine)
+    return Resolved(spec, "", (f"strategy {spec.strategy}: {why}",), warnings_of(spec, machine))
 
 
 def choose_preset(preset: str | None, machine: Machine) -> tuple[str, str]:

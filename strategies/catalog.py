@@ -191,7 +191,9 @@ def keras_refusal(strategy: StrategyName, cross_device: CrossDevice, keras: Kera
     if strategy is StrategyName.MULTI_WORKER and api is Api.FIT:
         return Refusal("Keras 3's fit cannot convert MultiWorkerMirroredStrategy's PerReplica values", _NO_FIT)
     if strategy is StrategyName.CENTRAL_STORAGE:
-        return Refusal("Keras 3's BatchNorm names no aggregation for its variables, which central-storage requires", _TWO)
+        return Refusal(
+            "Keras 3's BatchNorm names no aggregation for its variables, which central-storage requires", _TWO
+        )
     if strategy is StrategyName.PARAMETER_SERVER:
         what = "fit does not run" if api is Api.FIT else "optimizer loses counter updates (iterations is not atomic)"
         return Refusal(f"Keras 3's {what} under ParameterServerStrategy", _TWO)

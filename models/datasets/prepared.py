@@ -1,0 +1,99 @@
+"""Prepared TensorFlow Datasets as they lie on the disk: read from their JSON files, without TensorFlow and the network."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfdist.launch.errors import TfdistError
+from tfdist.models.datasets.info import HELD_OUT, DataInfo
+
+TEST_SPLITS = ("test", "validation")
+READABLE = ("tfrecord", "")
+"""The file formats that tf.data reads; an old dataset_info.json does not say and is tfrecord."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One version of a prepared data set: its folder, its classes and its two parts in TFDS' notation."""
+
+    folder: Path
+    classes: int
+    train: str
+    train_examples: int
+    test: str
+    test_examples: int
+
+    @property
+    def info(self) -> DataInfo:
+        """What the launcher wants to know."""
+        return DataInfo(self.classes, self.train_examples, self.test_examples)
+
+
+def find(name: str, data_dir: str | None) -> Prepared:
+    """The newest prepared version of data set `name` (or `name/config`, or with a version at its end).
+
+    Raises:
+        TfdistError: it is not prepared, or is not made of an image and a label.
+    """
+    root = Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+    versions = _versions(root / name)
+    if not versions:
+        raise TfdistError(
+            f'--dataset tfds:{name} is not prepared in {root}: prepare it with  python -c "import tensorflow_datasets '
+            f'as tfds; tfds.builder({name!r}, data_dir={str(root)!r}).download_and_prepare()"'
+        )
+    return _read(name, versions[-1])
+
+
+def _versions(folder: Path) -> list[Path]:
+    if _whole(folder):
+        return [folder]
+    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    return sorted((path for path in inside if _whole(path)), key=lambda path: _numbers(path.name))
+
+
+def _whole(folder: Path) -> bool:
+    return (folder / "dataset_info.json").is_file() and (folder / "features.json").is_file()
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) if part.isdecimal() else -1 for part in version.split("."))
+
+
+def _read(name: str, folder: Path) -> Prepared:
+    info, features = _json(folder / "dataset_info.json"), _json(folder / "features.json")
+    if info.get("fileFormat", "") not in READABLE:
+        raise TfdistError(f"--dataset tfds:{name} is prepared as {info['fileFormat']}: prepare it as tfrecord")
+    sizes = {split["name"]: sum(map(int, split.get("shardLengths", ()))) for split in info.get("splits", ())}
+    if "train" not in sizes:
+        raise TfdistError(f"--dataset tfds:{name} in {folder} has no train split: choose one that has")
+    return Prepared(folder, _classes(name, features), *_parts(sizes))
+
+
+def _parts(sizes: Mapping[str, int]) -> tuple[str, int, str, int]:
+    train = sizes["train"]
+    for split in TEST_SPLITS:
+        if sizes.get(split):
+            return "train", train, split, sizes[split]
+    kept = train - train // HELD_OUT
+    return f"train[:{kept}]", kept, f"train[{kept}:]", train - kept
+
+
+def _classes(name: str, features: Mapping[str, Any]) -> int:
+    parts: Mapping[str, Any] = features.get("featuresDict", {}).get("features", {})
+    if "image" not in parts.get("image", {}) or "classLabel" not in parts.get("label", {}):
+        raise TfdistError(
+            f"--dataset tfds:{name} has the features {', '.join(parts) or 'unknown'}: only an `image` with a `label` can be learnt"
+        )
+    return int(parts["label"]["classLabel"]["numClasses"])
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        data: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise TfdistError(f"{path} cannot be read ({error}): prepare the data set again") from None
+    return data

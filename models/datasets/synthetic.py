@@ -1,0 +1,39 @@
+"""Random images and labels, made once for each replica: training costs what it costs, the input nothing."""
+
+from typing import TYPE_CHECKING
+
+from tfdist.models.datasets.info import DataInfo
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from tfdist.models.spec import TrainingSpec
+
+
+def describe(name: str, data_dir: str | None) -> DataInfo:
+    """As many classes and examples as are asked for; none is held out."""
+    return DataInfo(None, None, 0)
+
+
+def batch(spec: "TrainingSpec", replica: "int | tf.Tensor") -> "tuple[tf.Tensor, tf.Tensor]":
+    """The one batch of global replica `replica`: images (float32, 0..1) and labels (int32).
+
+    It depends on the seed and the replica's number only, so that it is the same under every strategy.
+    """
+    import tensorflow as tf
+
+    seed = tf.stack([spec.seed, replica])
+    shape = (spec.batch_size, spec.image_size, spec.image_size, 3)
+    images = tf.random.stateless_uniform(shape, seed)
+    labels = tf.random.stateless_uniform(shape[:1], seed, maxval=spec.classes, dtype=tf.int32)
+    return images, labels
+
+
+def batches(spec: "TrainingSpec", first: "int | tf.Tensor", replicas: int) -> "tf.data.Dataset":
+    """The batches of the replicas from `first` on, in turn and for ever, for those who can only read a tf.data.Dataset."""
+    import tensorflow as tf
+
+    dataset = tf.data.Dataset.from_tensors(batch(spec, first))
+    for replica in range(1, replicas):
+        dataset = dataset.concatenate(tf.data.Dataset.from_tensors(batch(spec, first + replica)))
+    return dataset.cache().repeat()

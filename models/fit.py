@@ -1,0 +1,65 @@
+"""The same training through Model.fit: an epoch is a window, and the clock is read between epochs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.models import architectures, feed, optimizers
+from tfdist.models.agreement import agreement
+from tfdist.models.job import Job, Trained
+from tfdist.models.schedule import schedule
+from tfdist.models.windows import WindowLog
+from tfdist.strategies.catalog import CATALOG, Keras
+
+
+def train(job: Job) -> Trained:
+    """Train `job.spec.steps` steps.
+
+    Two things differ from our own loop: a window's loss is the mean over its steps, which is what fit reports, and what
+    counts as the first step is the whole first window, for a hook after each step would cost each a synchronisation.
+    A last window that is smaller than the others is a second call of fit, with a data iterator of its own.
+    """
+    spec, model = job.spec, _compiled(job)
+    log = WindowLog(schedule(spec), 1 / job.workers, agreement(job))
+    data, size = _data(job), log.schedule.windows[0]
+    for steps, windows in ((size, spec.steps // size), (spec.steps % size, 1)):
+        if steps:
+            clock = _clock(log, steps, steps * spec.batch_size * job.replicas)
+            model.fit(data, epochs=windows, steps_per_epoch=steps, callbacks=[clock], verbose=0)
+    return Trained.of(model, log, int(model.optimizer.iterations.read_value()))
+
+
+def _compiled(job: Job) -> tf.keras.Model:
+    with job.strategy.scope():
+        model = architectures.build(job.spec)
+        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(optimizers.build(job.spec, model), loss, jit_compile=job.spec.xla)
+    return model
+
+
+def _clock(log: WindowLog, steps: int, examples: int) -> tf.keras.callbacks.Callback:
+    """Opens and closes the log's windows. fit has fetched the loss when an epoch ends: the device has finished."""
+
+    def end(epoch: int, logs: Mapping[str, Any]) -> None:
+        tf.test.experimental.sync_devices()
+        log.first_step()
+        log.close(steps, examples, float(logs["loss"]))
+
+    return tf.keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: log.open(), on_epoch_end=end)
+
+
+def _data(job: Job) -> Any:
+    """What fit takes: a function that makes each worker's dataset, which only tf_keras knows, or one worker's dataset."""
+    spec, task = job.spec, job.task
+    if spec.keras is Keras.THREE:
+        return feed.worker_batches(spec, feed.share(spec, task, job.replicas))
+    if CATALOG[spec.strategy].synchronous:
+        part = feed.share(spec, task, job.replicas)
+        return tf.keras.utils.experimental.DatasetCreator(lambda context: feed.batches(spec, part))
+    arrivals = feed.arrival_counter(job.strategy)
+
+    def own(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        return feed.batches(spec, feed.arriving_share(spec, arrivals, job.replicas))
+
+    return tf.keras.utils.experimental.DatasetCreator(own)

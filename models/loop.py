@@ -1,0 +1,40 @@
+"""The timed loop of all strategies whose replicas step together, and of independent tasks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.models import feed, step
+from tfdist.models.agreement import agreement
+from tfdist.models.job import Job, Trained
+from tfdist.models.schedule import schedule
+from tfdist.models.windows import WindowLog
+
+
+def train(job: Job) -> Trained:
+    """Train `job.spec.steps` steps, window by window."""
+    spec, strategy = job.spec, job.strategy
+    model, optimizer, replica_step = step.build(job)
+    batches = feed.synchronous(spec, strategy, feed.share(spec, job.task, job.replicas))
+    all_step = tf.function(lambda source: strategy.run(replica_step, batches.draw(source)))
+    total = tf.function(lambda losses: strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None))
+    log = WindowLog(schedule(spec), 1 / job.workers, agreement(job))
+    for steps in log.schedule.windows:
+        log.open()
+        loss = _window(lambda: all_step(batches.source), lambda losses: float(total(losses)), steps, log)
+        log.close(steps, steps * spec.batch_size * job.replicas, loss)
+    return Trained.of(model, log, int(optimizer.iterations.read_value()))
+
+
+def _window(one: Callable[[], Any], fetch: Callable[[Any], float], steps: int, log: WindowLog) -> float:
+    """Run `steps` steps and return the last one's loss: it can only be fetched once the device has finished them all."""
+    losses = one()
+    if log.first_step_at is None:
+        fetch(losses)
+        log.first_step()
+    for _ in range(steps - 1):
+        losses = one()
+    loss = fetch(losses)
+    tf.test.experimental.sync_devices()
+    return loss

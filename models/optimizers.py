@@ -1,0 +1,58 @@
+"""The optimizers, by name, and the loss scaling that float16 needs, for both Keras."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.launch.errors import TfdistError
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.catalog import Keras
+
+
+def _legacy(name: str) -> Callable[[float], Any]:
+    return lambda rate: getattr(tf.keras.optimizers.legacy, name)(rate)
+
+
+OPTIMIZERS: Mapping[Keras, Mapping[str, Callable[[float], Any]]] = {
+    Keras.TWO: {"adam": _legacy("Adam"), "sgd": _legacy("SGD")},
+    Keras.THREE: {
+        "adam": lambda rate: tf.keras.optimizers.Adam(rate),
+        "sgd": lambda rate: tf.keras.optimizers.SGD(rate),
+    },
+}
+
+
+def build(spec: TrainingSpec, model: tf.keras.Model) -> Any:
+    """The optimizer of `spec` for `model`, under whatever scope surrounds it, wrapped to scale the loss under mixed_float16.
+
+    Raises:
+        TfdistError: the spec names an optimizer that is not there.
+    """
+    table = OPTIMIZERS[spec.keras]
+    if spec.optimizer not in table:
+        raise TfdistError(f"--optimizer {spec.optimizer!r} is unknown: use {' or '.join(table)}")
+    optimizer = table[spec.optimizer](spec.learning_rate)
+    if spec.precision == "mixed_float16":
+        optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer)
+    if spec.keras is Keras.THREE:
+        # Its variables would otherwise be made in the first step, inside a replica, which MirroredStrategy forbids.
+        optimizer.build(model.trainable_variables)
+    return optimizer
+
+
+def scale(optimizer: Any, loss: tf.Tensor) -> tf.Tensor:
+    """What to differentiate instead of `loss`, so that small gradients survive float16; `loss` itself in other precisions."""
+    if hasattr(optimizer, "get_scaled_loss"):
+        return optimizer.get_scaled_loss(loss)
+    if hasattr(optimizer, "scale_loss"):
+        return optimizer.scale_loss(loss)
+    return loss
+
+
+def unscale(optimizer: Any, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+    """The gradients of the loss from those of the scaled one. Keras 3 does this in `apply_gradients` itself."""
+    if hasattr(optimizer, "get_unscaled_gradients"):
+        unscaled: list[tf.Tensor] = optimizer.get_unscaled_gradients(gradients)
+        return unscaled
+    return gradients

@@ -1,0 +1,141 @@
+"""`python -m tfdist.models.task`: TFDIST_SPEC and TF_CONFIG -> one task of a training -> its record."""
+
+import json
+import os
+import sys
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from tfdist.bench.record import RankRecord
+from tfdist.launch.cluster import Cluster, Task, parse_tf_config
+from tfdist.launch.errors import TfdistError
+from tfdist.models import events, observation
+from tfdist.models.datasets import table
+from tfdist.models.spec import SPEC_VARIABLE, TrainingSpec
+from tfdist.strategies.catalog import CATALOG, Api, Keras, keras_refusal
+
+if TYPE_CHECKING:
+    from tfdist.models.job import Job, Trained
+
+TASK_VARIABLE = "TFDIST_TASK"
+"""`worker-1`: which task this is, where no TF_CONFIG says it."""
+
+
+def main() -> int:
+    """Train as the environment says.
+
+    Returns:
+        The exit code: 0, or that of a TfdistError, whose sentence goes to stderr.
+    """
+    try:
+        _train(_spec(), *_place())
+    except TfdistError as error:
+        sys.stderr.write(f"tfdist: {error}\n")
+        return error.exit_code
+    return 0
+
+
+def _spec() -> TrainingSpec:
+    """The spec in the environment, refused here too if it cannot be trained: not every task is started by a launcher."""
+    text = os.environ.get(SPEC_VARIABLE)
+    if text is None:
+        raise TfdistError(f"{SPEC_VARIABLE} is not set: start trainings with `tfdist launch`")
+    spec = TrainingSpec.from_json(json.loads(text))
+    refusal = keras_refusal(spec.strategy, spec.cross_device, spec.keras, spec.api)
+    if refusal:
+        raise TfdistError(f"{refusal.reason}: {refusal.instead}")
+    _check_data(spec)
+    return spec
+
+
+def _check_data(spec: TrainingSpec) -> None:
+    info = table.describe(spec.dataset, spec.data_dir)
+    if info.classes is not None and info.classes > spec.classes:
+        raise TfdistError(f"--dataset {spec.dataset} has {info.classes} classes: --classes {spec.classes} is too few")
+    if spec.evaluate and not info.test_examples:
+        raise TfdistError(f"--dataset {spec.dataset} has no held-out examples to evaluate on: use digits, say")
+
+
+def _place() -> tuple[Cluster, Task]:
+    config = os.environ.get("TF_CONFIG")
+    if config:
+        return parse_tf_config(config)
+    role, _, index = os.environ.get(TASK_VARIABLE, "worker-0").rpartition("-")
+    return Cluster({}), Task(role, int(index))
+
+
+def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
+    from tfdist.strategies.serve import serve, serves
+
+    phases = {"import": _import(spec.keras)}
+    if serves(spec, task):
+        serve(spec, cluster, task, lambda: events.emit("ready"))
+    began = time.perf_counter()
+    job = _job(spec, task)
+    phases["strategy"] = time.perf_counter() - began
+    events.emit("ready")
+    trained = _run(job)
+    phases["build"] = trained.opened_at - began
+    phases["trace"] = trained.first_step_at - trained.opened_at
+    phases["first_step_end"] = observation.since_start() - (time.perf_counter() - trained.first_step_at)
+    events.emit("record", record=asdict(_record(job, trained, phases, _accuracy(job, trained))))
+
+
+def _import(keras: Keras) -> float:
+    """Import TensorFlow with the Keras that it must bring, and say how many seconds that took."""
+    os.environ["TF_USE_LEGACY_KERAS"] = "1" if keras is Keras.TWO else "0"
+    began = time.perf_counter()
+    import tensorflow as tf
+
+    assert tf.keras.__name__
+    return time.perf_counter() - began
+
+
+def _job(spec: TrainingSpec, task: Task) -> "Job":
+    """Everything that must come before the first TensorFlow operation, in its order: devices and strategy, then the seed."""
+    import tensorflow as tf
+
+    from tfdist.models.job import Job
+    from tfdist.strategies.build import build
+
+    strategy = build(spec)
+    tf.keras.utils.set_random_seed(spec.seed)
+    tf.keras.mixed_precision.set_global_policy(spec.precision)
+    row = CATALOG[spec.strategy]
+    together = spec.workers if row.synchronous and row.has_cluster else 1
+    return Job(spec, strategy, task, together)
+
+
+def _run(job: "Job") -> "Trained":
+    from tfdist.models import async_loop, fit, loop
+
+    if job.spec.api is Api.FIT:
+        return fit.train(job)
+    return loop.train(job) if CATALOG[job.spec.strategy].synchronous else async_loop.train(job)
+
+
+def _accuracy(job: "Job", trained: "Trained") -> float | None:
+    from tfdist.models.evaluate import accuracy
+
+    return accuracy(job, trained) if job.spec.evaluate else None
+
+
+def _record(job: "Job", trained: "Trained", phases: dict[str, float], accuracy: float | None) -> RankRecord:
+    return RankRecord(
+        task=job.task.name,
+        replicas=job.replicas,
+        warmup=trained.warmup,
+        windows=trained.windows,
+        phases_s=phases,
+        examples_applied=trained.examples,
+        updates_applied=trained.updates,
+        accuracy=accuracy,
+        software=observation.software(job.spec.keras),
+        environment=observation.environment(os.environ),
+        **observation.process(),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

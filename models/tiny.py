@@ -1,0 +1,18 @@
+"""A convolutional network of 10 thousand parameters without BatchNorm: its loss does not depend on how a batch is split."""
+
+import tensorflow as tf
+
+from tfdist.models.spec import TrainingSpec
+
+
+def build(spec: TrainingSpec) -> tf.keras.Model:
+    """The model under whatever scope surrounds it: images of shape (batch, side, side, 3) in 0..1 -> float32 logits.
+
+    `spec.alpha` scales its width (at 1: 16 and 32 channels); it has no BatchNorm for `spec.bn_momentum` to act on.
+    """
+    layers = tf.keras.layers
+    images = tf.keras.Input((spec.image_size, spec.image_size, 3))
+    x = layers.Conv2D(max(1, round(16 * spec.alpha)), 3, strides=4, padding="same", activation="relu")(images)
+    x = layers.Conv2D(max(1, round(32 * spec.alpha)), 3, strides=2, padding="same", activation="relu")(x)
+    x = layers.Dense(spec.classes)(layers.GlobalAveragePooling2D()(x))
+    return tf.keras.Model(images, layers.Activation("linear", dtype="float32", name="logits")(x))
