@@ -4,11 +4,13 @@ import contextlib
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from tfdist.bench.record import RankRecord, Record, TaskUsage, rank_from_json
+from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.diagnose import Outcome, Status
 from tfdist.launch.job import Job, Program, Shape, plan_job
 from tfdist.launch.machine import Machine, local_machine
@@ -45,15 +47,25 @@ def task_environment(spec: TrainingSpec) -> dict[str, str]:
     return {
         **spec.to_env(),
         "TF_USE_LEGACY_KERAS": "1" if spec.keras is Keras.TWO else "0",
-        "PYTHONSAFEPATH": "1",  # a user's folder may hold a random.py
         **({"GRPC_FAIL_FAST": "use_caller"} if spec.ps else {}),
     }
 
 
 def plan_training(spec: TrainingSpec, machine: Machine, base_port: int | None = None) -> Job:
     """The built-in training as a job."""
-    program = Program(TRAINING_COMMAND, task_environment(spec), str(Path.cwd()))
-    return plan_job(shape_of(spec, base_port), program, machine)
+    env = {**task_environment(spec), "PYTHONSAFEPATH": "1"}  # a user's folder may hold a random.py
+    return plan_job(shape_of(spec, base_port), Program(TRAINING_COMMAND, env, str(Path.cwd())), machine)
+
+
+def plan_command(spec: TrainingSpec, argv: tuple[str, ...], machine: Machine, base_port: int | None = None) -> Job:
+    """The user's own program as a job; the spec says under which strategy."""
+    return plan_job(shape_of(spec, base_port), Program(argv, task_environment(spec), str(Path.cwd())), machine)
+
+
+def only_task(job: Job, cluster: Cluster, task: Task) -> Job:
+    """Of a job, the one task that somebody else's TF_CONFIG describes; it has this machine's devices to itself."""
+    first = next(plan for plan in job.plans if plan.task.role == task.role)
+    return Job((replace(first, task=task, port=None),), None, cluster)
 
 
 def run_spec(
@@ -85,8 +97,8 @@ def record_of(outcome: Outcome, spec: TrainingSpec, *, arm: str, round: int, sta
     A job that ended well but left out a rank's measurement has failed.
     """
     ranks, problem = ranks_of(outcome.records)
-    if outcome.status is Status.OK and not ranks:
-        problem = problem or "no task sent a record"
+    if not ranks or not all(rank.windows for rank in ranks):
+        problem = problem or "no task sent a record with a timed window"
     hosts = list(outcome.hosts.values())
     return Record(
         arm=arm,

@@ -65,6 +65,8 @@ class Job:
 
     def with_ports(self, ports: Mapping[str, int]) -> "Job":
         """The same job with its cluster computed from each task's port, by task name."""
+        if not ports:
+            return self
         addresses: dict[str, tuple[str, ...]] = {}
         for plan in self.plans:
             if plan.task.name in ports:

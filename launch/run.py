@@ -1,5 +1,6 @@
 """A launch from a planned job to its outcome. This file is the table of contents of the package."""
 
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -148,8 +149,8 @@ def write_plan(job: Job, hellos: Mapping[str, Mapping[str, Any]], run_dir: RunDi
     """The folder's files that are known before the first task starts."""
     save_json(run_dir.hosts, hellos)
     save_json(run_dir.cluster, [describe_plan(job, plan) for plan in job.plans])
-    commands = [f"{plan.task.name}: {' '.join(plan.program.argv)}" for plan in job.plans]
-    run_dir.commands.write_text("\n".join([" ".join(sys.argv), *commands]) + "\n", encoding="utf-8")
+    commands = [f"{plan.task.name}: {shlex.join(plan.program.argv)}" for plan in job.plans]
+    run_dir.commands.write_text("\n".join([shlex.join(sys.argv), *commands]) + "\n", encoding="utf-8")
 
 
 def describe_plan(job: Job, plan: TaskPlan) -> dict[str, Any]:
@@ -161,6 +162,7 @@ def describe_plan(job: Job, plan: TaskPlan) -> dict[str, Any]:
         "env": job.environment(plan),
         "cwd": plan.program.cwd,
         "argv": list(plan.program.argv),
+        "command": shlex.join(plan.program.argv),
     }
 
 

@@ -135,12 +135,12 @@ def supervise(watch: Watch, run_dir: RunDir, listen: Listener) -> None:
                     channel.say(Heartbeat())
             watch.do_what_is_due(now)
             try:
-                channel, message = watch.inbox.get(timeout=max(0.0, min(watch.next_due(), beat_at) - now))
+                source, message = watch.inbox.get(timeout=max(0.0, min(watch.next_due(), beat_at) - now))
             except Empty:
                 continue
             log.write(message)
-            if channel is not None and isinstance(message, Output):
-                channel.room.release()
+            if source is not None and isinstance(message, Output):
+                source.room.release()
             watch.note(message)
             listen(message)
 

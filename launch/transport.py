@@ -7,7 +7,8 @@ from tfdist.launch import agent
 from tfdist.launch.hosts import Host
 
 _BOOTSTRAP = """\
-import os
+import os, sys
+sys.path[:] = filter(None, sys.path)  # modules of the working directory must not shadow Python's
 size = b""
 while not size.endswith(b"\\n"):
     size += os.read(0, 1)

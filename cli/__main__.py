@@ -1,0 +1,5 @@
+"""`python -m tfdist.cli`."""
+
+from tfdist.cli.main import main
+
+main()

@@ -1,0 +1,139 @@
+"""`tfdist launch`."""
+
+import json as _json
+import sys
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+
+from tfdist.bench.job import record_of
+from tfdist.bench.record import Record
+from tfdist.cli.options import WHERE, Port, option, training_options
+from tfdist.cli.outcome import outcome_json, show_failure, show_success
+from tfdist.cli.request import Request, plan_request
+from tfdist.launch.console import Lines, LiveTable, Quiet
+from tfdist.launch.diagnose import Outcome, Status
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.machine import local_machine
+from tfdist.launch.policy import Policy
+from tfdist.launch.run import describe_plan, dry_ports
+from tfdist.launch.run import launch as run_job
+from tfdist.launch.rundir import RunDir, create_run_dir, save_json
+
+Command = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[-- COMMAND ...]", help="Your own program, run as every task.", show_default=False),
+]
+
+
+Inherit = Annotated[
+    bool, option("--inherit-tf-config", "Run only the task that TF_CONFIG in the environment describes.", WHERE)
+]
+Timeout = Annotated[float | None, option("--timeout", "Stop the job after so many seconds, with exit code 124.")]
+Name = Annotated[str, option("--name", "Part of the run folder's name.")]
+RunsDir = Annotated[Path, option("--runs-dir", "Where run folders are made.")]
+DryRun = Annotated[bool, option("--dry-run", "Show every task's TF_CONFIG, environment and command; start nothing.")]
+Json = Annotated[bool, option("--json", "The outcome as JSON in stdout's last line; all else goes to stderr.")]
+Silent = Annotated[bool, option("--quiet", "Print nothing but failures.", short=("-q",))]
+Verbose = Annotated[bool, option("--verbose", "Show TensorFlow's start-up messages and the plan too.", short=("-v",))]
+
+
+@training_options()
+def launch(
+    choices: Mapping[str, Any],
+    command: Command = None,
+    port: Port = None,
+    inherit_tf_config: Inherit = False,
+    timeout: Timeout = None,
+    name: Name = "launch",
+    runs_dir: RunsDir = Path("runs"),
+    dry_run: DryRun = False,
+    json: Json = False,
+    quiet: Silent = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run a distributed training on this machine: the built-in MobileNetV2, or your own program.
+
+    \b
+    Examples:
+      tfdist launch --preset smoke
+      tfdist launch --strategy multiworker --workers 2 --preset smoke
+      tfdist launch --strategy mirrored --cross-device hierarchical-copy
+      tfdist launch --strategy parameter-server --workers 2 --ps 1
+      tfdist launch --preset smoke --dataset digits
+      tfdist launch --strategy multiworker --workers 2 -- python train.py
+
+    Your own program finds TF_CONFIG in its environment; tfdist.strategies.current() builds the chosen strategy.
+
+    Logs, events and records are kept in RUNS_DIR/TIME-NAME. The exit code is that of the task that failed first.
+    """
+    if timeout is not None and not timeout > 0:
+        raise TfdistError(f"--timeout {timeout:g}: use more than 0 seconds, or leave it away")
+    request = plan_request(choices, command or [], local_machine(), port, inherit_tf_config)
+    out = sys.stderr if json else sys.stdout
+    if not quiet:
+        announce(request, out)
+    if dry_run:
+        show_plan(request, json)
+        return
+    run_dir = create_run_dir(runs_dir, name)
+    console = console_for(request, out, quiet=quiet, verbose=verbose)
+    outcome, record = run_and_keep(request, run_dir, Policy(timeout_s=timeout), console)
+    conclude(outcome, record, run_dir, out, json=json, quiet=quiet)
+    raise typer.Exit(record.exit_code if record is not None else outcome.exit_code)
+
+
+def announce(request: Request, out: TextIO) -> None:
+    """What was decided for the user, and what may surprise them."""
+    for line in (*request.notes, *(f"warning: {warning}" for warning in request.warnings)):
+        typer.echo(line, file=out)
+
+
+def show_plan(request: Request, as_json: bool) -> None:
+    """Every task, as it would be started."""
+    job = dry_ports(request.job)
+    plans = [describe_plan(job, plan) for plan in job.plans]
+    if as_json:
+        typer.echo(_json.dumps(plans))
+        return
+    for plan in plans:
+        cores = ", ".join(map(str, plan["cores"])) or "any"
+        typer.echo(f"\n{plan['task']} on {plan['host']}, cores: {cores}, in {plan['cwd']}")
+        for key, value in plan["env"].items():
+            typer.echo(f"  {key}={value}")
+        typer.echo(f"  {plan['command']}")
+
+
+def console_for(request: Request, out: TextIO, *, quiet: bool, verbose: bool) -> Lines:
+    """A live table for the built-in training on a terminal, else prefixed lines."""
+    if quiet:
+        return Quiet(out, sys.stderr)
+    if out.isatty() and not request.argv:
+        return LiveTable(request.job, out, verbose)
+    return Lines(out, sys.stderr, verbose)
+
+
+def run_and_keep(request: Request, run_dir: RunDir, policy: Policy, console: Lines) -> tuple[Outcome, Record | None]:
+    """Run the job and write its spec and, for the built-in training, its record."""
+    save_json(run_dir.spec, {"command": list(request.argv), **request.spec.to_json()})
+    started = datetime.now(timezone.utc)
+    with console:
+        outcome = run_job(request.job, run_dir, policy, console.hear)
+    if request.argv:
+        return outcome, None
+    record = record_of(outcome, request.spec, arm=str(request.spec.strategy), round=0, started=started)
+    save_json(run_dir.records / f"{record.arm}.json", record.to_json())
+    return outcome, record
+
+
+def conclude(outcome: Outcome, record: Record | None, run_dir: RunDir, out: TextIO, *, json: bool, quiet: bool) -> None:
+    """The last thing printed."""
+    if outcome.status is not Status.OK:
+        show_failure(outcome, run_dir, sys.stderr)
+    elif not quiet:
+        show_success(outcome, record, out)
+    if json:
+        typer.echo(_json.dumps(outcome_json(outcome, record)))

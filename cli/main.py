@@ -1,0 +1,82 @@
+"""The command: which subcommands there are, and the one place where an error becomes a line and an exit code."""
+
+import os
+import re
+import sys
+from typing import Annotated
+
+import typer
+from typer.core import TyperCommand
+
+from tfdist.cli import launch, strategies, tf_config
+from tfdist.launch.errors import ExitCode, TfdistError
+
+_UsageError = typer.BadParameter.__bases__[0]
+
+
+class Panelled(TyperCommand):
+    """A command whose help is shown in panels. The list of commands itself is plain: it loads in half the time."""
+
+    def __init__(self, *args: object, **values: object) -> None:
+        super().__init__(*args, **{**values, "rich_markup_mode": "rich"})  # type: ignore[arg-type]
+
+
+app = typer.Typer(
+    name="tfdist",
+    help="Run and measure TensorFlow's distributed training.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+app.command("launch", cls=Panelled)(launch.launch)
+app.command("strategies", cls=Panelled)(strategies.strategies)
+app.command("tf-config", cls=Panelled)(tf_config.tf_config)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"tfdist {version('tfdist')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)] = False,
+) -> None:
+    """Run and measure TensorFlow's distributed training."""
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line `arguments` and return its exit code."""
+    try:
+        return int(app(arguments, prog_name="tfdist", standalone_mode=False) or 0)
+    except TfdistError as error:
+        return _complain(str(error), error.exit_code)
+    except typer.Abort:
+        return _complain("interrupted", ExitCode.INTERRUPTED)
+    except KeyboardInterrupt:
+        return _complain("interrupted", ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `tfdist ... | head`: nobody reads on
+        return int(ExitCode.SUCCESS)
+    except typer.TyperException as error:
+        sentence = error.format_message() if isinstance(error, _UsageError) else str(error)
+        return _complain(_plain(sentence), ExitCode.USAGE) if sentence else int(ExitCode.USAGE)
+
+
+def _plain(sentence: str) -> str:
+    """Typer's sentence without what is in no user's mind."""
+    return " ".join(re.sub(r" \(env var: '\w+'\)|Value error, ", "", sentence).split())
+
+
+def _complain(sentence: str, code: int) -> int:
+    typer.echo(f"tfdist: {sentence}", err=True)
+    return int(code)
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))

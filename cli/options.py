@@ -1,0 +1,124 @@
+"""Every option that describes a training, once: its flag, its environment twin TFDIST_..., its help.
+
+A command takes them all with `@training_options` and receives what was given as one mapping, by TrainingSpec's names.
+"""
+
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+
+from tfdist.launch.errors import TfdistError
+from tfdist.strategies.catalog import Api, Communication, CrossDevice, Keras, Placement, StrategyName
+
+WHAT, WHERE, HOW, TRAIN, DATA, TIMING = "What runs", "How many", "Communication", "Training", "Data", "Measuring"
+OUTPUT = "Output"
+
+_ROWS: tuple[tuple[str, Any, str, str], ...] = (
+    ("strategy", StrategyName, WHAT, "auto: parameter-server with --ps, multiworker with --workers, mirrored with several devices, else one-device."),
+    ("preset", str, WHAT, "smoke, cpu or reference: values for all that is not given. Default: reference if a GPU is there, else cpu."),
+    ("workers", int, WHERE, "Worker processes. Default where a strategy has several: one a GPU, or 2 on a CPU."),
+    ("ps", int, WHERE, "Parameter servers (parameter-server only; default 1)."),
+    ("devices", int, WHERE, "Devices of each task: GPUs, or virtual CPU devices. Default for mirrored and central-storage: all GPUs, or 2."),
+    ("cores_per_device", int, WHERE, "Cores that a CPU device is pinned to (default 1; with a COMMAND of your own: no pinning)."),
+    ("communication", Communication, HOW, "All-reduce between workers (multiworker)."),
+    ("cross_device", CrossDevice, HOW, "All-reduce between the devices of one process (mirrored)."),
+    ("packs", int, HOW, "Pack the gradients into so many pieces (mirrored with nccl or hierarchical-copy)."),
+    ("bytes_per_pack", int, HOW, "Pack gradients up to so many bytes per all-reduce (multiworker)."),
+    ("timeout_collective", float, HOW, "Seconds until an all-reduce that a peer does not join fails (multiworker; default: never)."),
+    ("variable_partitioner", str, HOW, "Split variables over parameter servers: none, fixed:N, min-size:BYTES or max-size:BYTES."),
+    ("placement", Placement, HOW, "Which parameter server gets a variable: the next one, or the one with the fewest bytes (greedy)."),
+    ("model", str, TRAIN, "mobilenet_v2, or tiny (no BatchNorm, trains in seconds)."),
+    ("alpha", float, TRAIN, "MobileNetV2's width: 0.35, 0.5, 0.75, 1.0, 1.3 or 1.4."),
+    ("image_size", int, TRAIN, "Side of the square images in pixels, at least 32."),
+    ("classes", int, TRAIN, "Classes of synthetic data; real data sets bring their own number."),
+    ("bn_momentum", float, TRAIN, "BatchNorm's momentum: Keras' 0.999 lags for thousands of steps, 0.9 suits short trainings."),
+    ("batch_size", int, TRAIN, "Examples per replica and step."),
+    ("global_batch_size", int, TRAIN, "Examples per step of all replicas together, instead of --batch-size."),
+    ("steps", int, TRAIN, "Training steps in all, warm-up included (parameter-server: scheduled over all workers)."),
+    ("epochs", int, TRAIN, "Passes over the data set, instead of --steps."),
+    ("learning_rate", float, TRAIN, "Step size of the optimizer (default 0.001)."),
+    ("optimizer", str, TRAIN, "adam or sgd."),
+    ("precision", str, TRAIN, "float32, mixed_bfloat16 or mixed_float16."),
+    ("keras", Keras, TRAIN, "2: tf_keras, works with every strategy. 3: where it works ('tfdist strategies' says)."),
+    ("api", Api, TRAIN, "loop: our timed training loop. fit: Model.fit."),
+    ("xla", bool, TRAIN, "Compile the step with XLA."),
+    ("seed", int, TRAIN, "Of initial weights, shuffling and synthetic data (default 0)."),
+    ("evaluate", bool, TRAIN, "Measure accuracy on held-out examples at the end (default: if the data set has some)."),
+    ("dataset", str, DATA, "synthetic, digits, tfds:NAME (prepared data), or folder:PATH (one subfolder a class)."),
+    ("data_dir", str, DATA, "Where TFDS data is (default: TFDS_DATA_DIR, or ~/tensorflow_datasets)."),
+    ("shuffle", int, DATA, "Shuffle buffer in examples (default 1024)."),
+    ("steps_per_window", int, TIMING, "Steps between two looks at the clock."),
+    ("warmup_steps", int, TIMING, "Steps at least that are trained but not timed (default 10)."),
+)  # fmt: skip
+
+RENAMED = {"timeout_collective": "timeout_collective_s"}
+"""Options whose field in TrainingSpec names its unit."""
+
+
+def option(flag: str, text: str, panel: str = OUTPUT, short: tuple[str, ...] = ()) -> Any:
+    """An option of one command, with its environment twin."""
+    variable = "TFDIST_" + flag.lstrip("-").replace("-", "_").upper()
+    return typer.Option(flag, *short, help=text, rich_help_panel=panel, envvar=variable)
+
+
+Port = Annotated[int | None, option("--port", "First task's port; the next ones count up. Default: free ones.", WHERE)]
+
+
+def _annotation(name: str, kind: Any, panel: str, text: str) -> Any:
+    flag = "--" + name.replace("_", "-")
+    flags = f"{flag}/--no-{name.replace('_', '-')}" if kind is bool else flag
+    return Annotated[
+        kind | None,
+        typer.Option(flags, help=text, rich_help_panel=panel, envvar=f"TFDIST_{name.upper()}", show_default=False),
+    ]
+
+
+TRAINING: Mapping[str, Any] = {name: _annotation(name, kind, panel, text) for name, kind, panel, text in _ROWS}
+OF_A_STRATEGY = ("strategy", "keras", *(name for name, _, panel, _ in _ROWS if panel in (WHERE, HOW)))
+"""Options that also mean something to a program of the user's own; those of the training do not."""
+
+
+def training_options(
+    only: tuple[str, ...] = tuple(TRAINING),
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options named; it gets those that were given in its first parameter, a mapping by field name.
+
+    Typer reads a command's signature, so the signature is made to hold them.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = list(inspect.signature(command).parameters.values())[1:]
+        options = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=TRAINING[name])
+            for name in only
+        ]
+        own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+
+        @wraps(command)
+        def wrapped(**values: Any) -> None:
+            chosen = {RENAMED.get(name, name): values.pop(name) for name in only}
+            command({name: value for name, value in chosen.items() if value is not None}, **values)
+
+        wrapped.__signature__ = inspect.Signature([*options, *own])  # type: ignore[attr-defined]
+        wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in [*options, *own]}
+        del wrapped.__wrapped__  # type: ignore[attr-defined]
+        return wrapped
+
+    return decorate
+
+
+def refuse_tf_config() -> None:
+    """TF_CONFIG in our own environment would reach every task and contradict what we compute.
+
+    Raises:
+        TfdistError: it is set.
+    """
+    if "TF_CONFIG" in os.environ:
+        raise TfdistError(
+            f"TF_CONFIG is already set in the environment ({os.environ['TF_CONFIG'][:60]}...): unset it, "
+            "or run the one task that it describes with 'tfdist launch --inherit-tf-config'"
+        )

@@ -1,0 +1,149 @@
+"""What a command line asks to be run, completely planned and checked: nothing has been started yet."""
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tfdist.bench.job import only_task, plan_command, plan_training
+from tfdist.cli.options import OF_A_STRATEGY, RENAMED, refuse_tf_config
+from tfdist.launch.cluster import parse_tf_config
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.job import Job
+from tfdist.launch.machine import Machine
+from tfdist.models.presets import resolve, resolve_strategy
+from tfdist.models.spec import TrainingSpec
+
+
+@dataclass(frozen=True)
+class Request:
+    """A job, and what there is to say about it beforehand."""
+
+    job: Job
+    spec: TrainingSpec
+    argv: tuple[str, ...]
+    """The user's own program; empty for the built-in training."""
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def plan_request(
+    choices: Mapping[str, Any], command: Sequence[str], machine: Machine, port: int | None, inherit_tf_config: bool
+) -> Request:
+    """The planned job.
+
+    Raises:
+        TfdistError: anything that is wrong with the command line, in one sentence.
+    """
+    check_port(port)
+    if inherit_tf_config:
+        return plan_inherited(choices, command, machine, port)
+    refuse_tf_config()
+    return plan_own(choices, command, machine, port)
+
+
+def plan_own(choices: Mapping[str, Any], command: Sequence[str], machine: Machine, port: int | None) -> Request:
+    """A job whose cluster is ours."""
+    if not command:
+        choices = dict(choices)
+        resolved = resolve(choices, machine, choices.pop("preset", None))
+        job = plan_training(resolved.spec, machine, port)
+        return Request(job, resolved.spec, (), resolved.notes, resolved.warnings)
+    refuse_training_options(choices)
+    argv = find_program(command)
+    resolved = resolve_strategy(choices, machine)
+    job = plan_command(resolved.spec, argv, machine, port)
+    if "keras" not in choices and "TF_USE_LEGACY_KERAS" in os.environ:
+        job = without_variable(job, "TF_USE_LEGACY_KERAS")
+    return Request(job, resolved.spec, argv, resolved.notes, resolved.warnings)
+
+
+def plan_inherited(choices: Mapping[str, Any], command: Sequence[str], machine: Machine, port: int | None) -> Request:
+    """The one task that TF_CONFIG in the environment describes; a scheduler starts the others elsewhere."""
+    text = os.environ.get("TF_CONFIG")
+    if text is None:
+        raise TfdistError(
+            "--inherit-tf-config, but TF_CONFIG is not in the environment: set it, or leave the option away"
+        )
+    if port is not None:
+        raise TfdistError(f"--port {port}: TF_CONFIG in the environment has the ports already; leave --port away")
+    cluster, task = parse_tf_config(text)
+    workers = len(cluster.addresses.get("worker", ()))
+    ps = len(cluster.addresses.get("ps", ()))
+    if not ps:
+        workers += len(cluster.addresses.get("chief", ()))
+    found: dict[str, Any] = {"strategy": "parameter-server" if ps else "multiworker", "workers": workers}
+    found |= {"ps": ps} if ps else {}
+    for name, value in found.items():
+        given = choices.get(name, value)
+        if str(given) not in (str(value), "auto"):
+            raise TfdistError(f"--{name} {given}, but TF_CONFIG in the environment says {value}: leave --{name} away")
+    request = plan_own({**choices, **found}, command, replace_gpus(machine, workers), None)
+    if task.role not in {plan.task.role for plan in request.job.plans}:
+        raise TfdistError(
+            f"TF_CONFIG's task is a {task.role}, which {request.spec.strategy} has none of: name it worker in TF_CONFIG"
+        )
+    notes = (*request.notes, f"this task, from TF_CONFIG: {task.role} {task.index}")
+    return replace(request, job=only_task(request.job, cluster, task), notes=notes)
+
+
+def replace_gpus(machine: Machine, workers: int) -> Machine:
+    """A machine with as many GPUs as all workers of the cluster would have if each has what this one has."""
+    return replace(machine, gpus=machine.gpus * workers)
+
+
+def check_port(port: int | None) -> None:
+    """A port that a user may bind, if one is given."""
+    if port is not None and not 1 <= port <= 65535:
+        raise TfdistError(f"--port {port}: use 1024 to 65535, or leave it away for free ports")
+
+
+def refuse_training_options(choices: Mapping[str, Any]) -> None:
+    """Options of the built-in training mean nothing to the user's own program."""
+    known = {RENAMED.get(name, name) for name in OF_A_STRATEGY}
+    stray = sorted(set(choices) - known)
+    if stray:
+        option = "--" + stray[0].replace("_", "-")
+        raise TfdistError(
+            f"{option} {choices[stray[0]]} is an option of the built-in training and a COMMAND of your own was given: "
+            f"put it behind your program's name if it is your program's, or leave it away"
+        )
+
+
+def find_program(command: Sequence[str]) -> tuple[str, ...]:
+    """The user's command with a program that exists. `python`, and a bare script, mean the Python that runs tfdist.
+
+    Raises:
+        TfdistError: there is no such program or script.
+    """
+    program, *arguments = command
+    if program in ("python", "python3"):
+        script = next((word for word in arguments if not word.startswith("-")), "")
+        if arguments[:1] == [script] and script.endswith(".py"):
+            must_exist(script)
+        return (sys.executable, *arguments)
+    if program.endswith(".py") and (Path(program).is_file() or shutil.which(program) is None):
+        must_exist(program)
+        return (sys.executable, *command)
+    if shutil.which(program) is None:
+        raise TfdistError(f"the program {program!r} is not found: give its path, or install it")
+    return tuple(command)
+
+
+def must_exist(script: str) -> None:
+    """A script that is not there would only fail in every task."""
+    if not Path(script).is_file():
+        raise TfdistError(f"the script {script!r} is not in {str(Path.cwd())!r}: give its path")
+
+
+def without_variable(job: Job, name: str) -> Job:
+    """The job leaving one variable as the user's environment has it."""
+
+    def without(env: Mapping[str, str]) -> dict[str, str]:
+        return {key: value for key, value in env.items() if key != name}
+
+    plans = (replace(plan, program=replace(plan.program, env=without(plan.program.env))) for plan in job.plans)
+    return replace(job, plans=tuple(plans))

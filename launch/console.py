@@ -1,0 +1,168 @@
+"""The only place that prints tasks' output: prefixed lines, or on a terminal a live table with the lines above it."""
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, TextIO
+
+from tfdist.launch.diagnose import how
+from tfdist.launch.job import Job
+from tfdist.launch.messages import Event, Exited, Message, NotStarted, Output, Started
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+NOISE = re.compile(
+    r"WARNING: All log messages before absl::InitializeLog"
+    r"|To enable the following instructions:"
+    r"|[IW]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+\.(cc|h):\d+\]"
+    r"|[EF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ cuda_\w+\.cc:\d+\] failed call to cuInit"
+    r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] \S+\.(cc|h):\d+\]"
+)
+"""How the start-up lines of TensorFlow's C++ side begin. They are in the log files; errors are shown."""
+REFRESH_S = 0.5
+
+
+def prefixed(task: str, text: str, verbose: bool) -> str:
+    """Each line with the task's name before it; noise left out unless `verbose`."""
+    lines = text.splitlines()
+    shown = lines if verbose else [line for line in lines if not NOISE.match(line)]
+    return "".join(f"[{task}] {line}\n" for line in shown)
+
+
+def step_line(event: Event) -> str:
+    """One `step` event as a line."""
+    values = event.event
+    parts = [f"step {values.get('step', '?')}"]
+    if isinstance(rate := values.get("images_per_s"), int | float):
+        parts.append(f"{rate:,.1f} images/s")
+    if isinstance(loss := values.get("loss"), int | float):
+        parts.append(f"loss {loss:.4f}")
+    return "  ".join(parts)
+
+
+class Lines:
+    """Prefixed lines, as tasks write them."""
+
+    def __init__(self, out: TextIO, err: TextIO, verbose: bool = False) -> None:
+        self.out, self.err, self.verbose = out, err, verbose
+
+    def __enter__(self) -> "Lines":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def hear(self, message: Message) -> None:
+        """Print what is to be printed of one message."""
+        if isinstance(message, Output):
+            self.show(
+                prefixed(message.task, message.text, self.verbose), self.err if message.stream == "stderr" else self.out
+            )
+        elif isinstance(message, Event) and message.event.get("event") == "step":
+            self.show(f"[{message.task}] {step_line(message)}\n", self.out)
+        elif isinstance(message, Exited) and message.code != 0:
+            self.show(f"[{message.task}] {how(message.code)}\n", self.err)
+
+    def show(self, text: str, file: TextIO) -> None:
+        """Write; a console that cannot show a character shows a question mark."""
+        if not text:
+            return
+        try:
+            file.write(text)
+        except UnicodeEncodeError:
+            encoding = file.encoding or "ascii"
+            file.write(text.encode(encoding, "replace").decode(encoding))
+        file.flush()
+
+
+class Quiet(Lines):
+    """Nothing at all."""
+
+    def hear(self, message: Message) -> None:
+        """Print nothing."""
+
+
+@dataclass
+class Row:
+    """One task in the live table."""
+
+    task: str
+    host: str
+    state: str = "waiting"
+    step: str = ""
+    rate: str = ""
+    loss: str = ""
+
+
+class LiveTable(Lines):
+    """A table of all tasks that stays at the bottom of the terminal, repainted twice a second at most."""
+
+    def __init__(self, job: Job, out: TextIO, verbose: bool = False, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(out, out, verbose)
+        from rich.console import Console
+        from rich.live import Live
+
+        self.rows = {plan.task.name: Row(plan.task.name, plan.host.name) for plan in job.plans}
+        self.console = Console(file=out, highlight=False, soft_wrap=True)
+        self.live = Live(console=self.console, auto_refresh=False, get_renderable=self.table)
+        self.now, self.painted = now, 0.0
+
+    def __enter__(self) -> "LiveTable":
+        self.live.start(refresh=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.live.refresh()
+        self.live.stop()
+
+    def hear(self, message: Message) -> None:
+        """Bring the table up to date; lines that tasks print go above it."""
+        if isinstance(message, Output):
+            text = prefixed(message.task, message.text, self.verbose)
+            if text:
+                self.console.print(text, end="", markup=False, emoji=False)
+            return
+        changed = self.update(message)
+        if changed and self.now() - self.painted >= REFRESH_S:
+            self.painted = self.now()
+            self.live.refresh()
+
+    def update(self, message: Message) -> bool:
+        """Change the rows; whether there was anything to change."""
+        if isinstance(message, Started):
+            self.rows[message.task].state = "starting"
+        elif isinstance(message, NotStarted):
+            self.rows[message.task].state = "not started"
+        elif isinstance(message, Exited):
+            self.rows[message.task].state = "done" if message.code == 0 else how(message.code).split(" (")[0]
+        elif isinstance(message, Event):
+            row, values = self.rows[message.task], message.event
+            row.state = {"ready": "ready", "step": "training", "barrier": "warmed up"}.get(values["event"], row.state)
+            if values["event"] == "step":
+                step, *rest = step_line(message).split("  ")
+                row.step = step.removeprefix("step ")
+                row.rate = next((part.removesuffix(" images/s") for part in rest if part.endswith("images/s")), "")
+                row.loss = next((part.removeprefix("loss ") for part in rest if part.startswith("loss")), "")
+        else:
+            return False
+        return True
+
+    def table(self) -> "Table":
+        """The table as it is now."""
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False)
+        for name in ("task", "host", "state"):
+            table.add_column(name, no_wrap=True)
+        for name in ("step", "images/s", "loss"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for row in self.rows.values():
+            table.add_row(row.task, row.host, row.state, row.step, row.rate, row.loss)
+        return table
