@@ -1,6 +1,6 @@
 """`tfdist bench`."""
 
-import json
+import json as _json
 import shlex
 import sys
 from collections.abc import Iterator
@@ -11,96 +11,155 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from tfdist.cli.options import refuse_tf_config
+from tfdist.cli.options import WHAT, option, refuse_tf_config
 
 if TYPE_CHECKING:
     from tfdist.bench.run import Progress
     from tfdist.bench.session import Session
+    from tfdist.launch.machine import Machine
 
-WHAT, OUTPUT = "What is measured", "Output"
+Suite = Annotated[
+    str | None,
+    option("--suite", "smoke, cpu, gpu, or a .toml file of your own. Default: gpu if one is there, else cpu.", WHAT),
+]
+Rounds = Annotated[
+    int | None, option("--rounds", "How often each arm is run; 3 or more for a verdict. Default: the suite's.", WHAT)
+]
+ArmPattern = Annotated[
+    list[str] | None, option("--arm", "Only arms that match, as 'mirrored/*'; may be repeated.", WHAT)
+]
+Seed = Annotated[int | None, option("--seed", "Of the order of runs within a round. Default: the suite's.", WHAT)]
+Out = Annotated[Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-SUITE.")]
+Resume = Annotated[Path | None, option("--resume", "Go on with the bench in this folder; what failed is run again.")]
+DryRun = Annotated[bool, option("--dry-run", "Show the plan; start nothing.")]
+Json = Annotated[bool, option("--json", "The report as JSON in stdout's last line; all else goes to stderr.")]
+Silent = Annotated[bool, option("--quiet", "Print only where the report is.", short=("-q",))]
 
 
 def bench(
-    suite: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|FILE.toml", help="smoke, cpu, gpu, or a file of your own. Default: gpu if there is one, else cpu.",
-            envvar="TFDIST_SUITE", rich_help_panel=WHAT, show_default=False,
-        ),
-    ] = None,
-    rounds: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="How often each arm is run (default: what the suite says; 3 or more for a verdict).",
-            envvar="TFDIST_ROUNDS", rich_help_panel=WHAT, show_default=False,
-        ),
-    ] = None,
-    arm: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PATTERN", help="Only the arms that match, as in 'mirrored/*'; may be given several times.",
-            envvar="TFDIST_ARM", rich_help_panel=WHAT, show_default=False,
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            help="Of the order of the runs within a round (default: what the suite says).",
-            envvar="TFDIST_BENCH_SEED", rich_help_panel=WHAT, show_default=False,
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="A new folder for the results (default: bench_results/TIME-SUITE).",
-            envvar="TFDIST_OUT", rich_help_panel=OUTPUT, show_default=False,
-        ),
-    ] = None,
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Go on with the bench that broke off in this folder; what failed is run again.",
-            envvar="TFDIST_RESUME", rich_help_panel=OUTPUT, show_default=False,
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan and start nothing.", envvar="TFDIST_DRY_RUN", rich_help_panel=OUTPUT)
-    ] = False,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="The report as JSON in the last line of stdout; all else goes to stderr.",
-            envvar="TFDIST_JSON", rich_help_panel=OUTPUT,
-        ),
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print only where the report is.", envvar="TFDIST_QUIET", rich_help_panel=OUTPUT)
-    ] = False,
-) -> None:  # fmt: skip
+    suite: Suite = None,
+    rounds: Rounds = None,
+    arm: ArmPattern = None,
+    seed: Seed = None,
+    out: Out = None,
+    resume: Resume = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+    quiet: Silent = False,
+) -> None:
     """Measure every arm of a suite, round by round in fresh processes, and write a report with plots.
 
     \b
     Examples:
-      tfdist bench --suite smoke                      every strategy once, under 4 minutes on 2 cores
+      tfdist bench --suite smoke
       tfdist bench --suite cpu --rounds 5
       tfdist bench --arm one-device --arm 'mirrored/*'
-      tfdist bench --suite my.toml --dry-run           show the plan, start nothing
+      tfdist bench --suite my.toml --dry-run
       tfdist bench --resume bench_results/20260101T120000Z-cpu
 
-    Each run is saved when it ends: after Ctrl-C the report is made from what there is, and --resume goes on.
-    The exit code is 0 if no arm failed and 1 if one did; an arm that this machine cannot run is a row with its reason.
+    Every run is saved when it ends: after Ctrl-C the report is made from what there is, and --resume goes on.
+
+    The exit code is 0 if no arm failed, 1 if one did. An arm that this machine cannot run is a row with its reason.
     """
     from tfdist.bench.session import Asked, prepare
     from tfdist.launch.machine import local_machine
     from tfdist.models.presets import resolve
 
     refuse_tf_config()
-    command = shlex.join(["tfdist", *sys.argv[1:]])
-    asked = Asked(suite, rounds, tuple(arm or ()), out, resume, seed, command)
     machine = local_machine()
-    session = prepare(asked, machine, resolve)
-    stream = sys.stderr if as_json else sys.stdout
+    command = shlex.join(["tfdist", *sys.argv[1:]])
+    session = prepare(Asked(suite, rounds, tuple(arm or ()), out, resume, seed, command), machine, resolve)
     if dry_run:
-        show_plan(session, as_json)
+        show_plan(session, json)
         return
-    raise typer.Exit(_measure(session, machine, stream, as_json, quiet))
+    stream = sys.stderr if json else sys.stdout
+    if not quiet:
+        announce(session, stream)
+    code = measure(session, machine, stream, quiet)
+    report_on(session, code, stream, json, quiet)
+    raise typer.Exit(code)
+
+
+def announce(session: "Session", stream: TextIO) -> None:
+    """What is going to happen, and what cannot."""
+    suite, runs = session.bench.suite, len(session.to_run)
+    again = f", {len(session.bench.plan)} planned" if session.before else ""
+    typer.echo(
+        f"suite {suite.name}: {len(suite.arms)} arms x {suite.rounds} rounds, {suite.scaling} scaling, "
+        f"seed {suite.seed}; {runs} runs to make{again}; results in {session.root}",
+        file=stream,
+    )
+    for name, reason in session.arms.refused.items():
+        typer.echo(f"refused: {name}: {reason}", file=stream)
+    for warning in session.arms.warnings:
+        typer.echo(f"warning: {warning}", file=stream)
+
+
+def show_plan(session: "Session", json: bool) -> None:
+    """The runs in their order; nothing is started."""
+    specs, refused = session.arms.specs, session.arms.refused
+    if json:
+        plan = [{"round": run.round, "arm": run.arm, "spec": specs[run.arm].to_json()} for run in session.to_run]
+        suite = session.bench.suite.to_json()
+        typer.echo(
+            _json.dumps({"format": 1, "suite": suite, "folder": str(session.root), "plan": plan, "refused": refused})
+        )
+        return
+    announce(session, sys.stdout)
+    for number, run in enumerate(session.to_run, start=1):
+        spec = specs[run.arm]
+        what = f"{spec.strategy}, {spec.replicas} x batch {spec.batch_size}, {spec.image_size} px, {spec.steps} steps"
+        typer.echo(f"{number:3d}. round {run.round}  {run.arm}  ({what})")
+
+
+def measure(session: "Session", machine: "Machine", stream: TextIO, quiet: bool) -> int:
+    """Make the runs, showing how far they are; the exit code."""
+    from tfdist.bench.job import run_spec
+    from tfdist.bench.run import Surroundings
+    from tfdist.bench.session import busy_now, run_session
+
+    with progress_on(stream, quiet) as progress:
+        return run_session(session, Surroundings(partial(run_spec, machine=machine), progress, busy_now))
+
+
+@contextmanager
+def progress_on(stream: TextIO, quiet: bool) -> Iterator["Progress"]:
+    """A bar on a terminal, lines elsewhere, nothing if quiet."""
+    from tfdist.bench.progress import Lines, LiveBar, Silence
+
+    if quiet:
+        yield Silence()
+    elif not stream.isatty():
+        yield Lines(lambda text: typer.echo(text, file=stream))
+    else:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        columns = (
+            BarColumn(20),
+            MofNCompleteColumn(),
+            *map(TextColumn, ("{task.description}", "{task.fields[left]}", "{task.fields[now]}")),
+        )
+        with Progress(*columns, console=Console(file=stream), transient=True) as bar:
+            yield LiveBar(bar)
+
+
+def report_on(session: "Session", code: int, stream: TextIO, json: bool, quiet: bool) -> None:
+    """Make the report from what the folder holds now, however the bench ended."""
+    from tfdist.bench.report import make_report, write_report
+    from tfdist.bench.session import missing
+    from tfdist.cli.results import show
+
+    report = make_report([session.root])
+    path = write_report(report, session.root)
+    if not quiet:
+        show(report, stream)
+    if not (json and quiet):
+        typer.echo(f"report: {path}", file=stream)
+    left = missing(session)
+    if left:
+        typer.echo(
+            f"{left} runs are still to be made: tfdist bench --resume {shlex.quote(str(session.root))}", err=True
+        )
+    if json:
+        typer.echo(_json.dumps({"exit_code": code, "folder": str(session.root), **report.to_json()}))

@@ -1,25 +1,22 @@
 """`tfdist report`."""
 
-import json
+import json as _json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tfdist.cli.options import option
 
-def report(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Folders of benches or launches.", show_default=False)
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Where the report goes (default: the first DIR).", envvar="TFDIST_OUT", show_default=False),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="The report as JSON in the last line of stdout.", envvar="TFDIST_JSON")
-    ] = False,
-) -> None:
+Folders = Annotated[
+    list[Path], typer.Argument(metavar="DIR...", help="Folders of benches or launches.", show_default=False)
+]
+Out = Annotated[Path | None, option("--out", "Where the report goes. Default: the first DIR.")]
+Json = Annotated[bool, option("--json", "The report as JSON in stdout's last line; all else goes to stderr.")]
+
+
+def report(folders: Folders, out: Out = None, json: Json = False) -> None:
     """Write report.md, report.csv, report.json and the plots from the records in DIR, without running anything.
 
     Several folders become one report; a column tells them apart.
@@ -35,7 +32,7 @@ def report(
 
     made = make_report(folders)
     path = write_report(made, out or folders[0])
-    show(made, sys.stderr if as_json else sys.stdout)
-    typer.echo(f"\nreport: {path}", err=as_json)
-    if as_json:
-        typer.echo(json.dumps({**made.to_json(), "report": str(path)}))
+    show(made, sys.stderr if json else sys.stdout)
+    typer.echo(f"\nreport: {path}", err=json)
+    if json:
+        typer.echo(_json.dumps({**made.to_json(), "report": str(path)}))

@@ -1,13 +1,14 @@
 """What a bench found, on the console: a table on a terminal, aligned lines elsewhere."""
 
 from collections.abc import Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from tfdist.bench.columns import COLUMNS, SHORT
 from tfdist.bench.report import Report
 from tfdist.bench.summary import ArmRow
 
-REASON_WIDTH = 60
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def show(report: Report, stream: TextIO) -> None:
@@ -26,7 +27,7 @@ def show(report: Report, stream: TextIO) -> None:
             console.print(f"[yellow]warning:[/] {escape(f'{folder.label}/{bad.file} was left out: {bad.reason}')}")
 
 
-def _table(console: "Console", rows: Sequence[ArmRow]) -> None:  # type: ignore[name-defined]
+def _table(console: "Console", rows: Sequence[ArmRow]) -> None:
     from rich import box
     from rich.table import Table
 
@@ -38,7 +39,7 @@ def _table(console: "Console", rows: Sequence[ArmRow]) -> None:  # type: ignore[
     console.print(table)
 
 
-def _lines(console: "Console", rows: Sequence[ArmRow]) -> None:  # type: ignore[name-defined]
+def _lines(console: "Console", rows: Sequence[ArmRow]) -> None:
     cells = [list(SHORT), *([COLUMNS[name](row) for name in SHORT] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:

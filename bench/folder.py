@@ -1,0 +1,110 @@
+"""The folder of a bench: where its files are, and how they are written; bench.json."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tfdist.bench.plan import PlannedRun
+from tfdist.bench.record import Record
+from tfdist.bench.suite import Suite, parse_suite
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.rundir import save_json
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class BenchFile:
+    """bench.json: what a bench set out to do."""
+
+    suite: Suite
+    command: str
+    started: str
+    """UTC, ISO 8601."""
+    plan: tuple[PlannedRun, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, with the format's version."""
+        plan = [asdict(run) for run in self.plan]
+        return {
+            "format": FORMAT,
+            "command": self.command,
+            "started": self.started,
+            "suite": self.suite.to_json(),
+            "plan": plan,
+        }
+
+
+@dataclass(frozen=True)
+class BenchPaths:
+    """Every path of a bench's folder, spelled once."""
+
+    root: Path
+
+    @property
+    def bench(self) -> Path:
+        """The suite, the command and the plan."""
+        return self.root / "bench.json"
+
+    @property
+    def records(self) -> Path:
+        """One JSON file a run."""
+        return self.root / "records"
+
+    def record(self, record: Record) -> Path:
+        """The file of one record; safe for every arm name, and unique by its number."""
+        return self.records / f"{record.order:03d}-{slug(record.arm)}-r{record.round}.json"
+
+    def refused(self, number: int, arm: str) -> Path:
+        """The record of an arm that was refused before any process started; `number` is its place in the suite."""
+        return self.records / f"refused-{number:02d}-{slug(arm)}.json"
+
+    def run(self, order: int, arm: str, round: int) -> Path:
+        """The folder of one run, with its logs."""
+        return self.root / "runs" / f"{order:03d}-{slug(arm)}-r{round}"
+
+    def last_number(self) -> int:
+        """The highest number of any run or record that is there, a broken-off one too; 0 if there is none."""
+        names = [path.name for folder in (self.records, self.root / "runs") for path in folder.glob("[0-9]*")]
+        return max((int(name.partition("-")[0]) for name in names if name.partition("-")[0].isdigit()), default=0)
+
+
+def slug(name: str) -> str:
+    """`name` as a part of a file name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "arm"
+
+
+def save_record(path: Path, record: Record) -> None:
+    """Write one record, whole or not at all. A loss that is no number (it diverged) becomes null: JSON has no NaN."""
+    save_json(path, _finite(record.to_json()))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def read_bench(root: Path) -> BenchFile | None:
+    """bench.json of a folder; None where there is none.
+
+    Raises:
+        TfdistError: it cannot be read.
+    """
+    path = BenchPaths(root).bench
+    if not path.exists():
+        return None
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["format"] != FORMAT:
+            raise TfdistError(f"{path} is of format {data['format']!r}: this tfdist reads format {FORMAT}")
+        plan = tuple(PlannedRun(**run) for run in data["plan"])
+        return BenchFile(parse_suite(data["suite"], str(path)), data["command"], data["started"], plan)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TfdistError(f"{path} cannot be read ({error}): start a new bench") from None

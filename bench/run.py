@@ -1,0 +1,128 @@
+"""Runs each arm through the given function and saves every record as it comes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Protocol
+
+from tfdist.bench.arms import Arms
+from tfdist.bench.folder import BenchFile, BenchPaths, save_record
+from tfdist.bench.plan import PlannedRun
+from tfdist.bench.record import Record
+from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.messages import Message
+from tfdist.launch.supervise import Listener
+from tfdist.models.spec import TrainingSpec
+
+BUSY_BEFORE = "busy_before"
+"""Key in Record.hardware: the share of all cores (0..1) that was in use just before the run, by others then."""
+
+
+class RunOne(Protocol):
+    """One training in fresh processes; always returns a Record. `tfdist.bench.job.run_spec` is the real one."""
+
+    def __call__(  # noqa: D102
+        self, spec: TrainingSpec, run_dir: Path, *, arm: str, round: int, timeout_s: float | None, listen: Listener
+    ) -> Record: ...
+
+
+class Progress(Protocol):
+    """Who is told how far the bench is."""
+
+    def begin(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:
+        """Run `number` of `total` begins; all that is left, this run too, takes about `left_s` seconds."""
+
+    def listen(self, message: Message) -> None:
+        """What the run's own tasks say meanwhile."""
+
+    def end(self, record: Record) -> None:
+        """It is over."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the runner touches of the world, passed in."""
+
+    run_one: RunOne
+    progress: Progress
+    busy: Callable[[], float]
+    """The share of all cores in use now, 0..1."""
+
+
+def run_bench(
+    bench: BenchFile, arms: Arms, root: Path, runs: Sequence[PlannedRun], surroundings: Surroundings
+) -> tuple[Record, ...]:
+    """Make these runs; the last record is `interrupted` if that is what ended the bench.
+
+    What a run measured is saved before the next one begins.
+    """
+    _save_refusals(bench, arms, root)
+    made: list[Record] = []
+    order = BenchPaths(root).last_number()
+    for number, run in enumerate(runs, start=1):
+        surroundings.progress.begin(run, number, len(runs), seconds_left(made, runs[number - 1 :]))
+        record = _run(run, order + number, arms.specs[run.arm], bench, root, surroundings)
+        save_record(BenchPaths(root).record(record), record)
+        made.append(record)
+        surroundings.progress.end(record)
+        if record.status == "interrupted":
+            break
+    return tuple(made)
+
+
+def seconds_left(made: Sequence[Record], runs: Sequence[PlannedRun]) -> float | None:
+    """Seconds that `runs` take if each arm goes on as it did so far, and one that never ran like the mean.
+
+    None before the first one is over.
+    """
+    times: dict[str, list[float]] = {}
+    for record in made:
+        if record.status == "ok":
+            times.setdefault(record.arm, []).append(record.wall_s)
+    if not times:
+        return None
+    mean = fmean(wall for walls in times.values() for wall in walls)
+    return sum(fmean(times[run.arm]) if run.arm in times else mean for run in runs)
+
+
+def _run(
+    run: PlannedRun, order: int, spec: TrainingSpec, bench: BenchFile, root: Path, surroundings: Surroundings
+) -> Record:
+    run_dir = BenchPaths(root).run(order, run.arm, run.round)
+    run_dir.mkdir(parents=True)
+    busy = 0.0
+    try:
+        busy = surroundings.busy()
+        record = surroundings.run_one(
+            spec,
+            run_dir,
+            arm=run.arm,
+            round=run.round,
+            timeout_s=bench.suite.timeout_s,
+            listen=surroundings.progress.listen,
+        )
+    except KeyboardInterrupt:
+        record = _not_started(run, spec, "interrupted before any task was started", ExitCode.INTERRUPTED)
+    except TfdistError as error:
+        record = _not_started(run, spec, str(error), error.exit_code)
+    hardware = {**record.hardware, BUSY_BEFORE: round(busy, 3)}
+    return replace(record, order=order, run_dir=str(run_dir.relative_to(root)), hardware=hardware)
+
+
+def _not_started(run: PlannedRun, spec: TrainingSpec, reason: str, exit_code: int) -> Record:
+    status = "interrupted" if exit_code == ExitCode.INTERRUPTED else "failed"
+    return Record(run.arm, run.round, spec.to_json(), status, reason, exit_code)
+
+
+def _save_refusals(bench: BenchFile, arms: Arms, root: Path) -> None:
+    """A refused arm is one record in the first round, so that it is a row with its reason in every report.
+
+    On a resumed bench what was refused then may run now; its old refusal goes.
+    """
+    for number, arm in enumerate(bench.suite.arms, start=1):
+        path = BenchPaths(root).refused(number, arm.name)
+        path.unlink(missing_ok=True)
+        if arm.name in arms.refused:
+            reason = arms.refused[arm.name]
+            save_record(path, Record(arm.name, 1, dict(arm.choices), "refused", reason, ExitCode.USAGE))
