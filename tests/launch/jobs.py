@@ -1,0 +1,34 @@
+"""Small real jobs for the tests of this folder."""
+
+import sys
+from pathlib import Path
+
+from tfdist.launch.diagnose import Outcome
+from tfdist.launch.job import Job, Program, Shape, plan_job
+from tfdist.launch.machine import local_machine
+from tfdist.launch.messages import Message
+from tfdist.launch.policy import Policy
+from tfdist.launch.run import launch
+from tfdist.launch.rundir import RunDir
+
+QUICK = Policy(grace_s=1.0, settle_s=0.3)
+
+
+def python_job(code: str, roles: dict[str, int], *, cluster: bool = True, leader: str | None = None) -> Job:
+    """A job whose every task runs this Python code."""
+    shape = Shape(roles, has_cluster=cluster, leader=leader)
+    return plan_job(shape, Program((sys.executable, "-S", "-c", code), {}, "/"), local_machine())
+
+
+class Heard(list[Message]):
+    """Everything that a launch told its listener."""
+
+    def of(self, kind: type) -> list[Message]:
+        return [message for message in self if isinstance(message, kind)]
+
+
+def run(job: Job, folder: Path, policy: Policy = QUICK) -> tuple[Outcome, Heard]:
+    """Launch it and listen."""
+    heard = Heard()
+    folder.mkdir(parents=True, exist_ok=True)
+    return launch(job, RunDir(folder), policy, heard.append), heard

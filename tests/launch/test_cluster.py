@@ -1,0 +1,53 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdist.launch.cluster import Cluster, Task, parse_tf_config
+from tfdist.launch.errors import TfdistError
+
+ADDRESSES = st.lists(st.from_regex(r"h[0-9]{1,3}:[0-9]{4}", fullmatch=True), min_size=1, max_size=5).map(tuple)
+
+
+@given(st.dictionaries(st.sampled_from(["chief", "worker", "ps"]), ADDRESSES, min_size=1))
+def test_what_tf_config_says_is_read_back_for_every_task(addresses):
+    cluster = Cluster(addresses)
+    for role, hosts in addresses.items():
+        for index in range(len(hosts)):
+            task = Task(role, index)
+            assert parse_tf_config(cluster.tf_config(task)) == (cluster, task)
+
+
+def test_the_evaluator_is_only_in_its_own_cluster():
+    cluster = Cluster({"worker": ("a:1",), "evaluator": ("b:2",)})
+    assert json.loads(cluster.tf_config(Task("worker", 0)))["cluster"] == {"worker": ["a:1"]}
+    assert "evaluator" in json.loads(cluster.tf_config(Task("evaluator", 0)))["cluster"]
+
+
+def test_a_job_without_a_cluster_has_no_tf_config():
+    assert Cluster({}).tf_config(Task("worker", 0)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("not json", "not json"),
+        ("[]", "not a cluster"),
+        ('{"cluster": {"worker": ["a:1"]}}', "task"),
+        ('{"cluster": {"boss": ["a:1"]}, "task": {"type": "boss", "index": 0}}', "'boss'"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}', "worker:1"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": -1}}', "worker:-1"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}', "ps:0"),
+    ],
+)
+def test_a_wrong_tf_config_is_one_sentence_that_shows_it(text, says):
+    with pytest.raises(TfdistError, match=says) as error:
+        parse_tf_config(text)
+    assert "\n" not in str(error.value)
+
+
+@given(st.text())
+def test_no_text_at_all_makes_it_raise_anything_else(text):
+    with pytest.raises(TfdistError):
+        parse_tf_config(text)

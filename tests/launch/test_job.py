@@ -1,0 +1,89 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdist.launch.job import Program, Shape, plan_job
+from tfdist.launch.machine import Machine
+
+PROGRAM = Program(("true",), {"A": "b"}, "/")
+FOUR = Machine((0, 1, 2, 3), ())
+
+
+def plan(shape, machine=FOUR):
+    return plan_job(shape, PROGRAM, machine)
+
+
+def test_workers_get_their_cores_in_turn():
+    job = plan(Shape({"worker": 2}, has_cluster=True, devices=2, cores_per_device=1))
+    assert [each.cores for each in job.plans] == [(0, 1), (2, 3)]
+
+
+def test_more_devices_than_cores_start_over():
+    job = plan(Shape({"worker": 3}, True, cores_per_device=2))
+    assert [each.cores for each in job.plans] == [(0, 1), (2, 3), (0, 1)]
+
+
+def test_chief_and_ps_share_the_workers_cores_and_have_no_more():
+    job = plan(Shape({"chief": 1, "worker": 2, "ps": 1}, True, "chief-0", cores_per_device=1))
+    assert {each.task.name: each.cores for each in job.plans} == {
+        "chief-0": (0, 1), "worker-0": (0,), "worker-1": (1,), "ps-0": (0, 1),
+    }  # fmt: skip
+
+
+def test_nothing_is_pinned_unless_asked_and_thread_pools_are_left_alone():
+    (only,) = plan(Shape({"worker": 1}, False)).plans
+    assert only.cores == ()
+    assert only.program.env == {"A": "b"}
+
+
+def test_thread_pools_are_as_large_as_the_tasks_cores():
+    (only,) = plan(Shape({"worker": 1}, False, devices=2, cores_per_device=2)).plans
+    assert only.program.env["TF_NUM_INTRAOP_THREADS"] == "4"
+
+
+def test_each_worker_sees_its_own_gpus_and_a_ps_none():
+    machine = Machine((0, 1), ("A100",) * 4)
+    job = plan(
+        Shape({"chief": 1, "worker": 2, "ps": 1}, True, "chief-0", devices=2, cores_per_device=1, gpus=True), machine
+    )
+    seen = {each.task.name: each.program.env["CUDA_VISIBLE_DEVICES"] for each in job.plans}
+    assert seen == {"chief-0": "-1", "worker-0": "0,1", "worker-1": "2,3", "ps-0": "-1"}
+    assert all(each.cores == () for each in job.plans)
+
+
+@given(
+    workers=st.integers(1, 9),
+    devices=st.integers(1, 9),
+    each=st.integers(1, 4),
+    cores=st.sets(st.integers(0, 200), min_size=1, max_size=9),
+)
+def test_cores_are_always_some_that_the_machine_has(workers, devices, each, cores):
+    job = plan(
+        Shape({"worker": workers}, True, devices=devices, cores_per_device=each), Machine(tuple(sorted(cores)), ())
+    )
+    for one in job.plans:
+        assert set(one.cores) <= cores
+        assert len(one.cores) == min(devices * each, len(cores))
+
+
+def test_a_fixed_port_counts_up_over_the_tasks():
+    job = plan(Shape({"chief": 1, "worker": 2}, True, base_port=5000))
+    assert [each.port for each in job.plans] == [5000, 5001, 5002]
+
+
+def test_the_cluster_is_in_every_tasks_environment_once_ports_are_known():
+    job = plan(Shape({"worker": 2}, True)).with_ports({"worker-0": 7, "worker-1": 8})
+    values = [json.loads(job.environment(each)["TF_CONFIG"]) for each in job.plans]
+    assert [value["task"]["index"] for value in values] == [0, 1]
+    assert all(value["cluster"] == {"worker": ["127.0.0.1:7", "127.0.0.1:8"]} for value in values)
+    assert job.environment(job.plans[1])["TFDIST_TASK"] == "worker-1"
+    assert job.environment(job.plans[1])["TF_GRPC_REUSE_PORT"] == "true"
+
+
+@pytest.mark.parametrize("roles", [{"worker": 1}, {"worker": 3}])
+def test_without_a_cluster_there_are_no_ports_and_no_tf_config(roles):
+    job = plan(Shape(roles, has_cluster=False, base_port=5000)).with_ports({})
+    assert all(each.port is None for each in job.plans)
+    assert all("TF_CONFIG" not in job.environment(each) for each in job.plans)

@@ -1,0 +1,222 @@
+"""Real agents, real processes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tfdist.launch.diagnose import Status
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.job import Program, Shape, plan_job
+from tfdist.launch.machine import local_machine
+from tfdist.launch.messages import Event, Exited, Output, Started
+from tfdist.launch.policy import Policy
+from tfdist.launch.run import dry_ports
+
+from .jobs import python_job, run
+
+EMIT = "import os, json; emit = lambda **e: os.write(int(os.environ['TFDIST_EVENTS_FD']), json.dumps(e).encode() + b'\\n')\n"
+
+
+def test_every_task_runs_with_its_tf_config_and_all_exit_0(tmp_path):
+    job = python_job("import os; print(os.environ['TF_CONFIG'])", {"worker": 3})
+    outcome, heard = run(job, tmp_path)
+    assert (outcome.status, outcome.exit_code) == (Status.OK, 0)
+    values = [json.loads((tmp_path / f"attempt-0/worker-{n}/stdout.log").read_text()) for n in range(3)]
+    assert [value["task"]["index"] for value in values] == [0, 1, 2]
+    assert len(set(values[0]["cluster"]["worker"])) == 3
+    assert len(heard.of(Started)) == len(heard.of(Exited)) == 3
+    assert json.loads((tmp_path / "outcome.json").read_text())["status"] == "ok"
+    assert not list(tmp_path.rglob(".*"))
+
+
+def test_output_comes_whole_in_order_and_byte_for_byte(tmp_path):
+    code = (
+        "import sys, os\n"
+        "for n in range(20000): sys.stdout.write(f'line {n} ' + 'x' * 80 + '\\n')\n"
+        "sys.stdout.flush(); os.write(1, b'\\xff\\xfe no utf-8\\n' + b'y' * 10_000_000 + b'\\nend without newline')"
+    )
+    outcome, heard = run(python_job(code, {"worker": 2}), tmp_path)
+    assert outcome.status is Status.OK
+    expected = b"".join(b"line %d " % n + b"x" * 80 + b"\n" for n in range(20000))
+    expected += b"\xff\xfe no utf-8\n" + b"y" * 10_000_000 + b"\nend without newline"
+    for name in ("worker-0", "worker-1"):
+        assert (tmp_path / f"attempt-0/{name}/stdout.log").read_bytes() == expected
+    last = {message.task: at for at, message in enumerate(heard) if isinstance(message, Output)}
+    ends = {message.task: at for at, message in enumerate(heard) if isinstance(message, Exited)}
+    assert all(last[name] < ends[name] for name in last)
+
+
+def test_events_and_records_reach_the_launcher_and_rubbish_does_not(tmp_path):
+    code = (
+        EMIT
+        + "emit(event='step', step=1); os.write(int(os.environ['TFDIST_EVENTS_FD']), b'junk\\n7\\n'); emit(event='record', record={'a': 1})"
+    )
+    outcome, heard = run(python_job(code, {"worker": 1}), tmp_path)
+    assert [message.event["event"] for message in heard.of(Event)] == ["step", "record"]
+    assert outcome.records == {"worker-0": {"a": 1}}
+    assert "step" in (tmp_path / "events.jsonl").read_text()
+
+
+def test_nobody_passes_the_start_barrier_before_all_have_come(tmp_path):
+    code = EMIT + (
+        "import time\n"
+        "time.sleep(0.4 * int(os.environ['TFDIST_TASK'][-1]))\n"
+        "arrived = time.time(); emit(event='barrier'); os.read(int(os.environ['TFDIST_BARRIER_FD']), 1)\n"
+        "emit(event='record', record={'arrived': arrived, 'left': time.time()})"
+    )
+    outcome, _ = run(python_job(code, {"worker": 2}, cluster=False), tmp_path)
+    first, second = (outcome.records[name] for name in ("worker-0", "worker-1"))
+    assert min(first["left"], second["left"]) >= max(first["arrived"], second["arrived"])
+
+
+def test_a_barrier_that_a_task_never_reaches_does_not_hang_the_others(tmp_path):
+    code = EMIT + (
+        "import sys\nif os.environ['TFDIST_TASK'] == 'worker-1': sys.exit(4)\n"
+        "emit(event='barrier'); os.read(int(os.environ['TFDIST_BARRIER_FD']), 1)\nsys.exit(0)"
+    )
+    outcome, _ = run(python_job(code, {"worker": 2}), tmp_path)
+    assert (outcome.culprit, outcome.exit_code) == ("worker-1", 4)
+
+
+def test_the_first_failure_stops_the_rest_and_is_named(tmp_path, survivors):
+    code = (
+        "import os, sys, time\nif os.environ['TFDIST_TASK'] == 'worker-1': sys.exit('my last words')\ntime.sleep(600)"
+    )
+    outcome, _ = run(python_job(code, {"worker": 2}), tmp_path)
+    assert (outcome.status, outcome.exit_code, outcome.culprit) == (Status.FAILED, 1, "worker-1")
+    assert (tmp_path / "attempt-0/worker-1/stderr.log").read_text() == "my last words\n"
+    assert outcome.exits["worker-0"].code == -signal.SIGTERM
+    assert survivors() == []
+
+
+def test_when_the_leader_is_done_the_servers_are_stopped(tmp_path, survivors):
+    code = "import os, time\nif not os.environ['TFDIST_TASK'].startswith('chief'): time.sleep(600)"
+    outcome, _ = run(python_job(code, {"chief": 1, "worker": 1, "ps": 1}, leader="chief-0"), tmp_path)
+    assert (outcome.status, outcome.exit_code) == (Status.OK, 0)
+    assert outcome.wall_s < 60
+    assert survivors() == []
+
+
+def test_the_time_limit(tmp_path, survivors):
+    outcome, _ = run(
+        python_job("import time; time.sleep(600)", {"worker": 2}), tmp_path, Policy(timeout_s=0.3, grace_s=1)
+    )
+    assert (outcome.status, outcome.exit_code) == (Status.TIMEOUT, 124)
+    assert "0.3 s" in outcome.reason
+    assert survivors() == []
+
+
+def test_one_that_ignores_sigterm_and_one_that_daemonized_are_ended_too(tmp_path, survivors):
+    stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
+    code = (
+        "import os, subprocess, sys, time\n"
+        f"child = subprocess.Popen([sys.executable, '-S', '-c', {stubborn!r}], stdout=subprocess.PIPE, start_new_session=True)\n"
+        "child.stdout.readline()\n"
+        "if os.environ['TFDIST_TASK'] == 'worker-0': sys.exit(3)\n" + stubborn
+    )
+    outcome, _ = run(python_job(code, {"worker": 2}), tmp_path, Policy(grace_s=0.3, settle_s=0.2))
+    assert outcome.exit_code == 3
+    assert outcome.exits["worker-1"].code == -signal.SIGKILL
+    assert survivors() == []
+
+
+def test_what_the_system_says_of_a_process_is_kept(tmp_path):
+    outcome, _ = run(python_job("data = bytearray(80_000_000); sum(range(10**6))", {"worker": 1}), tmp_path)
+    assert outcome.exits["worker-0"].peak_memory_bytes > 80_000_000
+    assert outcome.exits["worker-0"].cpu_s > 0.01
+
+
+def test_a_program_that_is_not_there_and_a_folder_that_is_not_there(tmp_path):
+    for program in (Program(("/no/such program",), {}, "/"), Program(("true",), {}, "/no/such/folder")):
+        outcome, _ = run(plan_job(Shape({"worker": 2}, True), program, local_machine()), tmp_path)
+        assert outcome.exit_code == 127
+        assert "/no/such" in outcome.reason
+
+
+def test_a_port_in_use_is_named_before_anything_starts(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        job = plan_job(
+            Shape({"worker": 1}, True, base_port=port),
+            Program(("touch", str(tmp_path / "ran")), {}, "/"),
+            local_machine(),
+        )
+        for act in (lambda: run(job, tmp_path), lambda: dry_ports(job)):
+            with pytest.raises(TfdistError, match=f"port {port} on localhost"):
+                act()
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_port_that_another_launch_holds_is_in_use_and_free_again_afterwards(tmp_path):
+    (port,) = (plan.port for plan in dry_ports(python_job("", {"worker": 1})).plans)
+    chosen = int(dry_ports(python_job("", {"worker": 1})).cluster.addresses["worker"][0].rpartition(":")[2])
+    shape = Shape({"worker": 1}, True, base_port=chosen)
+    probe = f"import socket; s = socket.socket(); s.setsockopt(1, 15, 1); s.bind(('', {chosen})); s.listen()"
+    job = plan_job(shape, Program((sys.executable, "-S", "-c", probe), {}, "/"), local_machine())
+    for _ in range(2):
+        outcome, _ = run(job, tmp_path)
+        assert outcome.status is Status.OK
+    assert port == 0
+
+
+LAUNCHER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {here!r})
+from jobs import python_job, run
+job = python_job("import os, time; print(os.getpid(), flush=True); time.sleep(600)", {{"worker": 2}})
+outcome, heard = run(job, Path({folder!r}))
+sys.exit(outcome.exit_code)
+"""
+
+
+def start_launcher(folder: Path) -> "subprocess.Popen[bytes]":
+    """A launcher in a process of its own, with both tasks running."""
+    code = LAUNCHER.format(here=str(Path(__file__).parent), folder=str(folder))
+    launcher = subprocess.Popen([sys.executable, "-c", code])
+    logs = [folder / f"attempt-0/worker-{n}/stdout.log" for n in range(2)]
+    wait_for(lambda: all(log.exists() and log.read_bytes().endswith(b"\n") for log in logs))
+    return launcher
+
+
+def wait_for(condition, seconds=30.0):
+    """Look again until it holds."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_launch_leaves_nothing_behind(tmp_path, survivors, number, code):
+    launcher = start_launcher(tmp_path)
+    launcher.send_signal(number)
+    assert launcher.wait(timeout=30) == code
+    assert survivors() == []
+    assert json.loads((tmp_path / "outcome.json").read_text())["status"] == "interrupted"
+
+
+def test_a_killed_launch_leaves_nothing_behind_either(tmp_path, survivors):
+    launcher = start_launcher(tmp_path)
+    launcher.kill()
+    launcher.wait(timeout=30)
+    wait_for(lambda: survivors() == [], seconds=15)
+
+
+def test_a_killed_agent_takes_its_tasks_with_it_and_is_named(tmp_path, survivors):
+    launcher = start_launcher(tmp_path)
+    task = int((tmp_path / "attempt-0/worker-0/stdout.log").read_text())
+    agent = int(Path(f"/proc/{task}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(agent, signal.SIGKILL)
+    assert launcher.wait(timeout=30) == 69
+    assert survivors() == []
+    assert "agent on localhost" in json.loads((tmp_path / "outcome.json").read_text())["reason"]
