@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tfdist.models import architectures, feed, optimizers
 from tfdist.models.agreement import agreement
+from tfdist.models.finish import finish
 from tfdist.models.job import Job, Trained
 from tfdist.models.schedule import schedule
 from tfdist.models.windows import WindowLog
@@ -25,7 +26,7 @@ def train(job: Job) -> Trained:
     data, size = _data(job), log.schedule.windows[0]
     for steps, windows in ((size, spec.steps // size), (spec.steps % size, 1)):
         if steps:
-            clock = _clock(log, steps, steps * spec.batch_size * job.replicas)
+            clock = _clock(job, log, steps)
             model.fit(data, epochs=windows, steps_per_epoch=steps, callbacks=[clock], verbose=0)
     return Trained.of(model, log, int(model.optimizer.iterations.read_value()))
 
@@ -38,13 +39,16 @@ def _compiled(job: Job) -> tf.keras.Model:
     return model
 
 
-def _clock(log: WindowLog, steps: int, examples: int) -> tf.keras.callbacks.Callback:
-    """Opens and closes the log's windows. fit has fetched the loss when an epoch ends: the device has finished."""
+def _clock(job: Job, log: WindowLog, steps: int) -> tf.keras.callbacks.Callback:
+    """Opens and closes the log's windows. Under parameter-server fit itself has waited for all steps of an epoch."""
+    examples = steps * job.spec.batch_size * job.replicas
 
     def end(epoch: int, logs: Mapping[str, Any]) -> None:
-        tf.test.experimental.sync_devices()
+        loss = float(logs["loss"])
+        if CATALOG[job.spec.strategy].synchronous:
+            finish(job.strategy)
         log.first_step()
-        log.close(steps, examples, float(logs["loss"]))
+        log.close(steps, examples, loss)
 
     return tf.keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: log.open(), on_epoch_end=end)
 

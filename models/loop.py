@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tfdist.models import feed, step
 from tfdist.models.agreement import agreement
+from tfdist.models.finish import finish
 from tfdist.models.job import Job, Trained
 from tfdist.models.schedule import schedule
 from tfdist.models.windows import WindowLog
@@ -23,6 +24,7 @@ def train(job: Job) -> Trained:
     for steps in log.schedule.windows:
         log.open()
         loss = _window(lambda: all_step(batches.source), lambda losses: float(total(losses)), steps, log)
+        finish(strategy)
         log.close(steps, steps * spec.batch_size * job.replicas, loss)
     return Trained.of(model, log, int(optimizer.iterations.read_value()))
 
@@ -35,6 +37,4 @@ def _window(one: Callable[[], Any], fetch: Callable[[Any], float], steps: int, l
         log.first_step()
     for _ in range(steps - 1):
         losses = one()
-    loss = fetch(losses)
-    tf.test.experimental.sync_devices()
-    return loss
+    return fetch(losses)
