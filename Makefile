@@ -1,24 +1,60 @@
-# Everything a contributor runs. `make help` lists it.
+# Everything a contributor runs; `make help` lists it. All of it works in .venv, which the first target sets up.
 SHELL := /bin/bash
 PYTHON ?= python3
 SUITE ?= smoke
-BIN := .venv/bin
-PY := $(BIN)/python
-SOURCES := $(shell find cli launch strategies models bench -not -path '*/__pycache__*' -type f 2>/dev/null | grep -v ' ')
+PY := .venv/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+EDITABLE := --editable '.[dev]' --config-settings editable_mode=strict
+SOURCES := $(shell find cli launch strategies models bench -type f -not -name '*.pyc')
 
 .DEFAULT_GOAL := help
-.PHONY: help install
+.PHONY: help install bench bench-launch test test-quick check format format-check lint types build clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | column -t -s '|'
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | column -t -s '|'
 
-install: .venv/installed ## Set up .venv with the command and the development tools
+install: .venv/sources ## Set up .venv with the tfdist command and the development tools
 
-.venv/constraints: pyproject.toml constraints.txt
+bench: install ## Train MobileNetV2 under every strategy and report it below bench_results/ (SUITE=smoke, cpu, gpu or a file)
+	$(PY) -m tfdist.cli bench --suite "$(SUITE)"
+
+bench-launch: install ## Time the launcher itself against starting the same processes bare
+	$(PY) tests/benchmarks/launch_cost.py
+
+test: install ## Run all tests
+	$(PY) -m pytest
+
+test-quick: install ## Run the tests that start no long training
+	$(PY) -m pytest -m "not slow"
+
+check: format-check lint types test ## What CI runs: format, lint, types, tests
+
+format: install ## Format the code
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+format-check: install ## Fail if the code is not formatted
+	$(PY) -m ruff format --check .
+
+lint: install ## Look for mistakes
+	$(PY) -m ruff check .
+
+types: install ## Check the types of all packages, as installed
+	$(PY) -m mypy
+
+build: install ## Make the wheel and the sdist in dist/
+	$(PY) -m build --outdir dist .
+
+clean: ## Remove .venv and everything that was built
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# Two steps, so that a new file needs a second's re-install (the installed packages are links to the files), not pip's
+# whole look at the versions.
+.venv/versions: pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv .venv
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' --config-settings editable_mode=strict
+	$(PIP) --constraint constraints.txt $(EDITABLE)
 	touch $@
 
-.venv/installed: .venv/constraints $(SOURCES)
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . --config-settings editable_mode=strict
+.venv/sources: .venv/versions $(SOURCES)
+	$(PIP) --no-deps --no-build-isolation $(EDITABLE)
 	touch $@

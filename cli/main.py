@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperCommand
 
-from tfdist.cli import launch, strategies, tf_config
+from tfdist.cli import bench, launch, report, strategies, tf_config
 from tfdist.launch.errors import ExitCode, TfdistError
 
 _UsageError = typer.BadParameter.__bases__[0]
@@ -30,6 +30,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.command("launch", cls=Panelled)(launch.launch)
+app.command("bench", cls=Panelled)(bench.bench)
+app.command("report", cls=Panelled)(report.report)
 app.command("strategies", cls=Panelled)(strategies.strategies)
 app.command("tf-config", cls=Panelled)(tf_config.tf_config)
 
@@ -64,12 +66,20 @@ def run(arguments: list[str]) -> int:
         return int(ExitCode.SUCCESS)
     except typer.TyperException as error:
         sentence = error.format_message() if isinstance(error, _UsageError) else str(error)
-        return _complain(_plain(sentence), ExitCode.USAGE) if sentence else int(ExitCode.USAGE)
+        return _complain(_plain(sentence, arguments), ExitCode.USAGE) if sentence else int(ExitCode.USAGE)
 
 
-def _plain(sentence: str) -> str:
-    """Typer's sentence without what is in no user's mind."""
-    return " ".join(re.sub(r" \(env var: '\w+'\)|Value error, ", "", sentence).split())
+def _plain(sentence: str, arguments: list[str]) -> str:
+    """Typer's sentence with the value, which it leaves out, and without what is in no user's mind."""
+    sentence = " ".join(re.sub(r" \(env var: '\w+'\)|Value error, ", "", sentence).split())
+    invalid = re.match(r"Invalid value for '(--[\w-]+)'[^:]*: (.*)", sentence)
+    if invalid is None:
+        return sentence
+    flag, reason = invalid.groups()
+    after = {word: value for word, value in zip(arguments, arguments[1:], strict=False)}
+    joined = {word: value for word, _, value in (word.partition("=") for word in arguments)}
+    variable = "TFDIST_" + flag.lstrip("-").replace("-", "_").upper()
+    return f"{flag} {after.get(flag) or joined.get(flag) or os.environ.get(variable, '')}: {reason}"
 
 
 def _complain(sentence: str, code: int) -> int:

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 NOISE = re.compile(
     r"WARNING: All log messages before absl::InitializeLog"
     r"|To enable the following instructions:"
-    r"|[IW]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+\.(cc|h):\d+\]"
-    r"|[EF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ cuda_\w+\.cc:\d+\] failed call to cuInit"
+    r"|[IW]\d{4} \d\d:\d\d:\d+\.\d+ +\d+ \S+\.(cc|h):\d+\]"
+    r"|E\d{4} \d\d:\d\d:\d+\.\d+ +\d+ cuda_\w+\.cc:\d+\] failed call to cuInit"
+    r"|/job:\w+/replica:\d+/task:\d+$"
     r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] \S+\.(cc|h):\d+\]"
 )
 """How the start-up lines of TensorFlow's C++ side begin. They are in the log files; errors are shown."""

@@ -1,0 +1,150 @@
+"""The whole command with programs that are no trainings."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfdist.cli.main import run
+
+SHOW = "import os, json; print(json.dumps({k: os.environ.get(k) for k in ('TF_CONFIG', 'TF_USE_LEGACY_KERAS', 'TFDIST_TASK', 'TFDIST_SPEC')}))"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    folder = tmp_path / "it's; new $HOME"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+
+
+def test_dry_run_prints_a_valid_tf_config_for_every_task_and_starts_nothing(capsys):
+    assert run(["launch", "--dry-run", "--json", "--strategy", "parameter-server", "--workers", "2", "--ps", "2"]) == 0
+    out, err = capsys.readouterr()
+    plans = json.loads(out)
+    assert [plan["task"] for plan in plans] == ["chief-0", "worker-0", "worker-1", "ps-0", "ps-1"]
+    clusters = [json.loads(plan["env"]["TF_CONFIG"]) for plan in plans]
+    assert {len(cluster["cluster"]["ps"]) for cluster in clusters} == {2}
+    assert [cluster["task"]["index"] for cluster in clusters] == [0, 0, 1, 0, 1]
+    assert "strategy parameter-server" in err
+    assert list(Path().iterdir()) == []
+
+
+def test_dry_run_for_people_shows_command_cores_and_environment(capsys):
+    assert run(["launch", "--dry-run", "--strategy", "multiworker", "--", "echo", "a b"]) == 0
+    out = capsys.readouterr().out
+    assert "worker-1 on localhost" in out
+    assert "TF_CONFIG={" in out
+    assert "echo 'a b'" in out
+
+
+def test_the_first_line_says_which_preset_and_why(capsys):
+    run(["launch", "--dry-run"])
+    assert capsys.readouterr().out.startswith("preset cpu: no GPU is there\n")
+
+
+def test_a_script_of_ones_own_by_any_name(capsys):
+    Path("my 'script'.py").write_text(SHOW)
+    for command in (["python", "my 'script'.py"], ["my 'script'.py"], ["python3", "my 'script'.py"]):
+        assert run(["launch", "--strategy", "multiworker", "--json", "--", *command]) == 0
+        out, _ = capsys.readouterr()
+        run_dir = Path(json.loads(out.splitlines()[-1])["run_dir"])
+        told = [json.loads((run_dir / f"attempt-0/worker-{n}/stdout.log").read_text()) for n in range(2)]
+        assert [json.loads(each["TF_CONFIG"])["task"]["index"] for each in told] == [0, 1]
+        assert all(each["TF_USE_LEGACY_KERAS"] == "1" for each in told)
+        assert json.loads(told[0]["TFDIST_SPEC"])["strategy"] == "multiworker"
+
+
+def test_keras_3_reaches_a_program_of_ones_own_and_its_own_choice_is_left_alone(capsys, monkeypatch):
+    Path("s.py").write_text(SHOW)
+    run(["launch", "--keras", "3", "--strategy", "one-device", "s.py"])
+    assert '"TF_USE_LEGACY_KERAS": "0"' in capsys.readouterr().out
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "mine")
+    run(["launch", "--strategy", "one-device", "s.py"])
+    assert '"TF_USE_LEGACY_KERAS": "mine"' in capsys.readouterr().out
+
+
+def test_output_is_prefixed_and_the_exit_code_is_the_culprits(capsys):
+    Path("s.py").write_text(
+        "import os, sys\nprint('hello')\nif os.environ['TFDIST_TASK'] == 'worker-1': sys.exit('because of this')\n"
+    )
+    assert run(["launch", "--strategy", "multiworker", "s.py"]) == 1
+    out, err = capsys.readouterr()
+    assert "[worker-0] hello\n" in out
+    assert "[worker-1] because of this\n" in err
+    report = err[err.index("tfdist: ") :]
+    assert report.startswith("tfdist: worker-1 exited with code 1\n  | because of this\n")
+    assert "logs:" in report
+    assert "again:" in report
+
+
+def test_json_is_the_last_line_of_stdout_and_everything_else_goes_to_stderr(capsys):
+    assert run(["launch", "--json", "--strategy", "multiworker", "--", "sh", "-c", "echo hi; exit 3"]) == 3
+    out, err = capsys.readouterr()
+    assert out.count("\n") == 1
+    told = json.loads(out)
+    assert (told["status"], told["exit_code"], told["tasks"]["worker-0"]["exit_code"]) == ("failed", 3, 3)
+    assert "[worker-0] hi" in err
+
+
+def test_quiet_prints_nothing_when_all_is_well(capsys):
+    assert run(["launch", "--quiet", "--strategy", "independent", "--", "echo", "hi"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_every_option_has_an_environment_twin(capsys, monkeypatch):
+    monkeypatch.setenv("TFDIST_STRATEGY", "multiworker")
+    monkeypatch.setenv("TFDIST_WORKERS", "3")
+    assert run(["launch", "--dry-run", "--json", "--", "true"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 3
+
+
+def test_inherit_runs_only_the_task_of_tf_config(capsys, monkeypatch):
+    Path("s.py").write_text(SHOW)
+    tf_config = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(tf_config))
+    assert run(["launch", "--inherit-tf-config", "s.py"]) == 0
+    out = capsys.readouterr().out
+    assert "this task, from TF_CONFIG: worker 1" in out
+    (line,) = [line for line in out.splitlines() if line.startswith("[worker-1] ")]
+    told = json.loads(line.removeprefix("[worker-1] "))
+    assert json.loads(told["TF_CONFIG"]) == tf_config
+    assert json.loads(told["TFDIST_SPEC"])["workers"] == 2
+
+
+def test_a_folder_with_modules_of_pythons_names_does_no_harm():
+    for name in ("random.py", "json.py", "subprocess.py", "platform.py", "tfdist.py", "models.py"):
+        Path(name).write_text("raise SystemExit('shadowed')")
+    done = subprocess.run(
+        [Path(sys.executable).with_name("tfdist"), "launch", "--strategy", "one-device", "--", "true"]
+    )
+    assert done.returncode == 0
+
+
+LIGHT = """
+import sys
+from tfdist.cli.main import run
+code = run({arguments!r})
+heavy = sorted(set(sys.modules) & {{"tensorflow", "tf_keras", "keras", "pandas", "matplotlib", "numpy", "scipy"}})
+sys.exit(f"imported {{heavy}}" if heavy or code else 0)
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["launch", "--help"],
+        ["bench", "--help"],
+        ["strategies"],
+        ["tf-config", "--workers", "2"],
+        ["launch", "--dry-run", "--dataset", "digits", "--strategy", "mirrored"],
+        ["launch", "--strategy", "multiworker", "--", "true"],
+    ],
+    ids=" ".join,
+)
+def test_the_launchers_side_imports_nothing_heavy(arguments):
+    done = subprocess.run([sys.executable, "-c", LIGHT.format(arguments=arguments)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

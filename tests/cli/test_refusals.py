@@ -1,0 +1,130 @@
+"""Wrong input: one sentence with the value and the way out, exit 2, nothing started and no folder made."""
+
+import socket
+
+import pytest
+
+from tfdist.cli.main import run
+
+WRONG = [
+    (["--strategy", "mirored"], ["mirored", "mirrored"]),
+    (["--workers", "0", "--strategy", "multiworker"], ["--workers 0", "at least 1"]),
+    (["--workers", "-1", "--strategy", "multiworker"], ["--workers -1", "at least 1"]),
+    (["--workers", "two"], ["--workers two", "integer"]),
+    (["--workers=two"], ["--workers two", "integer"]),
+    (["--devices", "0", "--strategy", "mirrored"], ["--devices 0"]),
+    (["--communication", "nccl", "--strategy", "multiworker"], ["--communication nccl", "GPUs", "ring"]),
+    (["--cross-device", "nccl", "--strategy", "mirrored"], ["--cross-device nccl", "GPUs", "hierarchical-copy"]),
+    (["--communication", "ring", "--strategy", "mirrored"], ["--communication ring", "multiworker"]),
+    (["--ps", "1", "--strategy", "mirrored"], ["--ps 1", "parameter-server"]),
+    (["--ps", "0", "--strategy", "parameter-server"], ["--ps 0", "--ps 1"]),
+    (["--workers", "2", "--strategy", "one-device"], ["--workers 2", "multiworker"]),
+    (["--packs", "2", "--strategy", "mirrored"], ["--packs 2", "hierarchical-copy"]),
+    (["--variable-partitioner", "fixed", "--strategy", "parameter-server"], ["fixed:N"]),
+    (["--global-batch-size", "33", "--strategy", "mirrored", "--devices", "2"], ["33", "2 replicas", "32"]),
+    (["--global-batch-size", "32", "--batch-size", "16"], ["--global-batch-size 32", "--batch-size 16"]),
+    (["--image-size", "31"], ["--image-size 31", "32"]),
+    (["--alpha", "0.4"], ["--alpha 0.4", "0.35"]),
+    (["--batch-size", "0"], ["--batch-size 0"]),
+    (["--steps", "5"], ["--steps 5", "--warmup-steps 0"]),
+    (["--steps", "30", "--epochs", "1"], ["--steps 30", "--epochs 1"]),
+    (["--epochs", "2"], ["--epochs 2", "--steps"]),
+    (["--learning-rate", "0"], ["--learning-rate 0"]),
+    (["--learning-rate", "nan"], ["--learning-rate nan"]),
+    (["--bn-momentum", "1"], ["--bn-momentum 1"]),
+    (["--optimizer", "adagrad"], ["adagrad", "sgd"]),
+    (["--precision", "float16"], ["float16", "mixed_float16"]),
+    (["--model", "resnet"], ["resnet", "mobilenet_v2"]),
+    (["--preset", "big"], ["big", "reference"]),
+    (["--dataset", "imagenet"], ["imagenet", "tfds:NAME"]),
+    (["--dataset", "tfds:no_such_set"], ["no_such_set"]),
+    (["--dataset", "folder:/no/such"], ["/no/such"]),
+    (["--dataset", "digits", "--classes", "7"], ["--classes 7", "10"]),
+    (["--dataset", "digits", "--batch-size", "100000"], ["100000", "--batch-size"]),
+    (["--evaluate"], ["--evaluate", "held-out"]),
+    (["--keras", "3", "--api", "fit", "--strategy", "multiworker"], ["--keras 3", "--keras 2"]),
+    (["--keras", "3", "--strategy", "central-storage"], ["central-storage", "--keras 2"]),
+    (["--keras", "3", "--strategy", "parameter-server"], ["parameter-server", "--keras 2"]),
+    (["--port", "0"], ["--port 0"]),
+    (["--port", "70000"], ["--port 70000"]),
+    (["--timeout", "0"], ["--timeout 0"]),
+    (["--no-such-option"], ["--no-such-option"]),
+    (["--inherit-tf-config"], ["TF_CONFIG", "--inherit-tf-config"]),
+    (["--", "no-such-program"], ["no-such-program"]),
+    (["--", "python", "no_such.py"], ["no_such.py"]),
+    (["no_such.py"], ["no_such.py"]),
+    (["--steps", "20", "--", "true"], ["--steps 20", "COMMAND"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), WRONG, ids=lambda value: " ".join(value))
+def test_wrong_input_is_one_sentence(arguments, says, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert run(["launch", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("tfdist: ")
+    assert err.count("\n") == 1
+    for words in says:
+        assert words in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tf_config_in_the_environment_is_refused(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {}}')
+    for command in (["launch", "--preset", "smoke"], ["launch", "--", "true"], ["bench", "--suite", "smoke"]):
+        assert run(command) == 2
+        assert "--inherit-tf-config" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("tf_config", "more", "says"),
+    [
+        ("{}", [], "TF_CONFIG"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 3}}', [], "worker:3"),
+        (
+            '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}',
+            ["--workers", "3"],
+            "--workers 3",
+        ),
+        (
+            '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}',
+            ["--strategy", "mirrored"],
+            "mirrored",
+        ),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}', ["--port", "5000"], "--port 5000"),
+        ('{"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "chief", "index": 0}}', [], "worker"),
+    ],
+)
+def test_an_inherited_tf_config_that_contradicts_is_refused(monkeypatch, tmp_path, capsys, tf_config, more, says):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TF_CONFIG", tf_config)
+    assert run(["launch", "--inherit-tf-config", *more, "--", "true"]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_busy_port_is_named_before_any_process_starts(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        command = ["--strategy", "multiworker", "--port", port, "--", "touch", "ran"]
+        assert run(["launch", *command]) == 2
+        assert f"port {port} on localhost" in capsys.readouterr().err
+        assert run(["launch", "--dry-run", *command]) == 2
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_runs_folder_that_cannot_be_written(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    assert run(["launch", "--runs-dir", str(tmp_path / "file"), "--", "true"]) == 2
+    assert "--runs-dir" in capsys.readouterr().err
+
+
+def test_unknown_commands_are_one_line(capsys):
+    assert run(["lunch"]) == 2
+    assert "launch" in capsys.readouterr().err

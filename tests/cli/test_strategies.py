@@ -1,0 +1,22 @@
+import json
+
+from tfdist.cli.main import run
+from tfdist.strategies.catalog import CATALOG
+
+
+def test_every_strategy_is_listed_with_its_options_and_keras_cells(capsys):
+    assert run(["strategies", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["strategy"] for row in rows] == [str(name) for name in CATALOG]
+    (multiworker,) = [row for row in rows if row["strategy"] == "multiworker"]
+    assert "--communication" in multiworker["options"]
+    assert multiworker["keras"]["3 fit"].startswith("no: ")
+    assert multiworker["keras"]["2 fit"] == "yes"
+
+
+def test_the_table_for_people(capsys):
+    assert run(["strategies"]) == 0
+    out = capsys.readouterr().out
+    assert "central-storage" in out
+    assert "Keras 3" in out
+    assert "cores" in out
