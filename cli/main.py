@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from itertools import pairwise
 from typing import Annotated
 
 import typer
@@ -76,7 +77,7 @@ def _plain(sentence: str, arguments: list[str]) -> str:
     if invalid is None:
         return sentence
     flag, reason = invalid.groups()
-    after = {word: value for word, value in zip(arguments, arguments[1:], strict=False)}
+    after = dict(pairwise(arguments))
     joined = {word: value for word, _, value in (word.partition("=") for word in arguments)}
     variable = "TFDIST_" + flag.lstrip("-").replace("-", "_").upper()
     return f"{flag} {after.get(flag) or joined.get(flag) or os.environ.get(variable, '')}: {reason}"

@@ -33,15 +33,20 @@ def prefixed(task: str, text: str, verbose: bool) -> str:
     return "".join(f"[{task}] {line}\n" for line in shown)
 
 
+def step_values(event: Event) -> tuple[str, str, str]:
+    """Step, images/s and loss of a `step` event, as text; empty where the task did not say."""
+    step, rate, loss = (event.event.get(name) for name in ("step", "images_per_s", "loss"))
+    return (
+        str(step) if isinstance(step, int) else "",
+        f"{rate:,.1f}" if isinstance(rate, int | float) else "",
+        f"{loss:.4f}" if isinstance(loss, int | float) else "",
+    )
+
+
 def step_line(event: Event) -> str:
     """One `step` event as a line."""
-    values = event.event
-    parts = [f"step {values.get('step', '?')}"]
-    if isinstance(rate := values.get("images_per_s"), int | float):
-        parts.append(f"{rate:,.1f} images/s")
-    if isinstance(loss := values.get("loss"), int | float):
-        parts.append(f"loss {loss:.4f}")
-    return "  ".join(parts)
+    texts = zip(("step {}", "{} images/s", "loss {}"), step_values(event), strict=True)
+    return "  ".join(form.format(text) for form, text in texts if text)
 
 
 class Lines:
@@ -111,7 +116,7 @@ class LiveTable(Lines):
         self.rows = {plan.task.name: Row(plan.task.name, plan.host.name) for plan in job.plans}
         self.console = Console(file=out, highlight=False, soft_wrap=True)
         self.live = Live(console=self.console, auto_refresh=False, get_renderable=self.table)
-        self.now, self.painted = now, 0.0
+        self.now, self.painted, self.stale = now, 0.0, False
 
     def __enter__(self) -> "LiveTable":
         self.live.start(refresh=True)
@@ -130,9 +135,9 @@ class LiveTable(Lines):
             if text:
                 self.console.print(text, end="", markup=False, emoji=False)
             return
-        changed = self.update(message)
-        if changed and self.now() - self.painted >= REFRESH_S:
-            self.painted = self.now()
+        self.stale = self.update(message) or self.stale
+        if self.stale and self.now() - self.painted >= REFRESH_S:  # an agent's heartbeat comes by at the latest
+            self.stale, self.painted = False, self.now()
             self.live.refresh()
 
     def update(self, message: Message) -> bool:
@@ -144,13 +149,10 @@ class LiveTable(Lines):
         elif isinstance(message, Exited):
             self.rows[message.task].state = "done" if message.code == 0 else how(message.code).split(" (")[0]
         elif isinstance(message, Event):
-            row, values = self.rows[message.task], message.event
-            row.state = {"ready": "ready", "step": "training", "barrier": "warmed up"}.get(values["event"], row.state)
-            if values["event"] == "step":
-                step, *rest = step_line(message).split("  ")
-                row.step = step.removeprefix("step ")
-                row.rate = next((part.removesuffix(" images/s") for part in rest if part.endswith("images/s")), "")
-                row.loss = next((part.removeprefix("loss ") for part in rest if part.startswith("loss")), "")
+            row, event = self.rows[message.task], str(message.event.get("event"))
+            row.state = {"ready": "ready", "step": "training", "barrier": "warmed up"}.get(event, row.state)
+            if event == "step":
+                row.step, row.rate, row.loss = step_values(message)
         else:
             return False
         return True

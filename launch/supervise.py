@@ -76,8 +76,9 @@ class Watch:
 
     def _note_event(self, message: Event) -> None:
         kind = message.event.get("event")
-        if kind == "record":
-            self.records[message.task] = message.event["record"]
+        record = message.event.get("record")
+        if kind == "record" and isinstance(record, Mapping):
+            self.records[message.task] = record
         elif kind == "barrier":
             self.at_barrier.add(message.task)
             if self.at_barrier >= self.training:

@@ -1,0 +1,76 @@
+import io
+
+import pytest
+
+from tfdist.launch.console import Lines, LiveTable, Quiet, prefixed
+from tfdist.launch.job import Program, Shape, plan_job
+from tfdist.launch.machine import Machine
+from tfdist.launch.messages import Event, Exited, Heartbeat, Output, Started
+
+NOISE = """\
+WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
+I0000 00:00:1795221002.108703    9122 port.cc:153] oneDNN custom operations are on.
+W0000 00:00:1795221002.108703    9122 port.cc:153] something else
+2026-11-20 10:00:00.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] This TensorFlow binary
+To enable the following instructions: AVX2 AVX512F FMA, in other operations, rebuild TensorFlow
+E0000 00:00:1795221007.512158    9122 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error
+"""
+
+
+def test_tensorflows_start_up_noise_is_not_shown_unless_wanted_and_errors_are():
+    assert prefixed("worker-0", NOISE, verbose=False) == ""
+    assert prefixed("worker-0", NOISE, verbose=True).count("[worker-0] ") == 6
+    error = "E0000 00:00:1795221007.5 9122 grpc_server_lib.cc:1] Could not start gRPC server\nI am a person\n"
+    assert prefixed("worker-0", error, verbose=False).count("[worker-0] ") == 2
+
+
+def test_lines_go_to_the_stream_that_they_came_from():
+    out, err = io.StringIO(), io.StringIO()
+    lines = Lines(out, err)
+    lines.hear(Output("worker-1", "stdout", "a\nb\n"))
+    lines.hear(Output("worker-0", "stderr", "c\n"))
+    lines.hear(Event("worker-0", 0.0, {"event": "step", "step": 5, "images_per_s": 1234.56, "loss": 0.5}))
+    lines.hear(Exited("worker-0", -9, 0.0, 0, 0.0))
+    assert out.getvalue() == "[worker-1] a\n[worker-1] b\n[worker-0] step 5  1,234.6 images/s  loss 0.5000\n"
+    assert err.getvalue().splitlines()[0] == "[worker-0] c"
+    assert "SIGKILL" in err.getvalue()
+
+
+def test_a_console_that_cannot_show_a_character_shows_a_question_mark():
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, "ascii", write_through=True)
+    Lines(out, io.StringIO()).hear(Output("t", "stdout", "caf\u00e9 \udcff\n"))
+    assert raw.getvalue() == b"[t] caf? ?\n"
+
+
+def test_quiet_is_quiet():
+    out = io.StringIO()
+    Quiet(out, out).hear(Output("t", "stdout", "x\n"))
+    assert out.getvalue() == ""
+
+
+@pytest.fixture
+def table():
+    job = plan_job(Shape({"worker": 2}, True), Program(("true",), {}, "/"), Machine((0,), ()))
+    clock = iter(range(1000))
+    return LiveTable(job, io.StringIO(), now=lambda: float(next(clock)))
+
+
+def test_the_live_table_follows_the_events(table):
+    for message in (
+        Started("worker-0", 1, 0.0),
+        Event("worker-0", 0.0, {"event": "step", "step": 7, "images_per_s": 10.0, "loss": 0.25}),
+        Exited("worker-1", 3, 0.0, 0, 0.0),
+        Heartbeat(),
+    ):
+        table.hear(message)
+    first, second = table.rows.values()
+    assert (first.state, first.step, first.rate, first.loss) == ("training", "7", "10.0", "0.2500")
+    assert second.state == "exited with code 3"
+
+
+def test_a_step_event_without_numbers_and_an_unknown_event_do_no_harm(table):
+    table.hear(Event("worker-0", 0.0, {"event": "step"}))
+    table.hear(Event("worker-0", 0.0, {"event": "mine", "images_per_s": "fast"}))
+    table.hear(Event("worker-0", 0.0, {}))
+    assert table.rows["worker-0"].state == "training"
