@@ -1,0 +1,119 @@
+"""The loop's decisions, replayed with channels that only remember what they were told."""
+
+import signal
+import time
+from queue import SimpleQueue
+
+import pytest
+
+from tfdist.launch.diagnose import Status, diagnose
+from tfdist.launch.hosts import LOCAL
+from tfdist.launch.job import Program, Shape, plan_job
+from tfdist.launch.machine import Machine
+from tfdist.launch.messages import AgentLost, Event, Exited, Interrupted, NotStarted, Release, Stop
+from tfdist.launch.policy import Policy
+from tfdist.launch.supervise import Watch
+
+
+class FakeChannel:
+    def __init__(self):
+        self.host, self.heard, self.told = LOCAL, time.monotonic(), []
+
+    def say(self, message):
+        self.told.append(message)
+
+    def stops(self):
+        return [message for message in self.told if isinstance(message, Stop)]
+
+
+def watch_of(roles, leader=None, **policy):
+    job = plan_job(Shape(roles, True, leader), Program(("true",), {}, "/"), Machine((0,), ()))
+    channel = FakeChannel()
+    names = [plan.task.name for plan in job.plans]
+    watch = Watch(job, dict.fromkeys(names, channel), Policy(**policy), SimpleQueue(), running=set(names))
+    return watch, channel
+
+
+def exited(task, code):
+    return Exited(task, code, time.time(), 0, 0.0)
+
+
+def test_after_a_failure_the_others_have_time_to_die_by_themselves_and_are_then_stopped():
+    watch, channel = watch_of({"worker": 3}, settle_s=3.0)
+    watch.note(exited("worker-1", 1))
+    watch.do_what_is_due(time.monotonic() + 2.0)
+    assert channel.stops() == []
+    watch.do_what_is_due(time.monotonic() + 3.1)
+    assert channel.stops() == [Stop(("worker-0", "worker-2"), 5.0)]
+
+
+def test_a_second_failure_does_not_prolong_the_wait():
+    watch, _ = watch_of({"worker": 3}, settle_s=3.0)
+    watch.note(exited("worker-1", 1))
+    first = watch.stop_at
+    watch.note(exited("worker-2", 1))
+    assert watch.stop_at == first
+
+
+def test_the_first_interruption_is_polite_and_the_second_is_not():
+    watch, channel = watch_of({"worker": 2})
+    watch.note(Interrupted(signal.SIGINT))
+    watch.note(Interrupted(signal.SIGINT))
+    assert [stop.grace_s for stop in channel.stops()] == [5.0, 0.0]
+
+
+def test_the_leaders_end_stops_the_servers_and_is_success():
+    watch, channel = watch_of({"chief": 1, "worker": 1, "ps": 1}, "chief-0")
+    watch.note(exited("chief-0", 0))
+    assert channel.stops() == [Stop(("ps-0", "worker-0"), 5.0)]
+    watch.note(exited("ps-0", -15))
+    watch.note(exited("worker-0", -15))
+    assert not watch.running
+    assert diagnose(watch.history, {}).status is Status.OK
+
+
+def test_one_task_that_could_not_be_started_stops_the_others_at_once():
+    watch, channel = watch_of({"worker": 2})
+    watch.note(NotStarted("worker-0", "no such file"))
+    assert channel.stops()[0].tasks == ("worker-1",)
+
+
+def test_a_lost_agents_tasks_are_gone():
+    watch, _ = watch_of({"worker": 2})
+    watch.note(AgentLost("localhost", "its stream ended"))
+    assert not watch.running
+    assert diagnose(watch.history, {}).exit_code == 69
+
+
+def test_an_agent_that_falls_silent_is_lost():
+    watch, channel = watch_of({"worker": 1}, silence_s=10.0)
+    watch.do_what_is_due(channel.heard + 9.9)
+    assert watch.running
+    watch.do_what_is_due(channel.heard + 10.1)
+    assert not watch.running
+
+
+def test_the_time_limit_comes_once():
+    watch, channel = watch_of({"worker": 1}, timeout_s=5.0)
+    watch.time_out_at = 100.0
+    channel.heard = 100.0
+    watch.do_what_is_due(99.9)
+    assert not channel.stops()
+    watch.do_what_is_due(100.0)
+    watch.do_what_is_due(101.0)
+    assert len(channel.stops()) == 1
+
+
+@pytest.mark.parametrize(
+    ("roles", "leader", "come", "opens"),
+    [
+        ({"worker": 2}, None, ["worker-0"], False),
+        ({"worker": 2}, None, ["worker-0", "worker-1"], True),
+        ({"chief": 1, "worker": 2, "ps": 1}, "chief-0", ["chief-0"], True),
+    ],
+)
+def test_the_barrier_opens_when_all_that_train_have_come(roles, leader, come, opens):
+    watch, channel = watch_of(roles, leader)
+    for task in come:
+        watch.note(Event(task, 0.0, {"event": "barrier"}))
+    assert (Release() in channel.told) is opens

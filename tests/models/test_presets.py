@@ -1,0 +1,105 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.machine import Machine
+from tfdist.models.presets import PRESETS, resolve, resolve_strategy
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.catalog import CATALOG, CrossDevice, StrategyName
+
+CPU = Machine((0, 1), ())
+FOUR_GPUS = Machine(tuple(range(32)), ("A100",) * 4)
+
+
+def test_without_a_preset_a_gpu_decides_and_it_is_said_why(tmp_path):
+    assert resolve({}, CPU).notes[0] == "preset cpu: no GPU is there"
+    assert resolve({"dataset": "digits"}, FOUR_GPUS).notes[0] == "preset reference: a GPU is there"
+
+
+def test_reference_is_the_published_set_up():
+    spec = resolve({"dataset": "digits", "strategy": "one-device"}, FOUR_GPUS, "reference").spec
+    assert (spec.image_size, spec.batch_size, spec.optimizer, spec.learning_rate) == (224, 64, "adam", 0.001)
+    assert (spec.epochs, spec.shuffle) == (5, 1024)
+    assert PRESETS["reference"]["dataset"] == "tfds:cats_vs_dogs"
+
+
+@pytest.mark.parametrize(
+    ("choices", "machine", "strategy"),
+    [
+        ({}, CPU, StrategyName.ONE_DEVICE),
+        ({"devices": 2}, CPU, StrategyName.MIRRORED),
+        ({"workers": 2}, CPU, StrategyName.MULTI_WORKER),
+        ({"ps": 1}, CPU, StrategyName.PARAMETER_SERVER),
+        ({}, FOUR_GPUS, StrategyName.MIRRORED),
+        ({"devices": 1}, FOUR_GPUS, StrategyName.ONE_DEVICE),
+        ({"workers": 4}, FOUR_GPUS, StrategyName.MULTI_WORKER),
+    ],
+)
+def test_auto_chooses_and_says_so(choices, machine, strategy):
+    resolved = resolve(choices, machine, "cpu")
+    assert resolved.spec.strategy is strategy
+    assert resolved.notes[1].startswith(f"strategy {strategy}: ")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "workers", "devices"),
+    [("mirrored", 1, 4), ("central-storage", 1, 4), ("multiworker", 4, 1), ("independent", 4, 1), ("one-device", 1, 1)],
+)
+def test_by_default_every_gpu_is_used(strategy, workers, devices):
+    spec = resolve({"strategy": strategy}, FOUR_GPUS, "cpu").spec
+    assert (spec.workers, spec.devices, spec.gpus) == (workers, devices, True)
+
+
+def test_devices_of_each_worker_and_workers_share_the_gpus():
+    spec = resolve({"strategy": "multiworker", "devices": 2}, FOUR_GPUS, "cpu").spec
+    assert (spec.workers, spec.devices) == (2, 2)
+    with pytest.raises(TfdistError, match="4 GPUs"):
+        resolve({"strategy": "multiworker", "devices": 2, "workers": 3}, FOUR_GPUS, "cpu")
+
+
+def test_nccl_is_taken_where_there_are_gpus():
+    spec = resolve({"strategy": "mirrored", "cross_device": "nccl", "packs": 2}, FOUR_GPUS, "cpu").spec
+    assert (spec.cross_device, spec.packs) == (CrossDevice.NCCL, 2)
+
+
+@given(replicas=st.integers(1, 16), share=st.integers(1, 100))
+def test_a_global_batch_is_divided_among_the_replicas(replicas, share):
+    choices = {"strategy": "multiworker", "workers": replicas, "global_batch_size": replicas * share}
+    spec = resolve(choices, CPU, "smoke").spec
+    assert spec.batch_size == share
+    assert spec.global_batch_size == replicas * share
+
+
+def test_epochs_become_steps_of_the_whole_job():
+    one = resolve({"dataset": "digits", "epochs": 2, "batch_size": 32}, CPU, "smoke").spec
+    two = resolve({"dataset": "digits", "epochs": 2, "batch_size": 32, "workers": 2}, CPU, "smoke").spec
+    alone = resolve({"dataset": "digits", "epochs": 2, "batch_size": 32, "workers": 2, "ps": 1}, CPU, "smoke").spec
+    assert two.steps == one.steps // 2
+    assert alone.steps == 2 * two.steps  # each asynchronous step is one worker's batch
+    assert one.classes == 10
+    assert one.evaluate
+
+
+def test_real_data_trains_longer_than_synthetic():
+    assert resolve({}, CPU, "smoke").spec.steps == 30
+    assert resolve({"dataset": "digits"}, CPU, "smoke").spec.steps == 1200
+
+
+def test_more_devices_than_cores_is_allowed_with_a_warning():
+    resolved = resolve({"strategy": "mirrored", "devices": 8}, CPU, "smoke")
+    assert "2 cores" in resolved.warnings[0]
+    assert not resolve({"strategy": "mirrored", "devices": 2}, CPU, "smoke").warnings
+
+
+def test_a_program_of_ones_own_is_not_pinned_unless_asked():
+    assert resolve_strategy({"workers": 2}, CPU).spec.cores_per_device is None
+    assert resolve_strategy({"workers": 2, "cores_per_device": 1}, CPU).spec.cores_per_device == 1
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("strategy", CATALOG)
+def test_every_preset_and_strategy_make_a_spec_that_survives_json(preset, strategy):
+    machine = FOUR_GPUS
+    spec = resolve({"strategy": str(strategy), "dataset": "digits"}, machine, preset).spec
+    assert TrainingSpec.from_json(spec.to_json()) == spec
