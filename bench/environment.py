@@ -6,8 +6,8 @@ from typing import Any
 from tfdist.bench.record import Record
 from tfdist.bench.run import BUSY_BEFORE
 
-_LEFT_OUT = ("host", "clock", "executable", BUSY_BEFORE)
-"""Keys of Record.hardware that say nothing about speed or differ in every run."""
+_LEFT_OUT = ("host", "clock", "executable", "packages", BUSY_BEFORE)
+"""Keys of Record.hardware that say nothing about speed or differ in every run; packages are told otherwise."""
 
 
 def environment_of(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
@@ -22,6 +22,8 @@ def environment_of(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
 
 def _facts(record: Record) -> Iterator[tuple[str, str]]:
     yield from _hardware(record.hardware)
+    if not record.ranks:  # what was installed, where no task could say what it used
+        yield from record.hardware.get("packages", {}).items()
     for rank in record.ranks:
         yield from rank.software.items()
     yield "git commit", record.git_commit
@@ -31,9 +33,7 @@ def _facts(record: Record) -> Iterator[tuple[str, str]]:
 
 def _hardware(hardware: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key, value in hardware.items():
-        if key == "packages":
-            yield from value.items()
-        elif key == "cores":
+        if key == "cores":
             yield "cores", str(len(value))
         elif key == "memory_bytes":
             yield "memory", f"{value / 1e9:.1f} GB"

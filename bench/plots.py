@@ -7,6 +7,8 @@ from statistics import median
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from tfdist.bench.statistics import window_step_ms
@@ -29,14 +31,16 @@ def _picture(
     rows: Sequence[ArmRow], title: str, caption: str, paint: Callable[[Axes, Sequence[ArmRow]], None]
 ) -> bytes:
     """One horizontal row for each arm, in the order of the table."""
-    figure = Figure(figsize=(10, 1.9 + ROW_INCHES * len(rows)), dpi=130, layout="constrained")
+    figure = Figure(
+        figsize=(10, 1.9 + ROW_INCHES * len(rows)), dpi=130, layout=ConstrainedLayoutEngine(h_pad=0.12, w_pad=0.12)
+    )
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     paint(axes, rows)
     axes.set_yticks(range(len(rows)), [row.label for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_title(title, loc="left", fontsize=13, fontweight="bold", color=INK, pad=22)
-    axes.text(0, 1.0, caption, transform=axes.transAxes, fontsize=9, color="#5a6773", va="bottom", wrap=True)
+    axes.set_title(title, loc="left", fontsize=13, fontweight="bold", color=INK, pad=24)
+    axes.text(0, 1.012, caption, transform=axes.transAxes, fontsize=9, color="#5a6773", va="bottom", wrap=True)
     axes.grid(axis="x", color=GRID)
     axes.set_axisbelow(True)
     axes.tick_params(length=0, colors=INK)
@@ -49,9 +53,10 @@ def _picture(
 
 
 def _legend(figure: Figure, axes: Axes) -> None:
-    """Below the picture, each label once."""
+    """Below the picture, each label once: bars and dots first, then lines."""
     handles, labels = axes.get_legend_handles_labels()
-    once = dict(zip(labels, handles, strict=True))
+    entries = sorted(zip(labels, handles, strict=True), key=lambda entry: isinstance(entry[1], Line2D))
+    once = dict(entries)
     if once:
         figure.legend(
             list(once.values()),

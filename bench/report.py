@@ -68,6 +68,8 @@ def write_report(report: Report, out: Path) -> Path:
     table = tables.frame(report.rows, report.scaling)
     try:
         out.mkdir(parents=True, exist_ok=True)
+        for name in plots.PLOTS:
+            (out / name).unlink(missing_ok=True)
         for name, content in pictures.items():
             (out / name).write_bytes(content)
         (out / "report.csv").write_text(tables.to_csv(table), encoding="utf-8")

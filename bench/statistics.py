@@ -10,7 +10,7 @@ from statistics import fmean, median, stdev
 from tfdist.bench.record import RankRecord, Record, Window
 from tfdist.strategies.catalog import CATALOG, StrategyName
 
-RESAMPLES = 4000
+RESAMPLES = 2000
 FEWEST_ROUNDS = 3
 """With fewer rounds there is no interval and no verdict."""
 
@@ -166,13 +166,15 @@ def verdict(ratios: Sequence[float]) -> Verdict:
     The bootstrap interval alone would call two equal arms different in a quarter of all benches of three rounds (all
     three ratios on one side of 1). So Student's interval of the mean log ratio must leave 1 out as well: 5 % at most.
     """
-    interval = interval_over_rounds(ratios)
-    if interval is None or len(ratios) < FEWEST_ROUNDS:
+    if len(ratios) < FEWEST_ROUNDS:
         return Verdict.CANNOT_TELL
     low, high = _student_95(ratios)
-    if min(low, interval.low) > 1:
+    if low <= 1 <= high:
+        return Verdict.CANNOT_TELL
+    interval = interval_over_rounds(ratios)
+    if interval is not None and low > 1 and interval.low > 1:
         return Verdict.FASTER
-    return Verdict.SLOWER if max(high, interval.high) < 1 else Verdict.CANNOT_TELL
+    return Verdict.SLOWER if interval is not None and high < 1 and interval.high < 1 else Verdict.CANNOT_TELL
 
 
 def _student_95(ratios: Sequence[float]) -> tuple[float, float]:

@@ -84,15 +84,23 @@ def announce(session: "Session", stream: TextIO) -> None:
     """What is going to happen, and what cannot."""
     suite, runs = session.bench.suite, len(session.to_run)
     again = f", {len(session.bench.plan)} planned" if session.before else ""
+    size = f"{counted(len(suite.arms), 'arm')} x {counted(suite.rounds, 'round')}"
     typer.echo(
-        f"suite {suite.name}: {len(suite.arms)} arms x {suite.rounds} rounds, {suite.scaling} scaling, "
-        f"seed {suite.seed}; {runs} runs to make{again}; results in {session.root}",
+        f"suite {suite.name}: {size}, {suite.scaling} scaling, seed {suite.seed}; "
+        f"{counted(runs, 'run')} to make{again}; results in {session.root}",
         file=stream,
     )
-    for name, reason in session.arms.refused.items():
-        typer.echo(f"refused: {name}: {reason}", file=stream)
+    reasons = dict.fromkeys(session.arms.refused.values())
+    for reason in reasons:
+        names = [name for name, its in session.arms.refused.items() if its == reason]
+        typer.echo(f"refused: {', '.join(names)}: {reason}", file=stream)
     for warning in session.arms.warnings:
         typer.echo(f"warning: {warning}", file=stream)
+
+
+def counted(number: int, what: str) -> str:
+    """`1 round`, `3 rounds`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def show_plan(session: "Session", json: bool) -> None:
@@ -100,10 +108,8 @@ def show_plan(session: "Session", json: bool) -> None:
     specs, refused = session.arms.specs, session.arms.refused
     if json:
         plan = [{"round": run.round, "arm": run.arm, "spec": specs[run.arm].to_json()} for run in session.to_run]
-        suite = session.bench.suite.to_json()
-        typer.echo(
-            _json.dumps({"format": 1, "suite": suite, "folder": str(session.root), "plan": plan, "refused": refused})
-        )
+        told = {"format": 1, "folder": str(session.root), "suite": session.bench.suite.to_json(), "plan": plan}
+        typer.echo(_json.dumps({**told, "refused": refused}))
         return
     announce(session, sys.stdout)
     for number, run in enumerate(session.to_run, start=1):
@@ -148,10 +154,11 @@ def report_on(session: "Session", code: int, stream: TextIO, json: bool, quiet: 
     """Make the report from what the folder holds now, however the bench ended."""
     from tfdist.bench.report import make_report, write_report
     from tfdist.bench.session import missing
-    from tfdist.cli.results import show
+    from tfdist.cli.results import name_unreadable, show
 
     report = make_report([session.root])
     path = write_report(report, session.root)
+    name_unreadable(report)
     if not quiet:
         show(report, stream)
     if not (json and quiet):

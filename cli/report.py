@@ -28,10 +28,11 @@ def report(folders: Folders, out: Out = None, json: Json = False) -> None:
       tfdist report bench_results/a bench_results/b --out /tmp/a-and-b
     """
     from tfdist.bench.report import make_report, write_report
-    from tfdist.cli.results import show
+    from tfdist.cli.results import name_unreadable, show
 
     made = make_report(folders)
     path = write_report(made, out or folders[0])
+    name_unreadable(made)
     show(made, sys.stderr if json else sys.stdout)
     typer.echo(f"\nreport: {path}", err=json)
     if json:

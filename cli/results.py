@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
+import typer
+
 from tfdist.bench.columns import COLUMNS, SHORT
 from tfdist.bench.report import Report
 from tfdist.bench.summary import ArmRow
@@ -22,9 +24,13 @@ def show(report: Report, stream: TextIO) -> None:
         console.print(f"\n{escape(text)}")
     for warning in report.warnings:
         console.print(f"[yellow]warning:[/] {escape(f'{warning.text} {warning.advice}')}")
+
+
+def name_unreadable(report: Report) -> None:
+    """What was left out, and why, on stderr."""
     for folder in report.folders:
         for bad in folder.unreadable:
-            console.print(f"[yellow]warning:[/] {escape(f'{folder.label}/{bad.file} was left out: {bad.reason}')}")
+            typer.echo(f"tfdist: {folder.label}/{bad.file} was left out: {bad.reason}", err=True)
 
 
 def _table(console: "Console", rows: Sequence[ArmRow]) -> None:

@@ -1,0 +1,86 @@
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tfdist.bench.folder import BenchPaths, save_record, slug
+from tfdist.bench.reading import read_folder, read_record
+from tfdist.bench.record import Record
+from tfdist.launch.errors import TfdistError
+
+MakeRecord = Callable[..., Record]
+SaveAll = Callable[[Path, Sequence[Record]], Path]
+
+
+def test_a_record_survives_its_file(tmp_path: Path, make_record: MakeRecord) -> None:
+    made = make_record("an arm", [[0.1, 0.2], [0.3, 0.4]], strategy="multiworker", workers=2)
+    save_record(tmp_path / "r.json", made)
+    assert read_record(tmp_path / "r.json") == made
+
+
+@pytest.mark.parametrize("name", ["../../etc", "a b", "it's", 'quo"te', "semi;colon", "", "...", "ü/中", "x" * 300])
+def test_no_arm_name_leaves_the_folder(tmp_path: Path, make_record: MakeRecord, name: str) -> None:
+    path = BenchPaths(tmp_path).record(make_record(name))
+    assert path.parent == tmp_path / "records"
+    assert slug(name).isascii()
+    assert 0 < len(slug(name)) <= 60
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "cut short"),
+        ('{"format": 1, "arm": "a', "cut short"),
+        ("[1]", "not a whole record"),
+        ('{"format": 2}', "format 2"),
+        ('{"format": 1, "arm": "a"}', "not a whole record"),
+    ],
+)
+def test_what_cannot_be_read_is_named_and_the_rest_is_kept(
+    tmp_path: Path, make_record: MakeRecord, save_all: SaveAll, text: str, reason: str
+) -> None:
+    root = save_all(tmp_path, [make_record()])
+    (root / "records" / "broken.json").write_text(text)
+    folder = read_folder(root, "here")
+    assert len(folder.records) == 1
+    (bad,) = folder.unreadable
+    assert bad.file == "records/broken.json"
+    assert reason in bad.reason
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"ranks": []}, {"round": "one"}, {"order": None}, {"arm": 3}, {"spec": {}}, {"spec": {"strategy": "magic"}}],
+)
+def test_an_ok_record_that_cannot_be_reckoned_with_is_no_record(
+    tmp_path: Path, make_record: MakeRecord, change: dict[str, object]
+) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps({**make_record().to_json(), **change}))
+    with pytest.raises(TfdistError, match="not a whole record"):
+        read_record(path)
+
+
+def test_the_last_record_of_an_arm_and_round_counts(tmp_path: Path, make_record: MakeRecord, save_all: SaveAll) -> None:
+    failed = make_record(status="failed", reason="it died")
+    save_all(tmp_path, [failed, make_record(round=2), make_record()])
+    folder = read_folder(tmp_path, "")
+    assert [(one.round, one.status) for one in folder.records] == [(2, "ok"), (1, "ok")]
+    assert [one.reason for one in folder.earlier] == ["it died"]
+
+
+def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TfdistError, match="holds no records"):
+        read_folder(tmp_path, "")
+
+
+def test_numbers_go_on_after_the_highest_there_is(tmp_path: Path, make_record: MakeRecord) -> None:
+    paths = BenchPaths(tmp_path)
+    assert paths.last_number() == 0
+    made = replace(make_record(), order=7)
+    save_record(paths.record(made), made)
+    assert paths.last_number() == 7
+    paths.run(12, "arm", 1).mkdir(parents=True)
+    assert paths.last_number() == 12

@@ -1,0 +1,239 @@
+"""A whole bench with a fake run function: order, saving, refusals, interruption, resuming."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfdist.bench.plan import PlannedRun
+from tfdist.bench.progress import Lines, Silence
+from tfdist.bench.reading import read_folder
+from tfdist.bench.record import RankRecord, Record, TaskUsage, Window
+from tfdist.bench.run import BUSY_BEFORE, Surroundings, seconds_left
+from tfdist.bench.session import Asked, default_suite, missing, prepare, run_session
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.machine import Machine
+from tfdist.models.presets import resolve
+from tfdist.models.spec import TrainingSpec
+
+MACHINE = Machine((0, 1), ())
+SUITE = """
+name = "mine"
+preset = "smoke"
+rounds = 2
+timeout = 60
+[[arms]]
+name = "one/../device"
+strategy = "one-device"
+[[arms]]
+name = "it's; odd"
+strategy = "mirrored"
+devices = 2
+[[arms]]
+name = "refused"
+strategy = "mirrored"
+cross_device = "nccl"
+"""
+
+
+@dataclass
+class FakeRuns:
+    """The shape of `run_spec`; `ends` says how a run of an arm in a round ends, if not well."""
+
+    ends: dict[tuple[str, int], str] = field(default_factory=dict)
+    calls: list[tuple[str, int, float | None, Path]] = field(default_factory=list)
+    before_each: Callable[[], None] = lambda: None
+
+    def __call__(
+        self, spec: TrainingSpec, run_dir: Path, *, arm: str, round: int, timeout_s: float | None, listen: Any
+    ) -> Record:
+        self.before_each()
+        assert run_dir.is_dir()
+        self.calls.append((arm, round, timeout_s, run_dir))
+        status = self.ends.get((arm, round), "ok")
+        if status == "ctrl-c":
+            raise KeyboardInterrupt
+        if status == "no port":
+            raise TfdistError("port 5 on this host cannot be used: choose another")
+        window = Window(5, 5 * spec.global_batch_size, 0.5, float("nan"))
+        rank = RankRecord("worker-0", "box", spec.replicas, (), (window,), {}, 10, 10)
+        ok = status == "ok"
+        return Record(arm, round, spec.to_json(), status, "" if ok else f"it was {status}", 0 if ok else 130,
+                      ranks=(rank,) if ok else (), usage={"worker-0": TaskUsage(1, 1.0)}, wall_s=10.0, run_dir="elsewhere")  # fmt: skip
+
+
+def surroundings(runs: FakeRuns) -> Surroundings:
+    return Surroundings(runs, Silence(), lambda: 0.25)
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Asked:
+    path = tmp_path / "mine.toml"
+    path.write_text(SUITE)
+    return Asked(suite=str(path), out=tmp_path / "out; it's odd", command="tfdist bench")
+
+
+def test_a_bench_runs_every_arm_in_the_planned_order_and_saves_as_it_goes(asked: Asked) -> None:
+    session = prepare(asked, MACHINE, resolve)
+    seen: list[int] = []
+    runs = FakeRuns(before_each=lambda: seen.append(len(list((session.root / "records").glob("[0-9]*.json")))))
+    assert run_session(session, surroundings(runs)) == 0
+    assert [PlannedRun(number, arm) for arm, number, _, _ in runs.calls] == [
+        run for run in session.bench.plan if run.arm != "refused"
+    ]
+    assert seen == [0, 1, 2, 3]
+    assert {timeout for _, _, timeout, _ in runs.calls} == {60}
+    assert not list(session.root.rglob(".*"))
+
+
+def test_every_record_says_where_its_logs_are_and_how_busy_the_machine_was(asked: Asked) -> None:
+    session = prepare(asked, MACHINE, resolve)
+    run_session(session, surroundings(FakeRuns()))
+    records = [one for one in read_folder(session.root, "").records if one.status == "ok"]
+    assert [record.order for record in records] == [1, 2, 3, 4]
+    assert all((session.root / record.run_dir).is_dir() for record in records)
+    assert {record.hardware[BUSY_BEFORE] for record in records} == {0.25}
+
+
+def test_files_stay_in_the_folder_and_are_strict_json(asked: Asked) -> None:
+    session = prepare(asked, MACHINE, resolve)
+    run_session(session, surroundings(FakeRuns()))
+    assert sorted(path.name for path in session.root.iterdir()) == ["bench.json", "records", "runs"]
+    for path in session.root.rglob("*.json"):
+        assert "NaN" not in path.read_text()
+
+
+def test_a_refused_arm_is_a_record_and_starts_nothing(asked: Asked) -> None:
+    session = prepare(asked, MACHINE, resolve)
+    runs = FakeRuns()
+    run_session(session, surroundings(runs))
+    assert "refused" not in {arm for arm, *_ in runs.calls}
+    (refused,) = [one for one in read_folder(session.root, "").records if one.status == "refused"]
+    assert "NCCL" in refused.reason.upper()
+
+
+def test_a_failed_arm_makes_the_bench_fail_and_the_others_go_on(asked: Asked) -> None:
+    session = prepare(asked, MACHINE, resolve)
+    runs = FakeRuns(ends={("it's; odd", 1): "failed"})
+    assert run_session(session, surroundings(runs)) == 1
+    assert len(runs.calls) == 4
+
+
+def test_a_run_that_could_not_start_is_a_failed_record(asked: Asked) -> None:
+    session = prepare(asked, MACHINE, resolve)
+    assert run_session(session, surroundings(FakeRuns(ends={("it's; odd", 2): "no port"}))) == 1
+    failed = [one for one in read_folder(session.root, "").records if one.status == "failed"]
+    assert [one.reason for one in failed] == ["port 5 on this host cannot be used: choose another"]
+
+
+@pytest.mark.parametrize("how", ["interrupted", "ctrl-c"])
+def test_ctrl_c_keeps_what_was_measured_and_resume_makes_the_rest(asked: Asked, how: str) -> None:
+    session = prepare(asked, MACHINE, resolve)
+    third = [run for run in session.bench.plan if run.arm != "refused"][2]
+    runs = FakeRuns(ends={(third.arm, third.round): how})
+    assert run_session(session, surroundings(runs)) == 130
+    assert len(runs.calls) == 3
+    assert missing(session) == 2
+
+    again = prepare(Asked(resume=session.root), MACHINE, resolve)
+    assert again.bench == session.bench
+    more = FakeRuns()
+    assert run_session(again, surroundings(more)) == 0
+    assert [(arm, number) for arm, number, *_ in more.calls] == [
+        (run.arm, run.round) for run in session.bench.plan if run.arm != "refused"
+    ][2:]
+    folder = read_folder(session.root, "")
+    assert [one.status for one in folder.records].count("ok") == 4
+    assert [one.status for one in folder.earlier] == ["interrupted"]
+    assert missing(session) == 0
+
+
+def test_a_complete_bench_has_nothing_to_resume(asked: Asked) -> None:
+    session = prepare(asked, MACHINE, resolve)
+    run_session(session, surroundings(FakeRuns()))
+    runs = FakeRuns()
+    assert run_session(prepare(Asked(resume=session.root), MACHINE, resolve), surroundings(runs)) == 0
+    assert not runs.calls
+
+
+def test_resume_runs_failed_arms_again_and_killed_ones_whose_record_was_never_written(asked: Asked) -> None:
+    session = prepare(asked, MACHINE, resolve)
+    run_session(session, surroundings(FakeRuns(ends={("it's; odd", 1): "failed"})))
+    (session.root / "runs" / "005-it-s-odd-r1").mkdir()  # as a kill -9 leaves it
+    runs = FakeRuns()
+    assert run_session(prepare(Asked(resume=session.root), MACHINE, resolve), surroundings(runs)) == 0
+    assert [(arm, number) for arm, number, *_ in runs.calls] == [("it's; odd", 1)]
+
+
+def test_what_was_refused_before_may_run_when_resumed(asked: Asked) -> None:
+    session = prepare(asked, MACHINE, resolve)
+    run_session(session, surroundings(FakeRuns()))
+    with_gpus = Machine((0, 1), ("A", "B"))
+    runs = FakeRuns()
+    run_session(prepare(Asked(resume=session.root), with_gpus, resolve), surroundings(runs))
+    assert [arm for arm, *_ in runs.calls] == ["refused", "refused"]
+    assert {one.status for one in read_folder(session.root, "").records} == {"ok"}
+
+
+@pytest.mark.parametrize("other", [{"rounds": 3}, {"seed": 5}, {"patterns": ("one*",)}, {"suite": "smoke"}])
+def test_a_resume_with_another_suite_is_refused(asked: Asked, other: dict[str, Any]) -> None:
+    session = prepare(asked, MACHINE, resolve)
+    run_session(session, surroundings(FakeRuns()))
+    with pytest.raises(TfdistError, match="was begun with other"):
+        prepare(replace(Asked(resume=session.root), **other), MACHINE, resolve)
+
+
+def test_a_resume_with_the_same_suite_is_not(asked: Asked) -> None:
+    session = prepare(asked, MACHINE, resolve)
+    run_session(session, surroundings(FakeRuns()))
+    assert prepare(replace(asked, resume=session.root, out=None), MACHINE, resolve).bench == session.bench
+
+
+def test_a_resume_needs_a_bench(tmp_path: Path) -> None:
+    with pytest.raises(TfdistError, match=r"bench\.json"):
+        prepare(Asked(resume=tmp_path), MACHINE, resolve)
+    (tmp_path / "bench.json").write_text("{")
+    with pytest.raises(TfdistError, match="cannot be read"):
+        prepare(Asked(resume=tmp_path), MACHINE, resolve)
+    (tmp_path / "bench.json").write_text(json.dumps({"format": 99}))
+    with pytest.raises(TfdistError, match="format 99"):
+        prepare(Asked(resume=tmp_path), MACHINE, resolve)
+
+
+def test_a_folder_that_will_not_do_is_refused_and_nothing_is_written(asked: Asked, tmp_path: Path) -> None:
+    with pytest.raises(TfdistError, match="not empty"):
+        prepare(replace(asked, out=tmp_path), MACHINE, resolve)
+    with pytest.raises(TfdistError, match="is a file"):
+        prepare(replace(asked, out=tmp_path / "mine.toml" / "below"), MACHINE, resolve)
+    before = sorted(tmp_path.rglob("*"))
+    prepare(asked, MACHINE, resolve)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_suite_is_chosen_by_the_machine() -> None:
+    assert default_suite(MACHINE) == "cpu"
+    assert default_suite(Machine((0,), ("A",))) == "gpu"
+
+
+def test_the_time_left_is_what_each_arm_took_so_far(make_record: Callable[..., Record]) -> None:
+    made = [replace(make_record("a"), wall_s=10.0), replace(make_record("b"), wall_s=30.0),
+            replace(make_record("a", status="failed"), wall_s=1.0)]  # fmt: skip
+    runs = [PlannedRun(2, "a"), PlannedRun(2, "b"), PlannedRun(2, "new")]
+    assert seconds_left([], runs) is None
+    assert seconds_left(made, runs) == pytest.approx(10 + 30 + 20)
+
+
+def test_progress_in_lines_names_run_time_left_and_result(make_record: Callable[..., Record]) -> None:
+    said: list[str] = []
+    lines = Lines(said.append)
+    lines.begin(PlannedRun(2, "a"), 3, 30, 745.0)
+    lines.end(make_record("a", [[0.1, 0.1, 0.1, 0.7]]))
+    lines.end(make_record("a", status="failed", reason="worker-1 died"))
+    assert said == [
+        "[3/30] a, round 2, 12 min left",
+        "    40.0 images/s (whole job), 20 s",
+        "    failed: worker-1 died",
+    ]

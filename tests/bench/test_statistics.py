@@ -1,0 +1,165 @@
+import random
+from statistics import fmean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdist.bench.record import Record
+from tfdist.bench.statistics import (
+    Exchange,
+    Verdict,
+    compare,
+    exchange,
+    interval_over_rounds,
+    throughput,
+    verdict,
+    window_step_ms,
+)
+
+from .conftest import record
+
+seconds = st.floats(0.001, 100.0)
+sync_jobs = st.integers(1, 6).flatmap(
+    lambda windows: st.lists(st.lists(seconds, min_size=windows, max_size=windows), min_size=1, max_size=4)
+)
+
+
+def multiworker(times: list[list[float]]) -> Record:
+    return record("arm", times, strategy="multiworker", workers=len(times))
+
+
+def test_throughput_is_examples_over_elapsed_and_never_a_mean_of_rates() -> None:
+    measured = record("arm", [[0.1, 0.1, 0.1, 0.7]], examples=10)
+    assert throughput(measured) == pytest.approx(40.0)
+    assert fmean(10 / t for t in (0.1, 0.1, 0.1, 0.7)) == pytest.approx(78.57, abs=0.01)  # what it must not be
+
+
+def test_a_synchronous_window_costs_what_its_slowest_rank_took() -> None:
+    # slowest: 0.3, then 0.4; 2 ranks x 2 windows x 10 examples
+    assert throughput(multiworker([[0.3, 0.1], [0.2, 0.4]])) == pytest.approx(40 / 0.7)
+
+
+def test_asynchronous_counts_what_the_chief_saw_applied() -> None:
+    job = record("arm", [[0.5, 0.5], [9.0, 9.0]], strategy="parameter-server", workers=2, ps=1, examples=20,
+                 tasks=["chief-0", "worker-0"])  # fmt: skip
+    assert throughput(job) == pytest.approx(40 / 1.0)
+
+
+def test_independent_trainings_end_with_the_last_one() -> None:
+    job = record("arm", [[0.1, 0.2], [0.3, 0.1]], strategy="independent", workers=2)
+    assert throughput(job) == pytest.approx(40 / 0.4)  # not 0.5, the sum of each window's slowest
+
+
+@pytest.mark.parametrize("times", [[[]], [[], []], [[0.1, 0.1], [0.1]]])
+def test_without_whole_windows_there_is_no_throughput(times: list[list[float]]) -> None:
+    with pytest.raises(ValueError, match=r"window|shorter|longer"):
+        throughput(multiworker(times))
+
+
+def test_which_strategies_exchange_how() -> None:
+    assert exchange("multiworker") is Exchange.SYNC
+    assert exchange("one-device") is Exchange.SYNC
+    assert exchange("parameter-server") is Exchange.ASYNC
+    assert exchange("independent") is Exchange.NONE
+
+
+@given(sync_jobs)
+def test_no_job_is_faster_than_its_fastest_window(times: list[list[float]]) -> None:
+    fastest = max(10 * len(times) / max(row) for row in zip(*times, strict=True))
+    slowest = min(10 * len(times) / max(row) for row in zip(*times, strict=True))
+    assert slowest * 0.999999 <= throughput(multiworker(times)) <= fastest * 1.000001
+
+
+@given(sync_jobs, st.randoms())
+def test_the_order_of_windows_and_of_ranks_does_not_matter(times: list[list[float]], draw: random.Random) -> None:
+    columns = list(zip(*times, strict=True))
+    draw.shuffle(columns)
+    shuffled = [list(rank) for rank in zip(*columns, strict=True)]
+    draw.shuffle(shuffled)
+    assert throughput(multiworker(shuffled)) == pytest.approx(throughput(multiworker(times)))
+
+
+@given(sync_jobs)
+def test_a_mean_of_rates_would_be_at_least_as_high(times: list[list[float]]) -> None:
+    rates = [10 * len(times) / max(row) for row in zip(*times, strict=True)]
+    assert throughput(multiworker(times)) <= fmean(rates) * 1.000001
+
+
+def test_step_times_are_the_slowest_ranks_per_step() -> None:
+    assert window_step_ms(multiworker([[0.3, 0.1], [0.2, 0.4]])) == pytest.approx((300, 400))
+    job = record("arm", [[0.3], [0.2]], strategy="independent", workers=2)
+    assert window_step_ms(job) == pytest.approx((300, 200))
+
+
+def test_intervals_need_three_rounds() -> None:
+    assert interval_over_rounds([5.0]) is None
+    two = interval_over_rounds([5.0, 4.0])
+    assert two is not None
+    assert (two.low, two.high, two.kind) == (4.0, 5.0, "min..max")
+    three = interval_over_rounds([5.0, 4.0, 6.0])
+    assert three is not None
+    assert three.kind == "95 %"
+
+
+@given(st.lists(st.floats(1, 1000), min_size=3, max_size=9), st.randoms())
+def test_the_interval_is_within_the_range_and_does_not_depend_on_order(
+    values: list[float], draw: random.Random
+) -> None:
+    interval = interval_over_rounds(values)
+    assert interval is not None
+    assert min(values) <= interval.low <= interval.high <= max(values)
+    draw.shuffle(values)
+    assert interval_over_rounds(values) == interval
+
+
+def test_comparisons_are_paired_by_round() -> None:
+    # the machine was half as fast in round 2: the ratio is 2 in each round all the same
+    comparison = compare({1: 100.0, 2: 50.0, 3: 110.0}, {1: 50.0, 2: 25.0, 3: 55.0, 4: 999.0})
+    assert comparison.ratio == pytest.approx(2.0)
+    assert comparison.rounds == 3
+    assert comparison.verdict is Verdict.FASTER
+
+
+def test_without_a_common_round_the_medians_are_compared_and_nothing_is_claimed() -> None:
+    comparison = compare({1: 100.0, 2: 100.0, 3: 100.0}, {4: 50.0, 5: 50.0, 6: 50.0})
+    assert comparison.ratio == pytest.approx(2.0)
+    assert comparison.interval is None
+    assert comparison.verdict is Verdict.CANNOT_TELL
+
+
+@given(st.lists(st.floats(0.1, 10.0), max_size=2))
+def test_fewer_than_three_rounds_cannot_tell(ratios: list[float]) -> None:
+    assert verdict(ratios) is Verdict.CANNOT_TELL
+
+
+@given(st.lists(st.floats(0.1, 10.0), min_size=3, max_size=8))
+def test_a_verdict_turns_round_with_its_ratio(ratios: list[float]) -> None:
+    turned = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER, Verdict.CANNOT_TELL: Verdict.CANNOT_TELL}
+    if len(ratios) % 2:  # the median of an even number is a mean, and the reciprocal of a mean is another one
+        assert verdict([1 / ratio for ratio in ratios]) is turned[verdict(ratios)]
+
+
+@pytest.mark.parametrize("rounds", [3, 5, 10])
+def test_equal_arms_are_called_different_in_at_most_one_of_twenty_benches(rounds: int) -> None:
+    draw = random.Random(7)
+    benches = 400
+    different = sum(
+        verdict([draw.lognormvariate(0, 0.03) / draw.lognormvariate(0, 0.03) for _ in range(rounds)])
+        is not Verdict.CANNOT_TELL
+        for _ in range(benches)
+    )
+    # 5 % of 400 are 20; 33 is three standard deviations more
+    assert different <= 33
+
+
+@pytest.mark.parametrize("rounds", [3, 5])
+def test_a_slow_down_of_ten_per_cent_is_found(rounds: int) -> None:
+    draw = random.Random(11)
+    benches = 100
+    found = sum(
+        verdict([0.9 * draw.lognormvariate(0, 0.01) / draw.lognormvariate(0, 0.01) for _ in range(rounds)])
+        is Verdict.SLOWER
+        for _ in range(benches)
+    )
+    assert found >= 90

@@ -1,0 +1,108 @@
+"""`tfdist bench` as it is typed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfdist.cli.main import run
+
+TINY = """
+name = "tiny"
+preset = "smoke"
+rounds = 1
+timeout = 120
+[defaults]
+model = "tiny"
+steps = 30
+[[arms]]
+name = "one device"
+strategy = "one-device"
+[[arms]]
+name = "two; it's"
+strategy = "mirrored"
+devices = 2
+[[arms]]
+name = "nccl"
+strategy = "mirrored"
+cross_device = "nccl"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.toml").write_text(TINY)
+
+
+WRONG = [
+    (["--suite", "smokey"], ["'smokey'", "cpu, gpu, smoke"]),
+    (["--suite", "none.toml"], ["'none.toml'", "No such file"]),
+    (["--suite", "cpu", "--arm", "mirored/*"], ["'mirored/*'", "mirrored/auto"]),
+    (["--suite", "cpu", "--rounds", "0"], ["--rounds 0"]),
+    (["--suite", "cpu", "--rounds", "many"], ["--rounds", "integer"]),
+    (["--suite", "cpu", "--out", "."], ["--out .", "not empty"]),
+    (["--suite", "cpu", "--out", "tiny.toml/x"], ["tiny.toml", "is a file"]),
+    (["--resume", "nowhere"], ["--resume nowhere", "bench.json"]),
+    (["--round", "3"], ["--round", "--rounds"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), WRONG, ids=lambda value: " ".join(value))
+def test_wrong_input_is_one_sentence_and_starts_nothing(
+    arguments: list[str], words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["bench", *arguments]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("tfdist: ")
+    assert told.err.count("\n") == 1
+    for word in words:
+        assert word in told.err
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.toml"]
+
+
+def test_tf_config_in_the_environment_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TF_CONFIG", "{}")
+    assert run(["bench", "--suite", "smoke"]) == 2
+    assert "TF_CONFIG" in capsys.readouterr().err
+
+
+def test_dry_run_shows_the_plan_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "--suite", "tiny.toml", "--rounds", "2", "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("suite tiny: 3 arms x 2 rounds, weak scaling, seed 0; 4 runs to make")
+    assert lines[1].startswith("refused: nccl: ")
+    assert sum(" round 2 " in line for line in lines) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.toml"]
+
+
+def test_dry_run_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "--suite", "tiny.toml", "--dry-run", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert sorted(entry["arm"] for entry in told["plan"]) == ["one device", "two; it's"]
+    assert list(told["refused"]) == ["nccl"]
+
+
+def test_options_have_environment_twins(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("TFDIST_SUITE", "tiny.toml")
+    monkeypatch.setenv("TFDIST_ROUNDS", "4")
+    assert run(["bench", "--dry-run"]) == 0
+    assert "3 arms x 4 rounds" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_real_bench_ends_with_a_report(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tfdist.cli", "bench", "--suite", "tiny.toml", "--out", "it's; out", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert [(row["arm"], row["status"]) for row in told["rows"]] == [
+        ("one device", "ok"), ("two; it's", "ok"), ("nccl", "refused")]  # fmt: skip
+    assert all(row["images_per_s"] > 0 for row in told["rows"][:2])
+    assert (tmp_path / "it's; out" / "report.md").exists()
+    assert (tmp_path / "it's; out" / "images_per_s.png").exists()

@@ -1,0 +1,58 @@
+"""`tfdist report` as it is typed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tfdist.bench.folder import save_record
+from tfdist.bench.record import RankRecord, Record, Window
+from tfdist.cli.main import run
+from tfdist.models.spec import TrainingSpec
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Path:
+    root = tmp_path / 'a "bench"; it\'s'
+    rank = RankRecord("worker-0", "box", 1, (), (Window(10, 640, 2.0, 0.5),), {}, 640, 10)
+    record = Record("one-device", 1, TrainingSpec().to_json(), "ok", "", 0, ranks=(rank,), command="tfdist bench")
+    save_record(root / "records" / "001-one-device-r1.json", record)
+    return root
+
+
+def test_the_report_is_written_into_the_first_folder(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", str(bench)]) == 0
+    told = capsys.readouterr()
+    assert f"report: {bench / 'report.md'}" in told.out
+    assert "one-device: 320.0 images/s for the whole job" in told.out
+    assert told.err == ""
+    assert {"report.md", "report.csv", "report.json", "images_per_s.png"} <= {path.name for path in bench.iterdir()}
+
+
+def test_out_is_where_it_goes(bench: Path, tmp_path: Path) -> None:
+    assert run(["report", str(bench), "--out", str(tmp_path / "else")]) == 0
+    assert (tmp_path / "else" / "report.md").exists()
+    assert [path.name for path in bench.iterdir()] == ["records"]
+
+
+def test_json_is_the_last_line_of_stdout(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", str(bench), "--json"]) == 0
+    told = capsys.readouterr()
+    assert told.out.count("\n") == 1
+    assert json.loads(told.out)["rows"][0]["images_per_s"] == 320.0
+
+
+def test_a_broken_record_is_named_on_stderr_and_the_rest_is_reported(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (bench / "records" / "002.json").write_text('{"format": 7}')
+    assert run(["report", str(bench)]) == 0
+    assert "records/002.json was left out: a record of format 7" in capsys.readouterr().err
+
+
+def test_nothing_to_report_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", str(tmp_path / "no folder")]) == 2
+    assert run(["report", str(tmp_path)]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("tfdist: ") == told.err.count("\n") == 2
