@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.models import feed, step
+from tfdist.models import feed, optimizers, step
 from tfdist.models.job import Job, Trained
 from tfdist.models.schedule import schedule
 from tfdist.models.windows import WindowLog
@@ -33,7 +33,7 @@ def train(job: Job) -> Trained:
         log, lambda: coordinator.schedule(worker_step, (batches.source,)), coordinator.join, applied, job.batch
     )
     chief.train(log.schedule.windows)
-    return Trained.of(model, log, int(optimizer.iterations.read_value()))
+    return Trained.of(model, log, optimizers.updates(optimizer))
 
 
 def _worker_step(job: Job, replica_step: step.ReplicaStep, draw: Callable[[Any], Any], applied: tf.Variable) -> Any:

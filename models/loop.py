@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.models import feed, step
+from tfdist.models import feed, optimizers, step
 from tfdist.models.agreement import agreement
 from tfdist.models.finish import finish
 from tfdist.models.job import Job, Trained
@@ -26,7 +26,7 @@ def train(job: Job) -> Trained:
         loss = _window(lambda: all_step(batches.source), lambda losses: float(total(losses)), steps, log)
         finish(strategy)
         log.close(steps, steps * spec.batch_size * job.replicas, loss)
-    return Trained.of(model, log, int(optimizer.iterations.read_value()))
+    return Trained.of(model, log, optimizers.updates(optimizer))
 
 
 def _window(one: Callable[[], Any], fetch: Callable[[Any], float], steps: int, log: WindowLog) -> float:

@@ -56,3 +56,8 @@ def unscale(optimizer: Any, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
         unscaled: list[tf.Tensor] = optimizer.get_unscaled_gradients(gradients)
         return unscaled
     return gradients
+
+
+def updates(optimizer: Any) -> int:
+    """How many updates it has applied, wherever its counter lives."""
+    return int(tf.convert_to_tensor(optimizer.iterations))

@@ -44,7 +44,7 @@ def training(examples: Examples, spec: TrainingSpec, share: Share) -> tf.data.Da
     if spec.shuffle > 1:
         order = order.shuffle(min(spec.shuffle, examples.size), seed=spec.seed, reshuffle_each_iteration=True)
     order = order.repeat().batch(block * share.workers, drop_remainder=True)
-    own = order.map(lambda *parts: tuple(part[start : start + block] for part in parts), deterministic=True)
+    own = order.map(lambda *parts: tuple(part[start : start + block] for part in parts))
     return (
         _decoded(own.unbatch(), examples.decode, spec).batch(spec.batch_size, drop_remainder=True).prefetch(_AUTOTUNE)
     )
