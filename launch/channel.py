@@ -24,6 +24,7 @@ class Channel:
         """Start an agent on `host`; its hello comes through `inbox`."""
         self.host = host
         self.heard = time.monotonic()
+        self._closing = False
         self.room = threading.Semaphore(UNREAD_OUTPUTS)
         self._process = subprocess.Popen(
             agent_argv(host),
@@ -46,7 +47,8 @@ class Channel:
         with contextlib.suppress(OSError):
             if stdin is not None:
                 stdin.close()
-        self.room.release(1 << 20)
+        self._closing = True
+        self.room.release()  # a reader that waits for room need not wait any more
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
@@ -74,7 +76,7 @@ class Channel:
             except ValueError as error:
                 reason = str(error)
                 break
-            if isinstance(message, Output):
+            if isinstance(message, Output) and not self._closing:
                 self.room.acquire()
             inbox.put((self, message))
         if not reason:
