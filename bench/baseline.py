@@ -35,18 +35,16 @@ def find_baseline(
 ) -> tuple[Candidate, tuple[str, ...]] | None:
     """The fitting arm that differs least, and in what: of the same folder if there is one, the first of equals.
 
-    `one device` fits every arm; `independent` must have as many replicas as the arm. None if nothing was measured or
-    nothing fits.
+    `one device` fits every arm; `independent` must have as many replicas as the arm. One from another folder must have
+    done the same work on a machine of the same kind. None if nothing was measured or nothing fits.
     """
     mine = next((record for record in records if record.status == "ok"), None)
     if mine is None:
         return None
     fitting = [candidate for candidate in candidates if _fits(candidate.record.spec, mine.spec, which)]
-    ranked = [(candidate.folder != folder, differences(mine, candidate.record), candidate) for candidate in fitting]
-    if not ranked:
-        return None
-    _, differs, candidate = min(ranked, key=lambda entry: (entry[0], len(entry[1])))
-    return candidate, differs
+    found = [(candidate, differences(mine, candidate.record)) for candidate in fitting]
+    allowed = [(candidate, differs) for candidate, differs in found if candidate.folder == folder or not differs]
+    return min(allowed, key=lambda entry: (entry[0].folder != folder, len(entry[1])), default=None)
 
 
 def differences(mine: Record, other: Record) -> tuple[str, ...]:

@@ -82,8 +82,10 @@ COLUMNS: Mapping[str, Callable[[ArmRow], str]] = {
 }
 """The columns of report.md."""
 
-SHORT = ("arm", "sync or async", "devices", "images/s (whole job)", "over rounds", "speed-up", "efficiency", "status")
+SHORT = ("arm", "sync or async", "devices", "images/s (whole job)", "over rounds", "speed-up", "efficiency")
 """Those of them that fit a terminal."""
+NARROW = ("arm", "images/s (whole job)", "speed-up", "efficiency")
+"""Those that fit a narrow one."""
 
 
 def _verdict(row: ArmRow) -> str:

@@ -1,8 +1,9 @@
 """How far a bench is: a line for each run, and on a terminal a bar with the time left."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from tfdist.bench.plan import PlannedRun
 from tfdist.bench.record import Record
@@ -51,7 +52,7 @@ class LiveBar(Silence):
     def begin(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:
         """A run begins."""
         if not self.bar.tasks:
-            self.bar.add_task("", total=total)
+            self.bar.add_task("", total=total, left="", now="")
         left = duration(left_s) + " left" if left_s is not None else ""
         self.bar.update(self.bar.tasks[0].id, description=f"{run.arm}, round {run.round}", left=left, now="starting")
 
@@ -65,6 +66,29 @@ class LiveBar(Silence):
         """A run is over."""
         self.bar.update(self.bar.tasks[0].id, advance=1, now="", left="")
         self.bar.console.print(f"{record.arm}, round {record.round}: {result(record)}", markup=False, highlight=False)
+
+
+@contextmanager
+def progress_on(stream: TextIO, quiet: bool) -> Iterator[Silence]:
+    """A bar on a terminal, lines elsewhere, nothing if quiet."""
+    if quiet:
+        yield Silence()
+    elif not stream.isatty():
+        yield Lines(lambda text: _write_line(stream, text))
+    else:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        texts = ("{task.description}", "{task.fields[left]}", "{task.fields[now]}")
+        columns = (BarColumn(16), MofNCompleteColumn(), *(TextColumn(text, markup=False) for text in texts))
+        # once a second: drawing must not take time from what is measured
+        with Progress(*columns, console=Console(file=stream), transient=True, refresh_per_second=1) as bar:
+            yield LiveBar(bar)
+
+
+def _write_line(stream: TextIO, text: str) -> None:
+    stream.write(text + "\n")
+    stream.flush()
 
 
 def result(record: Record) -> str:

@@ -1,6 +1,6 @@
 """Whether rows were measured at one batch per device, or at one global batch. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from tfdist.bench.summary import ArmRow
@@ -15,7 +15,13 @@ IN_WORDS = {
 
 
 def scaling_of(rows: Sequence[ArmRow]) -> ScalingSeen:
-    """What the batch sizes show; `weak` where they show both. Rows without known sizes say nothing."""
-    if len({row.batch_per_replica for row in rows if row.batch_per_replica}) <= 1:
+    """What the batch sizes show within each folder; `weak` where they show both. Unknown sizes say nothing."""
+    known = [row for row in rows if row.batch_per_replica and row.batch_global]
+    if _same_within_folders((row.folder, row.batch_per_replica) for row in known):
         return "weak"
-    return "strong" if len({row.batch_global for row in rows if row.batch_global}) <= 1 else "mixed"
+    return "strong" if _same_within_folders((row.folder, row.batch_global) for row in known) else "mixed"
+
+
+def _same_within_folders(sizes: Iterable[tuple[str, int | None]]) -> bool:
+    distinct = set(sizes)
+    return len(distinct) == len({folder for folder, _ in distinct})

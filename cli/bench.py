@@ -3,8 +3,6 @@
 import json as _json
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -14,7 +12,6 @@ import typer
 from tfdist.cli.options import WHAT, option, refuse_tf_config
 
 if TYPE_CHECKING:
-    from tfdist.bench.run import Progress
     from tfdist.bench.session import Session
     from tfdist.launch.machine import Machine
 
@@ -121,33 +118,12 @@ def show_plan(session: "Session", json: bool) -> None:
 def measure(session: "Session", machine: "Machine", stream: TextIO, quiet: bool) -> int:
     """Make the runs, showing how far they are; the exit code."""
     from tfdist.bench.job import run_spec
+    from tfdist.bench.progress import progress_on
     from tfdist.bench.run import Surroundings
     from tfdist.bench.session import busy_now, run_session
 
     with progress_on(stream, quiet) as progress:
         return run_session(session, Surroundings(partial(run_spec, machine=machine), progress, busy_now))
-
-
-@contextmanager
-def progress_on(stream: TextIO, quiet: bool) -> Iterator["Progress"]:
-    """A bar on a terminal, lines elsewhere, nothing if quiet."""
-    from tfdist.bench.progress import Lines, LiveBar, Silence
-
-    if quiet:
-        yield Silence()
-    elif not stream.isatty():
-        yield Lines(lambda text: typer.echo(text, file=stream))
-    else:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-        columns = (
-            BarColumn(20),
-            MofNCompleteColumn(),
-            *map(TextColumn, ("{task.description}", "{task.fields[left]}", "{task.fields[now]}")),
-        )
-        with Progress(*columns, console=Console(file=stream), transient=True) as bar:
-            yield LiveBar(bar)
 
 
 def report_on(session: "Session", code: int, stream: TextIO, json: bool, quiet: bool) -> None:
@@ -165,8 +141,7 @@ def report_on(session: "Session", code: int, stream: TextIO, json: bool, quiet: 
         typer.echo(f"report: {path}", file=stream)
     left = missing(session)
     if left:
-        typer.echo(
-            f"{left} runs are still to be made: tfdist bench --resume {shlex.quote(str(session.root))}", err=True
-        )
+        again = f"tfdist bench --resume {shlex.quote(str(session.root))}"
+        typer.echo(f"{counted(left, 'run')} of {len(session.bench.plan)} still to be made: {again}", err=True)
     if json:
         typer.echo(_json.dumps({"exit_code": code, "folder": str(session.root), **report.to_json()}))

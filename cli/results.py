@@ -5,25 +5,32 @@ from typing import TYPE_CHECKING, TextIO
 
 import typer
 
-from tfdist.bench.columns import COLUMNS, SHORT
+from tfdist.bench.columns import COLUMNS, NARROW, SHORT
 from tfdist.bench.report import Report
 from tfdist.bench.summary import ArmRow
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+SPACE = 3
+"""Characters between two columns of a table."""
+OTHERS = 48
+"""Characters that a narrow table needs beside the arms' names."""
+
 
 def show(report: Report, stream: TextIO) -> None:
-    """The headline, the results and the warnings."""
+    """The results, the finding, what did not work and the warnings."""
     from rich.console import Console
-    from rich.markup import escape
 
-    console = Console(file=stream, highlight=False, soft_wrap=not stream.isatty())
+    console = Console(file=stream, highlight=False, markup=False, soft_wrap=not stream.isatty())
     (_table if stream.isatty() else _lines)(console, report.rows)
     for text in report.headline:
-        console.print(f"\n{escape(text)}")
+        console.print(f"\n{text}")
+    for row in report.rows:
+        if row.reason:
+            console.print(f"{row.label} {row.status}: {row.reason}", style="red")
     for warning in report.warnings:
-        console.print(f"[yellow]warning:[/] {escape(f'{warning.text} {warning.advice}')}")
+        console.print(f"warning: {warning.text} {warning.advice}", style="yellow")
 
 
 def name_unreadable(report: Report) -> None:
@@ -33,21 +40,32 @@ def name_unreadable(report: Report) -> None:
             typer.echo(f"tfdist: {folder.label}/{bad.file} was left out: {bad.reason}", err=True)
 
 
+def _cells(row: ArmRow, names: Sequence[str]) -> list[str]:
+    return [*(COLUMNS[name](row) for name in names), row.status]
+
+
+def _widths(rows: Sequence[ArmRow], names: Sequence[str]) -> list[int]:
+    lines = [[*names, "status"], *(_cells(row, names) for row in rows)]
+    return [max(map(len, column)) for column in zip(*lines, strict=True)]
+
+
 def _table(console: "Console", rows: Sequence[ArmRow]) -> None:
     from rich import box
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in SHORT:
-        table.add_column(name, overflow="fold", justify="left" if name in ("arm", "status") else "right")
+    names = SHORT if sum(_widths(rows, SHORT)) + len(SHORT) * SPACE < console.width else NARROW
+    longest = max(len(row.label) for row in rows)
+    columns = [Column(name, overflow="fold", justify="right") for name in (*names, "status")]
+    columns[0].justify, columns[0].min_width = "left", max(8, min(longest, console.width - OTHERS))
+    columns[-1].justify, columns[-1].no_wrap = "left", True
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in rows:
-        table.add_row(*(COLUMNS[name](row) for name in SHORT))
+        table.add_row(*_cells(row, names))
     console.print(table)
 
 
 def _lines(console: "Console", rows: Sequence[ArmRow]) -> None:
-    cells = [list(SHORT), *([COLUMNS[name](row) for name in SHORT] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for line in cells:
+    widths = _widths(rows, SHORT)
+    for line in ([*SHORT, "status"], *(_cells(row, SHORT) for row in rows)):
         padded = (text.ljust(width) for text, width in zip(line, widths, strict=True))
-        console.print("  ".join(padded).rstrip(), markup=False)
+        console.print("  ".join(padded).rstrip())

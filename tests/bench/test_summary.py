@@ -139,6 +139,16 @@ def test_several_folders_are_told_apart_and_compared_without_pairing(make_record
     assert against.comparison.verdict is Verdict.CANNOT_TELL
 
 
+def test_a_baseline_of_another_folder_must_have_done_the_same_work(make_record: MakeRecord) -> None:
+    rows = summarize(
+        [
+            folder([make_record("one")], "x"),
+            folder([make_record("sgd", optimizer="sgd", devices=2, strategy="mirrored")], "y"),
+        ]
+    )
+    assert rows[1].one_device is None
+
+
 def test_scaling_is_seen_from_the_batches(make_record: MakeRecord) -> None:
     one = make_record("one", batch_size=16)
     weak = make_record("two", strategy="mirrored", devices=2, batch_size=16)
