@@ -1,6 +1,8 @@
 """`tfdist strategies`."""
 
 import json as _json
+import os
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -8,6 +10,7 @@ import typer
 from tfdist.launch.machine import Machine, local_machine
 from tfdist.strategies.catalog import CATALOG, Api, CrossDevice, Keras, Strategy, StrategyName, keras_refusal
 
+TPU_DEVICES = Path("/dev")
 CELLS = [(keras, api) for keras in Keras for api in Api]
 
 
@@ -47,11 +50,9 @@ def row_of(strategy: Strategy, machine: Machine) -> dict[str, Any]:
 
 def here(strategy: Strategy, machine: Machine) -> str:
     """Whether this machine has what the strategy needs: `yes`, or what is missing."""
-    if strategy.name is StrategyName.TPU:
-        return "asked of the TPU when it is used"
-    if machine.gpus:
-        return f"yes, {len(machine.gpus)} GPUs"
-    return f"yes, {len(machine.cores)} CPU cores; no GPU, so no NCCL"
+    if strategy.name is StrategyName.TPU and not (any(TPU_DEVICES.glob("accel*")) or os.environ.get("TPU_NAME")):
+        return "no (neither /dev/accel* nor TPU_NAME)"
+    return "yes"
 
 
 def cell(name: StrategyName, keras: Keras, api: Api) -> str:
@@ -61,27 +62,29 @@ def cell(name: StrategyName, keras: Keras, api: Api) -> str:
 
 
 def show(rows: list[dict[str, Any]], machine: Machine) -> None:
-    """The table for a person: one for what they are, one for Keras."""
+    """For a person: what each is, then one table of what works."""
     from rich.console import Console
+    from rich.padding import Padding
     from rich.table import Table
 
     console = Console(highlight=False)
-    table = Table(box=None, pad_edge=False, title_justify="left")
-    for name in ("strategy", "kind", "what it is", "options", "needs"):
-        table.add_column(name, overflow="fold", no_wrap=name == "strategy")
     for row in rows:
-        kind = "sync" if row["synchronous"] else "async"
-        table.add_row(row["strategy"], kind, row["summary"], " ".join(row["options"]), row["needs"])
+        console.print(
+            f"[bold]{row['strategy']}[/bold] ({'sync' if row['synchronous'] else 'async'}, {row['tensorflow']})"
+        )
+        facts = [row["summary"], f"needs {row['needs']}; here: {row['here']}"]
+        facts += [f"options: {' '.join(row['options'])}"] if row["options"] else []
+        console.print(Padding("\n".join(facts), (0, 0, 1, 4)), markup=False)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for keras, api in CELLS:
+        table.add_column(f"Keras {keras} {api}")
+    for row in rows:
+        table.add_row(row["strategy"], *(value.split(":")[0] for value in row["keras"].values()))
     console.print(table)
-    keras = Table(box=None, pad_edge=False)
-    keras.add_column("strategy", no_wrap=True)
-    for version, api in CELLS:
-        keras.add_column(f"Keras {version} {api}")
-    for row in rows:
-        keras.add_row(row["strategy"], *(value.split(":")[0] for value in row["keras"].values()))
+    reasons = {value: row["strategy"] for row in rows for value in row["keras"].values() if value != "yes"}
     console.print()
-    console.print(keras)
-    reasons = sorted({value[4:] for row in rows for value in row["keras"].values() if value != "yes"})
-    console.print("\n".join(["", *(f"no: {reason}" for reason in reasons)]), soft_wrap=False)
-    gpus = f"{len(machine.gpus)} GPUs" if machine.gpus else "no GPU (so NCCL is refused)"
+    for reason, name in reasons.items():
+        console.print(f"{name}: {reason.removeprefix('no: ')}", markup=False)
+    gpus = f"{len(machine.gpus)} GPUs" if machine.gpus else "no GPU, so no NCCL"
     console.print(f"\nThis machine: {len(machine.cores)} cores, {gpus}.")
