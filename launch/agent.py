@@ -136,9 +136,11 @@ class Agent:
         self.inbox, self.outbox = b"", bytearray()
         self.heard = self.said = time.monotonic()
         self.over = False
+        self.temporary = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"tfdist-{os.urandom(6).hex()}")
 
     def run(self) -> None:
         """Serve until the launcher says finish, goes away, or falls silent; then leave nothing behind."""
+        os.mkdir(self.temporary, 0o700)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self.watch_signals()
         for stream in (0, 1):
@@ -258,7 +260,11 @@ class Agent:
         events, events_child = os.pipe()
         barrier_child, barrier = os.pipe()
         everything = os.sched_getaffinity(0)
-        given = {"TFDIST_EVENTS_FD": str(events_child), "TFDIST_BARRIER_FD": str(barrier_child)}
+        given = {
+            "TFDIST_EVENTS_FD": str(events_child),
+            "TFDIST_BARRIER_FD": str(barrier_child),
+            "TMPDIR": self.temporary,  # what a killed task could not delete (TensorFlow writes some) goes with us
+        }
         try:
             os.sched_setaffinity(0, cores or everything)
             process = subprocess.Popen(
@@ -373,7 +379,7 @@ class Agent:
         )
 
     def clean_up(self) -> None:
-        """Polite, then firm, to our children and to what becomes ours when its parent ends; then let the ports go."""
+        """Polite, then firm, to our children and to what becomes ours when its parent ends; then ports and files."""
         for number, seconds in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 3.0)):
             until = time.monotonic() + seconds
             told: set[int] = set()
@@ -383,6 +389,7 @@ class Agent:
                 told |= alive
                 self.reap()
                 time.sleep(0.01)
+        shutil.rmtree(self.temporary, ignore_errors=True)
         for held in self.ports:
             held.close()
         os.set_blocking(1, True)

@@ -127,6 +127,17 @@ def test_one_that_ignores_sigterm_and_one_that_daemonized_are_ended_too(tmp_path
     assert survivors() == []
 
 
+def test_temporary_files_of_tasks_go_with_the_run(tmp_path, monkeypatch):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    code = "import os, tempfile; print(tempfile.mkstemp()[1], flush=True); os.kill(os.getpid(), 9)"
+    outcome, _ = run(python_job(code, {"worker": 2}), tmp_path / "run")
+    assert outcome.exit_code == 137
+    assert (tmp_path / "run/attempt-0/worker-0/stdout.log").read_text().startswith(str(temporary))
+    assert list(temporary.iterdir()) == []
+
+
 def test_what_the_system_says_of_a_process_is_kept(tmp_path):
     outcome, _ = run(python_job("data = bytearray(80_000_000); sum(range(10**6))", {"worker": 1}), tmp_path)
     assert outcome.exits["worker-0"].peak_memory_bytes > 80_000_000
