@@ -105,7 +105,7 @@ def training_options(
 
         wrapped.__signature__ = inspect.Signature([*options, *own])  # type: ignore[attr-defined]
         wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in [*options, *own]}
-        del wrapped.__wrapped__  # type: ignore[attr-defined]
+        del wrapped.__wrapped__
         return wrapped
 
     return decorate

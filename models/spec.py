@@ -1,8 +1,9 @@
-"""What is trained and how: one frozen record, complete before any process starts, that travels as JSON. No TensorFlow."""
+"""What is trained and how: one frozen record, complete before any process starts, that travels as JSON."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from enum import Enum
 from typing import Any
 
 from tfdist.launch.errors import TfdistError
@@ -17,8 +18,8 @@ SPEC_VARIABLE = "TFDIST_SPEC"
 class TrainingSpec:
     """A training, with nothing left to decide.
 
-    Sizes: `batch_size` is per replica; `steps` counts every training step of the job, the first `warmup_steps` (or more,
-    until the pace is steady) are not timed. Under parameter-server a step is one scheduled step of one worker.
+    Sizes: `batch_size` is per replica; `steps` counts every training step of the job, of which the first `warmup_steps`
+    (or more, until the pace is steady) are not timed. Under parameter-server a step is one scheduled step of a worker.
     """
 
     strategy: StrategyName = StrategyName.ONE_DEVICE
@@ -110,7 +111,7 @@ class TrainingSpec:
         return cls(**{**values, **choices})
 
 
-CHOICES = {
+CHOICES: Mapping[str, type[Enum]] = {
     "strategy": StrategyName,
     "communication": Communication,
     "cross_device": CrossDevice,
