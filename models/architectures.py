@@ -10,7 +10,7 @@ from tfdist.models.spec import TrainingSpec
 if TYPE_CHECKING:
     import tensorflow as tf
 
-MODULES: Mapping[str, str] = {"mobilenet_v2": "mobilenet_v2", "tiny": "tiny"}
+MODULES: Mapping[str, str] = {"mobilenet_v2": "mobilenet_v2", "tiny": "tiny", "tiny_bn": "tiny_bn"}
 
 
 def check(name: str) -> None:

@@ -19,8 +19,9 @@ AHEAD = 2
 def train(job: Job) -> Trained:
     """Schedule `job.spec.steps` steps, wherever a worker is free, and time what was applied.
 
-    A timed window ends when the last step that was scheduled for it is done; what counts is how many examples all workers
-    had applied by then, read from one counter on a parameter server. Only the last window waits for all of its steps.
+    A timed window ends when the last step that was scheduled for it is done; what counts is how many examples all
+    workers had applied by then, read from one counter on a parameter server. Only the last window waits for all of
+    its steps.
     """
     coordinator = tf.distribute.experimental.coordinator.ClusterCoordinator(job.strategy)
     model, optimizer, replica_step = step.build(job)
@@ -37,7 +38,7 @@ def train(job: Job) -> Trained:
 
 
 def _worker_step(job: Job, replica_step: step.ReplicaStep, draw: Callable[[Any], Any], applied: tf.Variable) -> Any:
-    """The tf.function that one worker runs: a step, then its examples added to the counter. It returns the step's loss."""
+    """The tf.function that one worker runs: a step, then its examples added to the counter; its loss comes back."""
 
     # A function of its own: what depends on its result also waits for the updates that it makes.
     @tf.function

@@ -10,9 +10,9 @@ from tfdist.models.job import Job, Trained
 def accuracy(job: Job, trained: Trained) -> float:
     """The part of all held-out examples, 0..1, whose label the model finds.
 
-    Each worker takes its share of the examples to a plain copy of the model on its own device, and the counts are summed:
-    no rank can wait for another within a data set of uneven shares. Reading the weights makes BatchNorm's moving
-    statistics agree across replicas, where the strategy keeps one for each.
+    Each worker takes its share of the examples to a plain copy of the model on its own device, and the counts are
+    summed: no rank can wait for another within a data set of uneven shares. Reading the weights makes BatchNorm's
+    moving statistics agree across replicas, where the strategy keeps one for each.
     """
     model = _plain_copy(job, trained.model)
     part = feed.share(job.spec, job.task, job.replicas) if job.workers > 1 else pipeline.Share()

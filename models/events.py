@@ -9,7 +9,7 @@ from typing import Any
 
 
 def emit(event: str, **values: Any) -> None:
-    """Send one event. Known to the launcher: `ready`, `step` (step, images_per_s, loss), `barrier`, `record` (record)."""
+    """Send one event. Known are `ready`, `step` (step, images_per_s, loss), `barrier` and `record` (record)."""
     descriptor = os.environ.get("TFDIST_EVENTS_FD")
     if descriptor is None:
         return

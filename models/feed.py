@@ -34,7 +34,7 @@ def batches(spec: TrainingSpec, part: pipeline.Share) -> tf.data.Dataset:
 
 
 def worker_batches(spec: TrainingSpec, part: pipeline.Share) -> tf.data.Dataset:
-    """The same with the batches of all replicas of `part` in one, first replica first: Keras 3's fit splits them again."""
+    """The same with the batches of all replicas of `part` in one, first replica first: Keras 3's fit splits them."""
     each = batches(spec, part)
     if part.replicas == 1:
         return each

@@ -54,7 +54,7 @@ def _clock(job: Job, log: WindowLog, steps: int) -> tf.keras.callbacks.Callback:
 
 
 def _data(job: Job) -> Any:
-    """What fit takes: a function that makes each worker's dataset, which only tf_keras knows, or one worker's dataset."""
+    """What fit takes: a function that makes each worker's dataset, which only tf_keras knows, or the dataset itself."""
     spec, task = job.spec, job.task
     if spec.keras is Keras.THREE:
         return feed.worker_batches(spec, feed.share(spec, task, job.replicas))

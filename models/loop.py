@@ -30,7 +30,7 @@ def train(job: Job) -> Trained:
 
 
 def _window(one: Callable[[], Any], fetch: Callable[[Any], float], steps: int, log: WindowLog) -> float:
-    """Run `steps` steps and return the last one's loss: it can only be fetched once the device has finished them all."""
+    """Run `steps` steps and return the last one's loss, which can be fetched once the device has come so far."""
     losses = one()
     if log.first_step_at is None:
         fetch(losses)

@@ -24,7 +24,7 @@ OPTIMIZERS: Mapping[Keras, Mapping[str, Callable[[float], Any]]] = {
 
 
 def build(spec: TrainingSpec, model: tf.keras.Model) -> Any:
-    """The optimizer of `spec` for `model`, under whatever scope surrounds it, wrapped to scale the loss under mixed_float16.
+    """The optimizer of `spec` for `model`, under whatever scope surrounds it; under mixed_float16 it scales the loss.
 
     Raises:
         TfdistError: the spec names an optimizer that is not there.
@@ -42,7 +42,7 @@ def build(spec: TrainingSpec, model: tf.keras.Model) -> Any:
 
 
 def scale(optimizer: Any, loss: tf.Tensor) -> tf.Tensor:
-    """What to differentiate instead of `loss`, so that small gradients survive float16; `loss` itself in other precisions."""
+    """What to differentiate instead of `loss`, so that small gradients survive float16; else `loss` itself."""
     if hasattr(optimizer, "get_scaled_loss"):
         return optimizer.get_scaled_loss(loss)
     if hasattr(optimizer, "scale_loss"):

@@ -30,7 +30,8 @@ class Schedule:
     def is_warm(self, times_s: tuple[float, ...]) -> bool:
         """Whether timing may begin after warm-up windows that took `times_s` seconds each.
 
-        It may once `warmup_steps` steps are done and the last two windows' times agree, or the warm-up has used up its half.
+        It may once `warmup_steps` steps are done and the last two windows' times agree, or the warm-up has used up its
+        half.
         """
         done = len(times_s)
         if done >= self.most_warmup or self.warmup_steps == 0:

@@ -13,7 +13,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.models import events, observation
 from tfdist.models.datasets import table
 from tfdist.models.spec import SPEC_VARIABLE, TrainingSpec
-from tfdist.strategies.catalog import CATALOG, Api, Keras, keras_refusal
+from tfdist.strategies.catalog import CATALOG, Api, Keras, devices_refusal, keras_refusal, precision_refusal
 
 if TYPE_CHECKING:
     from tfdist.models.job import Job, Trained
@@ -37,14 +37,18 @@ def main() -> int:
 
 
 def _spec() -> TrainingSpec:
-    """The spec in the environment, refused here too if it cannot be trained: not every task is started by a launcher."""
+    """The spec in the environment, refused here too if it cannot be trained: a task can be started by hand."""
     text = os.environ.get(SPEC_VARIABLE)
     if text is None:
         raise TfdistError(f"{SPEC_VARIABLE} is not set: start trainings with `tfdist launch`")
     spec = TrainingSpec.from_json(json.loads(text))
-    refusal = keras_refusal(spec.strategy, spec.cross_device, spec.keras, spec.api)
-    if refusal:
-        raise TfdistError(f"{refusal.reason}: {refusal.instead}")
+    for refusal in (
+        keras_refusal(spec.strategy, spec.cross_device, spec.keras, spec.api),
+        precision_refusal(spec.keras, spec.precision, spec.replicas),
+        devices_refusal(spec.strategy, spec.devices, spec.gpus),
+    ):
+        if refusal:
+            raise TfdistError(f"{refusal.reason}: {refusal.instead}")
     _check_data(spec)
     return spec
 
@@ -93,7 +97,7 @@ def _import(keras: Keras) -> float:
 
 
 def _job(spec: TrainingSpec, task: Task) -> "Job":
-    """Everything that must come before the first TensorFlow operation, in its order: devices and strategy, then the seed."""
+    """What must come before the first TensorFlow operation, in its order: devices and strategy, then the seed."""
     import tensorflow as tf
 
     from tfdist.models.job import Job

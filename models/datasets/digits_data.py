@@ -14,7 +14,7 @@ _WHITE = 16.0
 
 
 def describe(name: str, data_dir: str | None) -> DataInfo:
-    """Ten classes; the last 360 digits, by other people than most, are held out. `name` and `data_dir` are not needed."""
+    """Ten classes; the last 360 digits are held out. `name` and `data_dir` are not needed."""
     return DataInfo(_CLASSES, _TRAIN, _TEST)
 
 

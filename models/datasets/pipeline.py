@@ -13,7 +13,7 @@ Decode = Callable[..., tuple[tf.Tensor, tf.Tensor]]
 
 @dataclass(frozen=True)
 class Share:
-    """Which part of every global batch a worker reads. `worker` may be a tensor that only the worker itself can tell."""
+    """Which part of every global batch a worker reads. `worker` may be a tensor that only the worker itself knows."""
 
     workers: int = 1
     worker: "int | tf.Tensor" = 0
@@ -33,7 +33,7 @@ class Examples:
 
 
 def training(examples: Examples, spec: TrainingSpec, share: Share) -> tf.data.Dataset:
-    """Endless batches of `spec.batch_size` images (float32, 0..1) and labels (int32), for this worker's replicas in turn.
+    """Endless batches of `spec.batch_size` images (float32, 0..1) and labels (int32), for its replicas in turn.
 
     All workers shuffle the same references in the same order, cut them into global batches of one block a replica, and
     decode only their own blocks: replica r of R gets the same examples whether it is a device or a worker.
@@ -51,7 +51,7 @@ def training(examples: Examples, spec: TrainingSpec, share: Share) -> tf.data.Da
 
 
 def held_out(examples: Examples, spec: TrainingSpec, share: Share) -> tf.data.Dataset:
-    """This worker's part of the held-out examples, once, in batches of `spec.batch_size`; the last one may be smaller."""
+    """This worker's part of the held-out examples, once, in batches of `spec.batch_size`; the last may be smaller."""
     own = examples.test().shard(share.workers, share.worker)
     return _decoded(own, examples.decode, spec).batch(spec.batch_size).prefetch(_AUTOTUNE)
 

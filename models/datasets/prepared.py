@@ -1,4 +1,4 @@
-"""Prepared TensorFlow Datasets as they lie on the disk: read from their JSON files, without TensorFlow and the network."""
+"""Prepared TensorFlow Datasets as they lie on the disk, read from their JSON files without TensorFlow or network."""
 
 import json
 import os
@@ -86,7 +86,7 @@ def _classes(name: str, features: Mapping[str, Any]) -> int:
     parts: Mapping[str, Any] = features.get("featuresDict", {}).get("features", {})
     if "image" not in parts.get("image", {}) or "classLabel" not in parts.get("label", {}):
         raise TfdistError(
-            f"--dataset tfds:{name} has the features {', '.join(parts) or 'unknown'}: only an `image` with a `label` can be learnt"
+            f"--dataset tfds:{name} has {', '.join(parts) or 'no features'}: choose one with image and label"
         )
     return int(parts["label"]["classLabel"]["numClasses"])
 

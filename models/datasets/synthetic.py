@@ -30,7 +30,7 @@ def batch(spec: "TrainingSpec", replica: "int | tf.Tensor") -> "tuple[tf.Tensor,
 
 
 def batches(spec: "TrainingSpec", first: "int | tf.Tensor", replicas: int) -> "tf.data.Dataset":
-    """The batches of the replicas from `first` on, in turn and for ever, for those who can only read a tf.data.Dataset."""
+    """The batches of the replicas from `first` on, in turn and for ever, for who can only read a tf.data.Dataset."""
     import tensorflow as tf
 
     dataset = tf.data.Dataset.from_tensors(batch(spec, first))
