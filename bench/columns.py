@@ -91,7 +91,7 @@ NARROW = ("arm", "images/s (whole job)", "speed-up", "efficiency")
 def _verdict(row: ArmRow) -> str:
     if row.one_device is None:
         return NOTHING
-    return "baseline" if row.one_device.label == row.arm else str(row.one_device.comparison.verdict)
+    return "baseline" if row.one_device.label == row.label else str(row.one_device.comparison.verdict)
 
 
 def _number(value: float | None, form: str) -> str:

@@ -33,7 +33,7 @@ def _fastest(best: ArmRow, arms: int) -> str:
 
 def _against_one_device(best: ArmRow) -> list[str]:
     against = best.one_device
-    if against is None or against.label == best.arm:
+    if against is None or against.label == best.label:
         return []
     ratio = f"{against.comparison.ratio:.2f} times {against.label}"
     interval = against.comparison.interval

@@ -76,7 +76,9 @@ def baselines(rows: Iterable[ArmRow]) -> str:
 
 
 def _title(folders: Sequence[Folder]) -> str:
-    return ", ".join(f"Bench `{f.bench.suite.name}`" if f.bench else f"Launch {f.label}" for f in folders)
+    if len(folders) > 1:
+        return f"{len(folders)} folders side by side"
+    return f"Bench `{folders[0].bench.suite.name}`" if folders[0].bench else f"Launch {folders[0].label}"
 
 
 def _section(title: str, lines: Iterable[str]) -> str:

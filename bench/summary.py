@@ -27,7 +27,7 @@ class Against:
     """An arm held against one baseline."""
 
     label: str
-    """The baseline's name."""
+    """The baseline's `ArmRow.label`."""
     comparison: Comparison
     efficiency: float
     """1.0: every device does as much as each of the baseline's."""
@@ -189,7 +189,7 @@ def _against(
     elsewhere = candidate.folder != label
     theirs: dict[Hashable, float] = {(elsewhere, key): value for key, value in candidate.rounds.items()}
     comparison = compare({(False, key): value for key, value in rounds_of(records).items()}, theirs)
-    name = f"{candidate.folder}: {candidate.arm}" if elsewhere else candidate.arm
+    name = f"{candidate.folder}: {candidate.arm}" if candidate.folder else candidate.arm
     share = replicas(candidate.record.spec) / replicas(_ok(records)[0].spec)
     return Against(name, comparison, comparison.ratio * share, differences)
 

@@ -62,7 +62,8 @@ class FakeRuns:
         rank = RankRecord("worker-0", "box", spec.replicas, (), (window,), {}, 10, 10)
         ok = status == "ok"
         return Record(arm, round, spec.to_json(), status, "" if ok else f"it was {status}", 0 if ok else 130,
-                      ranks=(rank,) if ok else (), usage={"worker-0": TaskUsage(1, 1.0)}, wall_s=10.0, run_dir="elsewhere")  # fmt: skip
+                      ranks=(rank,) if ok else (), usage={"worker-0": TaskUsage(1, 1.0)}, wall_s=10.0,
+                      hardware={"cores": [0, 1], "executable": str(run_dir), "clock": 1.0}, command=str(run_dir), run_dir="elsewhere")  # fmt: skip
 
 
 def surroundings(runs: FakeRuns) -> Surroundings:
@@ -96,6 +97,14 @@ def test_every_record_says_where_its_logs_are_and_how_busy_the_machine_was(asked
     assert [record.order for record in records] == [1, 2, 3, 4]
     assert all((session.root / record.run_dir).is_dir() for record in records)
     assert {record.hardware[BUSY_BEFORE] for record in records} == {0.25}
+    assert {record.command for record in records} == {"tfdist bench"}
+
+
+def test_no_path_of_the_machine_is_kept(asked: Asked, tmp_path: Path) -> None:
+    session = prepare(asked, MACHINE, resolve)
+    run_session(session, surroundings(FakeRuns()))
+    for path in session.root.rglob("*.json"):
+        assert str(tmp_path) not in path.read_text()
 
 
 def test_files_stay_in_the_folder_and_are_strict_json(asked: Asked) -> None:
