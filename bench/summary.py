@@ -153,8 +153,14 @@ def _spec(folder: Folder, arm: str, records: Sequence[Record]) -> Mapping[str, A
 
 
 def _devices(spec: Mapping[str, Any]) -> int | None:
-    workers, devices = spec.get("workers", 1), spec.get("devices", 1)
-    return workers * devices if isinstance(workers, int) and isinstance(devices, int) else None
+    """Replicas of the job; None where a suite left them to a machine that then refused the arm."""
+    workers, devices = spec.get("workers"), spec.get("devices")
+    strategy = CATALOG[StrategyName(spec["strategy"])]
+    if (strategy.many_processes and workers is None) or (
+        "--devices" in strategy.options and workers is devices is None
+    ):
+        return None
+    return int((workers or 1) * (devices or 1))
 
 
 def _kind(strategy: StrategyName, spec: Mapping[str, Any], records: Sequence[Record]) -> str:

@@ -26,9 +26,9 @@ def show(report: Report, stream: TextIO) -> None:
     (_table if stream.isatty() else _lines)(console, report.rows)
     for text in report.headline:
         console.print(f"\n{text}")
-    for row in report.rows:
-        if row.reason:
-            console.print(f"{row.label} {row.status}: {row.reason}", style="red")
+    for what in dict.fromkeys((row.status, row.reason) for row in report.rows if row.reason):
+        arms = ", ".join(row.label for row in report.rows if (row.status, row.reason) == what)
+        console.print(f"{': '.join(what)} ({arms})", style="red")
     for warning in report.warnings:
         console.print(f"warning: {warning.text} {warning.advice}", style="yellow")
 

@@ -127,6 +127,24 @@ def test_an_arm_that_was_never_reached_is_a_row_too(make_record: MakeRecord) -> 
     assert (b.arm, b.status, b.devices, b.images_per_s) == ("b", "not run", 2, None)
 
 
+@pytest.mark.parametrize(
+    ("choices", "devices", "kind"),
+    [
+        ({"strategy": "one-device"}, 1, "single-card"),
+        ({"strategy": "mirrored"}, None, "multi-card"),
+        ({"strategy": "mirrored", "devices": 4}, 4, "multi-card"),
+        ({"strategy": "independent"}, None, "multi-card"),
+        ({"strategy": "multiworker", "workers": 2}, 2, "multi-node"),
+        ({"strategy": "multiworker", "workers": 2, "devices": 2}, 4, "multi-node"),
+    ],
+)
+def test_a_refused_arm_shows_what_the_suite_knew(
+    make_record: MakeRecord, choices: dict[str, object], devices: int | None, kind: str
+) -> None:
+    row = rows_of([replace(make_record("x", status="refused", reason="no GPUs"), spec=choices)])["x"]
+    assert (row.devices, row.kind) == (devices, kind)
+
+
 def test_several_folders_are_told_apart_and_compared_without_pairing(make_record: MakeRecord) -> None:
     one = [make_record("one", [[0.1]], round=n) for n in (1, 2, 3)]
     two = [make_record("two", [[0.1]], round=n, strategy="mirrored", devices=2, examples=20) for n in (1, 2, 3)]
