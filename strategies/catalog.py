@@ -43,7 +43,7 @@ class CrossDevice(_Choice):
 
 
 class Placement(_Choice):
-    """How variables are spread over servers: as TensorFlow does, by count, or to the one that holds the fewest bytes."""
+    """How variables are spread over servers: as TensorFlow does, by count, or to the one that holds fewest bytes."""
 
     ROUND_ROBIN = "round-robin"
     GREEDY = "greedy"
@@ -63,6 +63,14 @@ class Api(_Choice):
     FIT = "fit"
 
 
+class Exchange(_Choice):
+    """How the replicas of a job depend on each other, which decides what its wall time is."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+    NONE = "no exchange"
+
+
 class Ends(_Choice):
     """When a job is over."""
 
@@ -77,7 +85,7 @@ class Strategy:
     name: StrategyName
     tf_name: str
     summary: str
-    synchronous: bool
+    exchange: Exchange
     many_processes: bool
     has_cluster: bool
     ends: Ends
@@ -85,6 +93,11 @@ class Strategy:
     needs: str
     worker_dies: str
     leader_dies: str
+
+    @property
+    def synchronous(self) -> bool:
+        """Tasks step by themselves in a loop of their own; False: a chief schedules the steps of workers."""
+        return self.exchange is not Exchange.ASYNC
 
     def roles(self, workers: int, ps: int) -> Mapping[str, int]:
         """How many tasks of each role the job has."""
@@ -99,7 +112,17 @@ _ALL = "restart all, from the checkpoint"
 
 def _one_process(name: StrategyName, tf_name: str, summary: str, options: tuple[str, ...], needs: str) -> Strategy:
     return Strategy(
-        name, tf_name, summary, True, False, False, Ends.ALL_EXIT, options, needs, _FROM_CHECKPOINT, _FROM_CHECKPOINT
+        name,
+        tf_name,
+        summary,
+        Exchange.SYNC,
+        False,
+        False,
+        Ends.ALL_EXIT,
+        options,
+        needs,
+        _FROM_CHECKPOINT,
+        _FROM_CHECKPOINT,
     )
 
 
@@ -118,7 +141,7 @@ _ROWS = (
         StrategyName.MULTI_WORKER,
         "MultiWorkerMirroredStrategy",
         "one process a worker, gradients all-reduced over the network",
-        True,
+        Exchange.SYNC,
         True,
         True,
         Ends.ALL_EXIT,
@@ -138,7 +161,7 @@ _ROWS = (
         StrategyName.PARAMETER_SERVER,
         "experimental.ParameterServerStrategy",
         "asynchronous: workers compute gradients and apply them to variables on parameter servers as they come",
-        False,
+        Exchange.ASYNC,
         True,
         True,
         Ends.LEADER_EXITS,
@@ -154,7 +177,7 @@ _ROWS = (
         StrategyName.INDEPENDENT,
         "none: OneDeviceStrategy in each process",
         "N one-device trainings side by side without any exchange: the ceiling that the others are held against",
-        True,
+        Exchange.NONE,
         True,
         False,
         Ends.ALL_EXIT,

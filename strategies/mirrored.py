@@ -22,5 +22,9 @@ CROSS_DEVICE: Mapping[CrossDevice, Callable[[int], Any]] = {
 
 def build(spec: TrainingSpec) -> tf.distribute.Strategy:
     """The strategy over all of the task's devices."""
-    cross_device_ops = CROSS_DEVICE[spec.cross_device](spec.packs or _DEFAULT_PACKS)
-    return tf.distribute.MirroredStrategy(devices.names(spec), cross_device_ops)
+    return tf.distribute.MirroredStrategy(devices.names(spec), cross_device_ops(spec))
+
+
+def cross_device_ops(spec: TrainingSpec) -> Any:
+    """The tf.distribute.CrossDeviceOps that the spec names, or None for TensorFlow's default."""
+    return CROSS_DEVICE[spec.cross_device](spec.packs or _DEFAULT_PACKS)

@@ -20,7 +20,7 @@ def build(spec: TrainingSpec) -> tf.distribute.Strategy:
     """The chief's strategy in the cluster of TF_CONFIG; it blocks until all workers and parameter servers are there."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     strategy = tf.distribute.experimental.ParameterServerStrategy(resolver, variable_partitioner(spec))
-    _PLACEMENTS[spec.placement](strategy.extended, spec.ps)
+    PLACEMENTS[spec.placement](strategy.extended, spec.ps)
     return strategy
 
 
@@ -49,7 +49,7 @@ def place_greedily(extended: Any, servers: int) -> None:
     extended._create_variable_round_robin = create_on_least_loaded
 
 
-_PLACEMENTS: Mapping[Placement, Callable[[Any, int], None]] = {
+PLACEMENTS: Mapping[Placement, Callable[[Any, int], None]] = {
     Placement.ROUND_ROBIN: lambda extended, servers: None,
     Placement.GREEDY: place_greedily,
 }

@@ -1,0 +1,58 @@
+"""Every strategy trains the same: with the same examples in each replica's share, the loss is the same."""
+
+from dataclasses import replace
+
+import pytest
+
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.catalog import Api, CrossDevice, Keras, StrategyName
+
+from .training import MOBILE, TINY, losses, train_all
+
+pytestmark = pytest.mark.slow
+FIVE = {"steps": 5, "steps_per_window": 1, "warmup_steps": 1}
+TWO_REPLICAS = (
+    {"strategy": StrategyName.MIRRORED, "devices": 2},
+    {"strategy": StrategyName.MULTI_WORKER, "workers": 2},
+    {"strategy": StrategyName.CENTRAL_STORAGE, "devices": 2},
+)
+
+
+def loss_after_five_steps(specs: list[TrainingSpec], folder) -> list[float]:
+    """By spec: what all ranks agree on."""
+    found = []
+    for ranks in train_all(specs, folder):
+        last = {losses(rank)[-1] for rank in ranks}
+        assert len(last) == 1
+        found.append(last.pop())
+    return found
+
+
+def test_mobilenet_v2_on_two_replicas(tmp_path):
+    mirrored, *others = loss_after_five_steps([replace(MOBILE, **FIVE, **how) for how in TWO_REPLICAS], tmp_path)
+    assert others == pytest.approx([mirrored] * 2, rel=1e-3)
+
+
+def test_one_device_sees_what_two_replicas_see(tmp_path):
+    """Gradients are averaged and not summed: a global batch is one batch, however it is split."""
+    base = replace(TINY, **FIVE, learning_rate=0.01)
+    specs = [replace(base, batch_size=2 * base.batch_size), replace(base, batch_size=3 * base.batch_size)]
+    specs += [replace(base, **how) for how in TWO_REPLICAS]
+    specs += [
+        replace(base, **TWO_REPLICAS[0], cross_device=CrossDevice.REDUCTION_TO_ONE),
+        replace(base, **TWO_REPLICAS[0], cross_device=CrossDevice.HIERARCHICAL_COPY, packs=2),
+    ]
+    one, larger, *others = loss_after_five_steps(specs, tmp_path)
+    assert others == pytest.approx([one] * len(others), rel=1e-4)
+    assert larger != pytest.approx(one, rel=1e-4)  # so the bound can tell
+
+
+def test_fit_trains_like_the_loop(tmp_path):
+    """A window of one step, so that fit's mean over the window is the step's loss; Keras 3 draws other weights."""
+    fit = replace(TINY, **FIVE, api=Api.FIT)
+    mirrored = replace(fit, **TWO_REPLICAS[0])
+    specs = [replace(mirrored, api=Api.LOOP), mirrored, replace(fit, **TWO_REPLICAS[1])]
+    specs += [replace(mirrored, api=api, keras=Keras.THREE) for api in Api]
+    loop, *fits, loop3, fit3 = loss_after_five_steps(specs, tmp_path)
+    assert fits == pytest.approx([loop] * 2, rel=1e-4)
+    assert fit3 == pytest.approx(loop3, rel=1e-4)

@@ -1,0 +1,137 @@
+"""What a task does beside the arithmetic: windows, phases, precision, placement, refusals."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tfdist.bench.record import RankRecord
+from tfdist.strategies.catalog import Api, Keras, Placement, StrategyName
+
+from .training import TINY, losses, train, train_all
+
+SYNCHRONOUS = [
+    replace(TINY, strategy=StrategyName.ONE_DEVICE),
+    replace(TINY, strategy=StrategyName.INDEPENDENT, workers=2),
+    replace(TINY, strategy=StrategyName.MULTI_WORKER, workers=2, evaluate=True),
+]
+PS = replace(TINY, strategy=StrategyName.PARAMETER_SERVER, workers=2, ps=2)
+
+
+def steps(windows):
+    return [window.steps for window in windows]
+
+
+@pytest.mark.slow
+def test_a_record_holds_all_that_it_promises(tmp_path):
+    one, independent, multi = train_all(SYNCHRONOUS, tmp_path)
+    assert [rank.task for rank in multi] == ["worker-0", "worker-1"]
+    assert len(independent) == 2
+    assert losses(independent[0]) != losses(independent[1])  # each has data of its own
+    for rank in (*one, *independent, *multi):
+        assert sum(steps(rank.warmup)) + sum(steps(rank.windows)) == TINY.steps
+        assert rank.updates_applied == TINY.steps
+        assert rank.examples_applied == TINY.steps * TINY.batch_size
+        assert rank.replicas == 1
+        assert 0 < rank.phases_s["trace"] < rank.phases_s["first_step_end"]
+        assert rank.phases_s["import"] + rank.phases_s["build"] < rank.phases_s["first_step_end"]
+        assert rank.peak_memory_bytes > 100e6
+        assert rank.cpu_s > 1
+        assert rank.software["keras"].startswith("tf_keras 2.")
+        assert "TF_CONFIG" not in rank.environment
+    assert steps(multi[0].warmup) == steps(multi[1].warmup)  # both left the warm-up together
+    assert multi[0].accuracy == multi[1].accuracy is not None
+    assert losses(multi[0]) == losses(multi[1])
+
+
+def scheduled(spec, folder) -> RankRecord:
+    (chief,) = train(spec, folder)
+    return chief
+
+
+@pytest.mark.slow
+def test_parameter_server_applies_every_scheduled_step(tmp_path):
+    chief = scheduled(replace(PS, steps=200, steps_per_window=20, warmup_steps=20, evaluate=True), tmp_path)
+    assert chief.task == "chief-0"
+    assert chief.updates_applied == 200
+    assert chief.examples_applied == 200 * PS.batch_size
+    windows = (*chief.warmup, *chief.windows)
+    assert sum(window.examples for window in windows) == 200 * PS.batch_size
+    assert sum(steps(windows)) == 200
+    assert chief.accuracy is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "spec",
+    [
+        replace(PS, variable_partitioner="fixed:2", placement=Placement.GREEDY, dataset="synthetic"),
+        replace(PS, api=Api.FIT, variable_partitioner="min-size:256", placement=Placement.GREEDY),
+    ],
+    ids=lambda spec: f"{spec.api}-{spec.dataset}",
+)
+def test_partitioned_and_greedily_placed_variables_train(spec, tmp_path):
+    chief = scheduled(replace(spec, steps=20), tmp_path)
+    assert chief.updates_applied == 20
+
+
+@pytest.mark.slow
+def test_precision_xla_and_optimizers(tmp_path):
+    half = replace(TINY, precision="mixed_float16", strategy=StrategyName.MIRRORED, devices=2, learning_rate=0.01)
+    specs = [
+        half,
+        replace(TINY, precision="mixed_bfloat16", api=Api.FIT, keras=Keras.THREE),
+        replace(TINY, precision="mixed_float16", keras=Keras.THREE, optimizer="sgd"),
+        replace(TINY, xla=True, optimizer="sgd", strategy=StrategyName.MIRRORED, devices=2),
+        replace(TINY, optimizer="sgd"),
+        replace(TINY, dataset="synthetic", warmup_steps=0, steps=7),
+    ]
+    (half,), (bfloat,), (half3,), (xla,), (plain,), (cold,) = train_all(specs, tmp_path)
+    for rank in (half, bfloat, half3, xla, plain):
+        assert rank.updates_applied == TINY.steps
+        assert all(0 < loss < 5 for loss in losses(rank))
+    assert losses(plain)[0] != losses(half)[0]
+    assert cold.warmup == ()
+    assert steps(cold.windows) == [2, 2, 2, 1]
+
+
+def refused(**values) -> tuple[str, float]:
+    """What a task that is started by hand with such a spec says, and how long it takes to."""
+    spec = replace(TINY, **values)
+    started = time.monotonic()
+    command = [sys.executable, "-m", "tfdist.models.task"]
+    done = subprocess.run(command, env={**os.environ, **spec.to_env()}, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    said = [line for line in done.stderr.splitlines() if line.startswith("tfdist: ")]
+    assert len(said) == 1
+    assert "Traceback" not in done.stderr
+    return said[0], time.monotonic() - started
+
+
+def test_what_cannot_be_trained_is_refused_in_one_sentence(tmp_path):
+    said, took = refused(dataset="tfds:cats_vs_dogs", data_dir=str(tmp_path))
+    assert "download_and_prepare" in said
+    assert took < 5
+    assert "3 classes" not in refused(dataset="digits", classes=3)[0]
+    assert "held-out" in refused(dataset="synthetic", evaluate=True)[0]
+    assert "--workers 2" in refused(strategy=StrategyName.MULTI_WORKER, workers=2, devices=2)[0]
+    assert "--keras 2" in refused(strategy=StrategyName.CENTRAL_STORAGE, devices=2, keras=Keras.THREE)[0]
+
+
+@pytest.mark.skipif(Path("/dev/accel0").exists() or "TPU_NAME" in os.environ, reason="there is a TPU")
+def test_tpu_without_a_tpu_is_one_sentence():
+    said, took = refused(strategy=StrategyName.TPU)
+    assert "no TPU here" in said
+    assert took < 30
+
+
+def test_a_spec_that_is_none_is_refused():
+    command = [sys.executable, "-m", "tfdist.models.task"]
+    env = {**os.environ, "TFDIST_SPEC": json.dumps({"format": 99})}
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert (done.returncode, "format 99" in done.stderr, "Traceback" in done.stderr) == (2, True, False)

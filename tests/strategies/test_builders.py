@@ -1,0 +1,43 @@
+"""Every option of a strategy reaches TensorFlow."""
+
+from dataclasses import replace
+
+import pytest
+
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies import devices
+from tfdist.strategies.catalog import Communication, CrossDevice
+
+
+def test_devices_are_named_after_what_they_are():
+    assert devices.names(TrainingSpec(devices=2)) == ["CPU:0", "CPU:1"]
+    assert devices.names(TrainingSpec(devices=2, gpus=True)) == ["GPU:0", "GPU:1"]
+
+
+def test_communication_options():
+    from tfdist.strategies.multi_worker import communication_options
+
+    made = communication_options(
+        TrainingSpec(communication=Communication.RING, bytes_per_pack=1234, timeout_collective_s=5.5)
+    )
+    assert (made.implementation.name, made.bytes_per_pack, made.timeout_seconds) == ("RING", 1234, 5.5)
+    default = communication_options(TrainingSpec())
+    assert (default.implementation.name, default.bytes_per_pack, default.timeout_seconds) == ("AUTO", 0, None)
+
+
+@pytest.mark.parametrize("choice", [CrossDevice.NCCL, CrossDevice.HIERARCHICAL_COPY])
+@pytest.mark.parametrize(("packs", "made"), [(None, 1), (3, 3)])
+def test_packs_reach_the_all_reduce(choice, packs, made):
+    from tfdist.strategies.mirrored import cross_device_ops
+
+    assert cross_device_ops(replace(TrainingSpec(), cross_device=choice, packs=packs))._num_packs == made
+
+
+def test_cross_device_choices():
+    import tensorflow as tf
+
+    from tfdist.strategies.mirrored import cross_device_ops
+
+    assert cross_device_ops(TrainingSpec()) is None
+    to_one = cross_device_ops(TrainingSpec(cross_device=CrossDevice.REDUCTION_TO_ONE))
+    assert isinstance(to_one, tf.distribute.ReductionToOneDevice)

@@ -1,0 +1,49 @@
+"""`current()` and the table behind it, without a training."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfdist.strategies import build
+from tfdist.strategies.catalog import StrategyName
+
+
+def test_importing_the_strategies_brings_no_tensorflow():
+    code = (
+        "import sys, tfdist.strategies, tfdist.strategies.build, tfdist.strategies.serve, tfdist.models.task; "
+        "sys.exit('tensorflow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_every_strategy_but_auto_has_a_file():
+    folder = Path(build.__file__).resolve().parent
+    assert set(build.MODULES) == set(StrategyName) - {StrategyName.AUTO}
+    assert all((folder / f"{module}.py").is_file() for module in build.MODULES.values())
+
+
+PROGRAM = """
+import tfdist.strategies
+strategy = tfdist.strategies.current()
+assert tfdist.strategies.current() is strategy
+print(type(strategy).__name__, strategy.num_replicas_in_sync)
+"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "printed"),
+    [
+        (None, "_DefaultDistributionStrategy 1"),
+        ('{"format": 1, "strategy": "mirrored", "devices": 3}', "MirroredStrategy 3"),
+        ('{"format": 1, "strategy": "independent"}', "OneDeviceStrategy 1"),
+    ],
+)
+def test_a_program_gets_the_strategy_that_was_chosen(spec, printed, monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.delenv("TFDIST_SPEC", raising=False)
+    if spec:
+        monkeypatch.setenv("TFDIST_SPEC", spec)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    assert done.stdout.strip() == printed, done.stderr
