@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tfdist.bench.record import Record
-from tfdist.bench.statistics import Exchange, exchange
+from tfdist.bench.statistics import exchange
+from tfdist.strategies.catalog import Exchange
 
 Baseline = Literal["one device", "independent"]
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from tfdist.bench.statistics import FEWEST_ROUNDS, Exchange, Verdict, compare
+from tfdist.bench.statistics import FEWEST_ROUNDS, Verdict, compare
 from tfdist.bench.summary import ArmRow, rounds_of
+from tfdist.strategies.catalog import Exchange
 
 
 def headline(rows: Sequence[ArmRow]) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """A training spec becomes processes, and what they measured a Record."""
 
 import contextlib
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -110,7 +111,7 @@ def record_of(outcome: Outcome, spec: TrainingSpec, *, arm: str, round: int, sta
         ranks=ranks,
         usage={name: TaskUsage(exit.peak_memory_bytes, exit.cpu_s) for name, exit in outcome.exits.items()},
         hardware=hosts[0] if hosts else {},
-        command=" ".join(sys.argv),
+        command=shlex.join(["tfdist", *sys.argv[1:]]),
         started=started.isoformat(timespec="seconds"),
         wall_s=outcome.wall_s,
         run_dir=Path(outcome.run_dir).name,

@@ -8,25 +8,11 @@ from enum import Enum
 from statistics import fmean, median, stdev
 
 from tfdist.bench.record import RankRecord, Record, Window
-from tfdist.strategies.catalog import CATALOG, StrategyName
+from tfdist.strategies.catalog import CATALOG, Exchange, StrategyName
 
 RESAMPLES = 2000
 FEWEST_ROUNDS = 3
 """With fewer rounds there is no interval and no verdict."""
-
-# Student's t, two-sided 95 %, for 2 to 30 degrees of freedom; beyond, the last one is kept, which is the careful side.
-_T_95 = (4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-         2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)  # fmt: skip
-
-
-class Exchange(str, Enum):
-    """How the ranks of a job depend on each other, which decides what its wall time is."""
-
-    SYNC = "sync"
-    ASYNC = "async"
-    NONE = "no exchange"
-
-    __str__ = str.__str__
 
 
 class Verdict(str, Enum):
@@ -63,10 +49,7 @@ class Comparison:
 
 def exchange(strategy: str) -> Exchange:
     """Synchronous, asynchronous, or trainings side by side that exchange nothing."""
-    row = CATALOG[StrategyName(strategy)]
-    if not row.synchronous:
-        return Exchange.ASYNC
-    return Exchange.NONE if row.many_processes and not row.has_cluster else Exchange.SYNC
+    return CATALOG[StrategyName(strategy)].exchange
 
 
 def throughput(record: Record) -> float:
@@ -179,7 +162,8 @@ def verdict(ratios: Sequence[float]) -> Verdict:
 
 def _student_95(ratios: Sequence[float]) -> tuple[float, float]:
     """Student's 95 % interval of the geometric mean."""
+    from scipy.stats import t  # a heavy import, which a launch that shows one figure does not need
+
     logs = [math.log(ratio) for ratio in ratios]
-    degrees = len(logs) - 1
-    half = _T_95[min(degrees, len(_T_95) + 1) - 2] * stdev(logs) / math.sqrt(len(logs))
+    half = float(t.ppf(0.975, len(logs) - 1)) * stdev(logs) / math.sqrt(len(logs))
     return math.exp(fmean(logs) - half), math.exp(fmean(logs) + half)

@@ -10,14 +10,13 @@ from tfdist.bench.reading import Folder
 from tfdist.bench.record import Record
 from tfdist.bench.statistics import (
     Comparison,
-    Exchange,
     Interval,
     compare,
     exchange,
     interval_over_rounds,
     throughput,
 )
-from tfdist.strategies.catalog import CATALOG, StrategyName
+from tfdist.strategies.catalog import CATALOG, Exchange, StrategyName
 
 NOT_RUN = "not run"
 

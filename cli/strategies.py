@@ -38,7 +38,7 @@ def row_of(strategy: Strategy, machine: Machine) -> dict[str, Any]:
         "strategy": str(strategy.name),
         "tensorflow": strategy.tf_name,
         "summary": strategy.summary,
-        "synchronous": strategy.synchronous,
+        "exchange": str(strategy.exchange),
         "options": list(strategy.options),
         "needs": strategy.needs,
         "here": here(strategy, machine),
@@ -69,9 +69,7 @@ def show(rows: list[dict[str, Any]], machine: Machine) -> None:
 
     console = Console(highlight=False)
     for row in rows:
-        console.print(
-            f"[bold]{row['strategy']}[/bold] ({'sync' if row['synchronous'] else 'async'}, {row['tensorflow']})"
-        )
+        console.print(f"[bold]{row['strategy']}[/bold] ({row['exchange']}, {row['tensorflow']})")
         facts = [row["summary"], f"needs {row['needs']}; here: {row['here']}"]
         facts += [f"options: {' '.join(row['options'])}"] if row["options"] else []
         console.print(Padding("\n".join(facts), (0, 0, 1, 4)), markup=False)

@@ -12,8 +12,17 @@ import psutil
 
 from tfdist.strategies.catalog import Keras
 
-SPEED_PREFIXES = ("TF_", "OMP_", "NCCL_", "XLA_", "CUDA_VISIBLE_DEVICES", "MKL_", "KMP_", "GRPC_")
-NO_SPEED = ("TF_CONFIG",)
+SPEED_VARIABLES = frozenset(
+    """
+    TF_NUM_INTRAOP_THREADS TF_NUM_INTEROP_THREADS TF_ENABLE_ONEDNN_OPTS TF_GPU_THREAD_MODE TF_GPU_THREAD_COUNT
+    TF_FORCE_GPU_ALLOW_GROWTH TF_GPU_ALLOCATOR TF_XLA_FLAGS TF_USE_LEGACY_KERAS TF_CUDNN_USE_AUTOTUNE
+    TF_ENABLE_TENSOR_FLOAT_32 TF_OVERRIDE_GLOBAL_THREADPOOL XLA_FLAGS CUDA_VISIBLE_DEVICES OMP_NUM_THREADS
+    MKL_NUM_THREADS KMP_BLOCKTIME KMP_AFFINITY MALLOC_ARENA_MAX LD_PRELOAD
+    NCCL_ALGO NCCL_PROTO NCCL_P2P_DISABLE NCCL_P2P_LEVEL NCCL_SHM_DISABLE NCCL_IB_DISABLE NCCL_NET_GDR_LEVEL
+    NCCL_SOCKET_IFNAME NCCL_NTHREADS NCCL_BUFFSIZE NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS NCCL_LAUNCH_MODE
+    """.split()
+)
+"""By name, not by prefix: what else begins with TF_ may be a path or a secret, and records are published."""
 
 _KERAS = {Keras.TWO: "tf_keras", Keras.THREE: "keras"}
 
@@ -24,11 +33,11 @@ def since_start() -> float:
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Those of `variables` that change TensorFlow's speed; where the cluster is, is not among them."""
+    """Those of `variables` that change TensorFlow's speed."""
     return {
         name: value
         for name, value in sorted(variables.items())
-        if name.startswith(SPEED_PREFIXES) and name not in NO_SPEED
+        if name in SPEED_VARIABLES
     }
 
 

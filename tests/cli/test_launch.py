@@ -118,7 +118,7 @@ def test_a_folder_with_modules_of_pythons_names_does_no_harm():
     for name in ("random.py", "json.py", "subprocess.py", "platform.py", "tfdist.py", "models.py"):
         Path(name).write_text("raise SystemExit('shadowed')")
     done = subprocess.run(
-        [Path(sys.executable).with_name("tfdist"), "launch", "--strategy", "one-device", "--", "true"]
+        [sys.executable, "-I", "-m", "tfdist.cli", "launch", "--strategy", "one-device", "--", "true"]
     )
     assert done.returncode == 0
 

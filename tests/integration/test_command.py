@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-TFDIST = str(Path(sys.executable).with_name("tfdist"))
+TFDIST = [sys.executable, "-m", "tfdist.cli"]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 pytestmark = pytest.mark.slow
 
 
 def tfdist(*arguments, cwd):
     """Run the command without a terminal; the JSON of its last line, if it has one."""
-    done = subprocess.run([TFDIST, *arguments], cwd=cwd, capture_output=True, text=True)
+    done = subprocess.run([*TFDIST, *arguments], cwd=cwd, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
@@ -53,7 +53,7 @@ def test_every_strategy_trains_and_ends_0(cluster, folder, survivors):
     if cluster[0] == "multiworker":
         assert told["loss"]["worker-0"] == told["loss"]["worker-1"]
     assert survivors() == []
-    done = subprocess.run([TFDIST, "report", told["run_dir"]], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run([*TFDIST, "report", told["run_dir"]], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert cluster[0] in (folder / told["run_dir"] / "report.md").read_text()
 
@@ -80,7 +80,7 @@ def test_ctrl_c_in_a_training_leaves_no_process_no_port_and_no_temporary_file(fo
     monkeypatch.setenv("TMPDIR", str(temporary))
     command = ["launch", "--strategy", "multiworker", "--workers", "2", "--preset", "smoke", "--steps", "100000"]
     launcher = subprocess.Popen(
-        [TFDIST, *command], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*TFDIST, *command], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     for line in launcher.stdout:
         if " step " in line:
@@ -121,7 +121,7 @@ def test_a_worker_that_is_killed_is_named_and_the_other_one_is_its_casualty(fold
         "--json",
     ]
     launcher = subprocess.Popen(
-        [TFDIST, *command], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*TFDIST, *command], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     for line in launcher.stderr:
         if " step " in line:
