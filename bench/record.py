@@ -37,7 +37,7 @@ class RankRecord:
     windows: tuple[Window, ...]
     """The timed ones."""
     phases_s: Mapping[str, float]
-    """Seconds of start-up: `import`, `strategy`, `build`, `trace` (the first step); `first_step_end` since its start."""
+    """Start-up: `import`, `strategy`, `build`, `trace` (the first step); and `first_step_end`, since it was started."""
     examples_applied: int
     """Over the whole run, warm-up included, by this rank (asynchronous: by the job, from the counter on the ps)."""
     updates_applied: int

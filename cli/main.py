@@ -26,7 +26,6 @@ app = typer.Typer(
     name="tfdist",
     help="Run and measure TensorFlow's distributed training.",
     rich_markup_mode=None,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -55,16 +54,11 @@ def _root(
 def run(arguments: list[str]) -> int:
     """Run the command line `arguments` and return its exit code."""
     try:
-        return int(app(arguments, prog_name="tfdist", standalone_mode=False) or 0)
+        return int(app(arguments or ["--help"], prog_name="tfdist", standalone_mode=False) or 0)
     except TfdistError as error:
         return _complain(str(error), error.exit_code)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return _complain("interrupted", ExitCode.INTERRUPTED)
-    except KeyboardInterrupt:
-        return _complain("interrupted", ExitCode.INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `tfdist ... | head`: nobody reads on
-        return int(ExitCode.SUCCESS)
     except typer.TyperException as error:
         sentence = error.format_message() if isinstance(error, _UsageError) else str(error)
         return _complain(_plain(sentence, arguments), ExitCode.USAGE) if sentence else int(ExitCode.USAGE)

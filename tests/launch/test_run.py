@@ -231,3 +231,14 @@ def test_a_killed_agent_takes_its_tasks_with_it_and_is_named(tmp_path, survivors
     assert launcher.wait(timeout=30) == 69
     assert survivors() == []
     assert "agent on localhost" in json.loads((tmp_path / "outcome.json").read_text())["reason"]
+
+
+@pytest.mark.slow
+def test_an_agent_whose_launcher_falls_silent_ends_its_tasks(tmp_path, survivors):
+    launcher = start_launcher(tmp_path)
+    launcher.send_signal(signal.SIGSTOP)  # its streams stay open, as those of a cut network do
+    try:
+        wait_for(lambda: len(survivors()) == 1, seconds=20)
+    finally:
+        launcher.send_signal(signal.SIGCONT)
+    assert launcher.wait(timeout=30) == 69
