@@ -19,6 +19,7 @@ def train(job: Job) -> Trained:
 
     Two things differ from our own loop: a window's loss is the mean over its steps, which is what fit reports, and what
     counts as the first step is the whole first window, for a hook after each step would cost each a synchronisation.
+    With Keras 3, examples come in another order: its fit makes two iterators and trains with the second one's shuffle.
     A last window that is smaller than the others is a second call of fit, with a data iterator of its own.
     """
     spec, model = job.spec, _compiled(job)

@@ -34,11 +34,7 @@ def since_start() -> float:
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Those of `variables` that change TensorFlow's speed."""
-    return {
-        name: value
-        for name, value in sorted(variables.items())
-        if name in SPEED_VARIABLES
-    }
+    return {name: value for name, value in sorted(variables.items()) if name in SPEED_VARIABLES}
 
 
 def software(keras: Keras) -> dict[str, str]:

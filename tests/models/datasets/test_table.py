@@ -1,0 +1,135 @@
+"""What the launcher is told of a data set before anything starts."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tfdist.launch.errors import TfdistError
+from tfdist.models.datasets.info import DataInfo
+from tfdist.models.datasets.table import describe
+
+
+def prepare(root, name="cats_vs_dogs", version="4.0.1", *, splits=None, features=None, file_format="tfrecord"):
+    """The two files by which a prepared data set is known."""
+    folder = root / name / version
+    folder.mkdir(parents=True)
+    splits = {"train": ["100", "23"]} if splits is None else splits
+    features = features or {"image": {"image": {}}, "label": {"classLabel": {"numClasses": "2"}}}
+    info = {
+        "splits": [{"name": key, "shardLengths": value} for key, value in splits.items()],
+        "fileFormat": file_format,
+    }
+    (folder / "dataset_info.json").write_text(json.dumps(info))
+    (folder / "features.json").write_text(json.dumps({"featuresDict": {"features": features}}))
+    return folder
+
+
+def test_synthetic_has_what_is_asked_for():
+    assert describe("synthetic") == DataInfo(None, None, 0)
+
+
+def test_digits():
+    assert describe("digits") == DataInfo(10, 1437, 360)
+
+
+def test_without_a_test_part_a_tenth_is_held_out(tmp_path):
+    prepare(tmp_path)
+    assert describe("tfds:cats_vs_dogs", str(tmp_path)) == DataInfo(2, 111, 12)
+
+
+def test_the_newest_version_and_its_test_part(tmp_path, monkeypatch):
+    prepare(tmp_path, "cifar10", "3.9.0")
+    prepare(tmp_path, "cifar10", "3.10.0", splits={"train": ["50"], "test": ["7"]})
+    (tmp_path / "cifar10" / "incomplete.3.11.0").mkdir()
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    assert describe("tfds:cifar10") == DataInfo(2, 50, 7)
+    assert describe("tfds:cifar10/3.9.0").train_examples == 111
+
+
+def test_a_configuration_is_part_of_the_name(tmp_path):
+    prepare(tmp_path, "set/small")
+    assert describe("tfds:set/small", str(tmp_path)).classes == 2
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [
+        ({"features": {"audio": {}, "label": {"classLabel": {"numClasses": "2"}}}}, "audio, label"),
+        ({"features": {"image": {"image": {}}, "label": {"tensor": {}}}}, "image and label"),
+        ({"file_format": "array_record"}, "array_record"),
+        ({"splits": {"test": ["5"]}}, "no train split"),
+    ],
+)
+def test_what_cannot_be_learnt_is_said(how, sentence, tmp_path):
+    prepare(tmp_path, **how)
+    with pytest.raises(TfdistError, match=sentence):
+        describe("tfds:cats_vs_dogs", str(tmp_path))
+
+
+def test_missing_data_names_the_one_command(tmp_path):
+    with pytest.raises(TfdistError) as caught:
+        describe("tfds:cats_vs_dogs", str(tmp_path))
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    code = sentence.partition('python -c "')[2].removesuffix('"')
+    assert f"tfds.builder('cats_vs_dogs', data_dir='{tmp_path}').download_and_prepare()" in code
+    compile(code, "advice", "exec")
+
+
+def test_a_file_that_is_cut_short_is_named(tmp_path):
+    (prepare(tmp_path) / "features.json").write_text("{")
+    with pytest.raises(TfdistError, match=r"features\.json cannot be read"):
+        describe("tfds:cats_vs_dogs", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["", "digit", "tfds", "tfds:", "folder", "digits:10", "synthetic:x", "http://x"])
+def test_unknown_names_are_refused(name):
+    with pytest.raises(TfdistError, match="folder:PATH"):
+        describe(name)
+
+
+def images(folder, **counts):
+    for name, count in counts.items():
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            (folder / name / f"{number:03}.PNG").touch()
+        (folder / name / "notes.txt").touch()
+    return f"folder:{folder}"
+
+
+def test_a_folder_of_images(tmp_path):
+    assert describe(images(tmp_path / "a:b", cat=12, dog=19)) == DataInfo(2, 28, 3)
+
+
+def test_its_split_is_fixed_and_disjoint(tmp_path):
+    from tfdist.models.datasets.folder import split
+
+    images(tmp_path, b=20, a=20)
+    train, test = split(tmp_path)
+    assert (train, test) == split(tmp_path)
+    assert not set(train) & set(test)
+    assert {label for _, label in test} == {0, 1}
+    assert test[0] == (str(tmp_path / "a" / "009.PNG"), 0)
+
+
+@pytest.mark.parametrize(
+    ("counts", "sentence"), [({}, "subfolders"), ({"a": 50}, "1 subfolders"), ({"a": 4, "b": 5}, "9 images")]
+)
+def test_a_folder_that_holds_too_little(counts, sentence, tmp_path):
+    with pytest.raises(TfdistError, match=sentence):
+        describe(images(tmp_path, **counts))
+    with pytest.raises(TfdistError, match="no such folder"):
+        describe(f"folder:{tmp_path}/nowhere")
+
+
+def test_describing_imports_no_tensorflow(tmp_path):
+    prepare(tmp_path)
+    names = ["synthetic", "digits", "tfds:cats_vs_dogs", images(tmp_path / "images", a=9, b=9)]
+    code = (
+        "import sys; from tfdist.models.datasets.table import describe\n"
+        f"for name in {names}: describe(name, {str(tmp_path)!r})\n"
+        "sys.exit('tensorflow' in sys.modules or 'numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
