@@ -134,10 +134,10 @@ def check_keras(spec: TrainingSpec) -> None:
 
 
 def check_length(spec: TrainingSpec) -> None:
-    """At least one step must be left to be timed."""
-    if spec.steps <= spec.warmup_steps:
+    """As many steps must be left to be timed as are warm-up."""
+    if spec.steps < max(1, 2 * spec.warmup_steps):
         raise TfdistError(
-            f"--steps {spec.steps} leaves none to time after {spec.warmup_steps} warm-up steps: "
+            f"--steps {spec.steps} leaves too few to time after {spec.warmup_steps} warm-up steps: "
             f"use --steps {2 * spec.warmup_steps} or more, or --warmup-steps 0"
         )
 
