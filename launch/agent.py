@@ -44,7 +44,7 @@ def describe() -> dict[str, Any]:
         "cores": sorted(os.sched_getaffinity(0)),
         "cpu": _cpu_model(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "gpus": _gpus(),
+        **describe_gpus(),
         "os": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
         "clock": time.time(),
@@ -71,19 +71,42 @@ def _cpu_model() -> str:
         return platform.processor() or platform.machine()
 
 
-def _gpus() -> list[str]:
-    """Names of the GPUs that CUDA would show; the driver's own tool is asked, and only where there is a driver."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+def describe_gpus() -> dict[str, list[str]]:
+    """Names of the GPUs that CUDA would show here, and by which each is asked for in CUDA_VISIBLE_DEVICES.
+
+    The driver's own tool is asked, and only where there is a driver.
+    """
     tool = shutil.which("nvidia-smi")
-    if tool is None or visible in ("", "-1") or not glob.glob("/dev/nvidia[0-9]*"):
-        return []
-    asked = subprocess.run(
-        [tool, "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, check=False
-    )
-    names = asked.stdout.splitlines() if asked.returncode == 0 else []
+    rows: list[list[str]] = []
+    if tool is not None and glob.glob("/dev/nvidia[0-9]*"):
+        query = [tool, "--query-gpu=index,uuid,name", "--format=csv,noheader"]
+        asked = subprocess.run(query, capture_output=True, text=True, check=False)
+        rows = [[cell.strip() for cell in line.split(",", 2)] for line in asked.stdout.splitlines()]
+    shown = visible_gpus([row for row in rows if len(row) == 3], os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return {"gpus": [name for _, name in shown], "gpu_ids": [identifier for identifier, _ in shown]}
+
+
+def visible_gpus(rows: list[list[str]], visible: str | None) -> list[tuple[str, str]]:
+    """(identifier, name) of what CUDA_VISIBLE_DEVICES leaves visible of these GPUs (index, UUID, name), in its order.
+
+    As CUDA reads it: indices, or beginnings of UUIDs; the first that is none of them hides itself and all after it
+    (https://docs.nvidia.com/cuda/cuda-c-programming-guide/#env-vars).
+    """
     if visible is None:
-        return names
-    return [names[int(index)] for index in visible.split(",") if index.isdigit() and int(index) < len(names)]
+        return [(index, name) for index, _, name in rows]
+    shown = []
+    for word in map(str.strip, visible.split(",")):
+        found = [name for index, uuid, name in rows if word and (word == index or uuid.startswith(word))]
+        if not found and not (rows and word.startswith("MIG-")):
+            break
+        shown.append((word, found[0] if found else "MIG device"))
+    return shown
+
+
+def temporary_root() -> str:
+    """Where temporary files belong on this host."""
+    wanted = os.environ.get("TMPDIR") or "/tmp"
+    return os.path.abspath(wanted) if os.path.isdir(wanted) else "/tmp"
 
 
 def reserve(port: int) -> socket.socket:
@@ -136,21 +159,25 @@ class Agent:
         self.inbox, self.outbox = b"", bytearray()
         self.heard = self.said = time.monotonic()
         self.over = False
-        self.temporary = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"tfdist-{os.urandom(6).hex()}")
+        self.expects_heartbeats = False
+        self.temporary = os.path.join(temporary_root(), f"tfdist-{os.urandom(6).hex()}")
 
     def run(self) -> None:
         """Serve until the launcher says finish, goes away, or falls silent; then leave nothing behind."""
-        os.mkdir(self.temporary, 0o700)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self.watch_signals()
         for stream in (0, 1):
             os.set_blocking(stream, False)
         self.selector.register(0, selectors.EVENT_READ, self.hear)
         self.selector.register(self.pipes, selectors.EVENT_READ, self.relay_ready)
-        self.say("hello", **describe())
         try:
+            os.mkdir(self.temporary, 0o700)
+            self.say("hello", **describe())
             while not self.over:
                 self.turn()
+        except Exception as error:
+            self.say("leaving", reason=repr(error))
+            raise
         finally:
             self.clean_up()
 
@@ -165,7 +192,8 @@ class Agent:
                 kill_group(task.process.pid, signal.SIGKILL)
         if now - self.said >= HEARTBEAT_S:
             self.say("heartbeat")
-        if now - self.heard > self.heartbeat_timeout_s:
+        if self.expects_heartbeats and now - self.heard > self.heartbeat_timeout_s:
+            self.say("leaving", reason=f"it did not hear from the launcher for {self.heartbeat_timeout_s:g} s")
             self.over = True
 
     def patience(self) -> float:
@@ -216,7 +244,8 @@ class Agent:
     # --- what the launcher may ask
 
     def do_heartbeat(self) -> None:
-        """Nothing: having been heard is all."""
+        """Having been heard is all; a launcher that sends one will go on, or the way to it is cut."""
+        self.expects_heartbeats = True
 
     def do_finish(self) -> None:
         """The job is over."""
@@ -327,7 +356,7 @@ class Agent:
         for line in text.splitlines():
             try:
                 event = dict(json.loads(line))
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, RecursionError):
                 continue
             self.say("event", task=task.name, time=time.time(), event=event)
 

@@ -1,13 +1,25 @@
 """A running agent as the launcher sees it: say something to it, and what it says arrives in the inbox."""
 
 import contextlib
+import math
 import subprocess
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from queue import SimpleQueue
 
 from tfdist.launch.hosts import Host
-from tfdist.launch.messages import AgentLost, FromAgent, Interrupted, Output, ToAgent, decode, encode
+from tfdist.launch.messages import (
+    AgentLost,
+    FromAgent,
+    Heartbeat,
+    Interrupted,
+    Leaving,
+    Output,
+    ToAgent,
+    decode,
+    encode,
+)
 from tfdist.launch.transport import agent_argv, agent_source
 
 Inbox = SimpleQueue[tuple["Channel | None", FromAgent | AgentLost | Interrupted]]
@@ -24,6 +36,8 @@ class Channel:
         """Start an agent on `host`; its hello comes through `inbox`."""
         self.host = host
         self.heard = time.monotonic()
+        """When it last said something; infinity while we ourselves leave it unread."""
+        self._saying = threading.Lock()
         self._closing = False
         self.room = threading.Semaphore(UNREAD_OUTPUTS)
         self._process = subprocess.Popen(
@@ -61,7 +75,7 @@ class Channel:
 
     def _write(self, data: bytes) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
+        with self._saying, contextlib.suppress(OSError, ValueError):
             self._process.stdin.write(data)
             self._process.stdin.flush()
 
@@ -77,9 +91,40 @@ class Channel:
                 reason = str(error)
                 break
             if isinstance(message, Output) and not self._closing:
+                self.heard = math.inf
                 self.room.acquire()
+                self.heard = time.monotonic()
+            if isinstance(message, Leaving):
+                inbox.put((self, AgentLost(self.host.name, message.reason)))
+                continue
             inbox.put((self, message))
         if not reason:
             words = self._process.stderr.read().decode(errors="replace").strip().splitlines()
             reason = words[-1] if words else "its stream ended"
         inbox.put((self, AgentLost(self.host.name, reason)))
+
+
+@contextlib.contextmanager
+def heartbeats(channels: Sequence[Channel], every_s: float) -> Iterator[None]:
+    """While this lasts, tell the agents on other hosts every few seconds that we are alive.
+
+    From a thread of its own, for a console that takes no more text may hold up everything else. The local agent needs
+    none: its stream ends when we do, and a launcher that is merely paused (Ctrl-Z) is no reason to end a training.
+    """
+    over = threading.Event()
+    others = [channel for channel in channels if not channel.host.local]
+
+    def beat() -> None:
+        while not over.wait(every_s):
+            for channel in others:
+                channel.say(Heartbeat())
+
+    thread = threading.Thread(target=beat, name="heartbeats", daemon=True)
+    if others:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if others:
+            thread.join()

@@ -1,11 +1,12 @@
 """The only place that prints tasks' output: prefixed lines, or on a terminal a live table with the lines above it."""
 
 import re
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from tfdist.launch.diagnose import how
 from tfdist.launch.job import Job
@@ -27,8 +28,8 @@ REFRESH_S = 0.5
 
 
 def prefixed(task: str, text: str, verbose: bool) -> str:
-    """Each line with the task's name before it; noise left out unless `verbose`."""
-    lines = text.splitlines()
+    """Each line with the task's name before it; noise left out unless `verbose`, bytes that are not UTF-8 marked."""
+    lines = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").splitlines()
     shown = lines if verbose else [line for line in lines if not NOISE.match(line)]
     return "".join(f"[{task}] {line}\n" for line in shown)
 
@@ -49,11 +50,19 @@ def step_line(event: Event) -> str:
     return "  ".join(form.format(text) for form, text in texts if text)
 
 
+def ended(code: int) -> str:
+    """The state of a task that has ended. SIGTERM is what we stop tasks with."""
+    if code in (0, -signal.SIGTERM):
+        return "done" if code == 0 else "stopped"
+    return how(code).split(" (")[0]
+
+
 class Lines:
     """Prefixed lines, as tasks write them."""
 
     def __init__(self, out: TextIO, err: TextIO, verbose: bool = False) -> None:
         self.out, self.err, self.verbose = out, err, verbose
+        self.gone: list[TextIO] = []
 
     def __enter__(self) -> "Lines":
         return self
@@ -71,19 +80,20 @@ class Lines:
             )
         elif isinstance(message, Event) and message.event.get("event") == "step":
             self.show(f"[{message.task}] {step_line(message)}\n", self.out)
-        elif isinstance(message, Exited) and message.code != 0:
-            self.show(f"[{message.task}] {how(message.code)}\n", self.err)
 
     def show(self, text: str, file: TextIO) -> None:
-        """Write; a console that cannot show a character shows a question mark."""
-        if not text:
+        """Write, if anybody reads; a console that cannot show a character shows a question mark.
+
+        When nobody reads any more (the end of a pipe, a full disk) the job goes on and its logs are kept.
+        """
+        if not text or file in self.gone:
             return
+        encoding = file.encoding or "utf-8"
         try:
-            file.write(text)
-        except UnicodeEncodeError:
-            encoding = file.encoding or "ascii"
             file.write(text.encode(encoding, "replace").decode(encoding))
-        file.flush()
+            file.flush()
+        except OSError:
+            self.gone.append(file)
 
 
 class Quiet(Lines):
@@ -113,6 +123,7 @@ class LiveTable(Lines):
         from rich.console import Console
         from rich.live import Live
 
+        self.hosts = len(job.hosts)
         self.rows = {plan.task.name: Row(plan.task.name, plan.host.name) for plan in job.plans}
         self.console = Console(file=out, highlight=False, soft_wrap=True)
         self.live = Live(console=self.console, auto_refresh=False, get_renderable=self.table)
@@ -147,7 +158,7 @@ class LiveTable(Lines):
         elif isinstance(message, NotStarted):
             self.rows[message.task].state = "not started"
         elif isinstance(message, Exited):
-            self.rows[message.task].state = "done" if message.code == 0 else how(message.code).split(" (")[0]
+            self.rows[message.task].state = ended(message.code)
         elif isinstance(message, Event):
             row, event = self.rows[message.task], str(message.event.get("event"))
             row.state = {"ready": "ready", "step": "training", "barrier": "warmed up"}.get(event, row.state)
@@ -162,10 +173,18 @@ class LiveTable(Lines):
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False)
-        for name in ("task", "host", "state"):
-            table.add_column(name, no_wrap=True)
-        for name in ("step", "images/s", "loss"):
-            table.add_column(name, justify="right", no_wrap=True)
+        columns: dict[str, Literal["left", "right"]] = {
+            "task": "left",
+            "host": "left",
+            "state": "left",
+            "step": "right",
+            "images/s": "right",
+            "loss": "right",
+        }
+        for name, side in columns.items():
+            if name != "host" or self.hosts > 1:
+                table.add_column(name, justify=side, no_wrap=True)
         for row in self.rows.values():
-            table.add_row(row.task, row.host, row.state, row.step, row.rate, row.loss)
+            host = [row.host] if self.hosts > 1 else []
+            table.add_row(row.task, *host, row.state, row.step, row.rate, row.loss)
         return table

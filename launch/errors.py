@@ -8,13 +8,9 @@ class ExitCode(IntEnum):
 
     SUCCESS = 0
     USAGE = 2
-    RESTART_ME = 42
     HOST_LOST = 69
-    START_TIMEOUT = 75
-    STALL = 76
     TIMEOUT = 124
     INTERRUPTED = 130
-    TERMINATED = 143
 
 
 class TfdistError(Exception):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tfdist.launch.cluster import Cluster, Task
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts import LOCAL, Host
 from tfdist.launch.machine import Machine
 
@@ -87,12 +88,30 @@ def plan_job(shape: Shape, program: Program, machine: Machine) -> Job:
     """One host's job: tasks in the order chief, worker, ps, evaluator, each with its cores or GPUs and its port."""
     tasks = [Task(role, index) for role in shape.roles for index in range(shape.roles[role])]
     plans = []
+    check_ports(shape, len(tasks))
     for position, task in enumerate(tasks):
         port = None if not shape.has_cluster else shape.base_port + position if shape.base_port else 0
         cores = cores_of(task, shape, machine.cores)
-        env = {**program.env, **device_environment(task, shape, cores)}
+        env = {**program.env, **device_environment(task, shape, cores, machine.gpu_ids)}
         plans.append(TaskPlan(task, LOCAL, replace(program, env=env), cores, port))
     return Job(tuple(plans), shape.leader)
+
+
+def check_ports(shape: Shape, tasks: int) -> None:
+    """Ports from `base_port` on must exist, and be of use.
+
+    Raises:
+        TfdistError: they do not, or are not.
+    """
+    first = shape.base_port
+    if first is None:
+        return
+    if not shape.has_cluster:
+        raise TfdistError(f"--port {first}: a job without a cluster listens on no port; leave --port away")
+    if not 1 <= first <= 65536 - tasks:
+        raise TfdistError(
+            f"--port {first}: {tasks} tasks count up from there; use 1024 to {65536 - tasks}, or leave it away"
+        )
 
 
 def has_devices(task: Task, shape: Shape) -> bool:
@@ -114,7 +133,7 @@ def cores_of(task: Task, shape: Shape, cores: tuple[int, ...]) -> tuple[int, ...
     return tuple(sorted({cores[(first + offset) % len(cores)] for offset in range(wanted)}))
 
 
-def device_environment(task: Task, shape: Shape, cores: tuple[int, ...]) -> dict[str, str]:
+def device_environment(task: Task, shape: Shape, cores: tuple[int, ...], gpu_ids: tuple[str, ...]) -> dict[str, str]:
     """TensorFlow's thread pools as large as the task's cores, and the task's own GPUs.
 
     These are read when TensorFlow is imported. Two inter-op threads at least: with one, an op that waits for a peer
@@ -122,8 +141,9 @@ def device_environment(task: Task, shape: Shape, cores: tuple[int, ...]) -> dict
     """
     if shape.gpus:
         first = task.index * shape.devices
-        own = range(first, first + shape.devices) if has_devices(task, shape) else ()
-        return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, own)) or "-1"}
+        places = range(first, first + shape.devices) if has_devices(task, shape) else ()
+        own = [gpu_ids[place] if gpu_ids else str(place) for place in places]
+        return {"CUDA_VISIBLE_DEVICES": ",".join(own) or "-1"}
     if not cores:
         return {}
     threads = str(len(cores))

@@ -14,11 +14,13 @@ class Machine:
     cores: tuple[int, ...]
     gpus: tuple[str, ...]
     """Their names, in CUDA's order."""
+    gpu_ids: tuple[str, ...] = ()
+    """What each is called in CUDA_VISIBLE_DEVICES; empty: 0, 1, ..."""
 
     @classmethod
     def from_description(cls, description: Mapping[str, Any]) -> "Machine":
         """From what an agent says of its host."""
-        return cls(tuple(description["cores"]), tuple(description["gpus"]))
+        return cls(tuple(description["cores"]), tuple(description["gpus"]), tuple(description["gpu_ids"]))
 
 
 def local_machine() -> Machine:

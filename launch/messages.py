@@ -117,6 +117,13 @@ class Exited:
 
 
 @dataclass(frozen=True)
+class Leaving:
+    """From the agent: it ends of itself, and its tasks with it."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class AgentLost:
     """Not sent by anybody: what the launcher notes when an agent's stream ends or falls silent."""
 
@@ -132,7 +139,7 @@ class Interrupted:
 
 
 ToAgent = Reserve | Start | Stop | Release | Finish | Heartbeat
-FromAgent = Hello | Reserved | Refused | Started | NotStarted | Output | Event | Exited | Heartbeat
+FromAgent = Hello | Reserved | Refused | Started | NotStarted | Output | Event | Exited | Heartbeat | Leaving
 Message = FromAgent | AgentLost | Interrupted
 
 _KINDS = {
@@ -149,6 +156,7 @@ _KINDS = {
     "output": Output,
     "event": Event,
     "exited": Exited,
+    "leaving": Leaving,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 

@@ -1,6 +1,7 @@
 """A launch from a planned job to its outcome. This file is the table of contents of the package."""
 
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -11,12 +12,12 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from tfdist.launch import agent
-from tfdist.launch.channel import Channel, Inbox
+from tfdist.launch.channel import Channel, Inbox, heartbeats
 from tfdist.launch.diagnose import Outcome, diagnose
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts import Host
 from tfdist.launch.job import Job, TaskPlan
-from tfdist.launch.messages import AgentLost, Finish, Hello, Message, Refused, Reserve, Reserved, Start
+from tfdist.launch.messages import AgentLost, Finish, Hello, Interrupted, Message, Refused, Reserve, Reserved, Start
 from tfdist.launch.policy import Policy
 from tfdist.launch.rundir import RunDir, save_json
 from tfdist.launch.supervise import Listener, Watch, interruptions, supervise
@@ -41,7 +42,8 @@ def launch(job: Job, run_dir: RunDir, policy: Policy | None = None, listen: List
         watch = Watch(job, by_task, policy, inbox, running=set(by_task))
         for plan in job.plans:
             by_task[plan.task.name].say(start_message(job, plan))
-        supervise(watch, run_dir, listen)
+        with heartbeats(list(channels.values()), policy.heartbeat_s):
+            supervise(watch, run_dir, listen)
         wall_s = time.monotonic() - began
         for channel in channels.values():
             channel.say(Finish())
@@ -109,7 +111,8 @@ def answer(inbox: Inbox, deadline: float, what: str) -> tuple[str, Message]:
     except Empty:
         raise TfdistError(f"an agent did not {what} in time: is the host overloaded?", ExitCode.HOST_LOST) from None
     if channel is None:
-        raise TfdistError("interrupted before any task was started", ExitCode.INTERRUPTED)
+        number = message.signal if isinstance(message, Interrupted) else signal.SIGINT
+        raise TfdistError("interrupted before any task was started", 128 + number)
     if isinstance(message, AgentLost):
         raise TfdistError(f"the agent on {message.host} could not run: {message.reason}", ExitCode.HOST_LOST)
     return channel.host.name, message
@@ -150,7 +153,8 @@ def write_plan(job: Job, hellos: Mapping[str, Mapping[str, Any]], run_dir: RunDi
     save_json(run_dir.hosts, hellos)
     save_json(run_dir.cluster, [describe_plan(job, plan) for plan in job.plans])
     commands = [f"{plan.task.name}: {shlex.join(plan.program.argv)}" for plan in job.plans]
-    run_dir.commands.write_text("\n".join([shlex.join(sys.argv), *commands]) + "\n", encoding="utf-8")
+    text = "\n".join([shlex.join(sys.argv), *commands]) + "\n"
+    run_dir.commands.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
 def describe_plan(job: Job, plan: TaskPlan) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def create_run_dir(runs_dir: Path, name: str, now: datetime | None = None) -> Ru
         TfdistError: it cannot be written there.
     """
     stamp = (now or datetime.now(timezone.utc)).strftime("%Y%m%dT%H%M%SZ")
-    base = f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('-.') or 'run'}"
+    base = f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('-.')[:100] or 'run'}"
     for number in range(1, 1000):
         path = runs_dir / (base if number == 1 else f"{base}-{number}")
         try:

@@ -1,10 +1,11 @@
 """Watch over a job's tasks until all of them have ended: one queue of events, one loop that decides."""
 
 import json
+import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from queue import Empty
@@ -24,6 +25,7 @@ from tfdist.launch.messages import (
     NotStarted,
     Output,
     Release,
+    Started,
     Stop,
 )
 from tfdist.launch.policy import Policy
@@ -46,6 +48,7 @@ class Watch:
     history: list[Entry] = field(default_factory=list)
     records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     at_barrier: set[str] = field(default_factory=set)
+    pids: dict[str, int] = field(default_factory=dict)
     stop_at: float | None = None
     """Monotonic: when the tasks that are left will be told to end."""
     time_out_at: float | None = None
@@ -62,8 +65,12 @@ class Watch:
             self.stop(0.0 if again else self.policy.grace_s)
         elif isinstance(message, AgentLost):
             self.history.append(message)
-            self.running -= {task for task, channel in self.channels.items() if channel.host.name == message.host}
+            lost = {task for task, channel in self.channels.items() if channel.host.name == message.host}
+            kill_groups(self.pids[task] for task in lost & self.running & set(self.pids) if self.is_local(task))
+            self.running -= lost
             self.stop(self.policy.grace_s)
+        elif isinstance(message, Started):
+            self.pids[message.task] = message.pid
         elif isinstance(message, Exited | NotStarted):
             self.history.append(message)
             self.running.discard(message.task)
@@ -90,6 +97,10 @@ class Watch:
         """The tasks that meet at the start barrier: the leader where there is one, else all."""
         return {self.job.leader} if self.job.leader else {plan.task.name for plan in self.job.plans}
 
+    def is_local(self, task: str) -> bool:
+        """Whether it runs on this machine."""
+        return self.channels[task].host.local
+
     def _stop_by(self, moment: float) -> None:
         self.stop_at = min(moment, self.stop_at) if self.stop_at is not None else moment
 
@@ -113,30 +124,26 @@ class Watch:
         if self.stop_at is not None and now >= self.stop_at:
             self.stop(self.policy.grace_s)
         for channel in set(self.channels.values()):
-            if now - channel.heard > self.policy.silence_s:
+            if not channel.host.local and now - channel.heard > self.policy.silence_s:
                 channel.heard = now
                 self.note(AgentLost(channel.host.name, f"it said nothing for {self.policy.silence_s:g} s"))
 
     def next_due(self) -> float:
-        """Monotonic time of the next thing that is due in any case."""
-        return min(moment for moment in (self.stop_at, self.time_out_at, float("inf")) if moment is not None)
+        """Monotonic time at which to look again even if nothing comes."""
+        look = time.monotonic() + self.policy.heartbeat_s
+        return min(moment for moment in (self.stop_at, self.time_out_at, look) if moment is not None)
 
 
 def supervise(watch: Watch, run_dir: RunDir, listen: Listener) -> None:
     """Run the loop until no task runs; the watch then holds the whole history."""
     if watch.policy.timeout_s is not None:
         watch.time_out_at = time.monotonic() + watch.policy.timeout_s
-    beat_at = time.monotonic()
-    with interruptions(watch.inbox), Log(run_dir) as log:
+    with Log(run_dir) as log:
         while watch.running:
             now = time.monotonic()
-            if now >= beat_at:
-                beat_at = now + watch.policy.heartbeat_s
-                for channel in set(watch.channels.values()):
-                    channel.say(Heartbeat())
             watch.do_what_is_due(now)
             try:
-                source, message = watch.inbox.get(timeout=max(0.0, min(watch.next_due(), beat_at) - now))
+                source, message = watch.inbox.get(timeout=max(0.0, watch.next_due() - now))
             except Empty:
                 continue
             log.write(message)
@@ -176,14 +183,23 @@ class Log:
         return self._files[path]
 
 
+def kill_groups(pids: Iterable[int]) -> None:
+    """End what is left of tasks whose agent was killed: each led a process group of its own."""
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+
+
 @contextmanager
 def interruptions(inbox: Inbox) -> Iterator[None]:
-    """While this lasts, SIGINT, SIGTERM and SIGHUP are events like others."""
+    """While this lasts, SIGINT, SIGTERM and SIGHUP are events like others; one that is ignored (nohup) stays so."""
 
     def put(number: int, _frame: FrameType | None) -> None:
         inbox.put((None, Interrupted(number)))
 
-    before = {number: signal.signal(number, put) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    wanted = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, put) for number in wanted}
     try:
         yield
     finally:

@@ -11,10 +11,10 @@ import os, sys
 sys.path[:] = filter(None, sys.path)  # modules of the working directory must not shadow Python's
 size = b""
 while not size.endswith(b"\\n"):
-    size += os.read(0, 1)
+    size += os.read(0, 1) or sys.exit("the launcher went away")
 source = b""
 while len(source) < int(size):
-    source += os.read(0, int(size) - len(source))
+    source += os.read(0, int(size) - len(source)) or sys.exit("the launcher went away")
 exec(compile(source, "tfdist-agent", "exec"), {"__name__": "__main__"})
 """
 

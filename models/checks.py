@@ -6,13 +6,23 @@ from typing import Any
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.catalog import CATALOG, Communication, CrossDevice, StrategyName, keras_refusal
+from tfdist.strategies.catalog import (
+    CATALOG,
+    Communication,
+    CrossDevice,
+    Refusal,
+    StrategyName,
+    devices_refusal,
+    keras_refusal,
+    precision_refusal,
+)
 
 AT_LEAST = {
     "workers": 1, "ps": 0, "devices": 1, "cores_per_device": 1, "packs": 1, "bytes_per_pack": 1, "classes": 2,
     "batch_size": 1, "steps": 1, "epochs": 1, "steps_per_window": 1, "warmup_steps": 0, "shuffle": 1, "seed": 0,
     "image_size": 32,
 }  # fmt: skip
+MOST_SEED = 2**32 - 1
 WHY = {"image_size": " (MobileNetV2 halves the image five times)"}
 MODELS = ("mobilenet_v2", "tiny")
 OPTIMIZERS = ("adam", "sgd")
@@ -41,7 +51,8 @@ def check(spec: TrainingSpec, chosen: Mapping[str, Any], machine: Machine) -> No
         TfdistError: the first thing found.
     """
     check_strategy(spec, chosen, machine)
-    check_keras(spec)
+    check_combinations(spec)
+    check_effect(spec, chosen)
     if "steps" in chosen or "warmup_steps" in chosen:
         check_length(spec)
 
@@ -52,6 +63,7 @@ def check_strategy(spec: TrainingSpec, chosen: Mapping[str, Any], machine: Machi
     check_options_belong(spec, chosen)
     check_cross_device(spec, machine)
     check_devices(spec, machine)
+    check_worker_devices(spec)
 
 
 def check_ranges(spec: TrainingSpec) -> None:
@@ -62,6 +74,8 @@ def check_ranges(spec: TrainingSpec) -> None:
             raise TfdistError(
                 f"{option(field)} {value}: it must be a whole number of at least {least}{WHY.get(field, '')}"
             )
+    if spec.seed > MOST_SEED:
+        raise TfdistError(f"--seed {spec.seed}: NumPy takes seeds up to {MOST_SEED}")
     for field, known in (("model", MODELS), ("optimizer", OPTIMIZERS), ("precision", PRECISIONS), ("alpha", ALPHAS)):
         if getattr(spec, field) not in known:
             raise TfdistError(f"{option(field)} {getattr(spec, field)}: choose one of {', '.join(map(str, known))}")
@@ -77,7 +91,8 @@ def check_ranges(spec: TrainingSpec) -> None:
 def check_partitioner(text: str) -> None:
     """`none`, or one of the three kinds with a number."""
     kind, _, number = text.partition(":")
-    if text != "none" and not (kind in ("fixed", "min-size", "max-size") and number.isdigit() and int(number) > 0):
+    whole = number.isascii() and number.isdecimal() and int(number) > 0
+    if text != "none" and not (kind in ("fixed", "min-size", "max-size") and whole):
         raise TfdistError(f"--variable-partitioner {text}: use none, fixed:N, min-size:BYTES or max-size:BYTES")
 
 
@@ -124,13 +139,37 @@ def check_devices(spec: TrainingSpec, machine: Machine) -> None:
         )
 
 
-def check_keras(spec: TrainingSpec) -> None:
-    """The combinations of strategy, Keras and API that TensorFlow cannot train."""
-    refusal = keras_refusal(spec.strategy, spec.cross_device, spec.keras, spec.api)
+def check_combinations(spec: TrainingSpec) -> None:
+    """The combinations of strategy, Keras, API and precision that TensorFlow cannot train."""
+    keras = f"--keras {spec.keras}"
+    trains = keras_refusal(spec.strategy, spec.cross_device, spec.keras, spec.api)
+    refuse(trains, f"{keras} --api {spec.api} --strategy {spec.strategy}")
+    refuse(precision_refusal(spec.keras, spec.precision, spec.replicas), f"{keras} --precision {spec.precision}")
+    check_worker_devices(spec)
+
+
+def check_worker_devices(spec: TrainingSpec) -> None:
+    """Some strategies use one CPU device of each process, however many there are."""
+    refuse(devices_refusal(spec.strategy, spec.devices, spec.gpus), f"--devices {spec.devices}")
+
+
+def refuse(refusal: Refusal | None, what: str) -> None:
+    """Raise the refusal, if it is one."""
     if refusal is not None:
-        raise TfdistError(
-            f"--keras {spec.keras} --api {spec.api} --strategy {spec.strategy}: {refusal.reason}; {refusal.instead}"
-        )
+        raise TfdistError(f"{what}: {refusal.reason}; {refusal.instead}")
+
+
+def check_effect(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:
+    """Options that the chosen model, data or device would ignore."""
+    ignored = {
+        "--model tiny": ("alpha", "bn_momentum") if spec.model == "tiny" else (),
+        "--dataset synthetic": ("data_dir", "shuffle") if spec.dataset == "synthetic" else (),
+        "a GPU": ("cores_per_device",) if spec.gpus else (),
+    }
+    for what, names in ignored.items():
+        for field in names:
+            if field in chosen:
+                raise TfdistError(f"{option(field)} {chosen[field]} has no effect with {what}: leave it away")
 
 
 def check_length(spec: TrainingSpec) -> None:

@@ -11,9 +11,10 @@ from tfdist.bench.record import RankRecord
 from tfdist.launch.cluster import Cluster, Task, parse_tf_config
 from tfdist.launch.errors import TfdistError
 from tfdist.models import events, observation
+from tfdist.models.checks import check_combinations
 from tfdist.models.datasets import table
 from tfdist.models.spec import SPEC_VARIABLE, TrainingSpec
-from tfdist.strategies.catalog import CATALOG, Api, Keras, devices_refusal, keras_refusal, precision_refusal
+from tfdist.strategies.catalog import CATALOG, Api, Keras
 
 if TYPE_CHECKING:
     from tfdist.models.job import Job, Trained
@@ -42,13 +43,7 @@ def _spec() -> TrainingSpec:
     if text is None:
         raise TfdistError(f"{SPEC_VARIABLE} is not set: start trainings with `tfdist launch`")
     spec = TrainingSpec.from_json(json.loads(text))
-    for refusal in (
-        keras_refusal(spec.strategy, spec.cross_device, spec.keras, spec.api),
-        precision_refusal(spec.keras, spec.precision, spec.replicas),
-        devices_refusal(spec.strategy, spec.devices, spec.gpus),
-    ):
-        if refusal:
-            raise TfdistError(f"{refusal.reason}: {refusal.instead}")
+    check_combinations(spec)
     _check_data(spec)
     return spec
 

@@ -91,8 +91,6 @@ class Strategy:
     ends: Ends
     options: tuple[str, ...]
     needs: str
-    worker_dies: str
-    leader_dies: str
 
     @property
     def synchronous(self) -> bool:
@@ -106,10 +104,6 @@ class Strategy:
         return {"worker": workers if self.many_processes else 1}
 
 
-_FROM_CHECKPOINT = "restart it, from the checkpoint"
-_ALL = "restart all, from the checkpoint"
-
-
 def _one_process(name: StrategyName, tf_name: str, summary: str, options: tuple[str, ...], needs: str) -> Strategy:
     return Strategy(
         name,
@@ -121,8 +115,6 @@ def _one_process(name: StrategyName, tf_name: str, summary: str, options: tuple[
         Ends.ALL_EXIT,
         options,
         needs,
-        _FROM_CHECKPOINT,
-        _FROM_CHECKPOINT,
     )
 
 
@@ -147,8 +139,6 @@ _ROWS = (
         Ends.ALL_EXIT,
         ("--workers", "--devices", "--communication", "--bytes-per-pack", "--timeout-collective"),
         "a free port for each worker",
-        _ALL,
-        _ALL,
     ),
     _one_process(
         StrategyName.CENTRAL_STORAGE,
@@ -167,8 +157,6 @@ _ROWS = (
         Ends.LEADER_EXITS,
         ("--workers", "--ps", "--devices", "--variable-partitioner", "--placement"),
         "a free port for the chief, each worker and each ps",
-        "restart that worker alone, same port",
-        "chief: restart it, servers stay; ps: restart chief and all ps, from the checkpoint",
     ),
     _one_process(
         StrategyName.TPU, "TPUStrategy", "one process, a replica on each TPU core", (), "a TPU (not run on hardware)"
@@ -183,8 +171,6 @@ _ROWS = (
         Ends.ALL_EXIT,
         ("--workers",),
         "one device for each worker",
-        "fail",
-        "fail",
     ),
 )
 

@@ -30,10 +30,8 @@ def test_lines_go_to_the_stream_that_they_came_from():
     lines.hear(Output("worker-1", "stdout", "a\nb\n"))
     lines.hear(Output("worker-0", "stderr", "c\n"))
     lines.hear(Event("worker-0", 0.0, {"event": "step", "step": 5, "images_per_s": 1234.56, "loss": 0.5}))
-    lines.hear(Exited("worker-0", -9, 0.0, 0, 0.0))
     assert out.getvalue() == "[worker-1] a\n[worker-1] b\n[worker-0] step 5  1,234.6 images/s  loss 0.5000\n"
-    assert err.getvalue().splitlines()[0] == "[worker-0] c"
-    assert "SIGKILL" in err.getvalue()
+    assert err.getvalue() == "[worker-0] c\n"
 
 
 def test_a_console_that_cannot_show_a_character_shows_a_question_mark():
@@ -74,3 +72,21 @@ def test_a_step_event_without_numbers_and_an_unknown_event_do_no_harm(table):
     table.hear(Event("worker-0", 0.0, {"event": "mine", "images_per_s": "fast"}))
     table.hear(Event("worker-0", 0.0, {}))
     assert table.rows["worker-0"].state == "training"
+
+
+def test_bytes_that_are_no_utf_8_do_not_stop_the_table(table):
+    table.hear(Output("worker-0", "stdout", "caf\udcff\n"))
+
+
+def test_when_nobody_reads_any_more_the_job_goes_on():
+    full = io.TextIOWrapper(io.FileIO("/dev/full", "w"), write_through=True)
+    lines = Lines(full, full)
+    for _ in range(2):
+        lines.hear(Output("worker-0", "stdout", "x\n"))
+    assert lines.gone == [full]
+
+
+def test_servers_that_we_stop_are_not_shown_as_killed(table):
+    table.hear(Exited("worker-0", -15, 0.0, 0, 0.0))
+    table.hear(Exited("worker-1", -9, 0.0, 0, 0.0))
+    assert [row.state for row in table.rows.values()] == ["stopped", "was killed by SIGKILL"]

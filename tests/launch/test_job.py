@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import Machine
 
@@ -84,6 +85,25 @@ def test_the_cluster_is_in_every_tasks_environment_once_ports_are_known():
 
 @pytest.mark.parametrize("roles", [{"worker": 1}, {"worker": 3}])
 def test_without_a_cluster_there_are_no_ports_and_no_tf_config(roles):
-    job = plan(Shape(roles, has_cluster=False, base_port=5000)).with_ports({})
+    job = plan(Shape(roles, has_cluster=False)).with_ports({})
     assert all(each.port is None for each in job.plans)
     assert all("TF_CONFIG" not in job.environment(each) for each in job.plans)
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        (Shape({"worker": 2}, True, base_port=65535), "65534"),
+        (Shape({"worker": 1}, True, base_port=0), "--port 0"),
+        (Shape({"worker": 1}, False, base_port=5000), "leave --port away"),
+    ],
+)
+def test_ports_must_exist_and_be_of_use(shape, says):
+    with pytest.raises(TfdistError, match=says):
+        plan(shape)
+
+
+def test_gpus_are_handed_out_by_the_names_under_which_they_are_visible():
+    machine = Machine((0,), ("A", "B"), ("3", "GPU-ab"))
+    job = plan(Shape({"worker": 2}, True, gpus=True), machine)
+    assert [each.program.env["CUDA_VISIBLE_DEVICES"] for each in job.plans] == ["3", "GPU-ab"]

@@ -9,15 +9,18 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tfdist.launch.diagnose import Status
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts import LOCAL
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import local_machine
 from tfdist.launch.messages import Event, Exited, Output, Started
 from tfdist.launch.policy import Policy
 from tfdist.launch.run import dry_ports
+from tfdist.launch.transport import agent_argv
 
 from .jobs import python_job, run
 
@@ -180,19 +183,25 @@ def test_a_port_that_another_launch_holds_is_in_use_and_free_again_afterwards(tm
 
 
 LAUNCHER = """
+{before}
 import sys
+from dataclasses import replace
 from pathlib import Path
 sys.path.insert(0, {here!r})
 from jobs import python_job, run
+from tfdist.launch.hosts import Host
 job = python_job("import os, time; print(os.getpid(), flush=True); time.sleep(600)", {{"worker": 2}})
+if {elsewhere!r}:
+    job = replace(job, plans=tuple(replace(plan, host=Host("h2", "127.0.0.1")) for plan in job.plans))
 outcome, heard = run(job, Path({folder!r}))
 sys.exit(outcome.exit_code)
 """
 
 
-def start_launcher(folder: Path) -> "subprocess.Popen[bytes]":
+def start_launcher(folder: Path, before: str = "", elsewhere: bool = False) -> "subprocess.Popen[bytes]":
     """A launcher in a process of its own, with both tasks running."""
-    code = LAUNCHER.format(here=str(Path(__file__).parent), folder=str(folder))
+    here = str(Path(__file__).parent)
+    code = LAUNCHER.format(here=here, folder=str(folder), before=before, elsewhere=elsewhere)
     launcher = subprocess.Popen([sys.executable, "-c", code])
     logs = [folder / f"attempt-0/worker-{n}/stdout.log" for n in range(2)]
     wait_for(lambda: all(log.exists() and log.read_bytes().endswith(b"\n") for log in logs))
@@ -233,12 +242,48 @@ def test_a_killed_agent_takes_its_tasks_with_it_and_is_named(tmp_path, survivors
     assert "agent on localhost" in json.loads((tmp_path / "outcome.json").read_text())["reason"]
 
 
-@pytest.mark.slow
-def test_an_agent_whose_launcher_falls_silent_ends_its_tasks(tmp_path, survivors):
+def test_a_paused_launcher_ends_nothing(tmp_path, survivors):
     launcher = start_launcher(tmp_path)
+    before = len(survivors())
+    launcher.send_signal(signal.SIGSTOP)
+    wait_for(lambda: psutil.Process(launcher.pid).status() == psutil.STATUS_STOPPED)
+    time.sleep(1.0)  # nothing is to happen; the limit for other hosts is in the next test
+    launcher.send_signal(signal.SIGCONT)
+    assert len(survivors()) == before
+    launcher.send_signal(signal.SIGTERM)
+    assert launcher.wait(timeout=30) == 143
+
+
+@pytest.mark.slow
+def test_an_agent_on_another_host_ends_its_tasks_when_the_launcher_falls_silent(tmp_path, survivors):
+    launcher = start_launcher(tmp_path, elsewhere=True)
+    agent_speaks = [psutil.Process(launcher.pid).children()[0].pid]
+    time.sleep(Policy().heartbeat_s + 0.5)  # from its first heartbeat on, an agent expects more
     launcher.send_signal(signal.SIGSTOP)  # its streams stay open, as those of a cut network do
     try:
         wait_for(lambda: len(survivors()) == 1, seconds=20)
     finally:
         launcher.send_signal(signal.SIGCONT)
     assert launcher.wait(timeout=30) == 69
+    assert "did not hear from the launcher" in json.loads((tmp_path / "outcome.json").read_text())["reason"]
+    assert not psutil.pid_exists(agent_speaks[0])
+
+
+def test_a_launch_that_ignores_hangups_goes_on(tmp_path):
+    launcher = start_launcher(tmp_path, before="import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)")
+    launcher.send_signal(signal.SIGHUP)
+    launcher.send_signal(signal.SIGTERM)
+    assert launcher.wait(timeout=30) == 143
+
+
+def test_a_launcher_that_dies_before_the_agent_has_its_program_leaves_no_spinning_agent():
+    done = subprocess.run(agent_argv(LOCAL), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10)
+    assert done.returncode == 1
+    assert "launcher went away" in done.stderr
+
+
+def test_an_event_that_is_nested_too_deeply_is_rubbish_like_any_other(tmp_path):
+    code = EMIT + "os.write(int(os.environ['TFDIST_EVENTS_FD']), b'[' * 200000 + b'\\n'); emit(event='step', step=1)"
+    outcome, heard = run(python_job(code, {"worker": 1}), tmp_path)
+    assert outcome.status is Status.OK
+    assert len(heard.of(Event)) == 1

@@ -7,7 +7,7 @@ from queue import SimpleQueue
 import pytest
 
 from tfdist.launch.diagnose import Status, diagnose
-from tfdist.launch.hosts import LOCAL
+from tfdist.launch.hosts import LOCAL, Host
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import Machine
 from tfdist.launch.messages import AgentLost, Event, Exited, Interrupted, NotStarted, Release, Stop
@@ -16,8 +16,8 @@ from tfdist.launch.supervise import Watch
 
 
 class FakeChannel:
-    def __init__(self):
-        self.host, self.heard, self.told = LOCAL, time.monotonic(), []
+    def __init__(self, host=LOCAL):
+        self.host, self.heard, self.told = host, time.monotonic(), []
 
     def say(self, message):
         self.told.append(message)
@@ -87,10 +87,17 @@ def test_a_lost_agents_tasks_are_gone():
 
 def test_an_agent_that_falls_silent_is_lost():
     watch, channel = watch_of({"worker": 1}, silence_s=10.0)
+    channel.host = Host("h2", "10.0.0.2")
     watch.do_what_is_due(channel.heard + 9.9)
     assert watch.running
     watch.do_what_is_due(channel.heard + 10.1)
     assert not watch.running
+
+
+def test_the_local_agent_may_be_silent_its_stream_tells_when_it_ends():
+    watch, channel = watch_of({"worker": 1}, silence_s=10.0)
+    watch.do_what_is_due(channel.heard + 1000.0)
+    assert watch.running
 
 
 def test_the_time_limit_comes_once():
