@@ -4,7 +4,7 @@ import contextlib
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -65,7 +65,8 @@ def plan_command(spec: TrainingSpec, argv: tuple[str, ...], machine: Machine, ba
 
 def only_task(job: Job, cluster: Cluster, task: Task) -> Job:
     """Of a job, the one task that somebody else's TF_CONFIG describes; it has this machine's devices to itself."""
-    first = next(plan for plan in job.plans if plan.task.role == task.role)
+    same = [plan for plan in job.plans if plan.task.role == task.role]
+    first = (same or list(job.plans))[0]  # a chief without parameter servers is a worker that also saves
     return Job((replace(first, task=task, port=None),), None, cluster)
 
 
@@ -89,25 +90,29 @@ def run_spec(
     job = plan_training(spec, machine or local_machine())
     started = datetime.now(timezone.utc)
     outcome = launch(job, folder, Policy(timeout_s=timeout_s), listen)
-    return record_of(outcome, spec, arm=arm, round=round, started=started)
+    return record_of(outcome, spec, job.measuring, arm=arm, round=round, started=started)
 
 
-def record_of(outcome: Outcome, spec: TrainingSpec, *, arm: str, round: int, started: datetime) -> Record:
-    """The record of a finished job.
+def record_of(
+    outcome: Outcome, spec: TrainingSpec, measuring: Collection[str], *, arm: str, round: int, started: datetime
+) -> Record:
+    """The record of a finished job, each of whose `measuring` tasks ought to have sent its part.
 
-    A job that ended well but left out a rank's measurement has failed.
+    A job that ended well but left out a rank's measurement has failed, with exit code 1.
     """
     ranks, problem = ranks_of(outcome.records)
-    if not ranks or not all(rank.windows for rank in ranks):
-        problem = problem or "no task sent a record with a timed window"
+    silent = sorted(set(measuring) - {rank.task for rank in ranks if rank.windows})
+    if silent:
+        problem = problem or f"{', '.join(silent)} ended well but sent no record with a timed window"
+    bad = outcome.status is Status.OK and bool(problem)
     hosts = list(outcome.hosts.values())
     return Record(
         arm=arm,
         round=round,
         spec=spec.to_json(),
-        status=str(Status.FAILED if outcome.status is Status.OK and problem else outcome.status),
-        reason=outcome.reason or problem,
-        exit_code=outcome.exit_code,
+        status=str(Status.FAILED if bad else outcome.status),
+        reason=problem if bad else outcome.reason,
+        exit_code=1 if bad else outcome.exit_code,
         ranks=ranks,
         usage={name: TaskUsage(exit.peak_memory_bytes, exit.cpu_s) for name, exit in outcome.exits.items()},
         hardware=hosts[0] if hosts else {},

@@ -121,7 +121,7 @@ def _run(
 
 
 def _not_started(run: PlannedRun, spec: TrainingSpec, reason: str, exit_code: int) -> Record:
-    status = "interrupted" if exit_code == ExitCode.INTERRUPTED else "failed"
+    status = "interrupted" if exit_code > 128 else "failed"  # 128 + the signal that we got before any task ran
     return Record(run.arm, run.round, spec.to_json(), status, reason, exit_code)
 
 

@@ -1,5 +1,26 @@
-"""`python -m tfdist.cli`."""
+"""The console script, and `python -m tfdist.cli`."""
 
-from tfdist.cli.main import main
+import os
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed before we started
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+    try:
+        from tfdist.cli.main import run
+
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = 130
+    except OSError:
+        code = 1  # nobody reads what is left to say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -38,7 +38,7 @@ RunsDir = Annotated[Path, option("--runs-dir", "Where run folders are made.")]
 DryRun = Annotated[bool, option("--dry-run", "Show every task's TF_CONFIG, environment and command; start nothing.")]
 Json = Annotated[bool, option("--json", "The outcome as JSON in stdout's last line; all else goes to stderr.")]
 Silent = Annotated[bool, option("--quiet", "Print nothing but failures.", short=("-q",))]
-Verbose = Annotated[bool, option("--verbose", "Show TensorFlow's start-up messages and the plan too.", short=("-v",))]
+Verbose = Annotated[bool, option("--verbose", "Show TensorFlow's start-up messages too.", short=("-v",))]
 
 
 @training_options()
@@ -124,7 +124,9 @@ def run_and_keep(request: Request, run_dir: RunDir, policy: Policy, console: Lin
         outcome = run_job(request.job, run_dir, policy, console.hear)
     if request.argv:
         return outcome, None
-    record = record_of(outcome, request.spec, arm=str(request.spec.strategy), round=0, started=started)
+    record = record_of(
+        outcome, request.spec, request.job.measuring, arm=str(request.spec.strategy), round=0, started=started
+    )
     save_json(run_dir.records / f"{record.arm}.json", record.to_json())
     return outcome, record
 
@@ -133,6 +135,8 @@ def conclude(outcome: Outcome, record: Record | None, run_dir: RunDir, out: Text
     """The last thing printed."""
     if outcome.status is not Status.OK:
         show_failure(outcome, run_dir, sys.stderr)
+    elif record is not None and record.status != Status.OK:
+        typer.echo(f"tfdist: {record.reason}; logs: {outcome.run_dir}", err=True)
     elif not quiet:
         show_success(outcome, record, out)
     if json:

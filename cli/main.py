@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from itertools import pairwise
 from typing import Annotated
 
@@ -29,7 +28,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-app.command("launch", cls=Panelled)(launch.launch)
+# Options behind the user's program are the program's.
+app.command("launch", cls=Panelled, context_settings={"allow_interspersed_args": False})(launch.launch)
 app.command("bench", cls=Panelled)(bench.bench)
 app.command("report", cls=Panelled)(report.report)
 app.command("strategies", cls=Panelled)(strategies.strategies)
@@ -59,6 +59,8 @@ def run(arguments: list[str]) -> int:
         return _complain(str(error), error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         return _complain("interrupted", ExitCode.INTERRUPTED)
+    except OSError as error:
+        return _complain(f"{error.strerror or error}: {error.filename or 'the output'}", 1)
     except typer.TyperException as error:
         sentence = error.format_message() if isinstance(error, _UsageError) else str(error)
         return _complain(_plain(sentence, arguments), ExitCode.USAGE) if sentence else int(ExitCode.USAGE)
@@ -80,8 +82,3 @@ def _plain(sentence: str, arguments: list[str]) -> str:
 def _complain(sentence: str, code: int) -> int:
     typer.echo(f"tfdist: {sentence}", err=True)
     return int(code)
-
-
-def main() -> None:
-    """The console script."""
-    sys.exit(run(sys.argv[1:]))

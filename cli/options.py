@@ -59,9 +59,9 @@ RENAMED = {"timeout_collective": "timeout_collective_s"}
 """Options whose field in TrainingSpec names its unit."""
 
 
-def option(flag: str, text: str, panel: str = OUTPUT, short: tuple[str, ...] = ()) -> Any:
-    """An option of one command, with its environment twin."""
-    variable = "TFDIST_" + flag.lstrip("-").replace("-", "_").upper()
+def option(flag: str, text: str, panel: str = OUTPUT, short: tuple[str, ...] = (), variable: str | None = None) -> Any:
+    """An option of one command, with its environment twin: TFDIST_ and the flag, unless that name is taken."""
+    variable = variable or "TFDIST_" + flag.lstrip("-").replace("-", "_").upper()
     return typer.Option(flag, *short, help=text, rich_help_panel=panel, envvar=variable)
 
 

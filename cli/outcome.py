@@ -4,20 +4,23 @@ import shlex
 import sys
 from typing import Any, TextIO
 
+import typer
+
 from tfdist.bench.record import Record
 from tfdist.bench.statistics import throughput
 from tfdist.launch.diagnose import Outcome, Status
 from tfdist.launch.run import tail
 from tfdist.launch.rundir import RunDir
+from tfdist.strategies.catalog import CATALOG, Ends, StrategyName
 
 
 def outcome_json(outcome: Outcome, record: Record | None) -> dict[str, Any]:
     """One object: how it ended, where the files are, and for the built-in training what it measured."""
     told: dict[str, Any] = {
         "format": 1,
-        "status": str(outcome.status),
-        "exit_code": outcome.exit_code,
-        "reason": outcome.reason,
+        "status": str(record.status if record is not None else outcome.status),
+        "exit_code": record.exit_code if record is not None else outcome.exit_code,
+        "reason": record.reason if record is not None else outcome.reason,
         "culprit": outcome.culprit,
         "casualties": dict(outcome.casualties),
         "wall_s": round(outcome.wall_s, 3),
@@ -37,14 +40,20 @@ def outcome_json(outcome: Outcome, record: Record | None) -> dict[str, Any]:
 
 def show_success(outcome: Outcome, record: Record | None, out: TextIO) -> None:
     """What was reached, and where it is kept."""
-    parts = [f"done in {outcome.wall_s:.1f} s"]
-    if record is not None:
-        first = record.ranks[0]
-        losses = sorted({f"{rank.windows[-1].loss:.4f}" for rank in record.ranks if rank.windows[-1].loss is not None})
-        parts.append(f"{throughput(record):,.1f} images/s (the whole job)")
-        parts += [f"loss {' / '.join(losses)}"] if losses else []
-        parts += [f"accuracy {first.accuracy:.3f} on held-out examples"] if first.accuracy is not None else []
-    print(", ".join(parts) + f"; kept in {outcome.run_dir}", file=out)
+    parts = [f"done in {outcome.wall_s:.1f} s", *([] if record is None else measured(record))]
+    typer.echo(", ".join(parts) + f"; kept in {outcome.run_dir}", file=out)
+
+
+def measured(record: Record) -> list[str]:
+    """A training's figures in words."""
+    whole = CATALOG[StrategyName(record.spec["strategy"])].ends is Ends.LEADER_EXITS or (
+        len(record.ranks) == record.spec["workers"]
+    )
+    told = [f"{throughput(record):,.1f} images/s ({'the whole job' if whole else 'this task alone'})"]
+    losses = sorted({f"{loss:.4f}" for rank in record.ranks if (loss := rank.windows[-1].loss) is not None})
+    told += [f"loss {' / '.join(losses)}"] if losses else []
+    accuracy = record.ranks[0].accuracy
+    return told + ([f"accuracy {accuracy:.3f} on held-out examples"] if accuracy is not None else [])
 
 
 def show_failure(outcome: Outcome, run_dir: RunDir, err: TextIO) -> None:

@@ -38,7 +38,6 @@ def plan_request(
     Raises:
         TfdistError: anything that is wrong with the command line, in one sentence.
     """
-    check_port(port)
     if inherit_tf_config:
         return plan_inherited(choices, command, machine, port)
     refuse_tf_config()
@@ -82,7 +81,9 @@ def plan_inherited(choices: Mapping[str, Any], command: Sequence[str], machine: 
         if str(given) not in (str(value), "auto"):
             raise TfdistError(f"--{name} {given}, but TF_CONFIG in the environment says {value}: leave --{name} away")
     request = plan_own({**choices, **found}, command, replace_gpus(machine, workers), None)
-    if task.role not in {plan.task.role for plan in request.job.plans}:
+    if "chief" in cluster.addresses and not ps and not command:
+        raise TfdistError("TF_CONFIG has a chief and no ps: the built-in training calls that one worker 0; rename it")
+    if task.role not in {"chief", *(plan.task.role for plan in request.job.plans)}:
         raise TfdistError(
             f"TF_CONFIG's task is a {task.role}, which {request.spec.strategy} has none of: name it worker in TF_CONFIG"
         )
@@ -95,21 +96,16 @@ def replace_gpus(machine: Machine, workers: int) -> Machine:
     return replace(machine, gpus=machine.gpus * workers)
 
 
-def check_port(port: int | None) -> None:
-    """A port that a user may bind, if one is given."""
-    if port is not None and not 1 <= port <= 65535:
-        raise TfdistError(f"--port {port}: use 1024 to 65535, or leave it away for free ports")
-
-
 def refuse_training_options(choices: Mapping[str, Any]) -> None:
     """Options of the built-in training mean nothing to the user's own program."""
     known = {RENAMED.get(name, name) for name in OF_A_STRATEGY}
     stray = sorted(set(choices) - known)
     if stray:
-        option = "--" + stray[0].replace("_", "-")
+        variable = f"TFDIST_{stray[0].upper()}"
+        given = variable if variable in os.environ else "--" + stray[0].replace("_", "-")
         raise TfdistError(
-            f"{option} {choices[stray[0]]} is an option of the built-in training and a COMMAND of your own was given: "
-            f"put it behind your program's name if it is your program's, or leave it away"
+            f"{given} {choices[stray[0]]} is for the built-in training, and a COMMAND of your own was given: "
+            f"leave it away, or write it behind your program if it is your program's"
         )
 
 
@@ -129,6 +125,8 @@ def find_program(command: Sequence[str]) -> tuple[str, ...]:
         must_exist(program)
         return (sys.executable, *command)
     if shutil.which(program) is None:
+        if Path(program).is_file():
+            raise TfdistError(f"the program {program!r} is not executable: chmod +x it, or name what runs it")
         raise TfdistError(f"the program {program!r} is not found: give its path, or install it")
     return tuple(command)
 

@@ -2,13 +2,13 @@
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from tfdist.bench.job import shape_of
 from tfdist.cli.options import Port, option, training_options
-from tfdist.cli.request import check_port
 from tfdist.launch.cluster import Task
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Job, Program, plan_job
@@ -16,7 +16,10 @@ from tfdist.launch.machine import local_machine
 from tfdist.launch.run import dry_ports
 from tfdist.models.presets import resolve_strategy
 
-OnlyTask = Annotated[str | None, option("--task", "Only this task, only the value: worker:1, chief:0, ps:0.")]
+OnlyTask = Annotated[
+    str | None,
+    option("--task", "Only this task, only the value: worker:1, chief:0, ps:0.", variable="TFDIST_TF_CONFIG_TASK"),
+]
 
 
 @training_options(only=("strategy", "workers", "ps"))
@@ -30,8 +33,7 @@ def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = No
 
     With --task only the value is printed. Give the same --port for every task: without it, free ports are chosen anew.
     """
-    check_port(port)
-    machine = local_machine()
+    machine = replace(local_machine(), gpus=())  # the processes may be meant for other machines
     spec = resolve_strategy(choices, machine).spec
     job = plan_job(shape_of(spec, port), Program((), {}, "/"), machine)
     if not any(plan.port is not None for plan in job.plans):

@@ -64,6 +64,11 @@ class Job:
         """Each host once, in order."""
         return tuple(dict.fromkeys(plan.host for plan in self.plans))
 
+    @property
+    def measuring(self) -> tuple[str, ...]:
+        """The names of the tasks that train and measure: the leader where there is one, else all."""
+        return (self.leader,) if self.leader else tuple(plan.task.name for plan in self.plans)
+
     def with_ports(self, ports: Mapping[str, int]) -> "Job":
         """The same job with its cluster computed from each task's port, by task name."""
         if not ports:

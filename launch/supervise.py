@@ -88,14 +88,9 @@ class Watch:
             self.records[message.task] = record
         elif kind == "barrier":
             self.at_barrier.add(message.task)
-            if self.at_barrier >= self.training:
+            if self.at_barrier >= set(self.job.measuring):
                 for channel in set(self.channels.values()):
                     channel.say(Release())
-
-    @property
-    def training(self) -> set[str]:
-        """The tasks that meet at the start barrier: the leader where there is one, else all."""
-        return {self.job.leader} if self.job.leader else {plan.task.name for plan in self.job.plans}
 
     def is_local(self, task: str) -> bool:
         """Whether it runs on this machine."""

@@ -2,7 +2,7 @@
 
     make bench-launch
 
-Times are wall seconds of whole commands, memory is the largest process of the launch (its tasks are smaller than it).
+Times are wall seconds of whole commands; memory is that of the launch's largest process, the launcher.
 The last rows watch launcher and agent while two workers train.
 """
 
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -75,8 +75,8 @@ def compare(runs: Path) -> Table:
 
 def _track(
     pairs: dict[str, tuple[list[str], list[str], str]],
-) -> Sequence[tuple[str, tuple[list[str], list[str], str]]]:
-    return list(track(pairs.items(), description="launching", console=Console(stderr=True), transient=True))
+) -> Iterable[tuple[str, tuple[list[str], list[str], str]]]:
+    return track(list(pairs.items()), description="launching", console=Console(stderr=True), transient=True)
 
 
 def watch_training(runs: Path) -> str:
@@ -102,7 +102,7 @@ def cpu_s(processes: Sequence[psutil.Process]) -> float:
 
 
 def steps_seen(runs: Path) -> int:
-    """Step events of the newest run so far."""
+    """Step events so far."""
     lines = [line for path in runs.glob("*/events.jsonl") for line in path.read_text().splitlines()]
     return sum(json.loads(line).get("event", {}).get("event") == "step" for line in lines)
 

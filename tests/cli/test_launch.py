@@ -1,6 +1,7 @@
 """The whole command with programs that are no trainings."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -148,3 +149,30 @@ sys.exit(f"imported {{heavy}}" if heavy or code else 0)
 def test_the_launchers_side_imports_nothing_heavy(arguments):
     done = subprocess.run([sys.executable, "-c", LIGHT.format(arguments=arguments)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_options_behind_a_program_are_the_programs(capsys):
+    Path("s.py").write_text("import sys; print(sys.argv[1:])")
+    assert run(["launch", "--strategy", "one-device", "python", "s.py", "--name", "x", "--port", "5", "-v"]) == 0
+    assert "['--name', 'x', '--port', '5', '-v']" in capsys.readouterr().out
+
+
+def test_arguments_and_output_that_are_no_utf_8(capsys):
+    assert run(["launch", "--strategy", "one-device", "--", "echo", "caf\udcff"]) == 0
+    assert "[worker-0] caf" in capsys.readouterr().out
+
+
+def test_a_closed_standard_output_and_a_reader_that_goes_away():
+    command = f"{shlex.quote(sys.executable)} -m tfdist.cli launch --strategy one-device -- sh -c 'echo a; echo b'"
+    for shell in (f"{command} >&-", f"{command} 2>&-"):
+        assert subprocess.run(["bash", "-c", shell], capture_output=True).returncode == 0
+    for shell in (f"{command} >/dev/full", f"{command} | head -0"):
+        assert "Traceback" not in subprocess.run(["bash", "-c", shell], capture_output=True, text=True).stderr
+    done = subprocess.run(["bash", "-c", f"{command} >/dev/full"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
+def test_an_option_of_the_training_in_the_environment_is_named_as_what_it_is(monkeypatch, capsys):
+    monkeypatch.setenv("TFDIST_PRESET", "smoke")
+    assert run(["launch", "--", "true"]) == 2
+    assert "TFDIST_PRESET smoke" in capsys.readouterr().err

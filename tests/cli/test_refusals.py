@@ -45,8 +45,17 @@ WRONG = [
     (["--keras", "3", "--api", "fit", "--strategy", "multiworker"], ["--keras 3", "--keras 2"]),
     (["--keras", "3", "--strategy", "central-storage"], ["central-storage", "--keras 2"]),
     (["--keras", "3", "--strategy", "parameter-server"], ["parameter-server", "--keras 2"]),
-    (["--port", "0"], ["--port 0"]),
-    (["--port", "70000"], ["--port 70000"]),
+    (["--port", "0", "--strategy", "multiworker"], ["--port 0"]),
+    (["--port", "70000", "--strategy", "multiworker"], ["--port 70000"]),
+    (["--port", "5000"], ["--port 5000", "leave --port away"]),
+    (["--port", "65535", "--strategy", "multiworker", "--workers", "2"], ["--port 65535", "65534"]),
+    (["--strategy", "multiworker", "--devices", "2"], ["--devices 2", "--workers 2"]),
+    (["--strategy", "multiworker", "--devices", "2", "--", "true"], ["--devices 2", "--workers 2"]),
+    (["--keras", "3", "--precision", "mixed_float16", "--strategy", "mirrored"], ["mixed_float16", "--keras 2"]),
+    (["--model", "tiny", "--alpha", "0.5"], ["--alpha 0.5", "tiny"]),
+    (["--shuffle", "10"], ["--shuffle 10", "synthetic"]),
+    (["--seed", "5000000000"], ["5000000000"]),
+    (["--strategy", "parameter-server", "--variable-partitioner", "fixed:\u00b2"], ["fixed:N"]),
     (["--timeout", "0"], ["--timeout 0"]),
     (["--no-such-option"], ["--no-such-option"]),
     (["--inherit-tf-config"], ["TF_CONFIG", "--inherit-tf-config"]),
@@ -96,7 +105,11 @@ def test_tf_config_in_the_environment_is_refused(monkeypatch, tmp_path, capsys):
             "mirrored",
         ),
         ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}', ["--port", "5000"], "--port 5000"),
-        ('{"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "chief", "index": 0}}', [], "worker"),
+        (
+            '{"cluster": {"evaluator": ["a:1"], "worker": ["b:1"]}, "task": {"type": "evaluator", "index": 0}}',
+            [],
+            "evaluator",
+        ),
     ],
 )
 def test_an_inherited_tf_config_that_contradicts_is_refused(monkeypatch, tmp_path, capsys, tf_config, more, says):
@@ -104,6 +117,15 @@ def test_an_inherited_tf_config_that_contradicts_is_refused(monkeypatch, tmp_pat
     monkeypatch.setenv("TF_CONFIG", tf_config)
     assert run(["launch", "--inherit-tf-config", *more, "--", "true"]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_the_built_in_training_knows_no_chief_among_workers_but_a_program_may(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    tf_config = '{"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "chief", "index": 0}}'
+    monkeypatch.setenv("TF_CONFIG", tf_config)
+    assert run(["launch", "--inherit-tf-config", "--preset", "smoke"]) == 2
+    assert "chief" in capsys.readouterr().err
+    assert run(["launch", "--inherit-tf-config", "--", "true"]) == 0
 
 
 def test_a_busy_port_is_named_before_any_process_starts(tmp_path, monkeypatch, capsys):
