@@ -34,7 +34,7 @@ def train(job: Job) -> Trained:
         log, lambda: coordinator.schedule(worker_step, (batches.source,)), coordinator.join, applied, job.batch
     )
     chief.train(log.schedule.windows)
-    return Trained.of(model, log, optimizers.updates(optimizer))
+    return Trained.of(model, log, optimizers.updates(optimizer), batches)
 
 
 def _worker_step(job: Job, replica_step: step.ReplicaStep, draw: Callable[[Any], Any], applied: tf.Variable) -> Any:

@@ -29,7 +29,7 @@ def train(job: Job) -> Trained:
         if steps:
             clock = _clock(job, log, steps)
             model.fit(data, epochs=windows, steps_per_epoch=steps, callbacks=[clock], verbose=0)
-    return Trained.of(model, log, optimizers.updates(model.optimizer))
+    return Trained.of(model, log, optimizers.updates(model.optimizer), data)
 
 
 def _compiled(job: Job) -> tf.keras.Model:

@@ -1,6 +1,7 @@
 """What a training task works on and what comes of it: passed between task, loops and evaluation."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
@@ -45,12 +46,17 @@ class Trained:
     """time.perf_counter() when the first step, tracing included, had really finished."""
     updates: int
     """The optimizer's iterations."""
+    kept: Any
+    """What must not be freed while the task still has to do: the end of a data iterator can take a minute.
+
+    tf.data's tuning thread misses being cancelled if it looks a moment too early, and then sleeps its whole period.
+    """
 
     @classmethod
-    def of(cls, model: tf.keras.Model, log: WindowLog, updates: int) -> "Trained":
-        """What `log` wrote down of the training of `model`."""
+    def of(cls, model: tf.keras.Model, log: WindowLog, updates: int, kept: Any) -> "Trained":
+        """What `log` wrote down of the training of `model`, fed by `kept`."""
         opened, first = log.opened_at or 0.0, log.first_step_at or 0.0
-        return cls(model, tuple(log.warmup), tuple(log.timed), opened, first, updates)
+        return cls(model, tuple(log.warmup), tuple(log.timed), opened, first, updates, kept)
 
     @property
     def examples(self) -> int:

@@ -26,7 +26,7 @@ def train(job: Job) -> Trained:
         loss = _window(lambda: all_step(batches.source), lambda losses: float(total(losses)), steps, log)
         finish(strategy)
         log.close(steps, steps * spec.batch_size * job.replicas, loss)
-    return Trained.of(model, log, optimizers.updates(optimizer))
+    return Trained.of(model, log, optimizers.updates(optimizer), batches)
 
 
 def _window(one: Callable[[], Any], fetch: Callable[[Any], float], steps: int, log: WindowLog) -> float:

@@ -25,9 +25,9 @@ TINY = TrainingSpec(
 MOBILE = replace(TINY, model="mobilenet_v2", alpha=0.35)
 
 
-def train(spec: TrainingSpec, folder: Path) -> tuple[RankRecord, ...]:
+def train(spec: TrainingSpec, folder: Path, timeout_s: float = 240.0) -> tuple[RankRecord, ...]:
     """What each rank measured of one training; it must end well."""
-    record = run_spec(spec, folder, arm="test", timeout_s=240)
+    record = run_spec(spec, folder, arm="test", timeout_s=timeout_s)
     assert record.status == "ok", f"{record.reason}\n{stderr(folder)}"
     return record.ranks
 
