@@ -22,6 +22,8 @@ from tfdist.launch.supervise import Listener
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG, Ends, Keras
 
+PRIVATE = ("executable", "clock", "gpu_ids")
+"""What a host says of itself that does not belong into a record, which may be published."""
 TRAINING_COMMAND = (sys.executable, "-m", "tfdist.models.task")
 
 
@@ -115,7 +117,7 @@ def record_of(
         exit_code=1 if bad else outcome.exit_code,
         ranks=ranks,
         usage={name: TaskUsage(exit.peak_memory_bytes, exit.cpu_s) for name, exit in outcome.exits.items()},
-        hardware=hosts[0] if hosts else {},
+        hardware={key: value for key, value in hosts[0].items() if key not in PRIVATE} if hosts else {},
         command=shlex.join(["tfdist", *sys.argv[1:]]),
         started=started.isoformat(timespec="seconds"),
         wall_s=outcome.wall_s,

@@ -19,10 +19,6 @@ BUSY_BEFORE = "busy_before"
 """Key in Record.hardware: the share of all cores (0..1) that was in use just before the run, by others then."""
 
 
-_PRIVATE = ("executable", "clock")
-"""Keys of Record.hardware that say nothing of the hardware: results are published, and a path may hold a name."""
-
-
 class RunOne(Protocol):
     """One training in fresh processes; always returns a Record. `tfdist.bench.job.run_spec` is the real one."""
 
@@ -110,13 +106,12 @@ def _run(
         record = _not_started(run, spec, "interrupted before any task was started", ExitCode.INTERRUPTED)
     except TfdistError as error:
         record = _not_started(run, spec, str(error), error.exit_code)
-    hardware = {key: value for key, value in record.hardware.items() if key not in _PRIVATE}
     return replace(
         record,
         order=order,
         command=bench.command,
         run_dir=str(run_dir.relative_to(root)),
-        hardware={**hardware, BUSY_BEFORE: round(busy, 3)},
+        hardware={**record.hardware, BUSY_BEFORE: round(busy, 3)},
     )
 
 

@@ -63,7 +63,7 @@ class FakeRuns:
         ok = status == "ok"
         return Record(arm, round, spec.to_json(), status, "" if ok else f"it was {status}", 0 if ok else 130,
                       ranks=(rank,) if ok else (), usage={"worker-0": TaskUsage(1, 1.0)}, wall_s=10.0,
-                      hardware={"cores": [0, 1], "executable": str(run_dir), "clock": 1.0}, command=str(run_dir), run_dir="elsewhere")  # fmt: skip
+                      hardware={"cores": [0, 1]}, command=str(run_dir), run_dir="elsewhere")  # fmt: skip
 
 
 def surroundings(runs: FakeRuns) -> Surroundings:
