@@ -25,7 +25,7 @@ from tfdist.launch.rundir import RunDir, create_run_dir, save_json
 
 Command = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[-- COMMAND ...]", help="Your own program, run as every task.", show_default=False),
+    typer.Argument(metavar="-- COMMAND", help="Your own program, run as every task.", show_default=False),
 ]
 
 
