@@ -11,7 +11,7 @@ from tfdist.strategies.catalog import Keras
 
 
 def _legacy(name: str) -> Callable[[float], Any]:
-    # Of tf_keras' two Adams this one starts faster: first step done 26-27 s after the start of two workers, not 30-32 s,
+    # Of the two Adams of tf_keras this one starts faster: two workers had done a step after 26-27 s, not after 30-32 s,
     # with 5 % less memory (MobileNetV2, 96 px, two runs each). Their images per second could not be told apart.
     return lambda rate: getattr(tf.keras.optimizers.legacy, name)(rate)
 
