@@ -141,8 +141,8 @@ def cores_of(task: Task, shape: Shape, cores: tuple[int, ...]) -> tuple[int, ...
 def device_environment(task: Task, shape: Shape, cores: tuple[int, ...], gpu_ids: tuple[str, ...]) -> dict[str, str]:
     """TensorFlow's thread pools as large as the task's cores, and the task's own GPUs.
 
-    These are read when TensorFlow is imported. Two inter-op threads at least: with one, an op that waits for a peer
-    leaves none to run what the peer waits for.
+    These are read when TensorFlow is imported. As many inter-op threads as cores, two at least: with one, the replicas
+    of mirrored and central-storage wait for each other (two replicas on two cores were half as fast).
     """
     if shape.gpus:
         first = task.index * shape.devices
