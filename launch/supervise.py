@@ -1,6 +1,7 @@
 """Watch over a job's tasks until all of them have ended: one queue of events, one loop that decides."""
 
 import json
+import math
 import os
 import signal
 import time
@@ -52,6 +53,10 @@ class Watch:
     stop_at: float | None = None
     """Monotonic: when the tasks that are left will be told to end."""
     time_out_at: float | None = None
+    looked: float = field(default_factory=time.monotonic)
+    """Monotonic: when silence was last looked for."""
+    awake_since: float = -math.inf
+    """Monotonic: while we did not look (paused, or held up by a console), nobody could be heard."""
 
     # --- deciding
 
@@ -118,8 +123,14 @@ class Watch:
             self.stop(self.policy.grace_s)
         if self.stop_at is not None and now >= self.stop_at:
             self.stop(self.policy.grace_s)
+        self._look_for_silence(now)
+
+    def _look_for_silence(self, now: float) -> None:
+        if now - self.looked > self.policy.silence_s / 2:
+            self.awake_since = now
+        self.looked = now
         for channel in set(self.channels.values()):
-            if not channel.host.local and now - channel.heard > self.policy.silence_s:
+            if not channel.host.local and now - max(channel.heard, self.awake_since) > self.policy.silence_s:
                 channel.heard = now
                 self.note(AgentLost(channel.host.name, f"it said nothing for {self.policy.silence_s:g} s"))
 

@@ -88,9 +88,21 @@ def test_a_lost_agents_tasks_are_gone():
 def test_an_agent_that_falls_silent_is_lost():
     watch, channel = watch_of({"worker": 1}, silence_s=10.0)
     channel.host = Host("h2", "10.0.0.2")
-    watch.do_what_is_due(channel.heard + 9.9)
+    for seconds in (4.0, 8.0, 9.9):
+        watch.do_what_is_due(channel.heard + seconds)
     assert watch.running
     watch.do_what_is_due(channel.heard + 10.1)
+    assert not watch.running
+
+
+def test_a_launcher_that_was_paused_first_hears_what_an_agent_said_meanwhile():
+    watch, channel = watch_of({"worker": 1}, silence_s=10.0)
+    channel.host = Host("h2", "10.0.0.2")
+    woken = channel.heard + 60.0
+    for seconds in (0.0, 4.0, 8.0, 9.9):
+        watch.do_what_is_due(woken + seconds)
+    assert watch.running
+    watch.do_what_is_due(woken + 10.1)
     assert not watch.running
 
 
