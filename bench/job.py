@@ -1,7 +1,6 @@
 """A training spec becomes processes, and what they measured a Record."""
 
 import contextlib
-import shlex
 import subprocess
 import sys
 from collections.abc import Collection, Mapping
@@ -13,8 +12,9 @@ from typing import Any
 from tfdist.bench.record import RankRecord, Record, TaskUsage, rank_from_json
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.diagnose import Outcome, Status
+from tfdist.launch.environment import command_shown
 from tfdist.launch.job import Job, Program, Shape, plan_job
-from tfdist.launch.machine import Machine, local_machine
+from tfdist.launch.machine import Machines, alone, local_machine
 from tfdist.launch.policy import Policy
 from tfdist.launch.run import launch
 from tfdist.launch.rundir import RunDir
@@ -22,9 +22,10 @@ from tfdist.launch.supervise import Listener
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG, Ends, Keras
 
-PRIVATE = ("executable", "clock", "gpu_ids")
+PRIVATE = ("executable", "clock", "gpu_ids", "memory_free_bytes", "disk_free_bytes")
 """What a host says of itself that does not belong into a record, which may be published."""
-TRAINING_COMMAND = (sys.executable, "-m", "tfdist.models.task")
+TRAINING_COMMAND = ("-m", "tfdist.models.task")
+"""Behind the Python of each host."""
 
 
 def shape_of(spec: TrainingSpec, base_port: int | None = None) -> Shape:
@@ -54,15 +55,21 @@ def task_environment(spec: TrainingSpec) -> dict[str, str]:
     }
 
 
-def plan_training(spec: TrainingSpec, machine: Machine, base_port: int | None = None) -> Job:
-    """The built-in training as a job."""
-    env = {**task_environment(spec), "PYTHONSAFEPATH": "1"}  # a user's folder may hold a random.py
-    return plan_job(shape_of(spec, base_port), Program(TRAINING_COMMAND, env, str(Path.cwd())), machine)
+def plan_training(
+    spec: TrainingSpec, machines: Machines, base_port: int | None = None, extra: Mapping[str, str] | None = None
+) -> Job:
+    """The built-in training as a job, with `extra` variables in each task's environment."""
+    env = {**(extra or {}), **task_environment(spec), "PYTHONSAFEPATH": "1"}  # a user's folder may hold a random.py
+    return plan_job(shape_of(spec, base_port), Program(TRAINING_COMMAND, env, str(Path.cwd()), python=True), machines)
 
 
-def plan_command(spec: TrainingSpec, argv: tuple[str, ...], machine: Machine, base_port: int | None = None) -> Job:
+def plan_command(spec: TrainingSpec, command: Program, machines: Machines, base_port: int | None = None) -> Job:
     """The user's own program as a job; the spec says under which strategy."""
-    return plan_job(shape_of(spec, base_port), Program(argv, task_environment(spec), str(Path.cwd())), machine)
+    shape = shape_of(spec, base_port)
+    evaluators = sum(host.slots or 1 for host in machines if host.role == "evaluator")
+    if evaluators and shape.has_cluster:
+        shape = replace(shape, roles={**shape.roles, "evaluator": evaluators})
+    return plan_job(shape, replace(command, env={**command.env, **task_environment(spec)}), machines)
 
 
 def only_task(job: Job, cluster: Cluster, task: Task) -> Job:
@@ -76,7 +83,7 @@ def run_spec(
     spec: TrainingSpec,
     run_dir: Path,
     *,
-    machine: Machine | None = None,
+    machines: Machines | None = None,
     arm: str,
     round: int = 0,
     timeout_s: float | None = None,
@@ -89,9 +96,9 @@ def run_spec(
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     folder = RunDir(run_dir)
-    job = plan_training(spec, machine or local_machine())
+    job = plan_training(spec, machines or alone(local_machine()))
     started = datetime.now(timezone.utc)
-    outcome = launch(job, folder, Policy(timeout_s=timeout_s), listen)
+    outcome = launch(job, folder, Policy(timeout_s=timeout_s), listen, needs_tensorflow=True)
     return record_of(outcome, spec, job.measuring, arm=arm, round=round, started=started)
 
 
@@ -118,7 +125,7 @@ def record_of(
         ranks=ranks,
         usage={name: TaskUsage(exit.peak_memory_bytes, exit.cpu_s) for name, exit in outcome.exits.items()},
         hardware={key: value for key, value in hosts[0].items() if key not in PRIVATE} if hosts else {},
-        command=shlex.join(["tfdist", *sys.argv[1:]]),
+        command=command_shown(["tfdist", *sys.argv[1:]]),
         started=started.isoformat(timespec="seconds"),
         wall_s=outcome.wall_s,
         run_dir=Path(outcome.run_dir).name,

@@ -121,9 +121,10 @@ def measure(session: "Session", machine: "Machine", stream: TextIO, quiet: bool)
     from tfdist.bench.progress import progress_on
     from tfdist.bench.run import Surroundings
     from tfdist.bench.session import busy_now, run_session
+    from tfdist.launch.machine import alone
 
     with progress_on(stream, quiet) as progress:
-        return run_session(session, Surroundings(partial(run_spec, machine=machine), progress, busy_now))
+        return run_session(session, Surroundings(partial(run_spec, machines=alone(machine)), progress, busy_now))
 
 
 def report_on(session: "Session", code: int, stream: TextIO, json: bool, quiet: bool) -> None:

@@ -1,6 +1,7 @@
 """`tfdist launch`."""
 
 import json as _json
+import os
 import sys
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -11,14 +12,17 @@ import typer
 
 from tfdist.bench.job import record_of
 from tfdist.bench.record import Record
-from tfdist.cli.options import WHERE, Port, option, training_options
+from tfdist.cli.options import WHERE, Port, option, refuse_tf_config, training_options
 from tfdist.cli.outcome import outcome_json, show_failure, show_success
-from tfdist.cli.request import Request, plan_request
+from tfdist.cli.request import Asked, Request, plan_request
+from tfdist.cli.where import Where, where_options
 from tfdist.launch.console import Lines, LiveTable, Quiet
 from tfdist.launch.diagnose import Outcome, Status
+from tfdist.launch.environment import forwarded
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.machine import local_machine
+from tfdist.launch.fleet import Fleet
 from tfdist.launch.policy import Policy
+from tfdist.launch.preflight import preflight
 from tfdist.launch.run import describe_plan, dry_ports
 from tfdist.launch.run import launch as run_job
 from tfdist.launch.rundir import RunDir, create_run_dir, save_json
@@ -32,6 +36,16 @@ Command = Annotated[
 Inherit = Annotated[
     bool, option("--inherit-tf-config", "Run only the task that TF_CONFIG in the environment describes.", WHERE)
 ]
+Env = Annotated[
+    list[str] | None,
+    option(
+        "--env",
+        "Set for every task: NAME=VALUE, NAME as it is here, or a glob as 'NCCL_*'; may be repeated.",
+        WHERE,
+        ("-x",),
+    ),
+]
+EnvFile = Annotated[Path | None, option("--env-file", "A file of NAME=VALUE lines, set for every task.", WHERE)]
 Timeout = Annotated[float | None, option("--timeout", "Stop the job after so many seconds, with exit code 124.")]
 Name = Annotated[str, option("--name", "Part of the run folder's name.")]
 RunsDir = Annotated[Path, option("--runs-dir", "Where run folders are made.")]
@@ -42,10 +56,14 @@ Verbose = Annotated[bool, option("--verbose", "Show TensorFlow's start-up messag
 
 
 @training_options()
+@where_options()
 def launch(
     choices: Mapping[str, Any],
+    where: Where,
     command: Command = None,
     port: Port = None,
+    env: Env = None,
+    env_file: EnvFile = None,
     inherit_tf_config: Inherit = False,
     timeout: Timeout = None,
     name: Name = "launch",
@@ -55,7 +73,7 @@ def launch(
     quiet: Silent = False,
     verbose: Verbose = False,
 ) -> None:
-    """Run a distributed training on this machine: the built-in MobileNetV2, or your own program.
+    """Run a distributed training on this machine or on many: the built-in MobileNetV2, or your own program.
 
     \b
     Examples:
@@ -65,6 +83,10 @@ def launch(
       tfdist launch --strategy parameter-server --workers 2 --ps 1
       tfdist launch --preset smoke --dataset digits
       tfdist launch --strategy multiworker --workers 2 -- python train.py
+      tfdist launch --hosts h1,h2 --preset smoke
+      tfdist launch --hostfile hosts.txt --strategy parameter-server -- python train.py
+
+    Other hosts are reached with ssh; they need Python and TensorFlow, nothing of tfdist. 'tfdist doctor' looks first.
 
     Your own program finds TF_CONFIG in its environment; tfdist.strategies.current() builds the chosen strategy.
 
@@ -72,16 +94,21 @@ def launch(
     """
     if timeout is not None and not timeout > 0:
         raise TfdistError(f"--timeout {timeout:g}: use more than 0 seconds, or leave it away")
-    request = plan_request(choices, command or [], local_machine(), port, inherit_tf_config)
-    out = sys.stderr if json else sys.stdout
-    if not quiet:
-        announce(request, out)
-    if dry_run:
-        show_plan(request, json)
-        return
-    run_dir = create_run_dir(runs_dir, name)
-    console = console_for(request, out, quiet=quiet, verbose=verbose)
-    outcome, record = run_and_keep(request, run_dir, Policy(timeout_s=timeout), console)
+    if inherit_tf_config is False:
+        refuse_tf_config()
+    asked = Asked(choices, tuple(command or ()), port, forwarded(env or (), env_file, os.environ))
+    policy = Policy(timeout_s=timeout)
+    with where.connected(policy) as fleet:
+        request = plan_request(asked, where.machines(fleet, choices.get("devices", 1)), inherit_tf_config)
+        out = sys.stderr if json else sys.stdout
+        if not quiet:
+            announce(request, out)
+        if dry_run:
+            show_plan(request, fleet, json)
+            return
+        run_dir = create_run_dir(runs_dir, name)
+        console = console_for(request, out, quiet=quiet, verbose=verbose)
+        outcome, record = run_and_keep(request, run_dir, policy, console, fleet)
     conclude(outcome, record, run_dir, out, json=json, quiet=quiet)
     raise typer.Exit(record.exit_code if record is not None else outcome.exit_code)
 
@@ -92,9 +119,14 @@ def announce(request: Request, out: TextIO) -> None:
         typer.echo(line, file=out)
 
 
-def show_plan(request: Request, as_json: bool) -> None:
-    """Every task, as it would be started."""
-    job = dry_ports(request.job)
+def show_plan(request: Request, fleet: Fleet | None, as_json: bool) -> None:
+    """Every task, as it would be started; on other hosts after their preflight."""
+    if fleet is None:
+        job = dry_ports(request.job)
+    else:
+        job, notes = preflight(request.job, fleet, needs_tensorflow=not request.argv)
+        for note in notes:
+            typer.echo(f"warning: {note.host}: {note.text}", err=True)
     plans = [describe_plan(job, plan) for plan in job.plans]
     if as_json:
         typer.echo(_json.dumps(plans))
@@ -116,12 +148,14 @@ def console_for(request: Request, out: TextIO, *, quiet: bool, verbose: bool) ->
     return Lines(out, sys.stderr, verbose)
 
 
-def run_and_keep(request: Request, run_dir: RunDir, policy: Policy, console: Lines) -> tuple[Outcome, Record | None]:
+def run_and_keep(
+    request: Request, run_dir: RunDir, policy: Policy, console: Lines, fleet: Fleet | None
+) -> tuple[Outcome, Record | None]:
     """Run the job and write its spec and, for the built-in training, its record."""
     save_json(run_dir.spec, {"command": list(request.argv), **request.spec.to_json()})
     started = datetime.now(timezone.utc)
     with console:
-        outcome = run_job(request.job, run_dir, policy, console.hear)
+        outcome = run_job(request.job, run_dir, policy, console.hear, fleet=fleet, needs_tensorflow=not request.argv)
     if request.argv:
         return outcome, None
     record = record_of(

@@ -15,6 +15,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.strategies.catalog import Api, Communication, CrossDevice, Keras, Placement, StrategyName
 
 WHAT, WHERE, HOW, TRAIN, DATA, TIMING = "What runs", "How many", "Communication", "Training", "Data", "Measuring"
+HOSTS = "Hosts"
 OUTPUT = "Output"
 
 _ROWS: tuple[tuple[str, Any, str, str], ...] = (
@@ -82,29 +83,38 @@ OF_A_STRATEGY = ("strategy", "keras", *(name for name, _, panel, _ in _ROWS if p
 """Options that also mean something to a program of the user's own; those of the training do not."""
 
 
-def training_options(
-    only: tuple[str, ...] = tuple(TRAINING),
+def training_options(only: tuple[str, ...] = tuple(TRAINING)) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options named; its `choices` are those that were given, by TrainingSpec's field names."""
+
+    def collect(given: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {RENAMED.get(name, name): value for name, value in given.items() if value is not None}
+
+    return gather("choices", {name: TRAINING[name] for name in only}, collect)
+
+
+def gather(
+    parameter: str, options: Mapping[str, Any], collect: Callable[[Mapping[str, Any]], Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options named; it gets those that were given in its first parameter, a mapping by field name.
+    """Give a command many options and hand them over as one `parameter`: what `collect` makes of their values.
 
     Typer reads a command's signature, so the signature is made to hold them.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = list(inspect.signature(command).parameters.values())[1:]
-        options = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=TRAINING[name])
-            for name in only
+        own = [each for each in inspect.signature(command).parameters.values() if each.name != parameter]
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+            for name, annotation in options.items()
         ]
-        own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+        every = [*added, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own)]
 
         @wraps(command)
         def wrapped(**values: Any) -> None:
-            chosen = {RENAMED.get(name, name): values.pop(name) for name in only}
-            command({name: value for name, value in chosen.items() if value is not None}, **values)
+            given = {name: values.pop(name) for name in options}
+            command(**{parameter: collect(given)}, **values)
 
-        wrapped.__signature__ = inspect.Signature([*options, *own])  # type: ignore[attr-defined]
-        wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in [*options, *own]}
+        wrapped.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
+        wrapped.__annotations__ = {each.name: each.annotation for each in every}
         del wrapped.__wrapped__
         return wrapped
 

@@ -2,18 +2,18 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tfdist.bench.job import only_task, plan_command, plan_training
-from tfdist.cli.options import OF_A_STRATEGY, RENAMED, refuse_tf_config
+from tfdist.cli.options import OF_A_STRATEGY, RENAMED
 from tfdist.launch.cluster import parse_tf_config
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.job import Job
-from tfdist.launch.machine import Machine
+from tfdist.launch.hosts import LOCAL
+from tfdist.launch.job import Job, Program
+from tfdist.launch.machine import Machine, Machines, alone, together
 from tfdist.models.presets import resolve, resolve_strategy
 from tfdist.models.spec import TrainingSpec
 
@@ -30,38 +30,55 @@ class Request:
     warnings: tuple[str, ...]
 
 
-def plan_request(
-    choices: Mapping[str, Any], command: Sequence[str], machine: Machine, port: int | None, inherit_tf_config: bool
-) -> Request:
+@dataclass(frozen=True)
+class Asked:
+    """The command line, apart from how a run is shown."""
+
+    choices: Mapping[str, Any]
+    """Of the training, by TrainingSpec's field names, and `preset`."""
+    command: tuple[str, ...] = ()
+    port: int | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Forwarded to every task."""
+
+
+def plan_request(asked: Asked, machines: Machines, inherit_tf_config: bool) -> Request:
     """The planned job.
 
     Raises:
         TfdistError: anything that is wrong with the command line, in one sentence.
     """
-    if inherit_tf_config:
-        return plan_inherited(choices, command, machine, port)
-    refuse_tf_config()
-    return plan_own(choices, command, machine, port)
+    return plan_inherited(asked, machines) if inherit_tf_config else plan_own(asked, machines)
 
 
-def plan_own(choices: Mapping[str, Any], command: Sequence[str], machine: Machine, port: int | None) -> Request:
+def plan_own(asked: Asked, machines: Machines) -> Request:
     """A job whose cluster is ours."""
-    if not command:
-        choices = dict(choices)
-        resolved = resolve(choices, machine, choices.pop("preset", None))
-        job = plan_training(resolved.spec, machine, port)
+    choices, machine = with_servers(asked.choices, machines), together(machines)
+    if not asked.command:
+        resolved = resolve({**choices, "preset": None}, machine, choices.get("preset"))
+        job = plan_training(resolved.spec, machines, asked.port, asked.env)
         return Request(job, resolved.spec, (), resolved.notes, resolved.warnings)
     refuse_training_options(choices)
-    argv = find_program(command)
+    program = find_program(asked.command, asked.env, elsewhere=any(not host.local for host in machines))
     resolved = resolve_strategy(choices, machine)
-    job = plan_command(resolved.spec, argv, machine, port)
+    job = plan_command(resolved.spec, program, machines, asked.port)
     if "keras" not in choices and "TF_USE_LEGACY_KERAS" in os.environ:
         job = without_variable(job, "TF_USE_LEGACY_KERAS")
-    return Request(job, resolved.spec, argv, resolved.notes, resolved.warnings)
+    return Request(job, resolved.spec, asked.command, resolved.notes, resolved.warnings)
 
 
-def plan_inherited(choices: Mapping[str, Any], command: Sequence[str], machine: Machine, port: int | None) -> Request:
+def with_servers(choices: Mapping[str, Any], machines: Machines) -> Mapping[str, Any]:
+    """The choices, with as many parameter servers as hosts with role=ps take, if the user does not say."""
+    servers = sum(machine.slots or 1 for host, machine in machines.items() if host.role == "ps")
+    return {"ps": servers, **choices} if servers else choices
+
+
+def plan_inherited(asked: Asked, machines: Machines) -> Request:
     """The one task that TF_CONFIG in the environment describes; a scheduler starts the others elsewhere."""
+    choices, command, port = asked.choices, asked.command, asked.port
+    if any(host != LOCAL for host in machines):
+        raise TfdistError("--inherit-tf-config runs one task, on this machine: leave --hosts and --hostfile away")
+    machine = machines[LOCAL]
     text = os.environ.get("TF_CONFIG")
     if text is None:
         raise TfdistError(
@@ -80,7 +97,8 @@ def plan_inherited(choices: Mapping[str, Any], command: Sequence[str], machine: 
         given = choices.get(name, value)
         if str(given) not in (str(value), "auto"):
             raise TfdistError(f"--{name} {given}, but TF_CONFIG in the environment says {value}: leave --{name} away")
-    request = plan_own({**choices, **found}, command, replace_gpus(machine, workers), None)
+    asked = replace(asked, choices={**choices, **found})
+    request = plan_own(asked, alone(replace_gpus(machine, workers)))
     if "chief" in cluster.addresses and not ps and not command:
         raise TfdistError("TF_CONFIG has a chief and no ps: the built-in training calls that one worker 0; rename it")
     if task.role not in {"chief", *(plan.task.role for plan in request.job.plans)}:
@@ -109,26 +127,29 @@ def refuse_training_options(choices: Mapping[str, Any]) -> None:
         )
 
 
-def find_program(command: Sequence[str]) -> tuple[str, ...]:
-    """The user's command with a program that exists. `python`, and a bare script, mean the Python that runs tfdist.
+def find_program(command: Sequence[str], env: Mapping[str, str], elsewhere: bool) -> Program:
+    """The user's command. `python`, and a bare script, mean the Python that runs tfdist, or the other host's.
 
     Raises:
-        TfdistError: there is no such program or script.
+        TfdistError: there is no such program or script on this machine; of others (`elsewhere`) we do not know.
     """
     program, *arguments = command
+    script = program if program.endswith(".py") else ""
     if program in ("python", "python3"):
-        script = next((word for word in arguments if not word.startswith("-")), "")
-        if arguments[:1] == [script] and script.endswith(".py"):
+        script = arguments[0] if arguments and arguments[0].endswith(".py") else ""
+        if script and not elsewhere:
             must_exist(script)
-        return (sys.executable, *arguments)
-    if program.endswith(".py") and (Path(program).is_file() or shutil.which(program) is None):
-        must_exist(program)
-        return (sys.executable, *command)
-    if shutil.which(program) is None:
+        return Program(tuple(arguments), env, str(Path.cwd()), python=True)
+    found = shutil.which(program) is not None
+    if script and (Path(program).is_file() or not found):
+        if not elsewhere:
+            must_exist(program)
+        return Program(tuple(command), env, str(Path.cwd()), python=True)
+    if not found and not elsewhere:
         if Path(program).is_file():
             raise TfdistError(f"the program {program!r} is not executable: chmod +x it, or name what runs it")
         raise TfdistError(f"the program {program!r} is not found: give its path, or install it")
-    return tuple(command)
+    return Program(tuple(command), env, str(Path.cwd()))
 
 
 def must_exist(script: str) -> None:

@@ -12,7 +12,7 @@ from tfdist.cli.options import Port, option, training_options
 from tfdist.launch.cluster import Task
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Job, Program, plan_job
-from tfdist.launch.machine import local_machine
+from tfdist.launch.machine import alone, local_machine
 from tfdist.launch.run import dry_ports
 from tfdist.models.presets import resolve_strategy
 
@@ -35,7 +35,7 @@ def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = No
     """
     machine = replace(local_machine(), gpus=())  # the processes may be meant for other machines
     spec = resolve_strategy(choices, machine).spec
-    job = plan_job(shape_of(spec, port), Program((), {}, "/"), machine)
+    job = plan_job(shape_of(spec, port), Program((), {}, "/"), alone(machine))
     if not any(plan.port is not None for plan in job.plans):
         raise TfdistError(f"--strategy {spec.strategy} is one process or has no cluster: it needs no TF_CONFIG")
     # A fixed port may already serve a task that was started by hand, so it is not tried.

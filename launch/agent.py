@@ -18,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -44,6 +45,8 @@ def describe() -> dict[str, Any]:
         "cores": sorted(os.sched_getaffinity(0)),
         "cpu": _cpu_model(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "memory_free_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES"),
+        "disk_free_bytes": shutil.disk_usage(temporary_root()).free,
         **describe_gpus(),
         "os": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
@@ -161,6 +164,9 @@ class Agent:
         self.over = False
         self.expects_heartbeats = False
         self.temporary = os.path.join(temporary_root(), f"tfdist-{os.urandom(6).hex()}")
+        self.package = ""  # the folder with our own package, where it was sent
+        self.listener: Any = None
+        self.results: list[tuple[str, dict[str, Any]]] = []  # what threads have found out, for the select to say
 
     def run(self) -> None:
         """Serve until the launcher says finish, goes away, or falls silent; then leave nothing behind."""
@@ -251,15 +257,62 @@ class Agent:
         """The job is over."""
         self.over = True
 
-    def do_reserve(self, ports: list[int]) -> None:
-        """Reserve these ports, 0 for any."""
+    def do_prepare(self, package: str, cwd: str, or_home: bool) -> None:
+        """Unpack our own package into the folder that goes with us, and find where tasks can run."""
+        import base64  # these three are not needed on the launcher's own host
+        import io
+        import zipfile
+
+        home = os.path.expanduser("~")
+        if os.path.isdir(cwd) or (or_home and os.path.isdir(home)):
+            self.package = os.path.join(self.temporary, "package")
+            zipfile.ZipFile(io.BytesIO(base64.b64decode(package))).extractall(self.package)
+            sys.path.insert(0, self.package)
+            self.say("prepared", cwd=cwd if os.path.isdir(cwd) else home)
+        else:
+            self.say("unprepared", reason=f"the folder {cwd} is not there: make it, or choose another --chdir")
+
+    def do_reserve(self, ports: list[int], token: str) -> None:
+        """Reserve these ports, 0 for any; with a token, answer peers that dial them."""
         for port in ports:
             try:
                 self.ports.append(reserve(port))
             except OSError as error:
                 self.say("refused", port=port, reason=os.strerror(error.errno or 0))
                 return
-        self.say("reserved", ports=[held.getsockname()[1] for held in self.ports[len(self.ports) - len(ports) :]])
+        numbers = [held.getsockname()[1] for held in self.ports[len(self.ports) - len(ports) :]]
+        if token:
+            from tfdist.launch.probe import Listener  # installed here, or unpacked by do_prepare
+
+            self.listener = Listener(numbers, token)
+        self.say("reserved", ports=numbers)
+
+    def do_hush(self) -> None:
+        """Answer peers no more: the ports belong to the tasks now."""
+        if self.listener is not None:
+            self.listener.close()
+            self.listener = None
+
+    def do_dial(self, targets: list[tuple[str, int]], token: str, timeout_s: float) -> None:
+        """Try to reach peers, from a thread: names may take their time."""
+        from tfdist.launch.probe import dial_all
+
+        self.find_out("dialled", lambda: {"failures": dial_all(targets, token, timeout_s)})
+
+    def do_measure(self, address: str, port: int, token: str, seconds: float) -> None:
+        """Measure the way to a peer."""
+        from tfdist.launch.probe import measured
+
+        self.find_out("measured", lambda: measured(address, port, token, seconds))
+
+    def find_out(self, kind: str, act: Callable[[], dict[str, Any]]) -> None:
+        """Say what `act` returns, once a thread has done it."""
+
+        def run() -> None:
+            self.results.append((kind, act()))
+            os.write(self.woken[1].fileno(), b"\0")
+
+        threading.Thread(target=run, name=kind, daemon=True).start()
 
     def do_start(self, task: str, argv: list[str], env: dict[str, str], cwd: str, cores: list[int]) -> None:
         """Start one task."""
@@ -298,7 +351,7 @@ class Agent:
             os.sched_setaffinity(0, cores or everything)
             process = subprocess.Popen(
                 argv,
-                env={**os.environ, **env, **given},
+                env=self.environment(env) | given,
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -323,6 +376,13 @@ class Agent:
             os.set_blocking(descriptor, False)
             self.pipes.register(descriptor, selectors.EVENT_READ, (task, stream))
         return process.pid
+
+    def environment(self, own: dict[str, str]) -> dict[str, str]:
+        """What a task finds in its environment: ours, its own, and the way to our package where that was sent."""
+        env = {**os.environ, **own}
+        if self.package:
+            env["PYTHONPATH"] = os.pathsep.join(filter(None, (self.package, env.get("PYTHONPATH"))))
+        return env
 
     def relay_ready(self) -> None:
         """Pass on what tasks have written."""
@@ -373,9 +433,12 @@ class Agent:
         self.selector.register(receive, selectors.EVENT_READ, self.wake)
 
     def wake(self) -> None:
-        """A signal came."""
+        """A signal came, or a thread has found something out."""
         self.woken[0].recv(CHUNK)
         self.reap()
+        while self.results:
+            kind, values = self.results.pop(0)
+            self.say(kind, **values)
 
     def reap(self) -> None:
         """Take note of every child that has ended."""

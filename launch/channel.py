@@ -2,12 +2,15 @@
 
 import contextlib
 import math
+import os
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from queue import SimpleQueue
 
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts import Host
 from tfdist.launch.messages import (
     AgentLost,
@@ -40,13 +43,23 @@ class Channel:
         self._saying = threading.Lock()
         self._closing = False
         self.room = threading.Semaphore(UNREAD_OUTPUTS)
-        self._process = subprocess.Popen(
-            agent_argv(host),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # a Ctrl-C at the terminal is ours to handle, not the agent's
-        )
+        self.silent = False
+        """It has said nothing for too long, so it will not say goodbye either."""
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
+        try:
+            self._process = subprocess.Popen(
+                agent_argv(host),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._words,
+                start_new_session=True,  # a Ctrl-C at the terminal is ours to handle, not the agent's
+            )
+        except OSError as error:
+            self._words.close()
+            program = agent_argv(host)[0]
+            raise TfdistError(
+                f"{program!r} cannot be run ({error.strerror}): install it, or name another one"
+            ) from None
         self._write(agent_source())
         self._reader = threading.Thread(target=self._read, args=(inbox,), name=f"agent on {host.name}", daemon=True)
         self._reader.start()
@@ -55,23 +68,26 @@ class Channel:
         """Send one message. An agent that is gone is noticed by its silence, not here."""
         self._write(encode(message))
 
-    def close(self) -> None:
-        """End the agent, which cleans up its host, and wait until it has; kill it if it takes too long."""
-        stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
+    def let_go(self) -> None:
+        """Let the agent end, which cleans up its host; do not wait for it."""
+        assert self._process.stdin is not None
         with contextlib.suppress(OSError):
-            if stdin is not None:
-                stdin.close()
+            self._process.stdin.close()
         self._closing = True
         self.room.release()  # a reader that waits for room need not wait any more
+
+    def close(self) -> None:
+        """End the agent and wait until it has cleaned up; kill what connects to it if it takes too long."""
+        self.let_go()
         try:
-            self._process.wait(timeout=10)
+            self._process.wait(timeout=0 if self.silent else 10)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
         self._reader.join(timeout=5)
-        for stream in (stdout, stderr):
-            if stream is not None:
-                stream.close()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._words.close()
 
     def _write(self, data: bytes) -> None:
         assert self._process.stdin is not None
@@ -81,15 +97,17 @@ class Channel:
 
     def _read(self, inbox: Inbox) -> None:
         assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        reason = ""
+        reason, greeted = "", False
         for line in self._process.stdout:
             self.heard = time.monotonic()
             try:
                 message = decode(line)
             except ValueError as error:
+                if not greeted:
+                    continue  # what a login script prints
                 reason = str(error)
                 break
+            greeted = True
             if isinstance(message, Output) and not self._closing:
                 self.heard = math.inf
                 self.room.acquire()
@@ -98,10 +116,11 @@ class Channel:
                 inbox.put((self, AgentLost(self.host.name, message.reason)))
                 continue
             inbox.put((self, message))
-        if not reason:
-            words = self._process.stderr.read().decode(errors="replace").strip().splitlines()
-            reason = words[-1] if words else "its stream ended"
-        inbox.put((self, AgentLost(self.host.name, reason)))
+        inbox.put((self, AgentLost(self.host.name, reason or self._last_words() or "its stream ended")))
+
+    def _last_words(self) -> str:
+        """What was said on stderr; the way there is what says why there is none."""
+        return os.pread(self._words.fileno(), 1 << 16, 0).decode(errors="replace").strip()
 
 
 @contextlib.contextmanager

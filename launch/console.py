@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 from tfdist.launch.diagnose import how
 from tfdist.launch.job import Job
-from tfdist.launch.messages import Event, Exited, Message, NotStarted, Output, Started
+from tfdist.launch.messages import Event, Exited, Message, Note, NotStarted, Output, Started
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,6 +32,13 @@ def prefixed(task: str, text: str, verbose: bool) -> str:
     lines = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").splitlines()
     shown = lines if verbose else [line for line in lines if not NOISE.match(line)]
     return "".join(f"[{task}] {line}\n" for line in shown)
+
+
+def said(message: Output | Note, verbose: bool) -> str:
+    """What a task wrote, or what we have to say of a host, as prefixed lines."""
+    if isinstance(message, Note):
+        return f"[{message.host}] {message.text}\n"
+    return prefixed(message.task, message.text, verbose)
 
 
 def step_values(event: Event) -> tuple[str, str, str]:
@@ -74,10 +81,9 @@ class Lines:
 
     def hear(self, message: Message) -> None:
         """Print what is to be printed of one message."""
-        if isinstance(message, Output):
-            self.show(
-                prefixed(message.task, message.text, self.verbose), self.err if message.stream == "stderr" else self.out
-            )
+        if isinstance(message, Output | Note):
+            to_err = isinstance(message, Note) or message.stream == "stderr"
+            self.show(said(message, self.verbose), self.err if to_err else self.out)
         elif isinstance(message, Event) and message.event.get("event") == "step":
             self.show(f"[{message.task}] {step_line(message)}\n", self.out)
 
@@ -141,8 +147,8 @@ class LiveTable(Lines):
 
     def hear(self, message: Message) -> None:
         """Bring the table up to date; lines that tasks print go above it."""
-        if isinstance(message, Output):
-            text = prefixed(message.task, message.text, self.verbose)
+        if isinstance(message, Output | Note):
+            text = said(message, self.verbose)
             if text:
                 self.console.print(text, end="", markup=False, emoji=False)
             return

@@ -87,7 +87,7 @@ def diagnose(history: Sequence[Entry], tails: Mapping[str, str]) -> Outcome:
             reason = f"not finished after --timeout {entry.timeout_s:g} s"
             return Outcome(Status.TIMEOUT, ExitCode.TIMEOUT, reason, exits=exits)
         if isinstance(entry, AgentLost):
-            reason = f"lost the agent on {entry.host}: {entry.reason}"
+            reason = f"lost the agent on {entry.host}: {entry.reason.splitlines()[-1]}"
             return Outcome(Status.FAILED, ExitCode.HOST_LOST, reason, exits=exits)
         if isinstance(entry, NotStarted):
             reason = f"{entry.task} could not be started: {entry.reason}"

@@ -1,12 +1,13 @@
 """A job before it runs: which processes, where, with which program, cores and GPUs. Pure planning."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.hosts import LOCAL, Host
-from tfdist.launch.machine import Machine
+from tfdist.launch.hosts import Host
+from tfdist.launch.machine import Machine, Machines
+from tfdist.launch.place import place
 
 COMPUTING_ROLES = ("chief", "worker")
 """Roles whose processes have devices. A chief that only coordinates (where there are workers and ps) has none."""
@@ -19,6 +20,8 @@ class Program:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str
+    python: bool = False
+    """`argv` is what stands behind the host's own Python."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class Job:
         addresses: dict[str, tuple[str, ...]] = {}
         for plan in self.plans:
             if plan.task.name in ports:
-                address = f"{plan.host.address}:{ports[plan.task.name]}"
+                address = plan.host.endpoint(ports[plan.task.name])
                 addresses[plan.task.role] = (*addresses.get(plan.task.role, ()), address)
         return replace(self, cluster=Cluster(addresses))
 
@@ -89,17 +92,39 @@ class Job:
         return env
 
 
-def plan_job(shape: Shape, program: Program, machine: Machine) -> Job:
-    """One host's job: tasks in the order chief, worker, ps, evaluator, each with its cores or GPUs and its port."""
-    tasks = [Task(role, index) for role in shape.roles for index in range(shape.roles[role])]
+def plan_job(shape: Shape, program: Program, machines: Machines) -> Job:
+    """Every task in the order of roles, with its host, its cores or GPUs there, and its port.
+
+    Raises:
+        TfdistError: they do not fit onto the hosts, or the ports will not do.
+    """
+    placed = place(shape.roles, {host: machine.slots for host, machine in machines.items()})
     plans = []
-    check_ports(shape, len(tasks))
+    for host in dict.fromkeys(placed.values()):
+        plans += plan_host(shape, program, host, machines[host], [task for task in placed if placed[task] == host])
+    order = list(placed)
+    return Job(tuple(sorted(plans, key=lambda plan: order.index(plan.task))), shape.leader)
+
+
+def plan_host(shape: Shape, program: Program, host: Host, machine: Machine, tasks: Sequence[Task]) -> list[TaskPlan]:
+    """The tasks of one host. Ports count up on each host by itself, so that all firewalls can be alike."""
+    computing = [task for task in tasks if has_devices(task, shape)]
+    if shape.gpus and len(computing) * shape.devices > len(machine.gpus):
+        raise TfdistError(
+            f"{host.name} shows {len(machine.gpus)} GPUs, and {len(computing)} workers of {shape.devices} are to run "
+            f"there: give it fewer slots, or use fewer --devices"
+        )
+    base = host.port or shape.base_port
+    check_ports(replace(shape, base_port=base), len(tasks))
+    plans = []
     for position, task in enumerate(tasks):
-        port = None if not shape.has_cluster else shape.base_port + position if shape.base_port else 0
-        cores = cores_of(task, shape, machine.cores)
-        env = {**program.env, **device_environment(task, shape, cores, machine.gpu_ids)}
-        plans.append(TaskPlan(task, LOCAL, replace(program, env=env), cores, port))
-    return Job(tuple(plans), shape.leader)
+        at = computing.index(task) if task in computing else None
+        port = None if not shape.has_cluster else base + position if base else 0
+        cores = cores_of(at, len(computing), shape, machine.cores)
+        env = {**program.env, **device_environment(at, shape, cores, machine.gpu_ids)}
+        argv = (machine.python, *program.argv) if program.python else program.argv
+        plans.append(TaskPlan(task, host, replace(program, env=env, argv=argv), cores, port))
+    return plans
 
 
 def check_ports(shape: Shape, tasks: int) -> None:
@@ -124,31 +149,39 @@ def has_devices(task: Task, shape: Shape) -> bool:
     return task.role in COMPUTING_ROLES and not (task.role == "chief" and "ps" in shape.roles)
 
 
-def cores_of(task: Task, shape: Shape, cores: tuple[int, ...]) -> tuple[int, ...]:
+def cores_of(place: int | None, computing: int, shape: Shape, cores: tuple[int, ...]) -> tuple[int, ...]:
     """The cores a task is pinned to: computing tasks get theirs in turn, starting over when there are not enough.
 
     Tasks that do not compute share the cores of those that do, so that a job of n devices never has more than n
-    devices' cores, whatever its strategy. With GPUs nothing is pinned.
+    devices' cores on a host, whatever its strategy; where no task computes they have them all. With GPUs nothing is
+    pinned.
+
+    Args:
+        place: the how-manieth computing task of its host it is; None: it does not compute.
+        computing: how many such tasks its host has.
+        shape: of the job.
+        cores: those of its host.
     """
-    if shape.cores_per_device is None or shape.gpus:
+    if shape.cores_per_device is None or shape.gpus or not computing:
         return ()
     each = shape.devices * shape.cores_per_device
-    first = task.index * each if has_devices(task, shape) else 0
-    wanted = each if has_devices(task, shape) else each * shape.roles.get("worker", 1)
+    first, wanted = (0, each * computing) if place is None else (place * each, each)
     return tuple(sorted({cores[(first + offset) % len(cores)] for offset in range(wanted)}))
 
 
-def device_environment(task: Task, shape: Shape, cores: tuple[int, ...], gpu_ids: tuple[str, ...]) -> dict[str, str]:
+def device_environment(
+    place: int | None, shape: Shape, cores: tuple[int, ...], gpu_ids: tuple[str, ...]
+) -> dict[str, str]:
     """TensorFlow's thread pools as large as the task's cores, and the task's own GPUs.
 
     These are read when TensorFlow is imported. As many inter-op threads as cores, two at least: with one, the replicas
     of mirrored and central-storage wait for each other (two replicas on two cores were half as fast).
     """
     if shape.gpus:
-        first = task.index * shape.devices
-        places = range(first, first + shape.devices) if has_devices(task, shape) else ()
-        own = [gpu_ids[place] if gpu_ids else str(place) for place in places]
-        return {"CUDA_VISIBLE_DEVICES": ",".join(own) or "-1"}
+        first = (place or 0) * shape.devices
+        own = range(first, first + shape.devices) if place is not None else ()
+        seen = [gpu_ids[number] if gpu_ids else str(number) for number in own]
+        return {"CUDA_VISIBLE_DEVICES": ",".join(seen) or "-1"}
     if not cores:
         return {}
     threads = str(len(cores))

@@ -1,10 +1,13 @@
 """What one machine offers a job."""
 
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tfdist.launch import agent
+from tfdist.launch.hosts import LOCAL, Host
+from tfdist.launch.place import FOR_WORKERS, slots_of
 
 
 @dataclass(frozen=True)
@@ -16,11 +19,70 @@ class Machine:
     """Their names, in CUDA's order."""
     gpu_ids: tuple[str, ...] = ()
     """What each is called in CUDA_VISIBLE_DEVICES; empty: 0, 1, ..."""
+    python: str = sys.executable
+    """The interpreter that runs tasks there."""
+    slots: int | None = None
+    """How many workers (or tasks of its host's role) it takes; None: as many as there are."""
+    hosts: int = 1
+    """How many hosts these figures are the sum of."""
 
     @classmethod
     def from_description(cls, description: Mapping[str, Any]) -> "Machine":
         """From what an agent says of its host."""
-        return cls(tuple(description["cores"]), tuple(description["gpus"]), tuple(description["gpu_ids"]))
+        return cls(
+            tuple(description["cores"]),
+            tuple(description["gpus"]),
+            tuple(description["gpu_ids"]),
+            str(description["executable"]),
+        )
+
+    def only(self, gpus: tuple[str, ...]) -> "Machine":
+        """With these of its GPUs, as CUDA_VISIBLE_DEVICES calls them; all if none is named.
+
+        Raises:
+            KeyError: it has no such GPU.
+        """
+        if not gpus:
+            return self
+        ids = self.gpu_ids or tuple(map(str, range(len(self.gpus))))
+        names = dict(zip(ids, self.gpus, strict=True))
+        return replace(self, gpus=tuple(names[one] for one in gpus), gpu_ids=gpus)
+
+
+Machines = Mapping[Host, Machine]
+"""What every host of a job offers, in the job's order of hosts."""
+
+
+def alone(machine: Machine) -> Machines:
+    """This machine as the only host."""
+    return {LOCAL: machine}
+
+
+def together(machines: Machines) -> Machine:
+    """All hosts as if they were one machine, for counting what there is; a single one is itself."""
+    if len(machines) == 1:
+        return next(iter(machines.values()))
+    cores = sum(len(machine.cores) for machine in machines.values())
+    gpus = tuple(gpu for machine in machines.values() for gpu in machine.gpus)
+    slots = sum(machine.slots or 1 for host, machine in machines.items() if host.role in FOR_WORKERS)
+    return Machine(tuple(range(cores)), gpus, slots=slots, hosts=len(machines))
+
+
+def with_slots(machines: Machines, per_host: int | None, devices: int) -> Machines:
+    """The machines with a number of slots each (`place.slots_of`).
+
+    Args:
+        machines: of the hosts that the user named.
+        per_host: --workers-per-host.
+        devices: how many each worker takes.
+
+    Raises:
+        TfdistError: --workers-per-host contradicts a host's own number.
+    """
+    return {
+        host: replace(machine, slots=slots_of(host, len(machine.gpus), per_host, devices))
+        for host, machine in machines.items()
+    }
 
 
 def local_machine() -> Machine:

@@ -7,10 +7,47 @@ from typing import Any
 
 
 @dataclass(frozen=True)
+class Prepare:
+    """To the agent: unpack our package for tasks, and look whether they can run in `cwd`."""
+
+    package: str
+    """A zip in base64; empty where tfdist is installed."""
+    cwd: str
+    or_home: bool
+    """Without that folder tasks run in the home folder; else it must be there."""
+
+
+@dataclass(frozen=True)
 class Reserve:
-    """To the agent: hold these ports (0: any free one)."""
+    """To the agent: hold these ports (0: any free one). With a token, answer peers on them until `Hush`."""
 
     ports: tuple[int, ...]
+    token: str = ""
+
+
+@dataclass(frozen=True)
+class Dial:
+    """To the agent: try to reach peers' ports."""
+
+    targets: tuple[tuple[str, int], ...]
+    """Address and port."""
+    token: str
+    timeout_s: float
+
+
+@dataclass(frozen=True)
+class Measure:
+    """To the agent: measure the way to a peer, which answers at this port."""
+
+    address: str
+    port: int
+    token: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Hush:
+    """To the agent: answer no more on the reserved ports; they stay held."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +89,36 @@ class Hello:
     """From the agent: its host (`agent.describe()`)."""
 
     description: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """From the agent: tasks can run, and in which folder."""
+
+    cwd: str
+
+
+@dataclass(frozen=True)
+class Unprepared:
+    """From the agent: tasks cannot run, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Dialled:
+    """From the agent: why each target could not be reached, in the order asked; empty if it could."""
+
+    failures: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """From the agent: round-trip time and throughput of one TCP stream; a reason if they could not be measured."""
+
+    rtt_s: float
+    bytes_per_s: float
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -132,24 +199,41 @@ class AgentLost:
 
 
 @dataclass(frozen=True)
+class Note:
+    """Not sent by anybody: what the launcher has to say of a host."""
+
+    host: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Interrupted:
     """Not sent by anybody: the launcher itself got this signal."""
 
     signal: int
 
 
-ToAgent = Reserve | Start | Stop | Release | Finish | Heartbeat
-FromAgent = Hello | Reserved | Refused | Started | NotStarted | Output | Event | Exited | Heartbeat | Leaving
-Message = FromAgent | AgentLost | Interrupted
+ToAgent = Prepare | Reserve | Dial | Measure | Hush | Start | Stop | Release | Finish | Heartbeat
+BeforeStart = Hello | Prepared | Unprepared | Reserved | Refused | Dialled | Measured
+FromAgent = BeforeStart | Started | NotStarted | Output | Event | Exited | Heartbeat | Leaving
+Message = FromAgent | AgentLost | Interrupted | Note
 
 _KINDS = {
+    "prepare": Prepare,
     "reserve": Reserve,
+    "dial": Dial,
+    "measure": Measure,
+    "hush": Hush,
     "start": Start,
     "stop": Stop,
     "release": Release,
     "finish": Finish,
     "heartbeat": Heartbeat,
+    "prepared": Prepared,
+    "unprepared": Unprepared,
     "reserved": Reserved,
+    "dialled": Dialled,
+    "measured": Measured,
     "refused": Refused,
     "started": Started,
     "not_started": NotStarted,
@@ -158,6 +242,8 @@ _KINDS = {
     "exited": Exited,
     "leaving": Leaving,
 }
+_LISTS = ("reserved", "dialled")
+"""Kinds whose one value is a list."""
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
@@ -177,8 +263,8 @@ def decode(line: bytes) -> FromAgent:
         kind = values.pop("kind")
         if kind == "hello":
             return Hello(values)
-        if kind == "reserved":
-            return Reserved(tuple(values["ports"]))
+        if kind in _LISTS:
+            values = {name: tuple(value) for name, value in values.items()}
         message: FromAgent = _KINDS[kind](**values)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a message of an agent: {line[:200]!r}") from error

@@ -14,7 +14,9 @@ class Policy:
     settle_s: float = 3.0
     """After the first failure, for the others to die by themselves, so that it can be told who was first."""
     hello_s: float = 30.0
-    """For an agent to say hello."""
+    """For an agent to say hello, and for each of its answers before tasks start."""
+    dial_s: float = 4.0
+    """For a peer's port to answer before tasks start."""
     heartbeat_s: float = 2.0
     silence_s: float = 10.0
     """An agent that has said nothing for so long is lost."""

@@ -131,7 +131,7 @@ class Watch:
         self.looked = now
         for channel in set(self.channels.values()):
             if not channel.host.local and now - max(channel.heard, self.awake_since) > self.policy.silence_s:
-                channel.heard = now
+                channel.heard, channel.silent = now, True
                 self.note(AgentLost(channel.host.name, f"it said nothing for {self.policy.silence_s:g} s"))
 
     def next_due(self) -> float:

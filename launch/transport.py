@@ -1,31 +1,154 @@
-"""How a host's agent is reached: an argv prefix, then the same few lines of Python everywhere."""
+"""How a host's agent is reached: an argv prefix, then the same line of Python everywhere."""
 
+import re
+import shlex
 import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tfdist.launch import agent
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts import Host
 
-_BOOTSTRAP = """\
-import os, sys
-sys.path[:] = filter(None, sys.path)  # modules of the working directory must not shadow Python's
-size = b""
-while not size.endswith(b"\\n"):
-    size += os.read(0, 1) or sys.exit("the launcher went away")
-source = b""
-while len(source) < int(size):
-    source += os.read(0, int(size) - len(source)) or sys.exit("the launcher went away")
-exec(compile(source, "tfdist-agent", "exec"), {"__name__": "__main__"})
-"""
+CONNECT_TIMEOUT_S = 8
+
+_BOOTSTRAP = (
+    "import io,sys;"
+    'sys.version_info>=(3,10) or sys.exit("Python %d.%d is too old: tfdist needs 3.10"%sys.version_info[:2]);'
+    "sys.path[:]=filter(None,sys.path);"  # modules of the working directory must not shadow Python's
+    'f=io.BufferedReader(io.FileIO(0,"rb",False),1);'  # reads not one byte more than it is asked for
+    'exec(compile(f.read(int(f.readline() or sys.exit("the launcher went away"))),"tfdist-agent","exec"))'
+)
+"""One line without single quotes, for a login shell there may be of any kind."""
+
+_FIND_PYTHON = 'command -v "$1" >/dev/null 2>&1 && p=$1 || p=$2; exec "$p" -u -c "$3"'
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How the user wants hosts to be reached."""
+
+    transport: str = "ssh"
+    """`ssh`, `srun`, or `exec:` and a command with {host} in it."""
+    ssh: str = "ssh"
+    ssh_options: tuple[str, ...] = ()
+    """As behind ssh's -o."""
+    identity: str = ""
+    ssh_port: int | None = None
+    python: str = ""
+    chdir: str = ""
+
+
+def ssh(host: Host, reach: Reach) -> tuple[str, ...]:
+    """The system's OpenSSH client. It never asks for a password, and checks host keys as the user's own set-up says."""
+    options = ["BatchMode=yes", f"ConnectTimeout={CONNECT_TIMEOUT_S}", "RemoteCommand=none", *reach.ssh_options]
+    return (*ssh_client(reach), "-T", *(word for one in options for word in ("-o", one)), "--", host.target)
+
+
+def ssh_client(reach: Reach) -> tuple[str, ...]:
+    """The client with what says where it connects, as `ssh -G` needs it too."""
+    port = ("-p", str(reach.ssh_port)) if reach.ssh_port else ()
+    return (reach.ssh, *port, *(("-i", reach.identity) if reach.identity else ()))
+
+
+def srun(host: Host, reach: Reach) -> tuple[str, ...]:
+    """A step beside others in the present Slurm allocation, with all that the allocation has on that node."""
+    step = ("--nodes=1", "--ntasks=1", "--overlap", "--cpu-bind=none", "--quiet", "--job-name=tfdist")
+    return ("srun", *step, f"--nodelist={host.name}")
+
+
+def execute(host: Host, reach: Reach) -> tuple[str, ...]:
+    """A command of the user's, as `kubectl exec -i {host} --`."""
+    return tuple(word.replace("{host}", host.name) for word in shlex.split(reach.transport.removeprefix("exec:")))
+
+
+@dataclass(frozen=True)
+class Transport:
+    """One way to run a command on a host."""
+
+    prefix: Callable[[Host, Reach], tuple[str, ...]]
+    quoted: bool = False
+    """It hands the command to a shell there, as one text."""
+    machines: bool = True
+    """Its hosts are machines, so one of them may be this one; False: pods and the like."""
+    aliases: bool = False
+    """A host's name may be an alias, whose address only the client knows."""
+
+
+TRANSPORTS: Mapping[str, Transport] = {
+    "ssh": Transport(ssh, quoted=True, aliases=True),
+    "srun": Transport(srun),
+    "exec": Transport(execute, machines=False),
+}
+
+
+def transport_of(reach: Reach) -> Transport:
+    """The row of the table.
+
+    Raises:
+        TfdistError: there is none of that name, or `exec:` has no usable command.
+    """
+    kind, colon, command = reach.transport.partition(":")
+    if kind not in TRANSPORTS or (kind == "exec") != bool(colon):
+        raise TfdistError(
+            f"--transport {reach.transport}: choose ssh, srun, or a command as in exec:'kubectl exec -i {{host}} --'"
+        )
+    if kind == "exec":
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise TfdistError(f"--transport {reach.transport}: {error}; close the quote") from None
+        if not any("{host}" in word for word in words):
+            raise TfdistError(f"--transport {reach.transport}: write {{host}} where the host's name belongs")
+    return TRANSPORTS[kind]
 
 
 def agent_argv(host: Host) -> tuple[str, ...]:
-    """The command whose stdin and stdout are an agent on `host`, once it has been sent `agent_source()`."""
-    prefix: tuple[str, ...] = ()  # the local host; other ways to reach one put their command here
-    return (*prefix, sys.executable, "-u", "-c", _BOOTSTRAP)
+    """The command whose stdin and stdout are an agent on `host`, once it has been sent `agent_source()`.
+
+    On another host: the Python that was asked for, else the one that runs us if it is there too, else python3.
+    """
+    if host.local:
+        return (sys.executable, "-u", "-c", _BOOTSTRAP)
+    wanted = (host.python, host.python) if host.python else (sys.executable, "python3")
+    command = ("sh", "-c", _FIND_PYTHON, "tfdist", *wanted, _BOOTSTRAP)
+    return (*host.reach, shlex.join(command)) if host.quoted else (*host.reach, *command)
 
 
 def agent_source() -> bytes:
     """What the bootstrap reads first: the length of the agent's text, and the text. Nothing need be installed there."""
     text = Path(agent.__file__).read_bytes()
     return b"%d\n%s" % (len(text), text)
+
+
+_MENDS: tuple[tuple[str, str, str], ...] = (
+    (
+        r"REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "its host key is another one than in known_hosts",
+        "if the host was set up anew, run 'ssh-keygen -R {name}' and 'ssh {target}' once; else beware",
+    ),
+    (r"Host key verification failed", "its host key is not known", "run 'ssh {target}' once and look at the key"),
+    (r"Permission denied", "it lets {user} not in", "run 'ssh-copy-id {target}', or give --identity or another user"),
+    (r"Could not resolve", "its name is not resolved", "correct the name, or add it to ~/.ssh/config or /etc/hosts"),
+    (r"Connection refused", "nothing listens at its SSH port", "start sshd there, or give --ssh-port"),
+    (
+        r"timed out|No route to host|[Uu]nreachable|did not say hello",
+        "it does not answer",
+        "see that it is up and that no firewall keeps SSH out: 'ssh -v {target}'",
+    ),
+    (r"not found|No such file", "a program is not there", "name its Python with --python, or python= in the hostfile"),
+    (r"too old", "its Python is too old", "name a newer one with --python, or python= in the hostfile"),
+)
+"""What ssh, or a shell, says; the cause; and the mend."""
+
+
+def explain(host: Host, words: str) -> str:
+    """Why an agent could not be had on `host`: what was said there, the likely cause and the mend, in one sentence."""
+    said = [line.strip() for line in words.strip().splitlines() if line.strip("@ \t\r")]
+    last = said[-1].rstrip(".") if said else "its stream ended without a word"
+    for pattern, cause, mend in _MENDS:
+        if re.search(pattern, words):
+            told = {"name": host.name, "target": host.target, "user": host.user or "you"}
+            return f"{host.name}: {cause.format(**told)} ({last}); {mend.format(**told)}"
+    return f"{host.name}: no agent could be started there ({last})"

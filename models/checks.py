@@ -130,12 +130,17 @@ def check_cross_device(spec: TrainingSpec, machine: Machine) -> None:
 
 
 def check_devices(spec: TrainingSpec, machine: Machine) -> None:
-    """A GPU is not shared between replicas; cores may be (that is a warning)."""
+    """One process is on one host. A GPU is not shared between replicas; cores may be (that is a warning)."""
+    if machine.hosts > 1 and not CATALOG[spec.strategy].many_processes:
+        raise TfdistError(
+            f"--strategy {spec.strategy} is one process, and {machine.hosts} hosts were given: "
+            f"use --strategy multiworker, or choose one host with --include"
+        )
     wanted = spec.replicas
     if machine.gpus and wanted > len(machine.gpus):
         raise TfdistError(
             f"{wanted} devices ({spec.workers} workers x {spec.devices}) are more than the {len(machine.gpus)} GPUs "
-            f"of this machine: use fewer --workers or --devices"
+            f"that are there: use fewer --workers or --devices"
         )
 
 
@@ -144,7 +149,8 @@ def check_combinations(spec: TrainingSpec) -> None:
     keras = f"--keras {spec.keras}"
     trains = keras_refusal(spec.strategy, spec.cross_device, spec.keras, spec.api)
     refuse(trains, f"{keras} --api {spec.api} --strategy {spec.strategy}")
-    refuse(precision_refusal(spec.keras, spec.precision, spec.replicas), f"{keras} --precision {spec.precision}")
+    scales = precision_refusal(spec.strategy, spec.keras, spec.precision, spec.replicas)
+    refuse(scales, f"{keras} --precision {spec.precision}")
     check_worker_devices(spec)
 
 

@@ -97,6 +97,8 @@ def choose_strategy(chosen: Mapping[str, Any], machine: Machine) -> tuple[Strate
         return StrategyName(name), "as asked"
     if chosen.get("ps"):
         return StrategyName.PARAMETER_SERVER, f"--ps {chosen['ps']}"
+    if machine.hosts > 1:
+        return StrategyName.MULTI_WORKER, f"{machine.hosts} hosts"
     if chosen.get("workers", 1) != 1:
         return StrategyName.MULTI_WORKER, f"--workers {chosen['workers']}"
     if chosen.get("devices", len(machine.gpus)) > 1:
@@ -110,7 +112,7 @@ def devices_by_default(chosen: Mapping[str, Any], machine: Machine) -> dict[str,
     several = len(machine.gpus) or 2
     defaults: dict[str, Any] = {"workers": 1, "ps": 0, "devices": 1}
     if strategy.many_processes:
-        defaults["workers"] = max(1, several // max(1, chosen.get("devices", 1)))
+        defaults["workers"] = machine.slots or max(1, several // max(1, chosen.get("devices", 1)))
     elif "--devices" in strategy.options:
         defaults["devices"] = several
     if "--ps" in strategy.options:

@@ -209,11 +209,17 @@ def keras_refusal(strategy: StrategyName, cross_device: CrossDevice, keras: Kera
     return None
 
 
-def precision_refusal(keras: Keras, precision: str, replicas: int) -> Refusal | None:
-    """Whether Keras `keras` trains several replicas safely in this precision: None if it does.
+_SCALES_NO_LOSS = (StrategyName.CENTRAL_STORAGE, StrategyName.PARAMETER_SERVER, StrategyName.TPU)
 
-    Source: 12 of 120 trainings ended in NaN with Keras 3, none with tf_keras.
+
+def precision_refusal(strategy: StrategyName, keras: Keras, precision: str, replicas: int) -> Refusal | None:
+    """Whether Keras `keras` trains so many replicas safely in this precision: None if it does.
+
+    Source: tf_keras' `strategy_supports_loss_scaling` names the strategies that it takes; with Keras 3, 12 of 120
+    trainings of several replicas ended in NaN, none with tf_keras.
     """
+    if keras is Keras.TWO and precision == "mixed_float16" and strategy in _SCALES_NO_LOSS:
+        return Refusal(f"tf_keras scales no loss for float16 under {strategy}", "use --precision mixed_bfloat16")
     if keras is Keras.THREE and precision == "mixed_float16" and replicas > 1:
         what = "Keras 3 looks for overflows of float16 on the first replica only: trainings of several can end in NaN"
         return Refusal(what, "use --precision mixed_bfloat16, or --keras 2")

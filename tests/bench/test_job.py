@@ -6,7 +6,7 @@ import pytest
 from tfdist.bench.job import plan_training, record_of, shape_of
 from tfdist.bench.record import RankRecord, Window
 from tfdist.launch.diagnose import Outcome, Status
-from tfdist.launch.machine import Machine
+from tfdist.launch.machine import Machine, alone
 from tfdist.launch.messages import Exited
 from tfdist.models.presets import resolve
 from tfdist.models.spec import TrainingSpec
@@ -76,7 +76,7 @@ def test_each_strategys_processes():
 
 def test_every_task_finds_the_whole_spec_in_its_environment():
     spec = resolve({"strategy": "multiworker"}, Machine((0, 1), ()), "smoke").spec
-    job = plan_training(spec, Machine((0, 1), ()))
+    job = plan_training(spec, alone(Machine((0, 1), ())))
     for plan in job.plans:
         assert plan.program.env["TF_USE_LEGACY_KERAS"] == "1"
         assert plan.program.env.keys() >= spec.to_env().keys()

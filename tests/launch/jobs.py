@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tfdist.launch.diagnose import Outcome
 from tfdist.launch.job import Job, Program, Shape, plan_job
-from tfdist.launch.machine import local_machine
+from tfdist.launch.machine import alone, local_machine
 from tfdist.launch.messages import Message
 from tfdist.launch.policy import Policy
 from tfdist.launch.run import launch
@@ -17,7 +17,7 @@ QUICK = Policy(grace_s=1.0, settle_s=0.3)
 def python_job(code: str, roles: dict[str, int], *, cluster: bool = True, leader: str | None = None) -> Job:
     """A job whose every task runs this Python code."""
     shape = Shape(roles, has_cluster=cluster, leader=leader)
-    return plan_job(shape, Program((sys.executable, "-S", "-c", code), {}, "/"), local_machine())
+    return plan_job(shape, Program((sys.executable, "-S", "-c", code), {}, "/"), alone(local_machine()))
 
 
 class Heard(list[Message]):

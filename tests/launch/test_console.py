@@ -4,7 +4,7 @@ import pytest
 
 from tfdist.launch.console import Lines, LiveTable, Quiet, prefixed
 from tfdist.launch.job import Program, Shape, plan_job
-from tfdist.launch.machine import Machine
+from tfdist.launch.machine import Machine, alone
 from tfdist.launch.messages import Event, Exited, Heartbeat, Output, Started
 
 NOISE = """\
@@ -49,7 +49,7 @@ def test_quiet_is_quiet():
 
 @pytest.fixture
 def table():
-    job = plan_job(Shape({"worker": 2}, True), Program(("true",), {}, "/"), Machine((0,), ()))
+    job = plan_job(Shape({"worker": 2}, True), Program(("true",), {}, "/"), alone(Machine((0,), ())))
     clock = iter(range(1000))
     return LiveTable(job, io.StringIO(), now=lambda: float(next(clock)))
 

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Program, Shape, plan_job
-from tfdist.launch.machine import Machine
+from tfdist.launch.machine import Machine, alone
 
 PROGRAM = Program(("true",), {"A": "b"}, "/")
 FOUR = Machine((0, 1, 2, 3), ())
 
 
 def plan(shape, machine=FOUR):
-    return plan_job(shape, PROGRAM, machine)
+    return plan_job(shape, PROGRAM, alone(machine))
 
 
 def test_workers_get_their_cores_in_turn():

@@ -62,5 +62,6 @@ def test_anything_else_is_refused_with_what_it_was(line):
 def test_every_kind_is_said_by_one_side():
     assert set(messages._KINDS) == {
         "reserve", "start", "stop", "release", "finish", "heartbeat", "reserved", "refused", "started", "not_started",
-        "output", "event", "exited", "leaving",
+        "output", "event", "exited", "leaving", "prepare", "prepared", "unprepared", "dial", "dialled", "measure",
+        "measured", "hush",
     }  # fmt: skip

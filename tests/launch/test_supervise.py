@@ -9,7 +9,7 @@ import pytest
 from tfdist.launch.diagnose import Status, diagnose
 from tfdist.launch.hosts import LOCAL, Host
 from tfdist.launch.job import Program, Shape, plan_job
-from tfdist.launch.machine import Machine
+from tfdist.launch.machine import Machine, alone
 from tfdist.launch.messages import AgentLost, Event, Exited, Interrupted, NotStarted, Release, Stop
 from tfdist.launch.policy import Policy
 from tfdist.launch.supervise import Watch
@@ -27,7 +27,7 @@ class FakeChannel:
 
 
 def watch_of(roles, leader=None, **policy):
-    job = plan_job(Shape(roles, True, leader), Program(("true",), {}, "/"), Machine((0,), ()))
+    job = plan_job(Shape(roles, True, leader), Program(("true",), {}, "/"), alone(Machine((0,), ())))
     channel = FakeChannel()
     names = [plan.task.name for plan in job.plans]
     watch = Watch(job, dict.fromkeys(names, channel), Policy(**policy), SimpleQueue(), running=set(names))

@@ -1,0 +1,135 @@
+"""The options that say on which hosts, and how they are reached; the same for launch, bench and doctor."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from tfdist.cli.options import HOSTS, gather, option
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.fleet import Fleet, connect
+from tfdist.launch.hosts import Host, read_hosts
+from tfdist.launch.locate import locate, slurm_hosts
+from tfdist.launch.machine import Machines, alone, local_machine, with_slots
+from tfdist.launch.policy import Policy
+from tfdist.launch.transport import Reach
+
+_OPTIONS: Mapping[str, Any] = {
+    "hosts": Annotated[
+        str | None,
+        option("--hosts", "[user@]host[:slots],... or node[01-04]; '-H localhost,h2' works too.", HOSTS, ("-H",)),
+    ],
+    "hostfile": Annotated[
+        Path | None,
+        option("--hostfile", "A host a line: [user@]host [slots=N] [role=ps] [addr=A] [port=P] [gpus=0,1] ...", HOSTS),
+    ],
+    "include": Annotated[
+        list[str] | None, option("--include", "Only hosts that match, as 'node0*'; may be repeated.", HOSTS)
+    ],
+    "exclude": Annotated[list[str] | None, option("--exclude", "No host that matches; may be repeated.", HOSTS)],
+    "workers_per_host": Annotated[
+        int | None, option("--workers-per-host", "Workers a host takes. Default: one a GPU, or 1.", HOSTS)
+    ],
+    "transport": Annotated[
+        str | None, option("--transport", "ssh (default), srun, or exec:'kubectl exec -i {host} --'.", HOSTS)
+    ],
+    "ssh": Annotated[str | None, option("--ssh", "The OpenSSH client (default: ssh).", HOSTS)],
+    "ssh_option": Annotated[
+        list[str] | None, option("--ssh-option", "For ssh -o, as 'ProxyJump=gate'; may be repeated.", HOSTS)
+    ],
+    "identity": Annotated[Path | None, option("--identity", "A private key, as ssh -i.", HOSTS)],
+    "ssh_port": Annotated[int | None, option("--ssh-port", "The port of sshd on the hosts.", HOSTS)],
+    "python": Annotated[
+        str | None,
+        option(
+            "--python", "Python on other hosts. Default: the path of this one, if it is there, else python3.", HOSTS
+        ),
+    ],
+    "chdir": Annotated[
+        str | None,
+        option(
+            "--chdir", "Working directory on the hosts. Default: the present one, if it is there, else home.", HOSTS
+        ),
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Where:
+    """The hosts of a job, located; none: this machine alone."""
+
+    hosts: tuple[Host, ...] = ()
+    per_host: int | None = None
+
+    @contextmanager
+    def connected(self, policy: Policy | None = None) -> Iterator[Fleet | None]:
+        """The hosts' agents while this lasts; None for this machine alone, whose agent comes with the job."""
+        if not self.hosts:
+            yield None
+            return
+        with connect(self.hosts, policy) as fleet:
+            yield fleet
+
+    def machines(self, fleet: Fleet | None, devices: int) -> Machines:
+        """What there is, with room for workers of so many devices each."""
+        return alone(local_machine()) if fleet is None else with_slots(fleet.machines, self.per_host, max(1, devices))
+
+
+def where_options(only: tuple[str, ...] = tuple(_OPTIONS)) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these options; it gets them as its parameter `where`, a Where."""
+    return gather("where", {name: _OPTIONS[name] for name in only}, choose_hosts)
+
+
+def choose_hosts(given: Mapping[str, Any]) -> Where:
+    """What the options mean. No connection is made.
+
+    Raises:
+        TfdistError: one of them is wrong, or without hosts would have no effect.
+    """
+    chosen = {name: value for name, value in given.items() if value not in (None, [])}
+    reach = Reach(
+        transport=chosen.get("transport", "ssh"),
+        ssh=chosen.get("ssh", "ssh"),
+        ssh_options=tuple(chosen.get("ssh_option", ())),
+        identity=str(chosen.get("identity", "")),
+        ssh_port=chosen.get("ssh_port"),
+        python=chosen.get("python", ""),
+        chdir=chosen.get("chdir", ""),
+    )
+    hosts = named_hosts(chosen, reach)
+    per_host = chosen.get("workers_per_host")
+    if per_host is not None and per_host < 1:
+        raise TfdistError(f"--workers-per-host {per_host}: it must be at least 1")
+    check_used(chosen, reach, hosts)
+    return Where(locate(hosts, reach), per_host) if hosts else Where()
+
+
+def named_hosts(chosen: Mapping[str, Any], reach: Reach) -> tuple[Host, ...]:
+    """From --hosts or --hostfile, or for srun from the allocation."""
+    text, file = chosen.get("hosts"), chosen.get("hostfile")
+    patterns = chosen.get("include", ()), chosen.get("exclude", ())
+    if text is None and file is None and reach.transport == "srun":
+        text = ",".join(host.name for host in slurm_hosts())
+    return read_hosts(text, file, *patterns)
+
+
+def check_used(chosen: Mapping[str, Any], reach: Reach, hosts: tuple[Host, ...]) -> None:
+    """An option that would have no effect is refused."""
+    stray = [name for name in chosen if name not in ("hosts", "hostfile")]
+    if not hosts and stray:
+        raise TfdistError(f"{flag(stray[0])} {shown(chosen[stray[0]])} has no effect without --hosts or --hostfile")
+    for_ssh = [name for name in ("ssh", "ssh_option", "identity", "ssh_port") if name in chosen]
+    if reach.transport != "ssh" and for_ssh:
+        value = shown(chosen[for_ssh[0]])
+        raise TfdistError(f"{flag(for_ssh[0])} {value} has no effect with --transport {reach.transport}: leave it away")
+
+
+def flag(name: str) -> str:
+    """The command line's name of an option."""
+    return "--" + name.replace("_", "-")
+
+
+def shown(value: Any) -> str:
+    """An option's value as it was written."""
+    return str(value[0] if isinstance(value, list) else value)

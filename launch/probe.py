@@ -1,0 +1,156 @@
+"""Can hosts really reach each other: an agent listens on its tasks' ports and dials its peers' before any task runs.
+
+Runs inside agents, on every host: standard library only. A connection is greeted with the job's token, so that whatever
+else answers at an address is told apart; then the dialler may ask for echoes, or send data to be counted.
+"""
+
+import contextlib
+import selectors
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+ECHO, COUNT = b"e", b"c"
+CHUNK = 1 << 18
+AT_ONCE = 16
+PINGS = 9
+
+
+class Listener:
+    """Answers on these ports until it is closed, from threads of its own."""
+
+    def __init__(self, ports: Sequence[int], token: str) -> None:
+        """Listen beside the sockets that hold the ports.
+
+        Raises:
+            OSError: one cannot be listened at.
+        """
+        self._token = token.encode()
+        self._selector = selectors.DefaultSelector()
+        self._wake, self._woken = socket.socketpair()
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        try:
+            for port in ports:
+                listener = socket.socket()
+                self._selector.register(listener, selectors.EVENT_READ)
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                listener.bind(("", port))
+                listener.listen(512)
+        except OSError:
+            self._close_sockets()
+            raise
+        self._thread = threading.Thread(target=self._serve, name="probe", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening; the ports stay held by whoever holds them."""
+        self._wake.close()
+        self._thread.join()
+        self._close_sockets()
+
+    def _close_sockets(self) -> None:
+        for key in list(self._selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+        self._selector.close()
+
+    def _serve(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is self._woken:
+                    return
+                with contextlib.suppress(OSError):
+                    connection, _ = key.fileobj.accept()  # type: ignore[union-attr]
+                    threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(10.0)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.sendall(self._token)
+            while (wish := connection.recv(1)) == ECHO:
+                connection.sendall(ECHO)
+            if wish == COUNT:
+                buffer, total = bytearray(CHUNK), 0
+                while count := connection.recv_into(buffer):
+                    total += count
+                connection.sendall(b"%d\n" % total)
+
+
+def _call(address: str, port: int, token: str, timeout_s: float) -> socket.socket:
+    """A connection to a peer's listener, which has shown the token.
+
+    Raises:
+        OSError: there is none.
+    """
+    connection = socket.create_connection((address, port), timeout=timeout_s)
+    try:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        wanted, got = token.encode(), b""
+        while len(got) < len(wanted) and (more := connection.recv(len(wanted) - len(got))):
+            got += more
+        if got != wanted:
+            raise OSError("something else answers there")
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def dial(address: str, port: int, token: str, timeout_s: float) -> str:
+    """Why a peer's listener cannot be reached: `refused`, `timed out`, `not resolved` or other words; else empty."""
+    try:
+        _call(address, port, token, timeout_s).close()
+    except ConnectionRefusedError:
+        return "refused"
+    except TimeoutError:
+        return "timed out"
+    except (socket.gaierror, UnicodeError):
+        return "not resolved"
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def dial_all(targets: Sequence[tuple[str, int]], token: str, timeout_s: float) -> list[str]:
+    """`dial` for each (address, port), several at once."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(lambda target: dial(target[0], target[1], token, timeout_s), targets))
+
+
+def measure(address: str, port: int, token: str, seconds: float) -> tuple[float, float]:
+    """Round-trip time in seconds and bytes a second, between this host and a peer's listener.
+
+    The median of a few echoes of one byte; then as many bytes as go out in `seconds`, over the time until the peer has
+    counted the last of them. One TCP stream, TCP's own payload.
+
+    Raises:
+        OSError: the connection cannot be made, or breaks.
+    """
+    with _call(address, port, token, 5.0) as connection:
+        connection.settimeout(seconds + 20.0)
+        trips = []
+        for _ in range(PINGS):
+            began = time.perf_counter()
+            connection.sendall(ECHO)
+            connection.recv(1)
+            trips.append(time.perf_counter() - began)
+        connection.sendall(COUNT)
+        data, began = bytes(CHUNK), time.perf_counter()
+        while time.perf_counter() - began < seconds:
+            connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        total = int(connection.makefile("rb").readline() or b"0")
+        return statistics.median(trips), total / (time.perf_counter() - began)
+
+
+def measured(address: str, port: int, token: str, seconds: float) -> dict[str, Any]:
+    """`measure` as a message, with the reason if it was not possible."""
+    try:
+        rtt_s, bytes_per_s = measure(address, port, token, seconds)
+    except (OSError, ValueError) as error:
+        return {"rtt_s": 0.0, "bytes_per_s": 0.0, "reason": str(error) or type(error).__name__}
+    return {"rtt_s": rtt_s, "bytes_per_s": bytes_per_s, "reason": ""}
