@@ -1,12 +1,13 @@
 """A suite's arms meet the machine: complete specs, or the sentence why there is none."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any, Protocol
 
 from tfdist.bench.suite import Arm
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.machine import Machine
+from tfdist.launch.machine import Machine, Machines, together, with_slots
 from tfdist.models.spec import TrainingSpec
 
 
@@ -19,6 +20,8 @@ class Arms:
     refused: Mapping[str, str]
     """The sentence for each arm that cannot run here."""
     warnings: tuple[str, ...]
+    machines: Mapping[str, Machines]
+    """The hosts of each arm that can run, with room for its workers."""
 
 
 class Resolved(Protocol):
@@ -37,21 +40,42 @@ Resolve = Callable[[Mapping[str, Any], Machine, str | None], Resolved]
 """As `tfdist.models.presets.resolve`."""
 
 
-def resolve_arms(arms: Sequence[Arm], machine: Machine, preset: str | None, resolve: Resolve) -> Arms:
-    """Each arm's spec on this machine, or its refusal."""
+def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None, resolve: Resolve) -> Arms:
+    """Each arm's spec on its part of these machines, or its refusal."""
     specs: dict[str, TrainingSpec] = {}
+    placed: dict[str, Machines] = {}
     refused: dict[str, str] = {}
     warnings: list[str] = []
     for arm in arms:
         try:
-            _check_gpus(arm, machine)
-            resolved = resolve(arm.choices, machine, preset)
+            own = _own(arm, machines)
+            _check_gpus(arm, together(own))
+            resolved = resolve(arm.choices, together(own), preset)
         except TfdistError as error:
             refused[arm.name] = str(error)
         else:
             specs[arm.name] = resolved.spec
+            placed[arm.name] = with_room(own, resolved.spec.workers)
             warnings += [f"{arm.name}: {text}" for text in resolved.warnings]
-    return Arms(specs, refused, tuple(warnings))
+    return Arms(specs, refused, tuple(warnings), placed)
+
+
+def _own(arm: Arm, machines: Machines) -> Machines:
+    """The first machines, as many as the arm wants; several with a number of slots each."""
+    if arm.hosts > len(machines):
+        raise TfdistError(
+            f"the arm needs {arm.hosts} hosts and {len(machines)} is there: name more with --hosts or --hostfile"
+        )
+    own = dict(list(machines.items())[: arm.hosts])
+    return with_slots(own, None, arm.choices.get("devices", 1)) if arm.hosts > 1 else own
+
+
+def with_room(machines: Machines, workers: int) -> Machines:
+    """The machines with room for so many workers, spread evenly where users did not say how many a host takes."""
+    if len(machines) == 1:
+        return machines
+    each = ceil(workers / len(machines))
+    return {host: replace(machine, slots=host.slots or each) for host, machine in machines.items()}
 
 
 def _check_gpus(arm: Arm, machine: Machine) -> None:

@@ -1,6 +1,6 @@
 """What a row says, column by column: for files (exact values) and for people (few words). Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfdist.bench.statistics import Interval
@@ -35,6 +35,9 @@ def values_of(row: ArmRow, scaling: str) -> dict[str, Any]:
         "kind": row.kind,
         "exchange": str(row.exchange),
         "scaling": scaling,
+        "hosts": row.hosts,
+        "link_mbit_per_s": row.link["bytes_per_s"] * 8 / 1e6 if row.link else None,
+        "link_rtt_ms": row.link["rtt_s"] * 1e3 if row.link else None,
         "devices": row.devices,
         "batch_per_replica": row.batch_per_replica,
         "batch_global": row.batch_global,
@@ -64,6 +67,8 @@ def values_of(row: ArmRow, scaling: str) -> dict[str, Any]:
 COLUMNS: Mapping[str, Callable[[ArmRow], str]] = {
     "arm": lambda row: row.label,
     "kind": lambda row: row.kind,
+    "hosts": lambda row: str(row.hosts),
+    "link": lambda row: _link(row.link),
     "sync or async": lambda row: str(row.exchange),
     "devices": lambda row: _number(row.devices, "d"),
     "batch per device": lambda row: _number(row.batch_per_replica, "d"),
@@ -80,12 +85,23 @@ COLUMNS: Mapping[str, Callable[[ArmRow], str]] = {
     "rounds": lambda row: f"{row.rounds} of {row.rounds_planned}",
     "status": lambda row: f"{row.status}: {row.reason}" if row.reason else row.status,
 }
-"""The columns of report.md."""
+"""The columns of report.md; those of hosts only where there are several."""
+OF_HOSTS = ("hosts", "link")
 
 SHORT = ("arm", "sync or async", "devices", "images/s (whole job)", "over rounds", "speed-up", "efficiency")
 """Those of them that fit a terminal."""
 NARROW = ("arm", "images/s (whole job)", "speed-up", "efficiency")
 """Those that fit a narrow one."""
+
+
+def columns_of(rows: Sequence[ArmRow]) -> tuple[str, ...]:
+    """The names of the columns that say something of these rows."""
+    several = any(row.hosts > 1 for row in rows)
+    return tuple(name for name in COLUMNS if several or name not in OF_HOSTS)
+
+
+def _link(link: Mapping[str, float]) -> str:
+    return f"{link['bytes_per_s'] * 8 / 1e6:.0f} Mbit/s, {link['rtt_s'] * 1e3:.2f} ms" if link else NOTHING
 
 
 def _verdict(row: ArmRow) -> str:

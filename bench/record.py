@@ -87,6 +87,10 @@ class Record:
     run_dir: str = ""
     """The run's folder, relative to the folder of the bench; its logs are there."""
     git_commit: str = ""
+    hosts: int = 1
+    """On how many the job ran."""
+    link: Mapping[str, float] = field(default_factory=dict)
+    """The slowest way between neighbouring hosts, measured before: `bytes_per_s` of one TCP stream, `rtt_s`."""
     order: int = 0
     """Position in which the run was made, over the whole bench."""
 

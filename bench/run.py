@@ -1,7 +1,7 @@
 """Runs each arm through the given function and saves every record as it comes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Protocol
@@ -11,6 +11,8 @@ from tfdist.bench.folder import BenchFile, BenchPaths, save_record
 from tfdist.bench.plan import PlannedRun
 from tfdist.bench.record import Record
 from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.links import Links, slowest
+from tfdist.launch.machine import Machines
 from tfdist.launch.messages import Message
 from tfdist.launch.supervise import Listener
 from tfdist.models.spec import TrainingSpec
@@ -23,7 +25,15 @@ class RunOne(Protocol):
     """One training in fresh processes; always returns a Record. `tfdist.bench.job.run_spec` is the real one."""
 
     def __call__(  # noqa: D102
-        self, spec: TrainingSpec, run_dir: Path, *, arm: str, round: int, timeout_s: float | None, listen: Listener
+        self,
+        spec: TrainingSpec,
+        run_dir: Path,
+        *,
+        machines: Machines,
+        arm: str,
+        round: int,
+        timeout_s: float | None,
+        listen: Listener,
     ) -> Record: ...
 
 
@@ -48,6 +58,8 @@ class Surroundings:
     progress: Progress
     busy: Callable[[], float]
     """The share of all cores in use now, 0..1."""
+    links: Links = field(default_factory=dict)
+    """The measured ways between neighbouring hosts."""
 
 
 def run_bench(
@@ -62,7 +74,7 @@ def run_bench(
     order = BenchPaths(root).last_number()
     for number, run in enumerate(runs, start=1):
         surroundings.progress.begin(run, number, len(runs), seconds_left(made, runs[number - 1 :]))
-        record = _run(run, order + number, arms.specs[run.arm], bench, root, surroundings)
+        record = _run(run, order + number, arms, bench, root, surroundings)
         save_record(BenchPaths(root).record(record), record)
         made.append(record)
         surroundings.progress.end(record)
@@ -86,9 +98,8 @@ def seconds_left(made: Sequence[Record], runs: Sequence[PlannedRun]) -> float | 
     return sum(fmean(times[run.arm]) if run.arm in times else mean for run in runs)
 
 
-def _run(
-    run: PlannedRun, order: int, spec: TrainingSpec, bench: BenchFile, root: Path, surroundings: Surroundings
-) -> Record:
+def _run(run: PlannedRun, order: int, arms: Arms, bench: BenchFile, root: Path, surroundings: Surroundings) -> Record:
+    spec, machines = arms.specs[run.arm], arms.machines[run.arm]
     run_dir = BenchPaths(root).run(order, run.arm, run.round)
     run_dir.mkdir(parents=True)
     busy = 0.0
@@ -97,6 +108,7 @@ def _run(
         record = surroundings.run_one(
             spec,
             run_dir,
+            machines=machines,
             arm=run.arm,
             round=run.round,
             timeout_s=bench.suite.timeout_s,
@@ -112,6 +124,8 @@ def _run(
         command=bench.command,
         run_dir=str(run_dir.relative_to(root)),
         hardware={**record.hardware, BUSY_BEFORE: round(busy, 3)},
+        hosts=len(machines),
+        link=slowest(surroundings.links, list(machines)),
     )
 
 
@@ -130,4 +144,5 @@ def _save_refusals(bench: BenchFile, arms: Arms, root: Path) -> None:
         path.unlink(missing_ok=True)
         if arm.name in arms.refused:
             reason = arms.refused[arm.name]
-            save_record(path, Record(arm.name, 1, dict(arm.choices), "refused", reason, ExitCode.USAGE))
+            refused = Record(arm.name, 1, dict(arm.choices), "refused", reason, ExitCode.USAGE, hosts=arm.hosts)
+            save_record(path, refused)

@@ -14,7 +14,7 @@ from tfdist.bench.record import Record
 from tfdist.bench.run import Surroundings, run_bench
 from tfdist.bench.suite import Suite, load_suite, narrow
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.machine import Machine
+from tfdist.launch.machine import Machines, together
 from tfdist.launch.rundir import save_json
 
 FAILURES = ("failed", "timeout")
@@ -56,29 +56,31 @@ def measured(records: Sequence[Record]) -> set[PlannedRun]:
     return {PlannedRun(record.round, record.arm) for record in records if record.status == "ok"}
 
 
-def prepare(asked: Asked, machine: Machine, resolve: Resolve) -> Session:
+def prepare(asked: Asked, machines: Machines, resolve: Resolve) -> Session:
     """Check all that can be checked; nothing is written and no process started.
 
     Raises:
         TfdistError: the suite, the arms or the folder will not do.
     """
     if asked.resume is not None:
-        return _resumed(asked, asked.resume, machine, resolve)
-    suite = narrow(load_suite(asked.suite or default_suite(machine)), asked.patterns, asked.rounds, asked.seed)
+        return _resumed(asked, asked.resume, machines, resolve)
+    suite = narrow(load_suite(asked.suite or default_suite(machines)), asked.patterns, asked.rounds, asked.seed)
     now = datetime.now(timezone.utc)
     root = asked.out or Path("bench_results") / f"{now:%Y%m%dT%H%M%SZ}-{slug(suite.name)}"
     check_new_folder(root)
     plan = interleave([arm.name for arm in suite.arms], suite.rounds, suite.seed)
     bench = BenchFile(suite, asked.command, now.isoformat(timespec="seconds"), plan)
-    return Session(root, bench, resolve_arms(suite.arms, machine, suite.preset, resolve), ())
+    return Session(root, bench, resolve_arms(suite.arms, machines, suite.preset, resolve), ())
 
 
-def default_suite(machine: Machine) -> str:
-    """The built-in suite for this machine."""
-    return "gpu" if machine.gpus else "cpu"
+def default_suite(machines: Machines) -> str:
+    """The built-in suite for these machines."""
+    if len(machines) > 1:
+        return "hosts"
+    return "gpu" if together(machines).gpus else "cpu"
 
 
-def _resumed(asked: Asked, root: Path, machine: Machine, resolve: Resolve) -> Session:
+def _resumed(asked: Asked, root: Path, machines: Machines, resolve: Resolve) -> Session:
     if asked.out is not None and asked.out.resolve() != root.resolve():
         raise TfdistError(
             f"--out {asked.out} and --resume {root}: a resumed bench stays in its folder; leave --out away"
@@ -89,7 +91,7 @@ def _resumed(asked: Asked, root: Path, machine: Machine, resolve: Resolve) -> Se
     _check_same_suite(asked, bench.suite, root)
     _check_writable(root, "--resume")
     folder = read_folder(root, "")
-    arms = resolve_arms(bench.suite.arms, machine, bench.suite.preset, resolve)
+    arms = resolve_arms(bench.suite.arms, machines, bench.suite.preset, resolve)
     return Session(root, bench, arms, folder.records)
 
 

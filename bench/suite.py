@@ -27,6 +27,12 @@ class Arm:
     name: str
     choices: Mapping[str, Any]
     """TrainingSpec's field names and `global_batch_size`; the suite's defaults are already in it."""
+    hosts: int = 1
+    """On how many hosts it runs: the first of those that the bench was given."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, in the words of the TOML file."""
+        return {"name": self.name, **self.choices, **({"hosts": self.hosts} if self.hosts > 1 else {})}
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class Suite:
             "scaling": self.scaling,
             "timeout": self.timeout_s,
             "seed": self.seed,
-            "arms": [{"name": arm.name, **arm.choices} for arm in self.arms],
+            "arms": [arm.to_json() for arm in self.arms],
         }
 
 
@@ -168,12 +174,16 @@ def _arm(entry: Mapping[str, Any], common: Mapping[str, Any], number: int, where
     if not isinstance(name, str) or not name.strip():
         raise TfdistError(f'{where}, arm number {number}, has no name: add name = "..."')
     where = f"{where}, arm {name!r},"
-    choices = {**common, **check_choices({key: value for key, value in entry.items() if key != "name"}, where)}
+    hosts = entry.get("hosts", 1)
+    if not of_kind(hosts, int) or hosts < 1:
+        raise TfdistError(f"{where} has hosts = {hosts!r}: make it a whole number of at least 1")
+    training = {key: value for key, value in entry.items() if key not in ("name", "hosts")}
+    choices = {**common, **check_choices(training, where)}
     if "strategy" not in choices:
         raise TfdistError(f'{where} has no strategy: add strategy = "..."')
     if choices["strategy"] is StrategyName.AUTO:
         raise TfdistError(f"{where} has strategy = 'auto', which is another one on every machine: name one")
-    return Arm(name, choices)
+    return Arm(name, choices, hosts)
 
 
 def _check_amounts(suite: Suite, where: str) -> None:

@@ -76,6 +76,16 @@ class ArmRow:
         return None if self.images_per_s is None or not self.devices else self.images_per_s / self.devices
 
     @property
+    def hosts(self) -> int:
+        """On how many it ran."""
+        return max((record.hosts for record in self.records), default=1)
+
+    @property
+    def link(self) -> Mapping[str, float]:
+        """The slowest way between neighbouring hosts, of the first round that has one."""
+        return next((record.link for record in self.records if record.link), {})
+
+    @property
     def measured(self) -> tuple[Record, ...]:
         """The records that hold figures."""
         return tuple(record for record in self.records if record.status == "ok")
@@ -164,9 +174,10 @@ def _devices(spec: Mapping[str, Any]) -> int | None:
 
 def _kind(strategy: StrategyName, spec: Mapping[str, Any], records: Sequence[Record]) -> str:
     """By what the strategy spans. One host that plays several is named as what it is."""
+    if any(record.hosts > 1 for record in records):
+        return "multi-node"
     if CATALOG[strategy].has_cluster:
-        hosts = {rank.host for record in records for rank in record.ranks}
-        return "multi-node (one host)" if len(hosts) == 1 else "multi-node"
+        return "multi-node (one host)" if any(record.ranks for record in records) else "multi-node"
     return "single-card" if _devices(spec) == 1 else "multi-card"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from tfdist.bench.columns import COLUMNS, values_of
+from tfdist.bench.columns import COLUMNS, columns_of, values_of
 from tfdist.bench.summary import ArmRow
 
 
@@ -21,12 +21,12 @@ def to_csv(table: pd.DataFrame) -> str:
 
 def to_markdown(rows: Sequence[ArmRow]) -> str:
     """The table for people."""
-    table = pd.DataFrame([{name: text(row) for name, text in COLUMNS.items()} for row in rows])
+    table = pd.DataFrame([{name: COLUMNS[name](row) for name in columns_of(rows)} for row in rows])
     lines = [_line(table.columns), _line("---" if name in _TEXT else "--:" for name in table.columns)]
     return "\n".join([*lines, *(_line(values) for values in table.itertuples(index=False))]) + "\n"
 
 
-_TEXT = ("arm", "kind", "sync or async", "against one device", "status")
+_TEXT = ("arm", "kind", "sync or async", "against one device", "status", "link")
 
 
 def _line(cells: Iterable[object]) -> str:

@@ -108,7 +108,7 @@ def _one_host(rows: Sequence[ArmRow]) -> Iterable[Warning]:
 
 
 def _on_one_host(row: ArmRow) -> bool:
-    return all(len({rank.host for rank in record.ranks}) == 1 for record in row.measured)
+    return row.hosts == 1
 
 
 def _busy(rows: Sequence[ArmRow]) -> Iterable[Warning]:

@@ -3,17 +3,19 @@
 import json as _json
 import shlex
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from tfdist.cli.options import WHAT, option, refuse_tf_config
+from tfdist.cli.where import Where, where_options
+from tfdist.launch.environment import command_shown
+from tfdist.launch.fleet import Fleet
+from tfdist.launch.links import Links, neighbours
 
 if TYPE_CHECKING:
     from tfdist.bench.session import Session
-    from tfdist.launch.machine import Machine
 
 Suite = Annotated[
     str | None,
@@ -33,7 +35,9 @@ Json = Annotated[bool, option("--json", "The report as JSON in stdout's last lin
 Silent = Annotated[bool, option("--quiet", "Print only where the report is.", short=("-q",))]
 
 
+@where_options()
 def bench(
+    where: Where,
     suite: Suite = None,
     rounds: Rounds = None,
     arm: ArmPattern = None,
@@ -53,28 +57,41 @@ def bench(
       tfdist bench --arm one-device --arm 'mirrored/*'
       tfdist bench --suite my.toml --dry-run
       tfdist bench --resume bench_results/20260101T120000Z-cpu
+      tfdist bench --hosts h1,h2 --suite hosts
 
     Every run is saved when it ends: after Ctrl-C the report is made from what there is, and --resume goes on.
 
     The exit code is 0 if no arm failed, 1 if one did. An arm that this machine cannot run is a row with its reason.
     """
     from tfdist.bench.session import Asked, prepare
-    from tfdist.launch.machine import local_machine
     from tfdist.models.presets import resolve
 
     refuse_tf_config()
-    machine = local_machine()
-    command = shlex.join(["tfdist", *sys.argv[1:]])
-    session = prepare(Asked(suite, rounds, tuple(arm or ()), out, resume, seed, command), machine, resolve)
-    if dry_run:
-        show_plan(session, json)
-        return
     stream = sys.stderr if json else sys.stdout
-    if not quiet:
-        announce(session, stream)
-    code = measure(session, machine, stream, quiet)
+    command = command_shown(["tfdist", *sys.argv[1:]])
+    asked = Asked(suite, rounds, tuple(arm or ()), out, resume, seed, command)
+    with where.connected() as fleet:
+        session = prepare(asked, where.raw_machines(fleet), resolve)
+        if dry_run:
+            show_plan(session, json)
+            return
+        if not quiet:
+            announce(session, stream)
+        links = measure_links(fleet, session, stream)
+    code = measure(session, links, stream, quiet)
     report_on(session, code, stream, json, quiet)
     raise typer.Exit(code)
+
+
+def measure_links(fleet: Fleet | None, session: "Session", stream: TextIO) -> Links:
+    """The ways between neighbouring hosts that some arm will use."""
+    most = max((len(machines) for machines in session.arms.machines.values()), default=1)
+    if fleet is None or most < 2:
+        return {}
+    links = neighbours(fleet, list(fleet.channels)[:most])
+    for (one, other), link in links.items():
+        typer.echo(f"{one.name} -> {other.name}: {link.in_words()}", file=stream)
+    return links
 
 
 def announce(session: "Session", stream: TextIO) -> None:
@@ -115,16 +132,15 @@ def show_plan(session: "Session", json: bool) -> None:
         typer.echo(f"{number:3d}. round {run.round}  {run.arm}  ({what})")
 
 
-def measure(session: "Session", machine: "Machine", stream: TextIO, quiet: bool) -> int:
+def measure(session: "Session", links: Links, stream: TextIO, quiet: bool) -> int:
     """Make the runs, showing how far they are; the exit code."""
     from tfdist.bench.job import run_spec
     from tfdist.bench.progress import progress_on
     from tfdist.bench.run import Surroundings
     from tfdist.bench.session import busy_now, run_session
-    from tfdist.launch.machine import alone
 
     with progress_on(stream, quiet) as progress:
-        return run_session(session, Surroundings(partial(run_spec, machines=alone(machine)), progress, busy_now))
+        return run_session(session, Surroundings(run_spec, progress, busy_now, links))
 
 
 def report_on(session: "Session", code: int, stream: TextIO, json: bool, quiet: bool) -> None:

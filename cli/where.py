@@ -71,9 +71,14 @@ class Where:
         with connect(self.hosts, policy) as fleet:
             yield fleet
 
+    def raw_machines(self, fleet: Fleet | None) -> Machines:
+        """What there is, with room for as many workers as are asked for."""
+        return alone(local_machine()) if fleet is None else fleet.machines
+
     def machines(self, fleet: Fleet | None, devices: int) -> Machines:
         """What there is, with room for workers of so many devices each."""
-        return alone(local_machine()) if fleet is None else with_slots(fleet.machines, self.per_host, max(1, devices))
+        raw = self.raw_machines(fleet)
+        return raw if fleet is None else with_slots(raw, self.per_host, max(1, devices))
 
 
 def where_options(only: tuple[str, ...] = tuple(_OPTIONS)) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -1,5 +1,6 @@
 """Our own package as a zip: hosts need not have it, and all of a job run the same version by construction."""
 
+import base64
 import io
 import zipfile
 from functools import cache
@@ -23,6 +24,11 @@ def package_zip() -> bytes:
         metadata = f"Metadata-Version: 2.1\nName: tfdist\nVersion: {number}\n"
         archive.writestr(f"tfdist-{number}.dist-info/METADATA", metadata)
     return buffer.getvalue()
+
+
+def package_text() -> str:
+    """The zip in base64, as it travels in a message."""
+    return base64.b64encode(package_zip()).decode()
 
 
 def room_folder(room: str) -> Path:

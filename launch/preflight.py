@@ -1,6 +1,5 @@
 """Before any task starts: can this job run on these hosts? A failure names the host, both values or ends, the mend."""
 
-import base64
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from tfdist.launch.fleet import Fleet
 from tfdist.launch.hosts import Host
 from tfdist.launch.job import Job
 from tfdist.launch.messages import Dial, Dialled, Hush, Note, Prepare, Prepared, Refused, Reserve, Reserved, Unprepared
-from tfdist.launch.package import package_zip
+from tfdist.launch.package import package_text
 
 ALL_PAIRS = 64
 """With more tasks than this, a host dials its ring neighbour and the leader only."""
@@ -79,7 +78,7 @@ def versions_of(hello: Mapping[str, Any]) -> dict[str, str]:
 def prepare(job: Job, fleet: Fleet) -> tuple[Job, list[Note]]:
     """Have our package unpacked on other hosts, and find the folder in which tasks run there."""
     cwds = {plan.host: plan.host.chdir or plan.program.cwd for plan in job.plans if not plan.host.local}
-    package = base64.b64encode(package_zip()).decode() if cwds else ""
+    package = package_text() if cwds else ""
     questions = {host: Prepare(package, cwd, not host.chdir) for host, cwd in cwds.items()}
     answers = fleet.ask(questions, "unpack tfdist", fleet.policy.hello_s)
     notes, found = [], {}

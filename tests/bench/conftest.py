@@ -55,6 +55,7 @@ def record(
         arm=arm, round=round, spec=training.to_json(), status=status, reason=reason, exit_code=0 if ok else 1,
         ranks=ranks if ok else (), usage={r.task: TaskUsage(700_000_000, 9.0) for r in ranks} if ok else {},
         hardware=HARDWARE, command="tfdist bench", started="2026-01-01T00:00:00+00:00", wall_s=20.0, order=order,
+        hosts=len(set(boxes)),
     )  # fmt: skip
 
 

@@ -15,11 +15,12 @@ from tfdist.bench.record import RankRecord, Record, TaskUsage, Window
 from tfdist.bench.run import BUSY_BEFORE, Surroundings, seconds_left
 from tfdist.bench.session import Asked, default_suite, missing, prepare, run_session
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.machine import Machine
+from tfdist.launch.hosts import LOCAL, Host
+from tfdist.launch.machine import Machine, Machines, alone
 from tfdist.models.presets import resolve
 from tfdist.models.spec import TrainingSpec
 
-MACHINE = Machine((0, 1), ())
+MACHINES = alone(Machine((0, 1), ()))
 SUITE = """
 name = "mine"
 preset = "smoke"
@@ -48,7 +49,15 @@ class FakeRuns:
     before_each: Callable[[], None] = lambda: None
 
     def __call__(
-        self, spec: TrainingSpec, run_dir: Path, *, arm: str, round: int, timeout_s: float | None, listen: Any
+        self,
+        spec: TrainingSpec,
+        run_dir: Path,
+        *,
+        machines: Machines,
+        arm: str,
+        round: int,
+        timeout_s: float | None,
+        listen: Any,
     ) -> Record:
         self.before_each()
         assert run_dir.is_dir()
@@ -78,7 +87,7 @@ def asked(tmp_path: Path) -> Asked:
 
 
 def test_a_bench_runs_every_arm_in_the_planned_order_and_saves_as_it_goes(asked: Asked) -> None:
-    session = prepare(asked, MACHINE, resolve)
+    session = prepare(asked, MACHINES, resolve)
     seen: list[int] = []
     runs = FakeRuns(before_each=lambda: seen.append(len(list((session.root / "records").glob("[0-9]*.json")))))
     assert run_session(session, surroundings(runs)) == 0
@@ -91,7 +100,7 @@ def test_a_bench_runs_every_arm_in_the_planned_order_and_saves_as_it_goes(asked:
 
 
 def test_every_record_says_where_its_logs_are_and_how_busy_the_machine_was(asked: Asked) -> None:
-    session = prepare(asked, MACHINE, resolve)
+    session = prepare(asked, MACHINES, resolve)
     run_session(session, surroundings(FakeRuns()))
     records = [one for one in read_folder(session.root, "").records if one.status == "ok"]
     assert [record.order for record in records] == [1, 2, 3, 4]
@@ -101,14 +110,14 @@ def test_every_record_says_where_its_logs_are_and_how_busy_the_machine_was(asked
 
 
 def test_no_path_of_the_machine_is_kept(asked: Asked, tmp_path: Path) -> None:
-    session = prepare(asked, MACHINE, resolve)
+    session = prepare(asked, MACHINES, resolve)
     run_session(session, surroundings(FakeRuns()))
     for path in session.root.rglob("*.json"):
         assert str(tmp_path) not in path.read_text()
 
 
 def test_files_stay_in_the_folder_and_are_strict_json(asked: Asked) -> None:
-    session = prepare(asked, MACHINE, resolve)
+    session = prepare(asked, MACHINES, resolve)
     run_session(session, surroundings(FakeRuns()))
     assert sorted(path.name for path in session.root.iterdir()) == ["bench.json", "records", "runs"]
     for path in session.root.rglob("*.json"):
@@ -116,7 +125,7 @@ def test_files_stay_in_the_folder_and_are_strict_json(asked: Asked) -> None:
 
 
 def test_a_refused_arm_is_a_record_and_starts_nothing(asked: Asked) -> None:
-    session = prepare(asked, MACHINE, resolve)
+    session = prepare(asked, MACHINES, resolve)
     runs = FakeRuns()
     run_session(session, surroundings(runs))
     assert "refused" not in {arm for arm, *_ in runs.calls}
@@ -125,14 +134,14 @@ def test_a_refused_arm_is_a_record_and_starts_nothing(asked: Asked) -> None:
 
 
 def test_a_failed_arm_makes_the_bench_fail_and_the_others_go_on(asked: Asked) -> None:
-    session = prepare(asked, MACHINE, resolve)
+    session = prepare(asked, MACHINES, resolve)
     runs = FakeRuns(ends={("it's; odd", 1): "failed"})
     assert run_session(session, surroundings(runs)) == 1
     assert len(runs.calls) == 4
 
 
 def test_a_run_that_could_not_start_is_a_failed_record(asked: Asked) -> None:
-    session = prepare(asked, MACHINE, resolve)
+    session = prepare(asked, MACHINES, resolve)
     assert run_session(session, surroundings(FakeRuns(ends={("it's; odd", 2): "no port"}))) == 1
     failed = [one for one in read_folder(session.root, "").records if one.status == "failed"]
     assert [one.reason for one in failed] == ["port 5 on this host cannot be used: choose another"]
@@ -140,14 +149,14 @@ def test_a_run_that_could_not_start_is_a_failed_record(asked: Asked) -> None:
 
 @pytest.mark.parametrize("how", ["interrupted", "ctrl-c"])
 def test_ctrl_c_keeps_what_was_measured_and_resume_makes_the_rest(asked: Asked, how: str) -> None:
-    session = prepare(asked, MACHINE, resolve)
+    session = prepare(asked, MACHINES, resolve)
     third = [run for run in session.bench.plan if run.arm != "refused"][2]
     runs = FakeRuns(ends={(third.arm, third.round): how})
     assert run_session(session, surroundings(runs)) == 130
     assert len(runs.calls) == 3
     assert missing(session) == 2
 
-    again = prepare(Asked(resume=session.root), MACHINE, resolve)
+    again = prepare(Asked(resume=session.root), MACHINES, resolve)
     assert again.bench == session.bench
     more = FakeRuns()
     assert run_session(again, surroundings(more)) == 0
@@ -161,70 +170,72 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_makes_the_rest(asked: Asked, 
 
 
 def test_a_complete_bench_has_nothing_to_resume(asked: Asked) -> None:
-    session = prepare(asked, MACHINE, resolve)
+    session = prepare(asked, MACHINES, resolve)
     run_session(session, surroundings(FakeRuns()))
     runs = FakeRuns()
-    assert run_session(prepare(Asked(resume=session.root), MACHINE, resolve), surroundings(runs)) == 0
+    assert run_session(prepare(Asked(resume=session.root), MACHINES, resolve), surroundings(runs)) == 0
     assert not runs.calls
 
 
 def test_resume_runs_failed_arms_again_and_killed_ones_whose_record_was_never_written(asked: Asked) -> None:
-    session = prepare(asked, MACHINE, resolve)
+    session = prepare(asked, MACHINES, resolve)
     run_session(session, surroundings(FakeRuns(ends={("it's; odd", 1): "failed"})))
     (session.root / "runs" / "005-it-s-odd-r1").mkdir()  # as a kill -9 leaves it
     runs = FakeRuns()
-    assert run_session(prepare(Asked(resume=session.root), MACHINE, resolve), surroundings(runs)) == 0
+    assert run_session(prepare(Asked(resume=session.root), MACHINES, resolve), surroundings(runs)) == 0
     assert [(arm, number) for arm, number, *_ in runs.calls] == [("it's; odd", 1)]
 
 
 def test_what_was_refused_before_may_run_when_resumed(asked: Asked) -> None:
-    session = prepare(asked, MACHINE, resolve)
+    session = prepare(asked, MACHINES, resolve)
     run_session(session, surroundings(FakeRuns()))
     with_gpus = Machine((0, 1), ("A", "B"))
     runs = FakeRuns()
-    run_session(prepare(Asked(resume=session.root), with_gpus, resolve), surroundings(runs))
+    run_session(prepare(Asked(resume=session.root), alone(with_gpus), resolve), surroundings(runs))
     assert [arm for arm, *_ in runs.calls] == ["refused", "refused"]
     assert {one.status for one in read_folder(session.root, "").records} == {"ok"}
 
 
 @pytest.mark.parametrize("other", [{"rounds": 3}, {"seed": 5}, {"patterns": ("one*",)}, {"suite": "smoke"}])
 def test_a_resume_with_another_suite_is_refused(asked: Asked, other: dict[str, Any]) -> None:
-    session = prepare(asked, MACHINE, resolve)
+    session = prepare(asked, MACHINES, resolve)
     run_session(session, surroundings(FakeRuns()))
     with pytest.raises(TfdistError, match="was begun with other"):
-        prepare(replace(Asked(resume=session.root), **other), MACHINE, resolve)
+        prepare(replace(Asked(resume=session.root), **other), MACHINES, resolve)
 
 
 def test_a_resume_with_the_same_suite_is_not(asked: Asked) -> None:
-    session = prepare(asked, MACHINE, resolve)
+    session = prepare(asked, MACHINES, resolve)
     run_session(session, surroundings(FakeRuns()))
-    assert prepare(replace(asked, resume=session.root, out=None), MACHINE, resolve).bench == session.bench
+    assert prepare(replace(asked, resume=session.root, out=None), MACHINES, resolve).bench == session.bench
 
 
 def test_a_resume_needs_a_bench(tmp_path: Path) -> None:
     with pytest.raises(TfdistError, match=r"bench\.json"):
-        prepare(Asked(resume=tmp_path), MACHINE, resolve)
+        prepare(Asked(resume=tmp_path), MACHINES, resolve)
     (tmp_path / "bench.json").write_text("{")
     with pytest.raises(TfdistError, match="cannot be read"):
-        prepare(Asked(resume=tmp_path), MACHINE, resolve)
+        prepare(Asked(resume=tmp_path), MACHINES, resolve)
     (tmp_path / "bench.json").write_text(json.dumps({"format": 99}))
     with pytest.raises(TfdistError, match="format 99"):
-        prepare(Asked(resume=tmp_path), MACHINE, resolve)
+        prepare(Asked(resume=tmp_path), MACHINES, resolve)
 
 
 def test_a_folder_that_will_not_do_is_refused_and_nothing_is_written(asked: Asked, tmp_path: Path) -> None:
     with pytest.raises(TfdistError, match="not empty"):
-        prepare(replace(asked, out=tmp_path), MACHINE, resolve)
+        prepare(replace(asked, out=tmp_path), MACHINES, resolve)
     with pytest.raises(TfdistError, match="is a file"):
-        prepare(replace(asked, out=tmp_path / "mine.toml" / "below"), MACHINE, resolve)
+        prepare(replace(asked, out=tmp_path / "mine.toml" / "below"), MACHINES, resolve)
     before = sorted(tmp_path.rglob("*"))
-    prepare(asked, MACHINE, resolve)
+    prepare(asked, MACHINES, resolve)
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_the_suite_is_chosen_by_the_machine() -> None:
-    assert default_suite(MACHINE) == "cpu"
-    assert default_suite(Machine((0,), ("A",))) == "gpu"
+    assert default_suite(MACHINES) == "cpu"
+    assert default_suite(alone(Machine((0,), ("A",)))) == "gpu"
+    two = {LOCAL: Machine((0,), ()), Host("h2", "10.0.0.2"): Machine((0,), ())}
+    assert default_suite(two) == "hosts"
 
 
 def test_the_time_left_is_what_each_arm_took_so_far(make_record: Callable[..., Record]) -> None:

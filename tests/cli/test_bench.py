@@ -38,7 +38,7 @@ def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 WRONG = [
-    (["--suite", "smokey"], ["'smokey'", "cpu, gpu, smoke"]),
+    (["--suite", "smokey"], ["'smokey'", "cpu, gpu, hosts, smoke"]),
     (["--suite", "none.toml"], ["'none.toml'", "No such file"]),
     (["--suite", "cpu", "--arm", "mirored/*"], ["'mirored/*'", "mirrored/auto"]),
     (["--suite", "cpu", "--rounds", "0"], ["--rounds 0"]),
