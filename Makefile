@@ -22,11 +22,11 @@ bench: install ## Train MobileNetV2 under every strategy and report it below ben
 bench-launch: install ## Time the launcher itself against starting the same processes bare
 	$(PY) tests/benchmarks/launch_cost.py
 
-test: install ## Run all tests
-	$(PY) -m pytest
+test: install ## Run all tests, two at a time
+	$(PY) -m pytest -n 2 --dist worksteal
 
 test-quick: install ## Run the tests that start no long training
-	$(PY) -m pytest -m "not slow"
+	$(PY) -m pytest -n 2 --dist worksteal -m "not slow"
 
 check: format-check lint types test ## What CI runs: format, lint, types, tests
 
