@@ -4,7 +4,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -29,7 +29,15 @@ class Fleet:
     inbox: Inbox
     policy: Policy
     hellos: Mapping[Host, Mapping[str, Any]]
-    notes: tuple[Note, ...] = ()
+    behind_s: Mapping[Host, float] = field(default_factory=dict)
+    """How far each host's clock is behind ours, the way of its hello included."""
+    lost: dict[Host, str] = field(default_factory=dict)
+    """Hosts without an agent, and what was last heard of it; none after `connect`."""
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What is to be said of the hosts' clocks."""
+        return tuple(note for host, behind_s in self.behind_s.items() for note in clock_note(host, behind_s))
 
     @property
     def machines(self) -> Machines:
@@ -46,22 +54,54 @@ class Fleet:
         Raises:
             TfdistError: an agent is lost or takes longer than `seconds`, or the user has had enough.
         """
+        answers: dict[Host, BeforeStart] = {}
+        try:
+            for host, message in self._replies(questions, what, seconds):
+                if isinstance(message, AgentLost):
+                    last = message.reason.splitlines()[-1]
+                    raise TfdistError(f"lost the agent on {host.name}: {last}", ExitCode.HOST_LOST)
+                answers[host] = message
+        except TimeoutError as error:
+            raise TfdistError(str(error), ExitCode.HOST_LOST) from None
+        return answers
+
+    def inquire(self, questions: Mapping[Host, ToAgent], what: str, seconds: float) -> dict[Host, BeforeStart]:
+        """As `ask`, but a host that does not answer is noted among the lost ones, which are not asked any more.
+
+        Raises:
+            TfdistError: the user has had enough.
+        """
+        asked = {host: question for host, question in questions.items() if host not in self.lost}
+        answers: dict[Host, BeforeStart] = {}
+        try:
+            for host, message in self._replies(asked, what, seconds):
+                if isinstance(message, AgentLost):
+                    self.lost.setdefault(host, message.reason)
+                else:
+                    answers[host] = message
+        except TimeoutError:
+            silent = {host: f"the agent did not {what} within {seconds:g} s" for host in asked if host not in answers}
+            self.lost = silent | self.lost
+        return answers
+
+    def _replies(
+        self, questions: Mapping[Host, ToAgent], what: str, seconds: float
+    ) -> Iterator[tuple[Host, BeforeStart | AgentLost]]:
+        """Each host's answer as it comes, and every agent that is lost meanwhile.
+
+        Raises:
+            TimeoutError: an agent takes longer than `seconds`.
+            TfdistError: the user has had enough.
+        """
         for host, question in questions.items():
             self.channels[host].say(question)
-        answers: dict[Host, BeforeStart] = {}
         deadline = time.monotonic() + seconds
-        while len(answers) < len(questions):
-            missing = [host for host in questions if host not in answers]
-            try:
-                host, message = answer(self.inbox, deadline, what, missing)
-            except TimeoutError as error:
-                raise TfdistError(str(error), ExitCode.HOST_LOST) from None
-            if isinstance(message, AgentLost):
-                last = message.reason.splitlines()[-1]
-                raise TfdistError(f"lost the agent on {host.name}: {last}", ExitCode.HOST_LOST)
-            if isinstance(message, BeforeStart):
-                answers[host] = message
-        return answers
+        missing = list(questions)
+        while missing:
+            host, message = answer(self.inbox, deadline, what, missing)
+            if isinstance(message, AgentLost) or (isinstance(message, BeforeStart) and host in missing):
+                missing = [each for each in missing if each != host]
+                yield host, message
 
 
 def _machine(host: Host, hello: Mapping[str, Any]) -> Machine:
@@ -79,6 +119,20 @@ def connect(hosts: Sequence[Host], policy: Policy | None = None) -> Iterator[Fle
 
     Raises:
         TfdistError: one could not be reached (all such are named), or the user has had enough.
+    """
+    with connect_some(hosts, policy) as fleet:
+        if fleet.lost:
+            why = [explain(host, fleet.lost[host]) for host in hosts if host in fleet.lost]
+            raise TfdistError("\n".join(why), ExitCode.HOST_LOST)
+        yield fleet
+
+
+@contextmanager
+def connect_some(hosts: Sequence[Host], policy: Policy | None = None) -> Iterator[Fleet]:
+    """As `connect`, but hosts that could not be reached are among the fleet's lost ones.
+
+    Raises:
+        TfdistError: the program that connects is not there, or the user has had enough.
     """
     policy = policy or Policy()
     inbox: Inbox = SimpleQueue()
@@ -103,23 +157,22 @@ def end(channels: Iterable[Channel]) -> None:
 
 def _greeted(channels: Mapping[Host, Channel], inbox: Inbox, policy: Policy) -> Fleet:
     hellos: dict[Host, Mapping[str, Any]] = {}
-    notes: list[Note] = []
+    behind_s: dict[Host, float] = {}
     lost: dict[Host, str] = {}
     deadline = time.monotonic() + policy.hello_s
     while missing := [host for host in channels if host not in hellos and host not in lost]:
         try:
             host, message = answer(inbox, deadline, "say hello", missing)
         except TimeoutError:
-            lost |= {host: explain(host, f"did not say hello within {policy.hello_s:g} s") for host in missing}
+            lost |= dict.fromkeys(missing, f"did not say hello within {policy.hello_s:g} s")
             break
         if isinstance(message, AgentLost):
-            lost[host] = explain(host, message.reason)
+            lost[host] = message.reason
         elif isinstance(message, Hello):
             hellos[host] = message.description
-            notes += clock_note(host, time.time() - float(message.description["clock"]))
-    if lost:
-        raise TfdistError("\n".join(lost.values()), ExitCode.HOST_LOST)
-    return Fleet(channels, inbox, policy, {host: hellos[host] for host in channels}, tuple(notes))
+            behind_s[host] = time.time() - float(message.description["clock"])
+    said = {host: hellos[host] for host in channels if host in hellos}
+    return Fleet(channels, inbox, policy, said, behind_s, lost)
 
 
 def clock_note(host: Host, ahead_s: float) -> list[Note]:
