@@ -1,5 +1,6 @@
 """Where tasks can be: `--hosts` and `--hostfile` become a tuple of hosts. Pure but for reading the file."""
 
+import ipaddress
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,9 @@ from tfdist.launch.cluster import ROLES
 from tfdist.launch.errors import TfdistError
 
 MOST_HOSTS = 10_000
-"""More than any job has: `node[1-99999999]` is a slip."""
+"""More hosts, or slots of one, than any job has: `node[1-99999999]` is a slip."""
+NO_NAME = re.compile(r"[\s\x00-\x1f\x7f\[\]'\"\\;|&$`<>(){}!*?,=#]")
+"""What no host's and no user's name has in it."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,7 @@ def expand(word: str, where: str = "--hosts") -> list[str]:
     Raises:
         TfdistError: a range that counts down, or too many hosts.
     """
-    match = re.search(r"\[(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)\]", word)
+    match = re.search(r"\[([0-9]{1,18}(?:-[0-9]{1,18})?(?:,[0-9]{1,18}(?:-[0-9]{1,18})?)*)\]", word)
     if match is None:
         return [word]
     numbers: list[str] = []
@@ -181,24 +184,39 @@ def _target(text: str, where: str) -> Host:
     """`[user@]host[:slots]`."""
     user, at, rest = text.rpartition("@")
     inside, bracket, after = rest[1:].partition("]")
-    if rest.startswith("[") and bracket and ":" in inside:
+    if rest.startswith("[") and bracket and is_ipv6(inside):
         name, colon, slots = inside, after[:1], after[1:]
     elif rest.count(":") > 1:
-        raise TfdistError(f"{where} {text}: write an IPv6 address in brackets, as [{rest}]")
+        raise TfdistError(f"{where} {text} is not [user@]host[:slots]: an IPv6 address belongs in brackets, as [::1]:2")
     else:
         name, colon, slots = rest.partition(":")
     for part in (name, *([user] if at else [])):
-        if not part or part.startswith("-") or re.search(r"[\s\x00-\x1f\[\]'\"\\;|&$`<>(){}!*?]", part):
+        if not part or part.startswith("-") or NO_NAME.search(part):
             raise TfdistError(f"{where} {text!r} is not [user@]host[:slots]: {part!r} cannot be a name")
     if colon not in ("", ":"):
         raise TfdistError(f"{where} {text!r} is not [user@]host[:slots]")
     return Host(name, user=user, slots=_slots(slots, f"{where} {text}") if colon else None)
 
 
+def is_ipv6(text: str) -> bool:
+    """Whether it is an IPv6 address, perhaps with a zone, as fe80::1%eth0."""
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _slots(value: str, where: str) -> int:
-    if not (value.isascii() and value.isdecimal() and int(value) > 0):
-        raise TfdistError(f"{where}: {value!r} slots; use a whole number of at least 1")
-    return int(value)
+    number = _whole(value)
+    if not 1 <= number <= MOST_HOSTS:
+        raise TfdistError(f"{where}: {value!r} slots; use a whole number from 1 to {MOST_HOSTS}")
+    return number
+
+
+def _whole(value: str) -> int:
+    """The number that these digits say; -1 if it is something else, or longer than any that is of use."""
+    return int(value) if re.fullmatch(r"[0-9]{1,9}", value) else -1
 
 
 def _role(value: str, where: str) -> str:
@@ -208,9 +226,17 @@ def _role(value: str, where: str) -> str:
 
 
 def _port(value: str, where: str) -> int:
-    if not (value.isascii() and value.isdecimal() and 0 < int(value) < 65536):
+    if not 1 <= _whole(value) <= 65535:
         raise TfdistError(f"{where}: {value!r} is not a port; use 1024 to 65535")
     return int(value)
+
+
+def _address(value: str, where: str) -> str:
+    """A name, an IPv4 address, or an IPv6 address with or without brackets."""
+    bare = value[1:-1] if value.startswith("[") and value.endswith("]") else value
+    if NO_NAME.search(bare) or not (is_ipv6(bare) or (bare == value != "" and ":" not in value)):
+        raise TfdistError(f"{where}: {value!r} is not an address; write a name or an IP address, without a port")
+    return bare
 
 
 def _gpus(value: str, where: str) -> tuple[str, ...]:
@@ -229,7 +255,7 @@ def _text(value: str, where: str) -> str:
 _KEYS: Mapping[str, Callable[[str, str], Any]] = {
     "slots": _slots,
     "role": _role,
-    "addr": _text,
+    "addr": _address,
     "port": _port,
     "gpus": _gpus,
     "python": _text,

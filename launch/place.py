@@ -61,8 +61,8 @@ def check_roles(roles: Mapping[str, int], hosts: Iterable[Host]) -> None:
 
 def _rooms(slots: Mapping[Host, int | None], count: int, role: str) -> list[Host]:
     """The first `count` slots."""
-    rooms = [host for host, number in slots.items() for _ in range(count if number is None else number)]
-    if len(rooms) < count:
+    rooms = [host for host, number in slots.items() for _ in range(count if number is None else min(number, count))]
+    if len(rooms) < count:  # so no host had more room than it takes to hold all
         offered = ", ".join(f"{host.name}:{number}" for host, number in slots.items()) or "none"
         raise TfdistError(
             f"{count} {role} tasks were asked for and there are {len(rooms)} slots for them ({offered}): "

@@ -1,0 +1,103 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdist.launch.cluster import Task
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts import LOCAL, Host
+from tfdist.launch.place import place, slots_of
+
+H1, H2, H3 = (Host(name) for name in ("h1", "h2", "h3"))
+PS1, PS2, CHIEF, WORKER = (Host("p1", role="ps"), Host("p2", role="ps"), Host("c", role="chief"), Host("w", role="worker"))  # fmt: skip
+
+
+def placed(roles, slots):
+    return {task.name: host.name for task, host in place(roles, slots).items()}
+
+
+def test_workers_fill_the_hosts_in_their_order():
+    assert placed({"worker": 3}, {H2: 2, H1: 2}) == {"worker-0": "h2", "worker-1": "h2", "worker-2": "h1"}
+
+
+def test_one_host_without_a_number_takes_them_all():
+    assert placed({"chief": 1, "worker": 3, "ps": 2}, {LOCAL: None}) == dict.fromkeys(
+        ["chief-0", "worker-0", "worker-1", "worker-2", "ps-0", "ps-1"], "localhost"
+    )
+
+
+def test_without_roles_the_chief_is_on_the_first_host_and_servers_go_round():
+    assert placed({"chief": 1, "worker": 2, "ps": 3, "evaluator": 1}, {H1: 1, H2: 1}) == {
+        "chief-0": "h1", "worker-0": "h1", "worker-1": "h2", "ps-0": "h1", "ps-1": "h2", "ps-2": "h1", "evaluator-0": "h1",
+    }  # fmt: skip
+
+
+def test_a_host_with_a_role_takes_that_role_only():
+    slots = {PS1: 1, H1: 2, CHIEF: 1, PS2: 1}
+    assert placed({"chief": 1, "worker": 2, "ps": 2}, slots) == {
+        "chief-0": "c", "worker-0": "h1", "worker-1": "h1", "ps-0": "p1", "ps-1": "p2",
+    }  # fmt: skip
+
+
+def test_hosts_for_workers_and_hosts_for_anything_are_filled_in_their_order():
+    assert placed({"worker": 3}, {H1: 1, WORKER: 1, H2: 1}) == {"worker-0": "h1", "worker-1": "w", "worker-2": "h2"}
+
+
+@pytest.mark.parametrize(
+    ("roles", "slots", "says"),
+    [
+        ({"worker": 5}, {H1: 2, H2: 2}, ["5 worker tasks", "4 slots", "h1:2, h2:2", "--workers-per-host"]),
+        ({"worker": 1}, {PS1: 1}, ["role=ps", "no ps"]),
+        ({"chief": 1, "worker": 1, "ps": 3}, {H1: 1, PS1: 1, PS2: 1}, ["3 ps tasks", "2 slots", "p1:1, p2:1"]),
+        ({"chief": 1, "worker": 1, "ps": 1}, {PS1: 1, WORKER: 1}, ["no host takes a chief", "role=chief"]),
+        ({"chief": 1, "worker": 1, "ps": 1}, {CHIEF: 1, PS1: 1}, ["1 worker tasks", "0 slots", "none"]),
+        ({"worker": 2}, {H1: 2, H2: 1, H3: 1}, ["nothing is left for h2, h3", "--exclude"]),
+        ({"worker": 2}, {H1: 1, H2: 1, CHIEF: 1}, ["c has role=chief", "no chief"]),
+    ],
+)
+def test_what_does_not_fit_says_what_there_is_and_what_was_asked(roles, slots, says):
+    with pytest.raises(TfdistError) as caught:
+        place(roles, slots)
+    for words in says:
+        assert words in str(caught.value)
+
+
+@given(
+    numbers=st.lists(st.integers(1, 10**9), min_size=1, max_size=6),
+    workers=st.integers(1, 50),
+)
+def test_every_worker_has_a_host_and_no_host_more_than_its_slots(numbers, workers):
+    slots = {Host(f"h{index}"): number for index, number in enumerate(numbers)}
+    try:
+        found = place({"worker": workers}, slots)
+    except TfdistError:
+        filled = [sum(numbers[:at]) for at in range(len(numbers))]
+        assert sum(numbers) < workers or any(before >= workers for before in filled)
+        return
+    assert list(found) == [Task("worker", index) for index in range(workers)]
+    hosts = list(found.values())
+    assert all(hosts.count(host) <= slots[host] for host in slots)
+    assert hosts == sorted(hosts, key=list(slots).index)
+
+
+@pytest.mark.parametrize(
+    ("host", "gpus", "per_host", "devices", "slots"),
+    [
+        (Host("h"), 0, None, 1, 1),
+        (Host("h"), 8, None, 1, 8),
+        (Host("h"), 8, None, 4, 2),
+        (Host("h"), 1, None, 4, 1),
+        (Host("h"), 8, 2, 1, 2),
+        (Host("h", slots=3), 8, None, 1, 3),
+        (Host("h", slots=3), 8, 3, 1, 3),
+        (Host("h", role="worker"), 0, 2, 1, 2),
+        (Host("h", role="ps"), 8, 4, 1, 1),
+        (Host("h", role="ps", slots=2), 8, 4, 1, 2),
+    ],
+)
+def test_how_many_a_host_takes(host, gpus, per_host, devices, slots):
+    assert slots_of(host, gpus, per_host, devices) == slots
+
+
+def test_two_numbers_that_contradict_each_other():
+    with pytest.raises(TfdistError, match="--workers-per-host 2, but h has 3 slots"):
+        slots_of(Host("h", slots=3), 0, 2, 1)
