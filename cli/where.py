@@ -1,10 +1,13 @@
 """The options that say on which hosts, and how they are reached; the same for launch, bench and doctor."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 from typing import Annotated, Any
+
+import typer
 
 from tfdist.cli.options import HOSTS, gather, option
 from tfdist.launch.errors import TfdistError
@@ -14,6 +17,9 @@ from tfdist.launch.locate import locate, slurm_hosts
 from tfdist.launch.machine import Machines, alone, local_machine, with_slots
 from tfdist.launch.policy import Policy
 from tfdist.launch.transport import Reach
+
+PATIENCE_S = 2.0
+"""What takes longer is said."""
 
 _OPTIONS: Mapping[str, Any] = {
     "hosts": Annotated[
@@ -68,7 +74,10 @@ class Where:
         if not self.hosts:
             yield None
             return
-        with connect(self.hosts, policy) as fleet:
+        names = ", ".join(host.name for host in self.hosts[:4]) + (", ..." if len(self.hosts) > 4 else "")
+        with ExitStack() as stack:
+            with said_after(PATIENCE_S, f"connecting to {names} ..."):
+                fleet = stack.enter_context(connect(self.hosts, policy))
             yield fleet
 
     def raw_machines(self, fleet: Fleet | None) -> Machines:
@@ -79,6 +88,18 @@ class Where:
         """What there is, with room for workers of so many devices each."""
         raw = self.raw_machines(fleet)
         return raw if fleet is None else with_slots(raw, self.per_host, max(1, devices))
+
+
+@contextmanager
+def said_after(seconds: float, words: str) -> Iterator[None]:
+    """Say on stderr what is being waited for, if this takes longer than so many seconds."""
+    timer = Timer(seconds, lambda: typer.echo(words, err=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def where_options(only: tuple[str, ...] = tuple(_OPTIONS)) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from tfdist.launch.channel import Channel, Inbox
+from tfdist.launch.channel import Channel, Inbox, heartbeats
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts import Host
 from tfdist.launch.machine import Machine, Machines
@@ -141,7 +141,9 @@ def connect_some(hosts: Sequence[Host], policy: Policy | None = None) -> Iterato
         try:
             for host in hosts:
                 channels[host] = Channel(host, inbox)
-            yield _greeted(channels, inbox, policy)
+            fleet = _greeted(channels, inbox, policy)
+            with heartbeats(list(channels.values()), policy.heartbeat_s):
+                yield fleet
         finally:
             end(channels.values())
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch import agent
-from tfdist.launch.channel import heartbeats
 from tfdist.launch.diagnose import Outcome, diagnose
 from tfdist.launch.environment import command_shown, shown
 from tfdist.launch.errors import TfdistError
@@ -55,8 +54,7 @@ def launch(
         write_plan(job, hellos, run_dir)
         watch = start(job, fleet, policy)
         began = time.monotonic()
-        with heartbeats(list(fleet.channels.values()), policy.heartbeat_s):
-            supervise(watch, run_dir, listen)
+        supervise(watch, run_dir, listen)
         wall_s = time.monotonic() - began
         for channel in fleet.channels.values():
             channel.say(Finish())
