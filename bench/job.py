@@ -22,7 +22,15 @@ from tfdist.launch.supervise import Listener
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG, Ends, Keras
 
-PRIVATE = ("executable", "clock", "gpu_ids", "memory_free_bytes", "disk_free_bytes")
+PRIVATE = (
+    "executable",
+    "clock",
+    "gpu_ids",
+    "gpus_hidden",
+    "gpu_devices",
+    "memory_free_bytes",
+    "disk_free_bytes",
+)
 """What a host says of itself that does not belong into a record, which may be published."""
 TRAINING_COMMAND = ("-m", "tfdist.models.task")
 """Behind the Python of each host."""

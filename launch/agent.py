@@ -45,7 +45,7 @@ def describe() -> dict[str, Any]:
         "cores": sorted(os.sched_getaffinity(0)),
         "cpu": _cpu_model(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "memory_free_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES"),
+        "memory_free_bytes": _memory_free(),
         "disk_free_bytes": shutil.disk_usage(temporary_root()).free,
         **describe_gpus(),
         "os": f"{platform.system()} {platform.release()}",
@@ -74,19 +74,36 @@ def _cpu_model() -> str:
         return platform.processor() or platform.machine()
 
 
-def describe_gpus() -> dict[str, list[str]]:
+def _memory_free() -> int:
+    """Bytes that new processes can have: the kernel's MemAvailable, which counts the page cache as free."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+
+
+def describe_gpus() -> dict[str, Any]:
     """Names of the GPUs that CUDA would show here, and by which each is asked for in CUDA_VISIBLE_DEVICES.
 
-    The driver's own tool is asked, and only where there is a driver.
+    The driver's own tool is asked, and only where there is a driver: `gpu_devices` is what the kernel's part of it
+    shows, `gpus_hidden` how many CUDA_VISIBLE_DEVICES takes away, `driver` empty if the tool does not answer.
     """
-    tool = shutil.which("nvidia-smi")
+    tool, devices = shutil.which("nvidia-smi"), glob.glob("/dev/nvidia[0-9]*")
     rows: list[list[str]] = []
-    if tool is not None and glob.glob("/dev/nvidia[0-9]*"):
-        query = [tool, "--query-gpu=index,uuid,name", "--format=csv,noheader"]
+    if tool is not None and devices:
+        query = [tool, "--query-gpu=index,uuid,driver_version,name", "--format=csv,noheader"]
         asked = subprocess.run(query, capture_output=True, text=True, check=False)
-        rows = [[cell.strip() for cell in line.split(",", 2)] for line in asked.stdout.splitlines()]
-    shown = visible_gpus([row for row in rows if len(row) == 3], os.environ.get("CUDA_VISIBLE_DEVICES"))
-    return {"gpus": [name for _, name in shown], "gpu_ids": [identifier for identifier, _ in shown]}
+        rows = [[cell.strip() for cell in line.split(",", 3)] for line in asked.stdout.splitlines()]
+        rows = [row for row in rows if len(row) == 4]
+    shown = visible_gpus([[index, uuid, name] for index, uuid, _, name in rows], os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return {
+        "gpus": [name for _, name in shown],
+        "gpu_ids": [identifier for identifier, _ in shown],
+        "gpus_hidden": max(0, len(rows) - len(shown)),
+        "gpu_devices": len(devices),
+        "driver": rows[0][2] if rows else "",
+    }
 
 
 def visible_gpus(rows: list[list[str]], visible: str | None) -> list[tuple[str, str]]:

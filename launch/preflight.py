@@ -16,6 +16,8 @@ from tfdist.launch.package import package_text
 ALL_PAIRS = 64
 """With more tasks than this, a host dials its ring neighbour and the leader only."""
 EQUAL = ("tensorflow", "tf_keras")
+SAME = "install the same, or name another Python with --python"
+INSTALL = "install it there, or name the Python that has it with --python or python= in the hostfile"
 CAUSES: Mapping[str, str] = {
     "refused": "nothing listens at that address: is it another machine's? Say addr= in the hostfile",
     "timed out": "a firewall drops it: open the port there, or choose others with --port",
@@ -47,12 +49,20 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
 
 def unequal(hellos: Mapping[Host, Mapping[str, Any]]) -> Iterator[str]:
     """A sentence for each version that is not the same on all hosts; a missing package is one, too."""
-    versions = {host.name: versions_of(hello) for host, hello in hellos.items()}
-    for what in ("python", *EQUAL):
-        found = {name: its[what] for name, its in versions.items()}
+    for what, found in versions_by_host(hellos).items():
         if len(set(found.values())) > 1:
-            told = ", ".join(f"{name} has {version or 'none'}" for name, version in found.items())
-            yield f"{what} is not the same everywhere: {told}; install the same, or name another Python with --python"
+            yield f"{what} is not the same everywhere: {told(found)}; {SAME}"
+
+
+def told(found: Mapping[str, str]) -> str:
+    """`h1 has 2.21.0, h2 has none`."""
+    return ", ".join(f"{name} has {version or 'none'}" for name, version in found.items())
+
+
+def versions_by_host(hellos: Mapping[Host, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """Of Python and each package that must be the same everywhere: every host's version."""
+    versions = {host.name: versions_of(hello) for host, hello in hellos.items()}
+    return {what: {name: its[what] for name, its in versions.items()} for what in ("python", *EQUAL)}
 
 
 def without_tensorflow(hellos: Mapping[Host, Mapping[str, Any]]) -> Iterator[str]:
@@ -60,10 +70,7 @@ def without_tensorflow(hellos: Mapping[Host, Mapping[str, Any]]) -> Iterator[str
     for host, hello in hellos.items():
         missing = [name for name in EQUAL if not versions_of(hello)[name]]
         if missing:
-            yield (
-                f"{host.name} has no {' and no '.join(missing)} for {hello['executable']}: install it there, "
-                f"or name the Python that has it with --python or python= in the hostfile"
-            )
+            yield f"{host.name} has no {' and no '.join(missing)} for {hello['executable']}: {INSTALL}"
 
 
 def versions_of(hello: Mapping[str, Any]) -> dict[str, str]:

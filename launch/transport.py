@@ -42,7 +42,8 @@ class Reach:
 
 def ssh(host: Host, reach: Reach) -> tuple[str, ...]:
     """The system's OpenSSH client. It never asks for a password, and checks host keys as the user's own set-up says."""
-    options = ["BatchMode=yes", f"ConnectTimeout={CONNECT_TIMEOUT_S}", "RemoteCommand=none", *reach.ssh_options]
+    ours, unless_told = ("BatchMode=yes", "RemoteCommand=none"), (f"ConnectTimeout={CONNECT_TIMEOUT_S}",)
+    options = (*ours, *reach.ssh_options, *unless_told)  # of two of a kind ssh takes the first
     return (*ssh_client(reach), "-T", *(word for one in options for word in ("-o", one)), "--", host.target)
 
 
@@ -110,7 +111,7 @@ def agent_argv(host: Host) -> tuple[str, ...]:
     On another host: the Python that was asked for, else the one that runs us if it is there too, else python3.
     """
     if host.local:
-        return (sys.executable, "-u", "-c", _BOOTSTRAP)
+        return (host.python or sys.executable, "-u", "-c", _BOOTSTRAP)
     wanted = (host.python, host.python) if host.python else (sys.executable, "python3")
     command = ("sh", "-c", _FIND_PYTHON, "tfdist", *wanted, _BOOTSTRAP)
     return (*host.reach, shlex.join(command)) if host.quoted else (*host.reach, *command)
@@ -145,10 +146,16 @@ _MENDS: tuple[tuple[str, str, str], ...] = (
 
 def explain(host: Host, words: str) -> str:
     """Why an agent could not be had on `host`: what was said there, the likely cause and the mend, in one sentence."""
+    why, mend = cause_and_mend(host, words)
+    return f"{host.name}: {why}; {mend}" if mend else f"{host.name}: {why}"
+
+
+def cause_and_mend(host: Host, words: str) -> tuple[str, str]:
+    """The two halves of `explain`; the second is empty where there is no telling."""
     said = [line.strip() for line in words.strip().splitlines() if line.strip("@ \t\r")]
     last = said[-1].rstrip(".") if said else "its stream ended without a word"
     for pattern, cause, mend in _MENDS:
         if re.search(pattern, words):
             told = {"name": host.name, "target": host.target, "user": host.user or "you"}
-            return f"{host.name}: {cause.format(**told)} ({last}); {mend.format(**told)}"
-    return f"{host.name}: no agent could be started there ({last})"
+            return f"{cause.format(**told)} ({last})", mend.format(**told)
+    return f"no agent could be started there ({last})", ""
