@@ -25,25 +25,27 @@ def place(roles: Mapping[str, int], slots: Mapping[Host, int | None]) -> dict[Ta
         TfdistError: they do not fit, or a host would have nothing to do.
     """
     check_roles(roles, slots)
-    placed: dict[Task, Host] = {}
-    free = [host for host in slots if not host.role]
-    for role, count in roles.items():
-        own = [host for host in slots if host.role == role]
-        if role == "worker" or own:
-            rooms = _rooms(
-                {host: slots[host] for host in slots if host in own or (role == "worker" and host in free)}, count, role
-            )
-        elif free:
-            rooms = [free[index % len(free)] for index in range(count)] if role == "ps" else free[:1] * count
-        elif count:
-            raise TfdistError(f"no host takes a {role}: give one role={role}, or leave role= away from one")
-        else:
-            continue
-        placed |= {Task(role, index): host for index, host in enumerate(rooms)}
+    placed = {
+        Task(role, index): host
+        for role, count in roles.items()
+        for index, host in enumerate(_hosts_for(role, count, slots))
+    }
     idle = [host.name for host in slots if host not in placed.values()]
     if idle:
         raise TfdistError(f"nothing is left for {', '.join(idle)} to do: ask for more tasks, or --exclude it")
     return placed
+
+
+def _hosts_for(role: str, count: int, slots: Mapping[Host, int | None]) -> list[Host]:
+    """A host for each of the `count` tasks of one role."""
+    own = [host for host in slots if host.role == role]
+    free = [host for host in slots if not host.role]
+    if role == "worker" or own:
+        takers = [host for host in slots if host in own or (role == "worker" and host in free)]
+        return _rooms({host: slots[host] for host in takers}, count, role)
+    if count and not free:
+        raise TfdistError(f"no host takes a {role}: give one role={role}, or leave role= away from one")
+    return [free[index % len(free) if role == "ps" else 0] for index in range(count)]
 
 
 def check_roles(roles: Mapping[str, int], hosts: Iterable[Host]) -> None:
