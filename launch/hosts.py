@@ -49,6 +49,11 @@ class Host:
         """`user@name`, for the program that connects."""
         return f"{self.user}@{self.name}" if self.user else self.name
 
+    @property
+    def bare(self) -> bool:
+        """Its Python may not have our package, so it is sent there."""
+        return not self.local or bool(self.python)
+
     def endpoint(self, port: int) -> str:
         """`address:port` as TF_CONFIG has it; an IPv6 address is in brackets."""
         return f"[{self.address}]:{port}" if ":" in self.address else f"{self.address}:{port}"

@@ -36,7 +36,7 @@ def neighbours(fleet: Fleet, hosts: Sequence[Host]) -> Links:
     Raises:
         TfdistError: one cannot reach the next.
     """
-    elsewhere = [host for host in hosts if not host.local]
+    elsewhere = [host for host in hosts if host.bare]
     fleet.ask({host: Prepare(package_text(), "/", True) for host in elsewhere}, "unpack tfdist", fleet.policy.hello_s)
     return {(one, other): measure(fleet, one, other) for one, other in pairwise(hosts)}
 

@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import pwd
 import socket
 import subprocess
 from collections.abc import Collection, Sequence
@@ -23,14 +24,12 @@ def locate(hosts: Sequence[Host], reach: Reach) -> tuple[Host, ...]:
     """The hosts with all that it takes to reach them, and for their tasks to be reached. No connection is made.
 
     Raises:
-        TfdistError: an unknown transport, no ssh client, or this machine under two names.
+        TfdistError: an unknown transport, no ssh client, or this machine under two names or as another user.
     """
     transport = transport_of(reach)
     names = own_names() if transport.machines else frozenset()
     known = [replace(host, local=is_local(host.name, names)) for host in hosts]
-    here = [host.name for host in known if host.local]
-    if len(here) > 1:
-        raise TfdistError(f"{here[0]} and {here[1]} are both this machine: name it once, as {here[0]}:2 for two")
+    check_here([host for host in known if host.local])
     others = [host for host in known if not host.local]
     found = addresses(others, reach) if transport.aliases else {host.name: host.name for host in others}
     located = [
@@ -39,13 +38,30 @@ def locate(hosts: Sequence[Host], reach: Reach) -> tuple[Host, ...]:
             address=host.address or found.get(host.name, ""),
             reach=() if host.local else transport.prefix(host, reach),
             quoted=transport.quoted and not host.local,
-            python=host.python or reach.python,
+            python=host.python or ("" if host.local else reach.python),
             chdir=host.chdir or reach.chdir,
         )
         for host in known
     ]
     peer = next((host.address for host in located if not host.local), None)
     return tuple(host if host.address else replace(host, address=address_towards(peer)) for host in located)
+
+
+def check_here(here: Sequence[Host]) -> None:
+    """This machine can be in a job once, and as the present user.
+
+    Raises:
+        TfdistError: it is not so.
+    """
+    if len(here) > 1:
+        one, other = here[0].name, here[1].name
+        raise TfdistError(f"{one} and {other} are both this machine: name it once, as {one}:2 for two")
+    for host in here:
+        if host.user not in ("", own_user()):
+            raise TfdistError(
+                f"{host.target} is this machine, where tasks run as you do: leave {host.user}@ away, "
+                f"or run tfdist as {host.user}"
+            )
 
 
 def slurm_hosts() -> tuple[Host, ...]:
@@ -69,15 +85,23 @@ def own_names() -> frozenset[str]:
     """What this machine is called, and its addresses."""
     name = socket.gethostname()
     own = {entry.address.partition("%")[0] for card in psutil.net_if_addrs().values() for entry in card}
-    return frozenset({"localhost", name, name.partition(".")[0], *own})
+    return frozenset(each.lower() for each in ("localhost", name, name.partition(".")[0], *own))
+
+
+def own_user() -> str:
+    """Who we are; empty where the number has no name, as in some containers."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return ""
 
 
 def is_local(name: str, names: Collection[str]) -> bool:
     """Whether `name` is this machine, which has these names and addresses."""
-    if name in names:
+    if name.lower() in names:
         return True
     try:
-        address = ipaddress.ip_address(name)
+        address = ipaddress.ip_address(name.partition("%")[0])
     except ValueError:
         return False
     return bool(names) and (address.is_loopback or str(address) in names)
@@ -100,7 +124,12 @@ def addresses(hosts: Sequence[Host], reach: Reach) -> dict[str, str]:
         ]
         try:
             asked[host.name] = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
             )
         except OSError as error:
             raise TfdistError(
@@ -133,5 +162,5 @@ def address_towards(peer: str | None) -> str:
         with socket.socket(family, kind) as probe:
             probe.connect(where)
             return str(probe.getsockname()[0])
-    except OSError:
+    except (OSError, UnicodeError):  # the latter: a name that cannot be one in DNS
         return socket.gethostname()

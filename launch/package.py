@@ -15,7 +15,7 @@ ROOMS = ("cli", "launch", "strategies", "models", "bench")
 def package_zip() -> bytes:
     """All of `tfdist` as it is installed here, data files and the version included."""
     buffer, number = io.BytesIO(), version("tfdist")
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as archive:
         for room in ROOMS:
             folder = room_folder(room)
             for path in sorted(folder.rglob("*")):

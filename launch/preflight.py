@@ -83,8 +83,8 @@ def versions_of(hello: Mapping[str, Any]) -> dict[str, str]:
 
 
 def prepare(job: Job, fleet: Fleet) -> tuple[Job, list[Note]]:
-    """Have our package unpacked on other hosts, and find the folder in which tasks run there."""
-    cwds = {plan.host: plan.host.chdir or plan.program.cwd for plan in job.plans if not plan.host.local}
+    """Have our package unpacked where it may not be, and find the folder in which tasks run there."""
+    cwds = {plan.host: plan.host.chdir or plan.program.cwd for plan in job.plans if plan.host.bare}
     package = package_text() if cwds else ""
     questions = {host: Prepare(package, cwd, not host.chdir) for host, cwd in cwds.items()}
     answers = fleet.ask(questions, "unpack tfdist", fleet.policy.hello_s)
