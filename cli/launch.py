@@ -98,8 +98,9 @@ def launch(
         refuse_tf_config()
     asked = Asked(choices, tuple(command or ()), port, forwarded(env or (), env_file, os.environ))
     policy = Policy(timeout_s=timeout)
+    where.try_out(lambda machines: plan_request(asked, machines, inherit_tf_config), asked.devices)
     with where.connected(policy) as fleet:
-        request = plan_request(asked, where.machines(fleet, choices.get("devices", 1)), inherit_tf_config)
+        request = plan_request(asked, where.machines(fleet, asked.devices), inherit_tf_config)
         out = sys.stderr if json else sys.stdout
         if not quiet:
             announce(request, out)

@@ -41,6 +41,11 @@ class Asked:
     env: Mapping[str, str] = field(default_factory=dict)
     """Forwarded to every task."""
 
+    @property
+    def devices(self) -> int:
+        """Of each task; 1 where the user does not say."""
+        return max(1, self.choices.get("devices", 1))
+
 
 def plan_request(asked: Asked, machines: Machines, inherit_tf_config: bool) -> Request:
     """The planned job.

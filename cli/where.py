@@ -14,10 +14,12 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.fleet import Fleet, connect
 from tfdist.launch.hosts import Host, read_hosts
 from tfdist.launch.locate import locate, slurm_hosts
-from tfdist.launch.machine import Machines, alone, local_machine, with_slots
+from tfdist.launch.machine import Machine, Machines, alone, local_machine, with_slots
 from tfdist.launch.policy import Policy
 from tfdist.launch.transport import Reach
 
+MANY = 64
+"""Cores and GPUs of a host that is imagined to have enough."""
 PATIENCE_S = 2.0
 """What takes longer is said."""
 
@@ -87,7 +89,29 @@ class Where:
     def machines(self, fleet: Fleet | None, devices: int) -> Machines:
         """What there is, with room for workers of so many devices each."""
         raw = self.raw_machines(fleet)
-        return raw if fleet is None else with_slots(raw, self.per_host, max(1, devices))
+        return raw if fleet is None else with_slots(raw, self.per_host, devices)
+
+    def try_out(self, plan: Callable[[Machines], object], devices: int) -> None:
+        """Before connecting: plan for imagined hosts, so that what is wrong whatever they have is said at once.
+
+        Raises:
+            TfdistError: for hosts without GPUs and for hosts with many it cannot be planned for the same reason.
+        """
+        if not self.hosts:
+            return
+        try:
+            plan(with_slots({host: _imagined(host, 0) for host in self.hosts}, self.per_host, devices))
+        except TfdistError as without_gpus:
+            try:
+                plan(with_slots({host: _imagined(host, MANY) for host in self.hosts}, self.per_host, devices))
+            except TfdistError as with_gpus:
+                if str(with_gpus) == str(without_gpus):
+                    raise with_gpus from None
+
+
+def _imagined(host: Host, gpus: int) -> Machine:
+    ids = host.gpus or tuple(map(str, range(gpus)))
+    return Machine(tuple(range(MANY)), ("",) * len(ids) if gpus else (), ids if gpus else ())
 
 
 @contextmanager
