@@ -195,6 +195,7 @@ class Agent:
         self.selector.register(self.pipes, selectors.EVENT_READ, self.relay_ready)
         try:
             os.mkdir(self.temporary, 0o700)
+            self.outbox += b"\n"  # ends what a login script may have left on the line
             self.say("hello", **describe())
             while not self.over:
                 self.turn()
@@ -280,7 +281,7 @@ class Agent:
         import io
         import zipfile
 
-        home = os.path.expanduser("~")
+        home, cwd = os.path.expanduser("~"), os.path.expanduser(cwd)
         if os.path.isdir(cwd) or (or_home and os.path.isdir(home)):
             self.package = os.path.join(self.temporary, "package")
             zipfile.ZipFile(io.BytesIO(base64.b64decode(package))).extractall(self.package)

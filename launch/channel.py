@@ -1,6 +1,7 @@
 """A running agent as the launcher sees it: say something to it, and what it says arrives in the inbox."""
 
 import contextlib
+import fcntl
 import math
 import os
 import subprocess
@@ -25,9 +26,14 @@ from tfdist.launch.messages import (
 )
 from tfdist.launch.transport import agent_argv, agent_source
 
+CLEAN_UP_S = 10.0
+"""For an agent to end its tasks and clean up: it gives them 6 s."""
+
 Inbox = SimpleQueue[tuple["Channel | None", FromAgent | AgentLost | Interrupted]]
 """The one queue of events. SimpleQueue, since a signal handler puts into it."""
 
+PIPE_BYTES = 1 << 20
+"""As large as anybody may make a pipe (fs.pipe-max-size): our package fits in, so saying it never waits for a host."""
 UNREAD_OUTPUTS = 256
 """Pieces of output (64 KiB at most) that may wait in the inbox; then the stream is left unread and tasks wait."""
 
@@ -42,6 +48,8 @@ class Channel:
         """When it last said something; infinity while we ourselves leave it unread."""
         self._saying = threading.Lock()
         self._closing = False
+        self.greeted_at = 0.0
+        """What this machine's clock said when its hello came."""
         self.room = threading.Semaphore(UNREAD_OUTPUTS)
         self.silent = False
         """It has said nothing for too long, so it will not say goodbye either."""
@@ -60,6 +68,9 @@ class Channel:
             raise TfdistError(
                 f"{program!r} cannot be run ({error.strerror}): install it, or name another one"
             ) from None
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):  # too many large pipes are refused; then writing may wait
+            fcntl.fcntl(self._process.stdin, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self._write(agent_source())
         self._reader = threading.Thread(target=self._read, args=(inbox,), name=f"agent on {host.name}", daemon=True)
         self._reader.start()
@@ -76,11 +87,11 @@ class Channel:
         self._closing = True
         self.room.release()  # a reader that waits for room need not wait any more
 
-    def close(self) -> None:
+    def close(self, within_s: float = CLEAN_UP_S) -> None:
         """End the agent and wait until it has cleaned up; kill what connects to it if it takes too long."""
         self.let_go()
         try:
-            self._process.wait(timeout=0 if self.silent else 10)
+            self._process.wait(timeout=0 if self.silent else within_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -97,17 +108,18 @@ class Channel:
 
     def _read(self, inbox: Inbox) -> None:
         assert self._process.stdout is not None
-        reason, greeted = "", False
+        reason, noise = "", ""
         for line in self._process.stdout:
             self.heard = time.monotonic()
             try:
                 message = decode(line)
             except ValueError as error:
-                if not greeted:
-                    continue  # what a login script prints
+                if not self.greeted_at:  # what a login script prints, or somebody who does not let us in
+                    noise = line.decode(errors="replace").strip() or noise
+                    continue
                 reason = str(error)
                 break
-            greeted = True
+            self.greeted_at = self.greeted_at or time.time()
             if isinstance(message, Output) and not self._closing:
                 self.heard = math.inf
                 self.room.acquire()
@@ -116,7 +128,7 @@ class Channel:
                 inbox.put((self, AgentLost(self.host.name, message.reason)))
                 continue
             inbox.put((self, message))
-        inbox.put((self, AgentLost(self.host.name, reason or self._last_words() or "its stream ended")))
+        inbox.put((self, AgentLost(self.host.name, reason or self._last_words() or noise or "its stream ended")))
 
     def _last_words(self) -> str:
         """What was said on stderr; the way there is what says why there is none."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from tfdist.launch.channel import Channel, Inbox, heartbeats
+from tfdist.launch.channel import CLEAN_UP_S, Channel, Inbox, heartbeats
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts import Host
 from tfdist.launch.machine import Machine, Machines
@@ -153,8 +153,9 @@ def end(channels: Iterable[Channel]) -> None:
     every = list(channels)
     for channel in every:
         channel.let_go()
+    until = time.monotonic() + CLEAN_UP_S
     for channel in every:
-        channel.close()
+        channel.close(max(0.0, until - time.monotonic()))
 
 
 def _greeted(channels: Mapping[Host, Channel], inbox: Inbox, policy: Policy) -> Fleet:
@@ -167,12 +168,14 @@ def _greeted(channels: Mapping[Host, Channel], inbox: Inbox, policy: Policy) -> 
             host, message = answer(inbox, deadline, "say hello", missing)
         except TimeoutError:
             lost |= dict.fromkeys(missing, f"did not say hello within {policy.hello_s:g} s")
+            for host in missing:
+                channels[host].silent = True
             break
         if isinstance(message, AgentLost):
             lost[host] = message.reason
         elif isinstance(message, Hello):
             hellos[host] = message.description
-            behind_s[host] = time.time() - float(message.description["clock"])
+            behind_s[host] = channels[host].greeted_at - float(message.description["clock"])
     said = {host: hellos[host] for host in channels if host in hellos}
     return Fleet(channels, inbox, policy, said, behind_s, lost)
 

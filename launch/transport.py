@@ -123,14 +123,14 @@ def agent_source() -> bytes:
     return b"%d\n%s" % (len(text), text)
 
 
-_MENDS: tuple[tuple[str, str, str], ...] = (
+_SSH_MENDS: tuple[tuple[str, str, str], ...] = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
         "its host key is another one than in known_hosts",
         "if the host was set up anew, run 'ssh-keygen -R {name}' and 'ssh {target}' once; else beware",
     ),
     (r"Host key verification failed", "its host key is not known", "run 'ssh {target}' once and look at the key"),
-    (r"Permission denied", "it lets {user} not in", "run 'ssh-copy-id {target}', or give --identity or another user"),
+    (r"Permission denied \(", "it lets {user} not in", "run 'ssh-copy-id {target}', or give --identity or a user"),
     (r"Could not resolve", "its name is not resolved", "correct the name, or add it to ~/.ssh/config or /etc/hosts"),
     (r"Connection refused", "nothing listens at its SSH port", "start sshd there, or give --ssh-port"),
     (
@@ -138,10 +138,18 @@ _MENDS: tuple[tuple[str, str, str], ...] = (
         "it does not answer",
         "see that it is up and that no firewall keeps SSH out: 'ssh -v {target}'",
     ),
-    (r"not found|No such file", "a program is not there", "name its Python with --python, or python= in the hostfile"),
+)
+_MENDS = (
+    (r"did not say hello", "it does not answer", "try '{trial}' yourself"),
+    (r"\(NotFound\)|Invalid node name", "it is not there", "correct its name"),
+    (
+        r"not found|No such file|Permission denied",
+        "a program cannot be run there",
+        "name its Python with --python, or python= in the hostfile",
+    ),
     (r"too old", "its Python is too old", "name a newer one with --python, or python= in the hostfile"),
 )
-"""What ssh, or a shell, says; the cause; and the mend."""
+"""What ssh, or a shell or another program, says; the cause; and the mend."""
 
 
 def explain(host: Host, words: str) -> str:
@@ -151,11 +159,12 @@ def explain(host: Host, words: str) -> str:
 
 
 def cause_and_mend(host: Host, words: str) -> tuple[str, str]:
-    """The two halves of `explain`; the second is empty where there is no telling."""
+    """The two halves of `explain`; the second is empty for this machine where there is no telling."""
     said = [line.strip() for line in words.strip().splitlines() if line.strip("@ \t\r")]
     last = said[-1].rstrip(".") if said else "its stream ended without a word"
-    for pattern, cause, mend in _MENDS:
+    trial = shlex.join((*host.reach, "true"))
+    for pattern, cause, mend in (*(_SSH_MENDS if host.quoted else ()), *_MENDS):
         if re.search(pattern, words):
-            told = {"name": host.name, "target": host.target, "user": host.user or "you"}
+            told = {"name": host.name, "target": host.target, "user": host.user or "you", "trial": trial}
             return f"{cause.format(**told)} ({last})", mend.format(**told)
-    return f"no agent could be started there ({last})", ""
+    return f"no agent could be started there ({last})", f"try '{trial}' yourself" if host.reach else ""
