@@ -44,7 +44,7 @@ class Asked:
     @property
     def devices(self) -> int:
         """Of each task; 1 where the user does not say."""
-        return max(1, self.choices.get("devices", 1))
+        return max(1, int(self.choices.get("devices", 1)))
 
 
 def plan_request(asked: Asked, machines: Machines, inherit_tf_config: bool) -> Request:

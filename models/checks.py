@@ -122,7 +122,7 @@ def check_cross_device(spec: TrainingSpec, machine: Machine) -> None:
     ]
     if nccl and not machine.gpus:
         instead = "ring" if "communication" in nccl[0] else "auto, hierarchical-copy or reduction-to-one"
-        raise TfdistError(f"{nccl[0]} needs GPUs and this machine shows none: use {instead}")
+        raise TfdistError(f"{nccl[0]} needs GPUs and there are none: use {instead}")
     if spec.packs is not None and spec.cross_device not in (CrossDevice.NCCL, CrossDevice.HIERARCHICAL_COPY):
         raise TfdistError(
             f"--packs {spec.packs} needs --cross-device nccl or hierarchical-copy: {spec.cross_device} packs nothing"
