@@ -1,6 +1,5 @@
 """How the end of a launch is told."""
 
-import shlex
 import sys
 from typing import Any, TextIO
 
@@ -9,6 +8,7 @@ import typer
 from tfdist.bench.record import Record
 from tfdist.bench.statistics import throughput
 from tfdist.launch.diagnose import Outcome, Status
+from tfdist.launch.environment import command_shown
 from tfdist.launch.run import tail
 from tfdist.launch.rundir import RunDir
 from tfdist.strategies.catalog import CATALOG, Ends, StrategyName
@@ -63,5 +63,5 @@ def show_failure(outcome: Outcome, run_dir: RunDir, err: TextIO) -> None:
         words = tail(run_dir.log(outcome.culprit, "stderr")) or tail(run_dir.log(outcome.culprit, "stdout"))
         lines += [f"  | {line}" for line in words.splitlines()]
     lines += [f"  then {task} {ending}" for task, ending in outcome.casualties.items()]
-    lines += [f"  logs:  {outcome.run_dir}", f"  again: {shlex.join(['tfdist', *sys.argv[1:]])}"]
+    lines += [f"  logs:  {outcome.run_dir}", f"  again: {command_shown(['tfdist', *sys.argv[1:]])}"]
     print("\n".join(lines), file=err)

@@ -9,7 +9,9 @@ from pathlib import Path
 from tfdist.launch.errors import TfdistError
 
 SECRET = re.compile(
-    r"SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH", re.IGNORECASE
+    r"SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|PRIVATE|COOKIE|API[_-]?KEY|ACCESS[_-]?KEY|AUTH"
+    r"|[_-](KEY|PASS|PWD)$",
+    re.IGNORECASE,
 )
 """Names whose values are shown as ***."""
 HIDDEN = "***"
@@ -47,7 +49,7 @@ def read_file(path: Path) -> dict[str, str]:
         TfdistError: it cannot be read, or a line is none such.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError:
         raise TfdistError(f"--env-file {path}: it is not UTF-8 text") from None
     except OSError as error:
