@@ -16,7 +16,8 @@ from typing import Any
 
 ECHO, COUNT = b"e", b"c"
 CHUNK = 1 << 18
-AT_ONCE = 16
+AT_ONCE = 64
+"""So that peers that do not answer take one timeout, not several."""
 PINGS = 9
 
 
@@ -35,11 +36,7 @@ class Listener:
         self._selector.register(self._woken, selectors.EVENT_READ)
         try:
             for port in ports:
-                listener = socket.socket()
-                self._selector.register(listener, selectors.EVENT_READ)
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-                listener.bind(("", port))
-                listener.listen(512)
+                self._selector.register(_listen(port), selectors.EVENT_READ)
         except OSError:
             self._close_sockets()
             raise
@@ -78,6 +75,17 @@ class Listener:
                 while count := connection.recv_into(buffer):
                     total += count
                 connection.sendall(b"%d\n" % total)
+
+
+def _listen(port: int) -> socket.socket:
+    """As TensorFlow's servers do: on all addresses, those of IPv6 too where there are any, beside who holds the port.
+
+    Raises:
+        OSError: it cannot be listened at.
+    """
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    return socket.create_server(("", port), family=family, backlog=512, reuse_port=True, dualstack_ipv6=both)
 
 
 def _call(address: str, port: int, token: str, timeout_s: float) -> socket.socket:
