@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperCommand
 
-from tfdist.cli import bench, launch, report, strategies, tf_config
+from tfdist.cli import bench, doctor, launch, report, strategies, tf_config
 from tfdist.launch.errors import ExitCode, TfdistError
 
 _UsageError = typer.BadParameter.__bases__[0]
@@ -32,6 +32,7 @@ app = typer.Typer(
 app.command("launch", cls=Panelled, context_settings={"allow_interspersed_args": False})(launch.launch)
 app.command("bench", cls=Panelled)(bench.bench)
 app.command("report", cls=Panelled)(report.report)
+app.command("doctor", cls=Panelled)(doctor.doctor)
 app.command("strategies", cls=Panelled)(strategies.strategies)
 app.command("tf-config", cls=Panelled)(tf_config.tf_config)
 

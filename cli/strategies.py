@@ -2,13 +2,17 @@
 
 import json as _json
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tfdist.launch.machine import Machine, local_machine
 from tfdist.strategies.catalog import CATALOG, Api, CrossDevice, Keras, Strategy, StrategyName, keras_refusal
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 TPU_DEVICES = Path("/dev")
 CELLS = [(keras, api) for keras in Keras for api in Api]
@@ -44,7 +48,7 @@ def row_of(strategy: Strategy, machine: Machine) -> dict[str, Any]:
         "here": here(strategy, machine),
         "nccl_here": bool(machine.gpus),
         "ends_when": str(strategy.ends),
-        "keras": {f"{keras} {api}": cell(strategy.name, keras, api) for keras, api in CELLS},
+        "keras": keras_cells(strategy.name),
     }
 
 
@@ -65,7 +69,6 @@ def show(rows: list[dict[str, Any]], machine: Machine) -> None:
     """For a person: what each is, then one table of what works."""
     from rich.console import Console
     from rich.padding import Padding
-    from rich.table import Table
 
     console = Console(highlight=False)
     for row in rows:
@@ -73,16 +76,28 @@ def show(rows: list[dict[str, Any]], machine: Machine) -> None:
         facts = [row["summary"], f"needs {row['needs']}; here: {row['here']}"]
         facts += [f"options: {' '.join(row['options'])}"] if row["options"] else []
         console.print(Padding("\n".join(facts), (0, 0, 1, 4)), markup=False)
+    show_keras({row["strategy"]: row["keras"] for row in rows}, console)
+    gpus = f"{len(machine.gpus)} GPUs" if machine.gpus else "no GPU, so no NCCL"
+    console.print(f"\nThis machine: {len(machine.cores)} cores, {gpus}.")
+
+
+def keras_cells(name: StrategyName) -> dict[str, str]:
+    """`yes`, or why not, for each Keras and API."""
+    return {f"{keras} {api}": cell(name, keras, api) for keras, api in CELLS}
+
+
+def show_keras(cells: Mapping[str, Mapping[str, str]], console: "Console") -> None:
+    """Which strategy works with which Keras and API, and below why not."""
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False)
     table.add_column("", no_wrap=True)
     for keras, api in CELLS:
         table.add_column(f"Keras {keras} {api}")
-    for row in rows:
-        table.add_row(row["strategy"], *(value.split(":")[0] for value in row["keras"].values()))
+    for name, values in cells.items():
+        table.add_row(name, *(value.split(":")[0] for value in values.values()))
     console.print(table)
-    reasons = {value: row["strategy"] for row in rows for value in row["keras"].values() if value != "yes"}
+    reasons = {value: name for name, values in cells.items() for value in values.values() if value != "yes"}
     console.print()
     for reason, name in reasons.items():
         console.print(f"{name}: {reason.removeprefix('no: ')}", markup=False)
-    gpus = f"{len(machine.gpus)} GPUs" if machine.gpus else "no GPU, so no NCCL"
-    console.print(f"\nThis machine: {len(machine.cores)} cores, {gpus}.")

@@ -82,7 +82,7 @@ class Fleet:
         except TimeoutError:
             silent = {host: f"the agent did not {what} within {seconds:g} s" for host in asked if host not in answers}
             self.lost = silent | self.lost
-        return answers
+        return {host: answers[host] for host in asked if host in answers}
 
     def _replies(
         self, questions: Mapping[Host, ToAgent], what: str, seconds: float

@@ -1,0 +1,187 @@
+"""One host, judged: a row for each thing that a job needs of it. Pure."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tfdist.launch.findings import Findings, Row, Verdict
+from tfdist.launch.fleet import clock_note
+from tfdist.launch.hosts import Host
+from tfdist.launch.place import FOR_WORKERS
+from tfdist.launch.preflight import EQUAL, INSTALL, port_sentence, versions_of
+from tfdist.launch.transport import cause_and_mend
+
+TASK_BYTES = 1.3e9
+"""Memory at the peak of a worker that trains MobileNetV2 on a CPU (preset cpu), TensorFlow's own 0.65 GB included."""
+DISK_BYTES = 500e6
+"""What tasks may write into the temporary folder: tfdist's own package takes 1 MB, a profile or what a program of the
+user's keeps there some hundred."""
+OLDEST_DRIVER = "525.60.13"
+"""The first that runs CUDA 12, which TensorFlow 2.21 is built with (its `and-cuda` packages end in -cu12). Source:
+NVIDIA's table of minor version compatibility, https://docs.nvidia.com/deploy/cuda-compatibility/."""
+
+Hello = Mapping[str, Any]
+
+
+def ok(check: str, host: Host, text: str) -> Row:
+    """A row of which there is nothing to be said but the fact."""
+    return Row(check, host.name, Verdict.OK, text)
+
+
+def warning(check: str, host: Host, text: str, mend: str) -> Row:
+    """A job could start, but may not do well."""
+    return Row(check, host.name, Verdict.WARNING, text, mend)
+
+
+def failed(check: str, host: Host, text: str, mend: str) -> Row:
+    """No job could start."""
+    return Row(check, host.name, Verdict.FAILED, text, mend)
+
+
+def unreached(findings: Findings, host: Host) -> Row:
+    """A host that has no agent."""
+    return failed("connection", host, *cause_and_mend(host, findings.lost.get(host, "")))
+
+
+def connection(findings: Findings, host: Host, hello: Hello) -> Iterator[Row]:
+    """Whether its agent is there, and still is."""
+    if host in findings.lost:
+        said = findings.lost[host].strip().splitlines() or ["its stream ended"]
+        what = f"it was reached, and then lost: {said[-1]}"
+        yield failed("connection", host, what, "see whether it is overloaded or short of memory or disk, and try again")
+    elif not host.local:
+        yield ok("connection", host, f"reached as {host.target}; its tasks will be reached at {host.address}")
+
+
+def folder(findings: Findings, host: Host, hello: Hello) -> Iterator[Row]:
+    """Where tasks would run."""
+    where = findings.folders.get(host)
+    if where is None:
+        return
+    if not where.found:
+        yield failed("folder", host, f"{where.wanted} is not there", "make it, or choose another one with --chdir")
+    elif where.found != where.wanted:
+        what = f"{where.wanted} is not there, so tasks would run in {where.found}"
+        yield warning("folder", host, what, "make it, or choose one with --chdir, if your program needs files of it")
+    else:
+        yield ok("folder", host, f"tasks would run in {where.found}")
+
+
+def python(findings: Findings, host: Host, hello: Hello) -> Iterator[Row]:
+    """Which Python runs tasks; one that is too old has not said hello."""
+    yield ok("Python", host, f"{hello['python']} ({hello['executable']})")
+
+
+def packages(findings: Findings, host: Host, hello: Hello) -> Iterator[Row]:
+    """What a training needs."""
+    versions = versions_of(hello)
+    missing = [name for name in EQUAL if not versions[name]]
+    if missing:
+        what = f"no {' and no '.join(missing)} for {hello['executable']}"
+        yield failed("packages", host, what, INSTALL)
+    else:
+        yield ok("packages", host, ", ".join(f"{name} {versions[name]}" for name in EQUAL))
+
+
+def gpus(findings: Findings, host: Host, hello: Hello) -> Iterator[Row]:
+    """Which GPUs a task would see, and why none where there are some."""
+    shown, ids, tasks = hello["gpus"], hello["gpu_ids"], findings.tasks[host]
+    absent = [gpu for gpu in host.gpus if gpu not in ids]
+    if absent:
+        what = f"gpus={','.join(host.gpus)} was asked for, and there is no {' and no '.join(absent)}"
+        yield failed("GPUs", host, what, f"choose of {', '.join(ids) or 'none'} in the hostfile")
+    elif not shown:
+        yield no_gpu(host, hello)
+    elif host.role in FOR_WORKERS and tasks > len(host.gpus or shown):
+        what = f"{tasks} workers are to run there and {len(host.gpus or shown)} GPUs are there for them"
+        yield failed("GPUs", host, what, "give it fewer slots")
+    elif number(hello["driver"]) < number(OLDEST_DRIVER):
+        what = f"{', '.join(shown)}: the driver {hello['driver']} is older than {OLDEST_DRIVER}, which CUDA 12 needs"
+        yield warning("GPUs", host, what, "install a newer driver; until then TensorFlow may see no GPU")
+    else:
+        yield ok("GPUs", host, f"{', '.join(shown)}; driver {hello['driver']}")
+
+
+def no_gpu(host: Host, hello: Hello) -> Row:
+    """Why no GPU is seen."""
+    if hello["gpus_hidden"]:
+        what = f"CUDA_VISIBLE_DEVICES hides the {hello['gpus_hidden']} GPUs that are there"
+        return warning("GPUs", host, what, "unset CUDA_VISIBLE_DEVICES there if they are meant to be used")
+    if hello["gpu_devices"]:
+        what = "there is a GPU (/dev/nvidia0 or so), but nvidia-smi does not answer, so TensorFlow will not see it"
+        mend = (
+            "run 'nvidia-smi' there and do what it says; in a container, start it with the driver's libraries, "
+            "as with 'docker run --gpus all'"
+        )
+        return warning("GPUs", host, what, mend)
+    return ok("GPUs", host, "none; tasks run on the CPU")
+
+
+def number(version: str) -> tuple[int, ...]:
+    """A version to compare; one that is not known counts as new."""
+    return tuple(map(int, re.findall(r"\d+", version))) or (10**9,)
+
+
+def memory(findings: Findings, host: Host, hello: Hello) -> Iterator[Row]:
+    """Whether a training fits."""
+    tasks, free = findings.tasks[host], hello["memory_free_bytes"]
+    text = f"{free / 1e9:.1f} of {hello['memory_bytes'] / 1e9:.1f} GB are free"
+    if free < tasks * TASK_BYTES:
+        what = f"{text}; {tasks} {plural('task', tasks)} with MobileNetV2 may need {tasks * TASK_BYTES / 1e9:.1f} GB"
+        yield warning("memory", host, what, "end other programs, give it fewer slots, or train something smaller")
+    else:
+        yield ok("memory", host, text)
+
+
+def cores(findings: Findings, host: Host, hello: Hello) -> Iterator[Row]:
+    """Whether each worker has one of its own."""
+    there, tasks = len(hello["cores"]), findings.tasks[host]
+    text = f"{there} {plural('core', there)} for {tasks} {plural('worker', tasks)}"
+    if there < tasks:
+        yield warning("cores", host, f"{text}: they will wait for each other", "give it fewer slots")
+    else:
+        yield ok("cores", host, text)
+
+
+def disk(findings: Findings, host: Host, hello: Hello) -> Iterator[Row]:
+    """Whether tasks can write temporary files."""
+    free = hello["disk_free_bytes"]
+    text = f"{free / 1e9:.1f} GB are free for temporary files"
+    if free < DISK_BYTES:
+        what = f"{text}; a task may write some hundred MB"
+        yield warning("disk", host, what, "delete something in the folder for temporary files, or set TMPDIR there")
+    else:
+        yield ok("disk", host, text)
+
+
+def clock(findings: Findings, host: Host, hello: Hello) -> Iterator[Row]:
+    """Whether its clock agrees with ours, to 2 s (`fleet.SKEW_S`): else the order of events is doubtful."""
+    behind_s = findings.behind_s.get(host)
+    if host.local or behind_s is None:
+        return
+    notes = clock_note(host, behind_s)
+    if notes:
+        said, _, mend = notes[0].text.partition("; ")
+        yield warning("clock", host, said, mend)
+    else:
+        yield ok("clock", host, f"within {max(0.1, abs(behind_s)):.1f} s of this machine's")
+
+
+def ports(findings: Findings, host: Host, hello: Hello) -> Iterator[Row]:
+    """Whether its tasks could listen."""
+    if host in findings.refused:
+        said, _, mend = port_sentence(host.name, *findings.refused[host]).partition(": ")
+        yield failed("ports", host, said, mend)
+    elif host in findings.ports:
+        held = ", ".join(map(str, findings.ports[host]))
+        yield ok("ports", host, f"tasks could listen there (tried: {held})")
+
+
+CHECKS: tuple[Callable[[Findings, Host, Hello], Iterator[Row]], ...] = (
+    connection, folder, python, packages, gpus, memory, cores, disk, clock, ports,
+)  # fmt: skip
+
+
+def plural(word: str, count: int) -> str:
+    """`task`, or `tasks`."""
+    return word if count == 1 else word + "s"
