@@ -146,9 +146,11 @@ def heartbeats(channels: Sequence[Channel], every_s: float) -> Iterator[None]:
     others = [channel for channel in channels if not channel.host.local]
 
     def beat() -> None:
-        while not over.wait(every_s):
+        while True:  # the first one at once: before it, an agent would not notice that the way to it is cut
             for channel in others:
                 channel.say(Heartbeat())
+            if over.wait(every_s):
+                return
 
     thread = threading.Thread(target=beat, name="heartbeats", daemon=True)
     if others:

@@ -141,9 +141,8 @@ def connect_some(hosts: Sequence[Host], policy: Policy | None = None) -> Iterato
         try:
             for host in hosts:
                 channels[host] = Channel(host, inbox)
-            fleet = _greeted(channels, inbox, policy)
             with heartbeats(list(channels.values()), policy.heartbeat_s):
-                yield fleet
+                yield _greeted(channels, inbox, policy)
         finally:
             end(channels.values())
 
