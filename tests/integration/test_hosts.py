@@ -1,0 +1,154 @@
+"""Jobs on two real hosts: each a network namespace with an sshd, on neither of which tfdist is installed."""
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ODD = 'it\'s; a "$HOME" & co'
+"""A name that no shell may see unquoted."""
+OWN = ("--strategy", "multiworker", "--hosts", "h1,h2")
+"""A job of two workers, one a host; a program of the user's own follows."""
+
+
+def test_the_hosts_python_has_no_tfdist(bare_python, tmp_path):
+    done = subprocess.run([bare_python, "-c", "import tfdist"], capture_output=True, text=True, cwd=tmp_path)
+    assert "No module named 'tfdist'" in done.stderr
+
+
+@pytest.mark.slow
+def test_multiworker_trains_over_two_hosts(launcher):
+    command = "--strategy multiworker --hosts h1,h2 --preset smoke --steps 30 --json"
+    done = launcher.run(*command.split(), timeout_s=240)
+    assert done.code == 0, done.err[-4000:]
+    told = json.loads(done.out.splitlines()[-1])
+    assert told["status"] == "ok"
+    assert told["loss"]["worker-0"] == told["loss"]["worker-1"] < 2.3
+    assert told["updates_applied"] == 30
+    plans = json.loads((launcher.run_dir / "cluster.json").read_text())
+    assert [plan["host"] for plan in plans] == ["h1", "h2"]
+
+
+@pytest.mark.slow
+def test_parameter_servers_and_workers_on_different_hosts_train(launcher):
+    hostfile = launcher.script("h1 role=ps\nh2 slots=1\n", "hosts.txt")
+    command = f"--strategy parameter-server --hostfile {hostfile} --preset smoke --steps 30 --json"
+    done = launcher.run(*command.split(), timeout_s=240)
+    assert done.code == 0, done.err[-4000:]
+    told = json.loads(done.out.splitlines()[-1])
+    assert told["updates_applied"] == 30
+    assert told["tasks"].keys() >= {"ps-0", "worker-0", "chief-0"}
+    plans = json.loads((launcher.run_dir / "cluster.json").read_text())
+    assert {plan["task"]: plan["host"] for plan in plans} == {"chief-0": "h2", "worker-0": "h2", "ps-0": "h1"}
+
+
+def test_a_program_of_ones_own_finds_its_cluster_and_our_package(launcher, net):
+    script = launcher.script(
+        "import json, os, sys, tfdist.launch.cluster as ours\n"
+        "print(os.environ['TF_CONFIG'])\n"
+        "print(ours.__file__)\n"
+        "print(sys.executable)\n"
+    )
+    done = launcher.run(*OWN, "--", "python", script)
+    assert done.code == 0, done.err
+    for index in (0, 1):
+        config, ours, python = done.lines_of(f"worker-{index}", done.out)
+        config = json.loads(config)
+        assert config["task"] == {"type": "worker", "index": index}
+        assert [address.rpartition(":")[0] for address in config["cluster"]["worker"]] == [h.address for h in net.hosts]
+        assert Path(python) == launcher.python
+        assert "/tfdist-" in ours
+        assert not Path(ours).exists()  # it went with the job
+
+
+def test_names_of_any_kind_reach_the_task_as_they_are(launcher):
+    script = launcher.script("import os, sys\nprint(sys.argv[0], os.getcwd(), sys.argv[1:])\n", f"{ODD}/{ODD}.py")
+    python = launcher.folder / ODD / "python"
+    python.symlink_to(launcher.python)
+    folder = str(Path(script).parent)
+    done = launcher.run(*OWN, "--python", str(python), "--chdir", folder, "--", "python", script, ODD, "")
+    assert done.code == 0, done.err
+    for task in ("worker-0", "worker-1"):
+        assert done.lines_of(task, done.out) == [f"{script} {folder} {[ODD, '']}"]
+
+
+def test_ten_thousand_lines_a_second_of_each_task_arrive_whole_and_in_order(launcher):
+    script = launcher.script(
+        "import sys, time\n"
+        "began = time.monotonic()\n"
+        "for batch in range(200):\n"
+        "    time.sleep(max(0.0, began + batch / 100 - time.monotonic()))\n"
+        "    for stream in (sys.stdout, sys.stderr):\n"
+        "        stream.write(''.join(f'{number} {stream.name}\\n' for number in range(batch * 100, batch * 100 + 100)))\n"
+        "        stream.flush()\n"
+        "open(sys.argv[1], 'a').write(f'{time.monotonic() - began}\\n')\n"
+    )
+    times = launcher.folder / "times"
+    done = launcher.run(*OWN, "--", "python", script, str(times))
+    assert done.code == 0, done.err[-4000:]
+    for task in ("worker-0", "worker-1"):
+        for name, text in (("stdout", done.out), ("stderr", done.err)):
+            wanted = [f"{number} <{name}>" for number in range(20_000)]
+            assert done.lines_of(task, text) == wanted
+            log = launcher.run_dir / "attempt-0" / task / f"{name}.log"
+            assert log.read_text().splitlines() == wanted
+    seconds = [float(line) for line in times.read_text().splitlines()]
+    assert len(seconds) == 2
+    assert max(seconds) < 4, "two seconds' worth of lines was held up"
+
+
+def test_a_line_of_10_mb_and_bytes_that_are_not_text_are_kept(launcher):
+    script = launcher.script(
+        "import os, sys\n"
+        "sys.stdout.buffer.write(b'first\\n' + bytes(range(256)) + b'\\xf0\\x9f' + b'\\n' + b'\\xc3\\xa4' * 5_000_000 + b'\\n')\n"
+        "os.write(int(os.environ['TFDIST_EVENTS_FD']), b'no event\\n')\n"
+        "print('last', end='')\n"
+    )
+    done = launcher.run(*OWN, "--json", "--", "python", script)
+    assert done.code == 0, done.err[-2000:]
+    wanted = b"first\n" + bytes(range(256)) + b"\xf0\x9f\n" + b"\xc3\xa4" * 5_000_000 + b"\nlast"
+    for task in ("worker-0", "worker-1"):
+        assert (launcher.run_dir / "attempt-0" / task / "stdout.log").read_bytes() == wanted
+    assert json.loads(done.out.splitlines()[-1])["status"] == "ok"
+
+
+def test_variables_reach_the_tasks_and_secret_ones_are_nowhere_else(launcher):
+    secrets = {"API_TOKEN": "tok-81c0de5", "DEMO_PASSWORD": "pw-5f00d1e"}
+    script = launcher.script(
+        "import glob, hashlib, os\n"
+        f"names = {sorted(secrets)}\n"
+        "for name in names:\n"
+        "    print(name, hashlib.sha256(os.environ[name].encode()).hexdigest())\n"
+        "seen = []\n"
+        "for path in glob.glob('/proc/[0-9]*/cmdline'):\n"
+        "    try:\n"
+        "        words = open(path, 'rb').read()\n"
+        "    except OSError:\n"
+        "        continue\n"
+        "    seen += [words for name in names if os.environ[name].encode() in words]\n"
+        "print(seen)\n"
+        "print(os.environ['GREETING'])\n"
+    )
+    variables = ("--env", "API_TOKEN", "-x", "DEMO_*", "--env", f"GREETING={ODD}")
+    done = launcher.run(*OWN, *variables, "--", "python", script, env=secrets)
+    assert done.code == 0, done.err
+    hashes = [f"{name} {hashlib.sha256(value.encode()).hexdigest()}" for name, value in sorted(secrets.items())]
+    for task in ("worker-0", "worker-1"):
+        assert done.lines_of(task, done.out) == [*hashes, "[]", ODD]
+    files = [path for path in launcher.run_dir.rglob("*") if path.is_file()]
+    assert len(files) > 5
+    for secret in secrets.values():
+        assert secret not in done.out + done.err
+        assert [path for path in files if secret.encode() in path.read_bytes()] == []
+
+
+def test_a_secret_given_on_the_command_line_is_not_kept(launcher):
+    script = launcher.script("import os\nassert os.environ['API_TOKEN'] == 'tok-81c0de5'\n")
+    done = launcher.run(*OWN, "--env", "API_TOKEN=tok-81c0de5", "--", "python", script)
+    assert done.code == 0, done.err
+    assert "tok-81c0de5" not in done.out + done.err
+    files = [path for path in launcher.run_dir.rglob("*") if path.is_file()]
+    assert [path for path in files if b"tok-81c0de5" in path.read_bytes()] == []
+    assert any(b"API_TOKEN=***" in path.read_bytes() for path in files)

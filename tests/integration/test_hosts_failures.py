@@ -1,0 +1,177 @@
+"""What goes wrong with real hosts is told in one block, within 15 s, with the host and the mend; nothing is left over."""
+
+import json
+import re
+import signal
+import sysconfig
+import time
+from pathlib import Path
+
+import pytest
+
+from .launcher import CLEAN_S, make_python
+
+OWN = ("--strategy", "multiworker", "--hosts", "h1,h2")
+PORT = 23456
+REFUSED = (2, 69)
+SLEEPER = (
+    "import subprocess, sys, time\n"
+    "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
+    "print('up', flush=True)\n"
+    "time.sleep(600)\n"
+)
+"""A task with a child that has left its process group."""
+
+
+def refused(done, *words):
+    """Assert that a launch failed as a user can bear, before any task was started."""
+    assert done.code in REFUSED, done.err
+    assert done.seconds < 15
+    assert "Traceback" not in done.out + done.err
+    before, _, told = done.err.partition("tfdist: ")
+    assert before == "" or before.startswith("connecting to ")
+    assert "\ntfdist: " not in told
+    for word in words:
+        assert word in told
+    assert "worker-" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words"),
+    [
+        ("h1,gone", ["gone: it does not answer", "see that it is up", "ssh -v gone"]),
+        ("h1,changed", ["changed: its host key is another one", "ssh-keygen -R"]),
+        ("h1,unknown", ["unknown: its host key is not known", "run 'ssh unknown' once"]),
+        ("h1,nobody-here@h2", ["h2: it lets nobody-here not in", "ssh-copy-id nobody-here@h2", "--identity"]),
+        ("h1,no-such-name.invalid", ["no-such-name.invalid: its name is not resolved", "~/.ssh/config"]),
+    ],
+    ids=["down", "key-changed", "key-unknown", "user", "name"],
+)
+def test_a_host_that_cannot_be_connected_to(hosts, words, launcher):
+    done = launcher.run("--strategy", "multiworker", "--hosts", hosts, "--", "python", "-c", "pass", "--quiet")
+    refused(done, *words)
+
+
+def test_all_hosts_that_fail_are_named(launcher):
+    done = launcher.run("--strategy", "multiworker", "--hosts", "h1,gone,nobody@h2,unknown", "--", "true")
+    refused(done, "gone: ", "h2: it lets nobody not in", "unknown: ")
+    assert "h1: " not in done.err
+
+
+def test_nothing_listens_at_the_ssh_port(launcher):
+    refused(launcher.run(*OWN, "--ssh-port", "2222", "--", "true"), "h1: nothing listens", "h2: nothing", "--ssh-port")
+
+
+def test_an_ssh_client_that_is_not_there(launcher):
+    refused(launcher.run(*OWN, "--ssh", "/nowhere/ssh", "--", "true"), "--ssh /nowhere/ssh", "install")
+
+
+@pytest.mark.parametrize("command", [["--preset", "smoke"], ["--", "true"]], ids=["training", "own"])
+def test_a_python_that_is_not_there(command, launcher):
+    hostfile = launcher.script("h1\nh2 python=/nowhere/python3\n", "hosts.txt")
+    done = launcher.run("--strategy", "multiworker", "--hostfile", hostfile, *command)
+    refused(done, "h2: ", "/nowhere/python3", "not found", "--python")
+
+
+def test_a_folder_that_is_not_there(launcher):
+    refused(launcher.run(*OWN, "--chdir", "/nowhere/at all", "--", "true"), "h1: the folder /nowhere/at all", "--chdir")
+
+
+def test_a_host_without_tensorflow(launcher, tmp_path):
+    python = make_python(tmp_path / "empty", ["*"])
+    hostfile = launcher.script(f"h1\nh2 python={python}\n", "hosts.txt")
+    done = launcher.run("--strategy", "multiworker", "--hostfile", hostfile, "--preset", "smoke")
+    refused(done, "h2 has no tensorflow", str(python), "install", "--python")
+    assert "h1 has no" not in done.err
+
+
+def test_a_host_with_another_tensorflow(launcher, tmp_path):
+    python = make_python(tmp_path / "older", ["*tfdist*", "tensorflow-*.dist-info"])
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(tmp_path / "older")}))
+    (packages / "tensorflow-2.19.1.dist-info").mkdir()
+    hostfile = launcher.script(f"h1\nh2 python={python}\n", "hosts.txt")
+    done = launcher.run("--strategy", "multiworker", "--hostfile", hostfile, "--preset", "smoke")
+    refused(done, "tensorflow is not the same everywhere", "h2 has 2.19.1", "install the same")
+
+
+def test_a_blocked_port_is_named_with_both_ends(launcher, net):
+    one, other = net.hosts
+    with other.block_port(PORT, source=one):
+        done = launcher.run(*OWN, "--port", str(PORT), "--", "true")
+    refused(done, f"h1 cannot reach worker-1 on h2 at {other.address}:{PORT} (timed out)", "firewall", "--port")
+    assert "h2 cannot reach" not in done.err
+    assert launcher.run(*OWN, "--port", str(PORT), "--", "true").code == 0
+
+
+def test_a_port_that_is_taken(launcher, net):
+    with net.hosts[1].listening(PORT):
+        refused(launcher.run(*OWN, "--port", str(PORT), "--", "true"), f"port {PORT} on h2", "in use", "another --port")
+
+
+def test_an_address_that_is_another_machines(launcher, net):
+    hostfile = launcher.script(f"h1\nh2 addr={net.hosts[0].address}\n", "hosts.txt")
+    done = launcher.run("--strategy", "multiworker", "--hostfile", hostfile, "--", "true")
+    refused(done, "worker-1 on h2", "refused", "addr=")
+
+
+def begun(launcher):
+    """A launch whose two tasks run."""
+    process = launcher.start(*OWN, "--python", str(launcher.python), "--", "python", launcher.script(SLEEPER))
+    waited_for = {"[worker-0] up\n", "[worker-1] up\n"}
+    while waited_for:
+        line = process.stdout.readline()
+        assert line, process.stderr.read()  # at the end of the stream
+        waited_for.discard(line)
+    assert len(launcher.net.processes()) >= 8  # on each host an agent, a task, its child; here a launcher, two ssh
+    return process
+
+
+def test_a_killed_launcher_leaves_nothing_behind(launcher):
+    process = begun(launcher)
+    process.kill()
+    assert launcher.left_over() == []
+
+
+def test_a_cut_link_ends_the_job_on_both_sides(launcher, net):
+    process = begun(launcher)
+    began = time.monotonic()
+    with net.hosts[1].down():
+        assert launcher.left_over() == []
+        _, err = process.communicate(timeout=1)
+    assert time.monotonic() - began < CLEAN_S + 1
+    assert process.returncode == 69
+    assert "tfdist: lost the agent on h2: it said nothing for 10 s" in err
+    assert "Traceback" not in err
+
+
+def test_ctrl_c_ends_the_job_on_all_hosts(launcher):
+    process = begun(launcher)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=CLEAN_S)
+    assert process.returncode == 130
+    assert "interrupted by SIGINT" in err
+    assert launcher.left_over() == []
+
+
+def test_a_task_that_fails_on_another_host_is_named_and_the_other_one_is_stopped(launcher):
+    script = launcher.script(
+        "import json, os, sys, time\n"
+        "index = json.loads(os.environ['TF_CONFIG'])['task']['index']\n"
+        "sys.exit('no such luck') if index else time.sleep(600)\n"
+    )
+    done = launcher.run(*OWN, "--json", "--", "python", script)
+    assert done.code == 1
+    assert done.seconds < CLEAN_S
+    assert "tfdist: worker-1 exited with code 1" in done.err
+    assert "| no such luck" in done.err
+    told = json.loads(done.out.splitlines()[-1])
+    assert (told["culprit"], told["casualties"]) == ("worker-1", {})
+
+
+def test_a_program_that_cannot_be_run(launcher):
+    here = launcher.script("#!/bin/sh\nexit 0\n", "program")
+    done = launcher.run(*OWN, "--", here)
+    assert done.code == 127
+    assert re.search(r"tfdist: worker-[01] could not be started: ", done.err)
+    assert "Permission denied" in done.err
+    assert "Traceback" not in done.err
