@@ -33,7 +33,8 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
     Raises:
         TfdistError: it could not start; nothing was started.
     """
-    problems = [*unequal(fleet.hellos), *(without_tensorflow(fleet.hellos) if needs_tensorflow else ())]
+    missing = without_tensorflow(fleet.hellos) if needs_tensorflow else ()
+    problems = [*missing, *unequal(fleet.hellos, but_missing=needs_tensorflow)]
     if problems:
         raise TfdistError("\n".join(problems), ExitCode.HOST_LOST)
     job, notes = prepare(job, fleet)
@@ -47,10 +48,10 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
 # --- versions
 
 
-def unequal(hellos: Mapping[Host, Mapping[str, Any]]) -> Iterator[str]:
-    """A sentence for each version that is not the same on all hosts; a missing package is one, too."""
+def unequal(hellos: Mapping[Host, Mapping[str, Any]], but_missing: bool = False) -> Iterator[str]:
+    """A sentence for each version that is not the same on all hosts; a missing package is one, too, or left out."""
     for what, found in versions_by_host(hellos).items():
-        if len(set(found.values())) > 1:
+        if len(set(found.values()) - ({""} if but_missing else set())) > 1:
             yield f"{what} is not the same everywhere: {told(found)}; {SAME}"
 
 
@@ -138,17 +139,18 @@ class Target:
 def dials(job: Job) -> dict[Host, tuple[Target, ...]]:
     """Which tasks each host must reach: those that its own tasks talk to, itself included where it has an address.
 
-    All that do up to 64 tasks, else the next one in the ring and the leader. Between parameter servers' clients and
-    servers the workers need not reach each other. One local host alone need not be asked.
+    All that do up to 64 tasks, else the next one in the ring and the leader. In a job with parameter servers the
+    workers need not reach each other, but all servers. One local host alone need not be asked.
     """
     tasks = [Target(plan.task, plan.host) for plan in job.plans if plan.port is not None]
     if all(host.local for host in job.hosts) or not tasks:
         return {}
     ring = dict(zip(tasks, [*tasks[1:], tasks[0]], strict=True))
     leader = next((target for target in tasks if target.task.name == job.leader), tasks[0])
+    servers = [target for target in tasks if target.task.role == "ps"]
     wanted: dict[Host, dict[Target, None]] = {host: {} for host in job.hosts}
     for own in tasks:
-        peers = tasks if len(tasks) <= ALL_PAIRS else [leader, ring[own]]
+        peers = tasks if len(tasks) <= ALL_PAIRS else [leader, ring[own], *servers]
         wanted[own.host] |= {peer: None for peer in peers if job.leader is None or _served(own.task, peer.task)}
     return {host: tuple(peers) for host, peers in wanted.items() if peers}
 
