@@ -49,7 +49,7 @@ class Fleet:
         return {host: _machine(host, hello) for host, hello in self.hellos.items()}
 
     def ask(self, questions: Mapping[Host, ToAgent], what: str, seconds: float) -> dict[Host, BeforeStart]:
-        """Each host's answer to its question, all asked at once.
+        """Each host's answer to its question, all asked at once; in their order, whoever was the first.
 
         Raises:
             TfdistError: an agent is lost or takes longer than `seconds`, or the user has had enough.
@@ -63,7 +63,7 @@ class Fleet:
                 answers[host] = message
         except TimeoutError as error:
             raise TfdistError(str(error), ExitCode.HOST_LOST) from None
-        return answers
+        return {host: answers[host] for host in questions}
 
     def inquire(self, questions: Mapping[Host, ToAgent], what: str, seconds: float) -> dict[Host, BeforeStart]:
         """As `ask`, but a host that does not answer is noted among the lost ones, which are not asked any more.
@@ -176,7 +176,7 @@ def _greeted(channels: Mapping[Host, Channel], inbox: Inbox, policy: Policy) -> 
             hellos[host] = message.description
             behind_s[host] = channels[host].greeted_at - float(message.description["clock"])
     said = {host: hellos[host] for host in channels if host in hellos}
-    return Fleet(channels, inbox, policy, said, behind_s, lost)
+    return Fleet(channels, inbox, policy, said, {host: behind_s[host] for host in said}, lost)
 
 
 def clock_note(host: Host, ahead_s: float) -> list[Note]:
