@@ -10,6 +10,7 @@ from tfdist.launch.hosts import Host
 from tfdist.launch.place import FOR_WORKERS
 from tfdist.launch.preflight import EQUAL, INSTALL, port_sentence, versions_of
 from tfdist.launch.transport import cause_and_mend
+from tfdist.launch.ways import listed
 
 TASK_BYTES = 1.3e9
 """Memory at the peak of a worker that trains MobileNetV2 on a CPU (preset cpu), TensorFlow's own 0.65 GB included."""
@@ -89,7 +90,7 @@ def gpus(findings: Findings, host: Host, hello: Hello) -> Iterator[Row]:
     absent = [gpu for gpu in host.gpus if gpu not in ids]
     if absent:
         what = f"gpus={','.join(host.gpus)} was asked for, and there is no {' and no '.join(absent)}"
-        yield failed("GPUs", host, what, f"choose of {', '.join(ids) or 'none'} in the hostfile")
+        yield failed("GPUs", host, what, f"take gpus= away, or choose of those that are: {', '.join(ids) or 'none'}")
     elif not shown:
         yield no_gpu(host, hello)
     elif host.role in FOR_WORKERS and tasks > len(host.gpus or shown):
@@ -124,23 +125,29 @@ def number(version: str) -> tuple[int, ...]:
 
 def memory(findings: Findings, host: Host, hello: Hello) -> Iterator[Row]:
     """Whether a training fits."""
-    tasks, free = findings.tasks[host], hello["memory_free_bytes"]
+    count, free = workers(findings, host), hello["memory_free_bytes"]
     text = f"{free / 1e9:.1f} of {hello['memory_bytes'] / 1e9:.1f} GB are free"
-    if free < tasks * TASK_BYTES:
-        what = f"{text}; {tasks} {plural('task', tasks)} with MobileNetV2 may need {tasks * TASK_BYTES / 1e9:.1f} GB"
-        yield warning("memory", host, what, "end other programs, give it fewer slots, or train something smaller")
+    if free < count * TASK_BYTES:
+        need = f"{count} {plural('worker', count)} with MobileNetV2 may need {count * TASK_BYTES / 1e9:.1f} GB"
+        mend = "end other programs, give it fewer slots, or train something smaller"
+        yield warning("memory", host, f"{text}; {need}", mend)
     else:
         yield ok("memory", host, text)
 
 
 def cores(findings: Findings, host: Host, hello: Hello) -> Iterator[Row]:
     """Whether each worker has one of its own."""
-    there, tasks = len(hello["cores"]), findings.tasks[host]
-    text = f"{there} {plural('core', there)} for {tasks} {plural('worker', tasks)}"
-    if there < tasks:
+    there, count = len(hello["cores"]), workers(findings, host)
+    text = f"{there} {plural('core', there)} for {count} {plural('worker', count)}"
+    if there < count:
         yield warning("cores", host, f"{text}: they will wait for each other", "give it fewer slots")
     else:
         yield ok("cores", host, text)
+
+
+def workers(findings: Findings, host: Host) -> int:
+    """How many tasks that compute it would get."""
+    return findings.tasks[host] if host.role in FOR_WORKERS else 0
 
 
 def disk(findings: Findings, host: Host, hello: Hello) -> Iterator[Row]:
@@ -173,8 +180,7 @@ def ports(findings: Findings, host: Host, hello: Hello) -> Iterator[Row]:
         said, _, mend = port_sentence(host.name, *findings.refused[host]).partition(": ")
         yield failed("ports", host, said, mend)
     elif host in findings.ports:
-        held = ", ".join(map(str, findings.ports[host]))
-        yield ok("ports", host, f"tasks could listen there (tried: {held})")
+        yield ok("ports", host, f"tasks could listen at {listed(findings.ports[host])}")
 
 
 CHECKS: tuple[Callable[[Findings, Host, Hello], Iterator[Row]], ...] = (

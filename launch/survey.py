@@ -55,7 +55,7 @@ def survey(hosts: Sequence[Host], wish: Wish, tell: Tell = lambda _: None, polic
     tell(f"connecting to {in_short(hosts)}")
     with connect_some(hosts, policy) as fleet:
         tasks = {host: tasks_of(host, hello["gpus"], wish) for host, hello in fleet.hellos.items()}
-        tell(f"sending tfdist to {in_short(hosts)}")
+        tell(f"sending tfdist to {in_short(list(fleet.hellos))}")
         folders = prepare(fleet, wish.cwd)
         tell("holding ports")
         token = secrets.token_hex(16) if len(hosts) > 1 else ""

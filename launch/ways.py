@@ -39,7 +39,18 @@ def blocked(host: Host, tried: Sequence[tuple[Host, int]], why: str) -> Row:
 
 def endpoints(host: Host, ports: Iterable[int]) -> str:
     """The addresses that were dialled."""
-    return ", ".join(host.endpoint(port) for port in sorted(set(ports)))
+    tried = sorted(set(ports))
+    return host.endpoint(tried[0]) if len(tried) == 1 else f"{host.address}, {listed(tried)},"
+
+
+def listed(ports: Sequence[int]) -> str:
+    """`port 5000`, `ports 5000-5003`, or how many if there are many here and there."""
+    first, last = min(ports), max(ports)
+    if len(ports) == 1:
+        return f"port {first}"
+    if last - first == len(ports) - 1:
+        return f"ports {first}-{last}"
+    return f"ports {', '.join(map(str, sorted(ports)))}" if len(ports) <= SHOWN else f"{len(ports)} ports"
 
 
 def names(hosts: Sequence[Host]) -> str:
