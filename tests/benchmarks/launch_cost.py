@@ -3,29 +3,33 @@
     make bench-launch
 
 Times are wall seconds of whole commands; memory is that of the launch's largest process, the launcher.
-The last rows watch launcher and agent while two workers train.
+Then lines a second from a task to the launcher, seconds until other hosts are ready, and the launcher's share of a
+core while two workers train. What goes through ssh goes to a private sshd on this machine.
 """
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
 import psutil
+from commands import NO_OP, TFDIST, timed
+from hosts_cost import hosts_ready
+from private_sshd import NoSshdError, private_sshd
+from relay_cost import relay
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 ROUNDS = 9
 WATCHED_S = 15.0
-NO_OP = (sys.executable, "-c", "pass")
-TFDIST = str(Path(sys.executable).with_name("tfdist"))
+WIDTH = 120
+"""Of the tables, wherever they are printed."""
 
 
 def bare(tasks: int) -> list[str]:
@@ -37,17 +41,6 @@ def launched(tasks: int, runs: Path) -> list[str]:
     """The same processes through the launcher, each with a port and a TF_CONFIG."""
     cluster = ["--strategy", "multiworker", "--workers", str(tasks)]
     return [TFDIST, "launch", *cluster, "--quiet", "--runs-dir", str(runs), "--", *NO_OP]
-
-
-def timed(argv: Sequence[str]) -> tuple[float, int]:
-    """Wall seconds and peak memory (bytes) of one run of a command."""
-    began = time.perf_counter()
-    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        raise SystemExit(f"{argv} exited with code {process.returncode}")
-    return time.perf_counter() - began, usage.ru_maxrss * 1024
 
 
 def compare(runs: Path) -> Table:
@@ -117,11 +110,26 @@ def wait_for_steps(runs: Path, count: int) -> int:
     return seen
 
 
+def beside_ssh(folder: Path, console: Console) -> None:
+    """What is compared with ssh, as far as there is an sshd."""
+    with ExitStack() as stack:
+        try:
+            keys = folder / "sshd"
+            keys.mkdir()
+            ssh = stack.enter_context(private_sshd(keys))
+        except NoSshdError as reason:
+            console.print(f"skipped what goes through ssh: {reason}")
+            ssh = None
+        console.print(relay(folder, ssh))
+        console.print(hosts_ready(folder, ssh))
+
+
 def main() -> None:
-    """Print the table and the sentence."""
-    console = Console(highlight=False)
+    """Print the tables and the sentence."""
+    console = Console(highlight=False, width=WIDTH)
     with tempfile.TemporaryDirectory() as folder:
         console.print(compare(Path(folder, "no-ops")))
+        beside_ssh(Path(folder), console)
         console.print(watch_training(Path(folder, "training")))
 
 

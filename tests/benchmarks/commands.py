@@ -1,0 +1,29 @@
+"""Commands that are timed, ours and the bare ones; all of a comparison in one run, taking turns."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+PYTHON = sys.executable
+TFDIST = str(Path(sys.executable).with_name("tfdist"))
+NO_OP = (PYTHON, "-c", "pass")
+
+
+def timed(argv: Sequence[str]) -> tuple[float, int]:
+    """Wall seconds and peak memory (bytes) of one run of a command, whose stdout goes to /dev/null."""
+    began = time.perf_counter()
+    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise SystemExit(f"{argv} exited with code {process.returncode}")
+    return time.perf_counter() - began, usage.ru_maxrss * 1024
+
+
+def in_turns(commands: Mapping[str, Sequence[str]], rounds: int) -> dict[str, list[float]]:
+    """Wall seconds of each command in each round, after a round that is not counted."""
+    turns = [{name: timed(argv)[0] for name, argv in commands.items()} for _ in range(rounds + 1)]
+    return {name: [turn[name] for turn in turns[1:]] for name in commands}
