@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import math
 import os
+import signal
 import subprocess
 import tempfile
 import threading
@@ -88,17 +89,27 @@ class Channel:
         self.room.release()  # a reader that waits for room need not wait any more
 
     def close(self, within_s: float = CLEAN_UP_S) -> None:
-        """End the agent and wait until it has cleaned up; kill what connects to it if it takes too long."""
+        """End the agent and wait until it has cleaned up; end what connects to it if it takes too long.
+
+        One that has not said hello has nothing to clean up, and one that is silent will not be heard to.
+        """
         self.let_go()
         try:
-            self._process.wait(timeout=0 if self.silent else within_s)
+            self._process.wait(timeout=0 if self.silent or not self.greeted_at else within_s)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self._end()
         self._reader.join(timeout=5)
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._words.close()
+
+    def _end(self) -> None:
+        """Polite, then firm, to what connects and what that has started, as ssh a ProxyCommand."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            os.killpg(self._process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=1.0)
+                return
 
     def _write(self, data: bytes) -> None:
         assert self._process.stdin is not None

@@ -167,8 +167,6 @@ def _greeted(channels: Mapping[Host, Channel], inbox: Inbox, policy: Policy) -> 
             host, message = answer(inbox, deadline, "say hello", missing)
         except TimeoutError:
             lost |= dict.fromkeys(missing, f"did not say hello within {policy.hello_s:g} s")
-            for host in missing:
-                channels[host].silent = True
             break
         if isinstance(message, AgentLost):
             lost[host] = message.reason

@@ -140,7 +140,7 @@ _SSH_MENDS: tuple[tuple[str, str, str], ...] = (
     ),
 )
 _MENDS = (
-    (r"did not say hello", "it does not answer", "try '{trial}' yourself"),
+    (r"did not say hello", "it does not answer", "try it yourself: {trial}"),
     (r"\(NotFound\)|Invalid node name", "it is not there", "correct its name"),
     (
         r"not found|No such file|Permission denied",
@@ -167,4 +167,4 @@ def cause_and_mend(host: Host, words: str) -> tuple[str, str]:
         if re.search(pattern, words):
             told = {"name": host.name, "target": host.target, "user": host.user or "you", "trial": trial}
             return f"{cause.format(**told)} ({last})", mend.format(**told)
-    return f"no agent could be started there ({last})", f"try '{trial}' yourself" if host.reach else ""
+    return f"no agent could be started there ({last})", f"try it yourself: {trial}" if host.reach else ""
