@@ -41,7 +41,8 @@ def failed(check: str, host: Host, text: str, mend: str) -> Row:
 
 def unreached(findings: Findings, host: Host) -> Row:
     """A host that has no agent."""
-    return failed("connection", host, *cause_and_mend(host, findings.lost.get(host, "")))
+    why, mend = cause_and_mend(host, findings.lost.get(host, ""))
+    return failed("connection", host, why, mend or "see that its folder for temporary files can be written to")
 
 
 def connection(findings: Findings, host: Host, hello: Hello) -> Iterator[Row]:

@@ -1,0 +1,223 @@
+"""The whole command: real agents on this machine, other hosts behind a stand-in for what connects to them."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from io import StringIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdist.cli import verdicts
+from tfdist.cli.main import run
+from tfdist.cli.steps import Steps
+from tfdist.launch.findings import Row, Verdict
+from tfdist.launch.transport import agent_source
+
+ONE, OTHER = "127.0.0.2", "127.0.0.3"
+"""Names that are addresses of this machine, so hosts of these names can really reach each other."""
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    folder = tmp_path / "it's; new $HOME"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+
+
+@pytest.fixture
+def connector(tmp_path):
+    """--transport for a shell script, which gets the host's name as $1 and has to run the rest."""
+
+    def make(script='shift; exec "$@"'):
+        path = tmp_path / "connect.sh"
+        path.write_text(script)
+        return f"exec:sh {path} {{host}}"
+
+    return make
+
+
+def told(capsys):
+    """The JSON that was printed; its rows that are not ok as (verdict, check, host)."""
+    report = json.loads(capsys.readouterr().out)
+    bad = [(row["verdict"], row["check"], row["host"]) for row in report["rows"] if row["verdict"] != "ok"]
+    return report, bad
+
+
+def failures(bad):
+    return [row[1:] for row in bad if row[0] == "failed"]
+
+
+def test_this_machine_alone_with_its_keras_table(capsys):
+    assert run(["doctor"]) == 0
+    out, _ = capsys.readouterr()
+    assert "packages  localhost  tensorflow 2.21" in out
+    assert "Keras 3 fit" in out
+    assert out.splitlines()[-1].startswith("A job could start")
+
+
+def test_two_hosts_are_compared_dialled_and_measured(capsys, connector, survivors):
+    assert run(["doctor", "--hosts", f"{ONE},{OTHER}", "--transport", connector(), "--json"]) == 0
+    report, bad = told(capsys)
+    assert failures(bad) == []
+    assert report["can_start"] is True
+    assert [(link["from"], link["to"]) for link in report["links"]] == [(ONE, OTHER), (OTHER, ONE)]
+    assert all(link["bytes_per_s"] > 1e6 and 0 < link["rtt_s"] < 1 for link in report["links"])
+    assert report["keras"]["multiworker"]["2 fit"] == "yes"
+    assert survivors() == []
+
+
+def test_a_host_that_is_down_is_named_and_the_others_are_still_measured(capsys, connector):
+    script = 'test "$1" = down && { echo "it is switched off" >&2; exit 255; }; shift; exec "$@"'
+    assert run(["doctor", "--hosts", f"{ONE},down,{OTHER}", "--transport", connector(script), "--json"]) == 69
+    report, bad = told(capsys)
+    assert failures(bad) == [("connection", "down")]
+    assert "it is switched off" in report["rows"][0]["text"]
+    assert report["rows"][0]["mend"]
+    assert len(report["links"]) == 2
+
+
+def test_a_host_that_is_lost_after_its_hello(capsys, connector):
+    """Its stream ends behind the agent's source, as when the way there breaks."""
+    length = len(agent_source())
+    script = f'name=$1; shift; test $name = frail || exec "$@"; head -c {length} | "$@"'
+    assert run(["doctor", "--hosts", f"{ONE},frail,{OTHER}", "--transport", connector(script), "--json"]) == 69
+    report, bad = told(capsys)
+    assert failures(bad) == [("connection", "frail")]
+    assert len(report["links"]) == 2
+
+
+def test_an_address_that_nobody_reaches(capsys, connector, tmp_path):
+    hostfile = tmp_path / "hosts"
+    hostfile.write_text(f"{ONE}\n{OTHER} addr=no-such-name.invalid\n")
+    assert run(["doctor", "--hostfile", str(hostfile), "--transport", connector()]) == 69
+    out, _ = capsys.readouterr()
+    (line,) = [line for line in out.splitlines() if line.startswith("failed")]
+    assert f"{ONE}, {OTHER} cannot reach {OTHER} at no-such-name.invalid:" in line
+    assert "-> " in line
+    assert out.splitlines()[-1] == f"No job could start: reachability ({OTHER})."
+
+
+def test_a_port_that_is_used_and_one_that_is_free(capsys):
+    with socket.socket() as used:
+        used.bind(("", 0))
+        used.listen()
+        port = used.getsockname()[1]
+        assert run(["doctor", "--port", str(port), "--json"]) == 69
+        assert failures(told(capsys)[1]) == [("ports", "localhost")]
+    assert run(["doctor", "--port", str(port), "--json"]) == 0
+
+
+def test_folders_that_are_not_there(capsys, connector):
+    hosts = ["--hosts", f"localhost,{ONE}", "--transport", connector()]
+    assert run(["doctor", *hosts, "--chdir", "/no/such/folder", "--json"]) == 69
+    report, bad = told(capsys)
+    assert failures(bad)[:1] == [("folder", "localhost")]
+    assert ("folder", ONE) in failures(bad)
+    assert any(row["check"] == "reachability" for row in report["rows"])
+
+
+def test_tf_config_in_the_environment(capsys, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", "{}")
+    assert run(["doctor"]) == 69
+    assert "unset TF_CONFIG" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--port", "70000"], "--port 70000"),
+        (["--ssh", "/x"], "--ssh /x has no effect without --hosts"),
+        (["--hosts", "a b"], "a b"),
+    ],
+)
+def test_a_wrong_command_line_is_one_sentence(arguments, words, capsys):
+    assert run(["doctor", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert words in err
+
+
+def test_ctrl_c_ends_it_and_leaves_nothing(connector, survivors):
+    silent = connector("echo hello >&2; exec sleep 60")
+    command = [sys.executable, "-m", "tfdist.cli", "doctor", "--hosts", ONE, "--transport", silent]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+    assert process.stderr is not None
+    first = process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert first == f"connecting to {ONE} ...\n"
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert survivors() == []
+
+
+def test_the_launchers_side_imports_nothing_heavy():
+    light = """
+import sys
+from tfdist.cli.main import run
+assert run(["doctor"]) == 0
+sys.exit(str(sorted(set(sys.modules) & {"tensorflow", "tf_keras", "keras", "pandas", "matplotlib", "numpy", "scipy"}) or ""))
+"""
+    done = subprocess.run([sys.executable, "-c", light], capture_output=True, text=True)
+    assert done.stderr.strip() == ""
+
+
+# --- how it is shown
+
+
+def test_what_is_done_is_said_only_to_those_who_wait():
+    quick, slow = StringIO(), StringIO()
+    with Steps(quick, patience_s=60.0) as steps:
+        steps.tell("one")
+    assert quick.getvalue() == ""
+    with Steps(slow, patience_s=0.0) as steps:
+        steps.tell("one")
+        until = time.monotonic() + 10
+        while not slow.getvalue() and time.monotonic() < until:
+            time.sleep(0.01)
+        steps.tell("two")
+    assert slow.getvalue() == "one ...\ntwo ...\n"
+
+
+ROWS = st.builds(
+    Row,
+    check=st.sampled_from(["GPUs", "reachability"]),
+    host=st.sampled_from(["h1", "h1 -> h2", "a-very-long-name.of.a.host.example"]),
+    verdict=st.sampled_from(Verdict),
+    text=st.text("abc 1:,", min_size=1).filter(str.strip),
+    mend=st.text("abc 1:,").map(str.strip),
+)
+
+
+def plain(line):
+    return re.sub(r"\x1b\[[0-9;]*m", "", line)
+
+
+@given(st.lists(ROWS, min_size=1), st.integers(1, 200))
+def test_any_terminal_shows_all_words_in_lines_that_fit(rows, width):
+    lines = [plain(line) for line in verdicts.lines(rows, width)]
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        if indent and " " in line.strip():
+            assert len(line) <= max(width - 1, indent + 20)
+    wanted = [f"{row.verdict} {row.check} {row.host} {row.text} {row.mend and '-> ' + row.mend}" for row in rows]
+    assert " ".join(lines).split() == " ".join(wanted).split()
+
+
+@given(st.lists(ROWS, min_size=1))
+def test_without_a_terminal_every_row_is_a_line(rows):
+    assert len(verdicts.lines(rows, None)) == len(rows)
+
+
+def test_hosts_of_which_the_same_is_said_share_a_row():
+    rows = [Row("disk", f"h{number}", Verdict.OK, "enough") for number in range(9)]
+    assert [row.host for row in verdicts.merged(rows[:2])] == ["h0, h1"]
+    assert [row.host for row in verdicts.merged([*rows, Row("disk", "x", Verdict.FAILED, "full")])] == ["9 hosts", "x"]
