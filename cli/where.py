@@ -1,5 +1,6 @@
 """The options that say on which hosts, and how they are reached; the same for launch, bench and doctor."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -147,18 +148,29 @@ def choose_hosts(given: Mapping[str, Any]) -> Where:
         python=chosen.get("python", ""),
         chdir=chosen.get("chdir", ""),
     )
+    check_values(chosen)
     hosts = named_hosts(chosen, reach)
-    per_host = chosen.get("workers_per_host")
-    if per_host is not None and per_host < 1:
-        raise TfdistError(f"--workers-per-host {per_host}: it must be at least 1")
     check_used(chosen, reach, hosts)
-    return Where(locate(hosts, reach), per_host) if hosts else Where()
+    return Where(locate(hosts, reach), chosen.get("workers_per_host")) if hosts else Where()
+
+
+def check_values(chosen: Mapping[str, Any]) -> None:
+    """What can be seen to be wrong with one option by itself."""
+    per_host, port, identity = (chosen.get(name) for name in ("workers_per_host", "ssh_port", "identity"))
+    if per_host is not None and per_host < 1:
+        raise TfdistError(f"{given('workers_per_host', chosen)}: it must be at least 1")
+    if port is not None and not 1 <= port <= 65535:
+        raise TfdistError(f"{given('ssh_port', chosen)}: it is not a port; sshd's is 22 as a rule")
+    if identity is not None and "%" not in str(identity) and not identity.expanduser().is_file():
+        raise TfdistError(f"{given('identity', chosen)}: there is no such file; give the path of a private key")
 
 
 def named_hosts(chosen: Mapping[str, Any], reach: Reach) -> tuple[Host, ...]:
     """From --hosts or --hostfile, or for srun from the allocation."""
     text, file = chosen.get("hosts"), chosen.get("hostfile")
     patterns = chosen.get("include", ()), chosen.get("exclude", ())
+    if text is not None and file is not None:
+        raise TfdistError(f"{given('hosts', chosen)} and {given('hostfile', chosen)}: give one of them")
     if text is None and file is None and reach.transport == "srun":
         text = ",".join(host.name for host in slurm_hosts())
     return read_hosts(text, file, *patterns)
@@ -168,18 +180,16 @@ def check_used(chosen: Mapping[str, Any], reach: Reach, hosts: tuple[Host, ...])
     """An option that would have no effect is refused."""
     stray = [name for name in chosen if name not in ("hosts", "hostfile")]
     if not hosts and stray:
-        raise TfdistError(f"{flag(stray[0])} {shown(chosen[stray[0]])} has no effect without --hosts or --hostfile")
+        raise TfdistError(f"{given(stray[0], chosen)} has no effect without --hosts or --hostfile")
     for_ssh = [name for name in ("ssh", "ssh_option", "identity", "ssh_port") if name in chosen]
     if reach.transport != "ssh" and for_ssh:
-        value = shown(chosen[for_ssh[0]])
-        raise TfdistError(f"{flag(for_ssh[0])} {value} has no effect with --transport {reach.transport}: leave it away")
+        told = given(for_ssh[0], chosen)
+        raise TfdistError(f"{told} has no effect with {given('transport', chosen)}: leave it away")
 
 
-def flag(name: str) -> str:
-    """The command line's name of an option."""
-    return "--" + name.replace("_", "-")
-
-
-def shown(value: Any) -> str:
-    """An option's value as it was written."""
-    return str(value[0] if isinstance(value, list) else value)
+def given(name: str, chosen: Mapping[str, Any]) -> str:
+    """An option as it was written, or the variable that stands for it, with its value."""
+    value, variable = chosen[name], f"TFDIST_{name.upper()}"
+    text = str(value[0] if isinstance(value, list) else value)
+    there = os.environ.get(variable, "")
+    return f"{variable if text in (there, *there.split()) else '--' + name.replace('_', '-')} {text}"

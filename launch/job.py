@@ -115,7 +115,7 @@ def plan_host(shape: Shape, program: Program, host: Host, machine: Machine, task
             f"there: give it fewer slots, or use fewer --devices"
         )
     base = host.port or shape.base_port
-    check_ports(replace(shape, base_port=base), len(tasks))
+    check_ports(replace(shape, base_port=base), len(tasks), f"{host.name} port=" if host.port else "--port ")
     plans = []
     for position, task in enumerate(tasks):
         at = computing.index(task) if task in computing else None
@@ -127,8 +127,8 @@ def plan_host(shape: Shape, program: Program, host: Host, machine: Machine, task
     return plans
 
 
-def check_ports(shape: Shape, tasks: int) -> None:
-    """Ports from `base_port` on must exist, and be of use.
+def check_ports(shape: Shape, tasks: int, told: str = "--port ") -> None:
+    """Ports from `base_port` on must exist, and be of use; `told` is how they were asked for.
 
     Raises:
         TfdistError: they do not, or are not.
@@ -137,10 +137,10 @@ def check_ports(shape: Shape, tasks: int) -> None:
     if first is None:
         return
     if not shape.has_cluster:
-        raise TfdistError(f"--port {first}: a job without a cluster listens on no port; leave --port away")
+        raise TfdistError(f"{told}{first}: a job without a cluster listens on no port; leave {told.strip()} away")
     if not 1 <= first <= 65536 - tasks:
         raise TfdistError(
-            f"--port {first}: {tasks} tasks count up from there; use 1024 to {65536 - tasks}, or leave it away"
+            f"{told}{first}: {tasks} tasks count up from there; use 1024 to {65536 - tasks}, or leave it away"
         )
 
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts import Host
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import Machine, alone
 
@@ -107,3 +108,91 @@ def test_gpus_are_handed_out_by_the_names_under_which_they_are_visible():
     machine = Machine((0,), ("A", "B"), ("3", "GPU-ab"))
     job = plan(Shape({"worker": 2}, True, gpus=True), machine)
     assert [each.program.env["CUDA_VISIBLE_DEVICES"] for each in job.plans] == ["3", "GPU-ab"]
+
+
+# --- several hosts
+
+H1, H2 = Host("h1", "10.0.0.1"), Host("h2", "2001:db8::2")
+
+
+def plan_on(machines, shape):
+    return plan_job(shape, PROGRAM, machines)
+
+
+def slots(number, cores=(0, 1, 2, 3), gpus=()):
+    return Machine(cores, gpus, slots=number)
+
+
+def test_cores_are_handed_out_on_each_host_by_itself():
+    shape = Shape({"worker": 3}, True, devices=2, cores_per_device=1)
+    job = plan_on({H1: slots(2), H2: slots(1, cores=(8, 9, 10, 11))}, shape)
+    assert [(each.host.name, each.cores) for each in job.plans] == [("h1", (0, 1)), ("h1", (2, 3)), ("h2", (8, 9))]
+
+
+def test_a_ps_shares_the_cores_of_its_own_hosts_workers():
+    shape = Shape({"chief": 1, "worker": 2, "ps": 2}, True, "chief-0", cores_per_device=1)
+    job = plan_on({H1: slots(1), H2: slots(1, cores=(5, 6))}, shape)
+    assert {each.task.name: each.cores for each in job.plans} == {
+        "chief-0": (0,), "worker-0": (0,), "worker-1": (5,), "ps-0": (0,), "ps-1": (5,),
+    }  # fmt: skip
+
+
+def test_ports_count_up_on_each_host_and_a_hosts_own_port_wins():
+    own = Host("h3", "10.0.0.3", port=7000)
+    job = plan_on({H1: slots(2), own: slots(2)}, Shape({"worker": 4}, True, base_port=5000))
+    assert [each.port for each in job.plans] == [5000, 5001, 7000, 7001]
+    free = plan_on({H1: slots(1), own: slots(1)}, Shape({"worker": 2}, True))
+    assert [each.port for each in free.plans] == [0, 7000]
+
+
+@pytest.mark.parametrize(
+    ("port", "cluster", "says"),
+    [(65535, True, "h3 port=65535: 2 tasks"), (7000, False, "leave h3 port= away")],
+)
+def test_a_hosts_own_port_that_will_not_do_is_named_as_what_it_is(port, cluster, says):
+    with pytest.raises(TfdistError, match=says):
+        plan_on({Host("h3", port=port): slots(2)}, Shape({"worker": 2}, cluster))
+
+
+def test_each_hosts_gpus_are_handed_out_from_its_first():
+    shape = Shape({"worker": 3}, True, devices=2, gpus=True)
+    job = plan_on({H1: slots(2, gpus=("A",) * 4), H2: slots(1, gpus=("B",) * 2)}, shape)
+    assert [each.program.env["CUDA_VISIBLE_DEVICES"] for each in job.plans] == ["0,1", "2,3", "0,1"]
+
+
+def test_a_host_with_too_few_gpus_is_named():
+    shape = Shape({"worker": 2}, True, devices=2, gpus=True)
+    with pytest.raises(TfdistError, match="h2 shows 1 GPUs, and 1 workers of 2"):
+        plan_on({H1: slots(1, gpus=("A",) * 2), H2: slots(1, gpus=("A",))}, shape)
+
+
+def test_tf_config_has_every_hosts_address_with_ipv6_in_brackets():
+    job = plan_on({H1: slots(1), H2: slots(1)}, Shape({"worker": 2}, True))
+    job = job.with_ports({"worker-0": 5000, "worker-1": 5000})
+    cluster = json.loads(job.environment(job.plans[0])["TF_CONFIG"])["cluster"]
+    assert cluster == {"worker": ["10.0.0.1:5000", "[2001:db8::2]:5000"]}
+    assert job.hosts == (H1, H2)
+
+
+def test_a_program_for_python_runs_with_each_hosts_own():
+    machines = {H1: Machine((0,), (), python="/one/python", slots=1), H2: Machine((0,), (), python="/two", slots=1)}
+    job = plan_job(Shape({"worker": 2}, True), Program(("t.py", "-v"), {}, "/", python=True), machines)
+    assert [each.program.argv for each in job.plans] == [("/one/python", "t.py", "-v"), ("/two", "t.py", "-v")]
+
+
+@given(
+    shape=st.builds(
+        lambda chief, worker, ps: {k: v for k, v in (("chief", chief), ("worker", worker), ("ps", ps)) if v},
+        st.integers(0, 1), st.integers(1, 8), st.integers(0, 3),
+    ),
+    room=st.lists(st.integers(1, 3), min_size=1, max_size=4),
+)  # fmt: skip
+def test_on_any_hosts_tasks_keep_their_order_and_no_port_is_given_twice(shape, room):
+    machines = {Host(f"h{at}", f"10.0.0.{at}"): slots(number) for at, number in enumerate(room)}
+    try:
+        job = plan_on(machines, Shape(shape, True, base_port=5000))
+    except TfdistError:
+        return
+    assert [each.task.role for each in job.plans] == [role for role, number in shape.items() for _ in range(number)]
+    assert len({(each.host, each.port) for each in job.plans}) == len(job.plans)
+    assert all(5000 <= each.port < 5000 + len(job.plans) for each in job.plans)
