@@ -1,4 +1,4 @@
-"""`tfdist launch` as a user starts it, on hosts in network namespaces, and Pythons for those hosts."""
+"""tfdist as a user starts it, on hosts in network namespaces, and Pythons for those hosts."""
 
 import fnmatch
 import os
@@ -13,7 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .namespaces import SYSTEM_PATH, Network
+from .namespaces import Network
+from .nethost import SYSTEM_PATH
 
 CLEAN_S = 15.0
 """Within this time nothing of a job that has ended, in whatever way, may be left on any host."""
@@ -32,7 +33,7 @@ def make_python(folder: Path, leave_out: Sequence[str]) -> Path:
 
 @dataclass(frozen=True)
 class Done:
-    """A launch that has ended."""
+    """A command that has ended."""
 
     code: int
     out: str
@@ -46,7 +47,7 @@ class Done:
 
 @dataclass
 class Launcher:
-    """Starts `tfdist launch` in the hub, in a folder of its own."""
+    """Starts tfdist in the hub, in a folder of its own."""
 
     net: Network
     python: Path
@@ -54,14 +55,16 @@ class Launcher:
     folder: Path
     started: list["subprocess.Popen[str]"] = field(default_factory=list)
 
-    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
-        """Begin a launch with these arguments behind `launch --ssh ...`."""
+    def start(
+        self, *arguments: str, env: Mapping[str, str] | None = None, command: str = "launch"
+    ) -> "subprocess.Popen[str]":
+        """Begin a command with these arguments behind `--ssh ...`."""
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("TFDIST_", "TF_"))}
-        command = [sys.executable, "-m", "tfdist.cli", "launch", "--ssh", str(self.net.ssh), *arguments]
+        argv = [sys.executable, "-m", "tfdist.cli", command, "--ssh", str(self.net.ssh), *arguments]
         process = subprocess.Popen(
-            self.net.in_hub(*command),
+            self.net.in_hub(*argv),
             cwd=self.folder,
             env={**ours, "HOME": str(home), "PATH": SYSTEM_PATH, **(env or {})},
             stdin=subprocess.DEVNULL,
@@ -72,11 +75,17 @@ class Launcher:
         self.started.append(process)
         return process
 
-    def run(self, *arguments: str, env: Mapping[str, str] | None = None, timeout_s: float = 60.0) -> Done:
-        """A launch from beginning to end, with the bare Python on the hosts unless the arguments name one."""
+    def run(
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        command: str = "launch",
+        timeout_s: float = 60.0,
+    ) -> Done:
+        """A command from beginning to end, with the bare Python on the hosts unless the arguments name one."""
         named = () if "--python" in arguments else ("--python", str(self.python))
         began = time.monotonic()
-        process = self.start(*named, *arguments, env=env)
+        process = self.start(*named, *arguments, env=env, command=command)
         out, err = process.communicate(timeout=timeout_s)
         return Done(process.returncode, out, err, time.monotonic() - began)
 

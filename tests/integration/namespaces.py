@@ -8,17 +8,16 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
-import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from .nethost import SYSTEM_PATH, NetHost, command, environment
+from .sshd import make_keys, start_sshd, stop_sshd
+
 TOOLS = ("ip", "ssh", "ssh-keygen", "sshd", "nft", "tc")
-SYSTEM_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
-START_S = 10.0
 
 
 def missing() -> str:
@@ -37,86 +36,6 @@ def missing() -> str:
     finally:
         subprocess.run(["ip", "netns", "del", name], env=environment(), capture_output=True)
     return ""
-
-
-def environment() -> dict[str, str]:
-    """Ours, with the folders in which a system's own tools are."""
-    return {**os.environ, "PATH": SYSTEM_PATH}
-
-
-def command(*argv: str) -> str:
-    """What a command prints.
-
-    Raises:
-        RuntimeError: it failed; its words.
-    """
-    done = subprocess.run(argv, env=environment(), capture_output=True, text=True, timeout=30)
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(argv)}: exit code {done.returncode}: {done.stderr.strip()}")
-    return done.stdout
-
-
-@dataclass(frozen=True)
-class NetHost:
-    """One host. What changes its network is undone at the end of a `with` block."""
-
-    name: str
-    """As the ssh configuration of the network calls it."""
-    namespace: str
-    address: str
-    hub: str
-    folder: Path
-
-    def run(self, *argv: str) -> str:
-        """What a command prints that runs on the host's network."""
-        return command("ip", "netns", "exec", self.namespace, *argv)
-
-    @contextmanager
-    def down(self) -> Iterator[None]:
-        """The host's cable is cut: no stream ends, nothing answers."""
-        command("ip", "-n", self.hub, "link", "set", self.name, "down")
-        try:
-            yield
-        finally:
-            command("ip", "-n", self.hub, "link", "set", self.name, "up")
-
-    @contextmanager
-    def limit_mbit(self, rate: float) -> Iterator[None]:
-        """Neither to the host nor from it goes more than so many Mbit/s."""
-        ends = ((self.hub, self.name), (self.namespace, "eth0"))
-        shape = ("tbf", "rate", f"{rate}mbit", "burst", "64kb", "latency", "50ms")
-        try:
-            for namespace, card in ends:
-                command("tc", "-n", namespace, "qdisc", "replace", "dev", card, "root", *shape)
-            yield
-        finally:
-            for namespace, card in ends:
-                command("tc", "-n", namespace, "qdisc", "del", "dev", card, "root")
-
-    @contextmanager
-    def block_port(self, port: int, source: "NetHost") -> Iterator[None]:
-        """A firewall of the host drops what comes from `source` to this TCP port."""
-        chain = "{ type filter hook input priority 0; }"
-        self.run("nft", "add", "table", "inet", "blocked")
-        try:
-            self.run("nft", "add", "chain", "inet", "blocked", "input", chain)
-            rule = f"ip saddr {source.address} tcp dport {port} drop"
-            self.run("nft", "add", "rule", "inet", "blocked", "input", *rule.split())
-            yield
-        finally:
-            self.run("nft", "delete", "table", "inet", "blocked")
-
-    @contextmanager
-    def listening(self, port: int) -> Iterator[None]:
-        """A program of somebody else's listens on this TCP port of the host."""
-        program = f"import socket, sys; s = socket.create_server(('', {port})); print('listens', flush=True); sys.stdin.read()"
-        argv = ["ip", "netns", "exec", self.namespace, sys.executable, "-c", program]
-        with subprocess.Popen(
-            argv, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as other:
-            assert other.stdout is not None
-            assert other.stdout.readline() == "listens\n"
-            yield  # closing its stdin then ends it
 
 
 @dataclass(frozen=True)
@@ -185,71 +104,6 @@ def connect(host: NetHost) -> None:
     command(*own, "addr", "add", f"{host.address}/24", "dev", "eth0")
     for card in ("lo", "eth0"):
         command(*own, "link", "set", card, "up")
-
-
-def make_keys(folder: Path, hosts: Sequence[NetHost]) -> None:
-    """A key for the user and for each host, what is known of them, and the client's configuration."""
-    names = ("id", "other", *(f"{host.name}.key" for host in hosts))
-    for name in names:
-        command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name))
-    public = {name: (folder / f"{name}.pub").read_text().strip() for name in names}
-    known = "".join(f"{host.address} {public[f'{host.name}.key']}\n" for host in hosts)
-    (folder / "known").write_text(known)
-    (folder / "changed").write_text(f"{hosts[0].address} {public['other']}\n")
-    (folder / "unknown").write_text("")
-    (folder / "config").write_text(client_configuration(folder, hosts))
-    (folder / "ssh").write_text(f'#!/bin/sh\nexec ssh -F "{folder}/config" "$@"\n')
-    (folder / "ssh").chmod(0o755)
-
-
-def client_configuration(folder: Path, hosts: Sequence[NetHost]) -> str:
-    """The hosts by name; the first one also under a changed and an unknown host key; and one that is not there."""
-    first = hosts[0].address
-    names = {host.name: (host.address, "known") for host in hosts}
-    names |= {"changed": (first, "changed"), "unknown": (first, "unknown"), "gone": ("10.77.0.99", "known")}
-    blocks = [
-        f'Host {name}\n HostName {address}\n UserKnownHostsFile "{folder}/{known}"\n'
-        for name, (address, known) in names.items()
-    ]
-    return "".join(blocks) + (
-        f'Host *\n User root\n IdentityFile "{folder}/id"\n IdentitiesOnly yes\n GlobalKnownHostsFile /dev/null\n'
-    )
-
-
-def start_sshd(host: NetHost, core: int) -> None:
-    """Start the host's sshd on one core, which all that it starts inherits; wait until it listens."""
-    Path("/run/sshd").mkdir(exist_ok=True)  # where Debian's sshd wants to be while it talks to strangers
-    settings = {
-        "ListenAddress": host.address,
-        "HostKey": f'"{host.folder}/{host.name}.key"',
-        "PidFile": f'"{pid_file(host)}"',
-        "AuthorizedKeysFile": f'"{host.folder}/id.pub"',
-        "StrictModes": "no",
-        "UsePAM": "no",
-        "PasswordAuthentication": "no",
-        "LogLevel": "ERROR",
-    }
-    configuration = host.folder / f"{host.name}.sshd"
-    configuration.write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
-    sshd = shutil.which("sshd", path=SYSTEM_PATH)
-    assert sshd is not None
-    log = host.folder / f"{host.name}.log"
-    host.run("taskset", "--cpu-list", str(core), sshd, "-f", str(configuration), "-E", str(log))
-    until = time.monotonic() + START_S
-    while not pid_file(host).exists():  # written once it listens
-        assert time.monotonic() < until, log.read_text()
-        time.sleep(0.02)
-
-
-def pid_file(host: NetHost) -> Path:
-    """Where the host's sshd says which process it is."""
-    return host.folder / f"{host.name}.pid"
-
-
-def stop_sshd(host: NetHost) -> None:
-    """End the host's sshd, if it was started."""
-    with suppress(FileNotFoundError, ProcessLookupError):
-        os.kill(int(pid_file(host).read_text()), signal.SIGTERM)
 
 
 def remove(namespace: str) -> None:

@@ -20,13 +20,13 @@ def test_the_hosts_python_has_no_tfdist(bare_python, tmp_path):
 
 @pytest.mark.slow
 def test_multiworker_trains_over_two_hosts(launcher):
-    command = "--strategy multiworker --hosts h1,h2 --preset smoke --steps 30 --json"
+    command = "--strategy multiworker --hosts h1,h2 --preset smoke --steps 20 --json"
     done = launcher.run(*command.split(), timeout_s=240)
     assert done.code == 0, done.err[-4000:]
     told = json.loads(done.out.splitlines()[-1])
     assert told["status"] == "ok"
     assert told["loss"]["worker-0"] == told["loss"]["worker-1"] < 2.3
-    assert told["updates_applied"] == 30
+    assert told["updates_applied"] == 20
     plans = json.loads((launcher.run_dir / "cluster.json").read_text())
     assert [plan["host"] for plan in plans] == ["h1", "h2"]
 
@@ -34,11 +34,11 @@ def test_multiworker_trains_over_two_hosts(launcher):
 @pytest.mark.slow
 def test_parameter_servers_and_workers_on_different_hosts_train(launcher):
     hostfile = launcher.script("h1 role=ps\nh2 slots=1\n", "hosts.txt")
-    command = f"--strategy parameter-server --hostfile {hostfile} --preset smoke --steps 30 --json"
+    command = f"--strategy parameter-server --hostfile {hostfile} --preset smoke --steps 20 --json"
     done = launcher.run(*command.split(), timeout_s=240)
     assert done.code == 0, done.err[-4000:]
     told = json.loads(done.out.splitlines()[-1])
-    assert told["updates_applied"] == 30
+    assert told["updates_applied"] == 20
     assert told["tasks"].keys() >= {"ps-0", "worker-0", "chief-0"}
     plans = json.loads((launcher.run_dir / "cluster.json").read_text())
     assert {plan["task"]: plan["host"] for plan in plans} == {"chief-0": "h2", "worker-0": "h2", "ps-0": "h1"}
@@ -61,6 +61,16 @@ def test_a_program_of_ones_own_finds_its_cluster_and_our_package(launcher, net):
         assert Path(python) == launcher.python
         assert "/tfdist-" in ours
         assert not Path(ours).exists()  # it went with the job
+
+
+def test_this_machine_is_a_host_among_others(launcher, net):
+    done = launcher.run(
+        "--hosts", "localhost,h2", "--", "python", "-c", "import os; print(os.environ['TF_CONFIG'])", timeout_s=30
+    )
+    assert done.code == 0, done.err
+    (config,) = done.lines_of("worker-1", done.out)
+    addresses = [address.rpartition(":")[0] for address in json.loads(config)["cluster"]["worker"]]
+    assert addresses == ["10.77.0.254", net.hosts[1].address]
 
 
 def test_names_of_any_kind_reach_the_task_as_they_are(launcher):

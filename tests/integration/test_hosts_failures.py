@@ -1,6 +1,7 @@
 """What goes wrong with real hosts is told in one block, within 15 s, with the host and the mend; nothing is left over."""
 
 import json
+import os
 import re
 import signal
 import sysconfig
@@ -142,6 +143,17 @@ def test_a_cut_link_ends_the_job_on_both_sides(launcher, net):
     assert process.returncode == 69
     assert "tfdist: lost the agent on h2: it said nothing for 10 s" in err
     assert "Traceback" not in err
+
+
+def test_a_connection_that_breaks_ends_the_job_everywhere(launcher, net):
+    process = begun(launcher)
+    (ssh,) = [line.split(": ")[1] for line in net.processes() if "ssh -F" in line and " -- h2 " in line]
+    os.kill(int(ssh), signal.SIGKILL)
+    _, err = process.communicate(timeout=CLEAN_S)
+    assert process.returncode == 69
+    assert "tfdist: lost the agent on h2" in err
+    assert "Traceback" not in err
+    assert launcher.left_over() == []
 
 
 def test_ctrl_c_ends_the_job_on_all_hosts(launcher):
