@@ -5,6 +5,7 @@ A command takes them all with `@training_options` and receives what was given as
 
 import inspect
 import os
+import re
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Annotated, Any
@@ -21,7 +22,7 @@ OUTPUT = "Output"
 _ROWS: tuple[tuple[str, Any, str, str], ...] = (
     ("strategy", StrategyName, WHAT, "auto: parameter-server with --ps, multiworker with --workers, mirrored with several devices, else one-device."),
     ("preset", str, WHAT, "smoke, cpu or reference: values for all that is not given. Default: reference if a GPU is there, else cpu."),
-    ("workers", int, WHERE, "Worker processes. Default where a strategy has several: one a GPU, or 2 on a CPU."),
+    ("workers", int, WHERE, "Worker processes in total, on all hosts. Default where a strategy has several: one a GPU, or 2 on a CPU; with hosts: as many as they take."),
     ("ps", int, WHERE, "Parameter servers (parameter-server only; default 1)."),
     ("devices", int, WHERE, "Devices of each task: GPUs, or virtual CPU devices. Default for mirrored and central-storage: all GPUs, or 2."),
     ("cores_per_device", int, WHERE, "Cores that a CPU device is pinned to (default 1; with a COMMAND of your own: no pinning)."),
@@ -63,6 +64,7 @@ RENAMED = {"timeout_collective": "timeout_collective_s"}
 def option(flag: str, text: str, panel: str = OUTPUT, short: tuple[str, ...] = (), variable: str | None = None) -> Any:
     """An option of one command, with its environment twin: TFDIST_ and the flag, unless that name is taken."""
     variable = variable or "TFDIST_" + flag.lstrip("-").replace("-", "_").upper()
+    text = re.sub(r"\[(?=[a-z#/@])", r"\\[", text)  # or rich takes it for mark-up and leaves it out
     return typer.Option(flag, *short, help=text, rich_help_panel=panel, envvar=variable)
 
 

@@ -31,7 +31,11 @@ _OPTIONS: Mapping[str, Any] = {
     ],
     "hostfile": Annotated[
         Path | None,
-        option("--hostfile", "A host a line: [user@]host [slots=N] [role=ps] [addr=A] [port=P] [gpus=0,1] ...", HOSTS),
+        option(
+            "--hostfile",
+            "A host a line: [user@]host [slots=N] [role=ps] [addr=A] [port=P] [gpus=0,1] [python=P] [chdir=D].",
+            HOSTS,
+        ),
     ],
     "include": Annotated[
         list[str] | None, option("--include", "Only hosts that match, as 'node0*'; may be repeated.", HOSTS)

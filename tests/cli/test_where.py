@@ -196,3 +196,24 @@ def test_hosts_that_cannot_be_reached_end_it_with_69_and_a_line_each(client, cap
     assert out == ""
     assert [line.partition(":")[0] for line in lines] == ["h1", "h2"]
     assert all("nothing listens at its SSH port" in line and "--ssh-port" in line for line in lines)
+
+
+def test_the_help_shows_brackets_as_they_are_written(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(["launch", "--help"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "[user@]host[:slots],... or node[01-04]" in out
+    for key in ("[slots=N]", "[role=ps]", "[addr=A]", "[port=P]", "[gpus=0,1]", "[python=P]", "[chdir=D]"):
+        assert key in out
+    assert "in total, on all hosts" in out
+
+
+def test_ipv6_hosts_are_reached_and_have_their_brackets(client, capsys):
+    script = client.with_name("hosts.txt")
+    script.write_text("[::1]:1 # this machine\n[2001:db8::2] addr=[::1]\n")
+    command = ["--ssh", str(client), "--hostfile", str(script), "--exclude", "::1", "--strategy", "multiworker"]
+    show = "import os; print(os.environ['TF_CONFIG'])"
+    assert run(["launch", *command, "--workers-per-host", "2", "--", sys.executable, "-c", show]) == 0
+    out = capsys.readouterr().out
+    (told,) = [json.loads(line.partition("] ")[2]) for line in out.splitlines() if line.startswith("[worker-0] {")]
+    assert [address.rpartition(":")[0] for address in told["cluster"]["worker"]] == ["[::1]", "[::1]"]
