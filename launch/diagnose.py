@@ -70,13 +70,15 @@ class Outcome:
         return {"format": 1, **asdict(self)}
 
 
-def diagnose(history: Sequence[Entry], tails: Mapping[str, str]) -> Outcome:
+def diagnose(history: Sequence[Entry], tails: Mapping[str, str], hosts: Mapping[str, str] | None = None) -> Outcome:
     """The outcome of a whole history.
 
     Args:
         history: what happened, in the order in which the launcher learnt of it.
         tails: the last lines of each task's stderr, which tell whether it died of another one's death.
+        hosts: the host of each task, where it is worth saying.
     """
+    places = {task: f" on {host}" for task, host in (hosts or {}).items()}
     exits = {entry.task: entry for entry in history if isinstance(entry, Exited)}
     for entry in history:
         if isinstance(entry, Interrupted):
@@ -90,16 +92,18 @@ def diagnose(history: Sequence[Entry], tails: Mapping[str, str]) -> Outcome:
             reason = f"lost the agent on {entry.host}: {entry.reason.splitlines()[-1]}"
             return Outcome(Status.FAILED, ExitCode.HOST_LOST, reason, exits=exits)
         if isinstance(entry, NotStarted):
-            reason = f"{entry.task} could not be started: {entry.reason}"
+            reason = f"{entry.task} could not be started{places.get(entry.task, '')}: {entry.reason}"
             return Outcome(Status.FAILED, 127, reason, culprit=entry.task, exits=exits)
         if isinstance(entry, Exited) and entry.code != 0:
-            return _failure(history, tails, exits)
+            return _failure(history, tails, exits, places)
         if isinstance(entry, Stopped):
             break
     return Outcome(Status.OK, ExitCode.SUCCESS, "", exits=exits)
 
 
-def _failure(history: Sequence[Entry], tails: Mapping[str, str], exits: Mapping[str, Exited]) -> Outcome:
+def _failure(
+    history: Sequence[Entry], tails: Mapping[str, str], exits: Mapping[str, Exited], places: Mapping[str, str]
+) -> Outcome:
     """Among the tasks that ended by themselves: who was first, and who followed.
 
     A task whose last words name another's death is no culprit while there is a better one. If all of them speak of
@@ -111,13 +115,15 @@ def _failure(history: Sequence[Entry], tails: Mapping[str, str], exits: Mapping[
     first_hand = [entry for entry in failed if not died_of_another(tails.get(entry.task, ""))]
     left_early = [entry for entry in own if entry.code == 0 and entry.time <= failed[0].time]
     culprit = (first_hand or left_early or failed)[0]
-    casualties = {entry.task: how(entry.code) for entry in failed if entry.task != culprit.task}
+    casualties = {
+        entry.task: how(entry.code) + places.get(entry.task, "") for entry in failed if entry.task != culprit.task
+    }
     code = culprit.code or failed[0].code
     ending = "ended early, with exit code 0, while others still needed it" if culprit.code == 0 else how(culprit.code)
     return Outcome(
         Status.FAILED,
         code if code > 0 else 128 - code,
-        f"{culprit.task} {ending}",
+        f"{culprit.task} {ending}{places.get(culprit.task, '')}",
         culprit=culprit.task,
         casualties=casualties,
         exits=exits,

@@ -13,6 +13,7 @@ from tfdist.launch.diagnose import Outcome, diagnose
 from tfdist.launch.environment import command_shown, shown
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.fleet import Fleet, connect
+from tfdist.launch.hosts import LOCAL
 from tfdist.launch.job import Job, TaskPlan
 from tfdist.launch.messages import Finish, Start
 from tfdist.launch.policy import Policy
@@ -58,8 +59,10 @@ def launch(
         wall_s = time.monotonic() - began
         for channel in fleet.channels.values():
             channel.say(Finish())
+    tails = {name: tail(run_dir.log(name, "stderr")) for name in watch.channels}
+    places = {} if job.hosts == (LOCAL,) else {plan.task.name: plan.host.name for plan in job.plans}
     outcome = replace(
-        diagnose(watch.history, {name: tail(run_dir.log(name, "stderr")) for name in watch.channels}),
+        diagnose(watch.history, tails, places),
         wall_s=wall_s,
         records=watch.records,
         hosts=hellos,

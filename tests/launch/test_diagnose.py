@@ -81,3 +81,13 @@ def test_how_names_codes_and_signals():
     assert how(-11) == "was killed by SIGSEGV"
     assert "memory" in how(-9)
     assert how(-60) == "was killed by signal 60"
+
+
+def test_on_several_hosts_culprit_and_casualties_are_said_with_theirs():
+    history = [exited("worker-1", 7, 1.0), exited("worker-0", 1, 2.0)]
+    hosts = {"worker-0": "h1", "worker-1": "h2"}
+    outcome = diagnose(history, {"worker-0": COLLECTIVE}, hosts)
+    assert outcome.reason == "worker-1 exited with code 7 on h2"
+    assert outcome.casualties == {"worker-0": "exited with code 1 on h1"}
+    outcome = diagnose([NotStarted("worker-0", "No such file: 'x'"), Stopped()], {}, hosts)
+    assert outcome.reason == "worker-0 could not be started on h1: No such file: 'x'"
