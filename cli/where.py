@@ -26,8 +26,8 @@ PATIENCE_S = 2.0
 
 _OPTIONS: Mapping[str, Any] = {
     "hosts": Annotated[
-        str | None,
-        option("--hosts", "[user@]host[:slots],... or node[01-04]; '-H localhost,h2' works too.", HOSTS, ("-H",)),
+        list[str] | None,
+        option("--hosts", "[user@]host[:slots],... or node[01-04], or localhost; may be repeated.", HOSTS, ("-H",)),
     ],
     "hostfile": Annotated[
         Path | None,
@@ -171,7 +171,7 @@ def check_values(chosen: Mapping[str, Any]) -> None:
 
 def named_hosts(chosen: Mapping[str, Any], reach: Reach) -> tuple[Host, ...]:
     """From --hosts or --hostfile, or for srun from the allocation."""
-    text, file = chosen.get("hosts"), chosen.get("hostfile")
+    text, file = ",".join(chosen["hosts"]) if "hosts" in chosen else None, chosen.get("hostfile")
     patterns = chosen.get("include", ()), chosen.get("exclude", ())
     if text is not None and file is not None:
         raise TfdistError(f"{given('hosts', chosen)} and {given('hostfile', chosen)}: give one of them")

@@ -24,9 +24,13 @@ def locate(hosts: Sequence[Host], reach: Reach) -> tuple[Host, ...]:
     """The hosts with all that it takes to reach them, and for their tasks to be reached. No connection is made.
 
     Raises:
-        TfdistError: an unknown transport, no ssh client, or this machine under two names or as another user.
+        TfdistError: an unknown transport, no ssh client, a user where none can be told, or this machine under two
+            names or as another user.
     """
     transport = transport_of(reach)
+    stray = next((host for host in hosts if host.user and not transport.users), None)
+    if stray is not None:
+        raise TfdistError(f"{stray.target}: --transport {reach.transport} takes no user: leave {stray.user}@ away")
     names = own_names() if transport.machines else frozenset()
     known = [replace(host, local=is_local(host.name, names)) for host in hosts]
     check_here([host for host in known if host.local])

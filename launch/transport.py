@@ -75,10 +75,12 @@ class Transport:
     """Its hosts are machines, so one of them may be this one; False: pods and the like."""
     aliases: bool = False
     """A host's name may be an alias, whose address only the client knows."""
+    users: bool = False
+    """It can be told as whom to connect."""
 
 
 TRANSPORTS: Mapping[str, Transport] = {
-    "ssh": Transport(ssh, quoted=True, aliases=True),
+    "ssh": Transport(ssh, quoted=True, aliases=True, users=True),
     "srun": Transport(srun),
     "exec": Transport(execute, machines=False),
 }

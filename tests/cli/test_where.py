@@ -58,7 +58,7 @@ def test_without_options_it_is_this_machine_alone():
 
 def test_the_options_reach_the_hosts(client):
     where = chosen(
-        hosts="a,b:2,c", exclude=["c"], ssh=str(client), ssh_option=["User=x"], ssh_port=2222, python="/py", chdir="/w",
+        hosts=["a,b:2", "c"], exclude=["c"], ssh=str(client), ssh_option=["User=x"], ssh_port=2222, python="/py", chdir="/w",
         workers_per_host=2,
     )  # fmt: skip
     assert where.per_host == 2
@@ -73,7 +73,7 @@ def test_the_options_reach_the_hosts(client):
 def test_srun_takes_the_allocation_unless_hosts_are_named(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_NODELIST", "gpu[07-08]")
     assert [host.name for host in chosen(transport="srun").hosts] == ["gpu07", "gpu08"]
-    assert [host.name for host in chosen(transport="srun", hosts="gpu08").hosts] == ["gpu08"]
+    assert [host.name for host in chosen(transport="srun", hosts=["gpu08"]).hosts] == ["gpu08"]
     assert [host.name for host in chosen(transport="srun", exclude=["gpu07"]).hosts] == ["gpu08"]
 
 
@@ -133,6 +133,8 @@ WRONG = [
     (["-H", "localhost:2", "--workers-per-host", "3"], ["--workers-per-host 3", "localhost has 2 slots"]),
     (["-H", "localhost:2", "--strategy", "multiworker", "--workers", "3"], ["3 worker tasks", "2 slots", "localhost:2"]),
     (["-H", "localhost", "--inherit-tf-config"], ["--inherit-tf-config"]),
+    (["-H", "a", "-H", "b,a"], ["--hosts a,b,a", "a is there twice"]),
+    (["-H", "me@a", "--transport", "exec:x {host}"], ["me@a", "leave me@ away"]),
 ]  # fmt: skip
 
 

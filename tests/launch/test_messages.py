@@ -1,3 +1,4 @@
+import inspect
 import json
 
 import pytest
@@ -6,12 +7,19 @@ from hypothesis import strategies as st
 
 from tfdist.launch import agent, messages
 from tfdist.launch.messages import (
+    Dial,
+    Dialled,
     Event,
     Exited,
     Finish,
     Heartbeat,
     Hello,
+    Hush,
+    Measure,
+    Measured,
     Output,
+    Prepare,
+    Prepared,
     Release,
     Reserve,
     Reserved,
@@ -23,7 +31,8 @@ from tfdist.launch.messages import (
 
 TO_AGENT = [
     Reserve((0, 5000)), Start("worker-0", ("a b", "'\";$HOME"), {"K": "v\n"}, "/tmp", (0,)), Stop(("worker-0",), 5.0),
-    Release(), Finish(), Heartbeat(),
+    Release(), Finish(), Heartbeat(), Prepare("UEs=", "/a b", True), Reserve((0,), "token"), Hush(),
+    Dial((("::1", 5000), ("h2", 5001)), "token", 4.0), Measure("h2", 5000, "token", 1.0),
 ]  # fmt: skip
 
 
@@ -32,7 +41,8 @@ def test_what_the_launcher_says_is_one_line_that_the_agent_has_a_method_for(mess
     line = encode(message)
     assert line.count(b"\n") == 1
     values = json.loads(line)
-    assert hasattr(agent.Agent, "do_" + values.pop("kind"))
+    method = getattr(agent.Agent, "do_" + values.pop("kind"))
+    assert ["self", *values] == list(inspect.signature(method).parameters)
 
 
 @given(st.binary())
@@ -48,6 +58,9 @@ def test_what_the_agent_says():
     assert decode(b'{"kind": "hello", "host": "h"}') == Hello({"host": "h"})
     assert decode(b'{"kind": "reserved", "ports": [1, 2]}') == Reserved((1, 2))
     assert decode(b'{"kind": "heartbeat"}') == Heartbeat()
+    assert decode(b'{"kind": "prepared", "cwd": "/home"}') == Prepared("/home")
+    assert decode(b'{"kind": "dialled", "failures": ["", "refused"]}') == Dialled(("", "refused"))
+    assert decode(b'{"kind": "measured", "rtt_s": 0.1, "bytes_per_s": 5.0, "reason": ""}') == Measured(0.1, 5.0, "")
     assert isinstance(decode(b'{"kind": "event", "task": "t", "time": 1.0, "event": {"event": "ready"}}'), Event)
     line = b'{"kind": "exited", "task": "t", "code": -9, "time": 1.0, "peak_memory_bytes": 5, "cpu_s": 0.1}'
     assert isinstance(decode(line), Exited)
