@@ -132,7 +132,11 @@ _SSH_MENDS: tuple[tuple[str, str, str], ...] = (
         "if the host was set up anew, run 'ssh-keygen -R {name}' and 'ssh {target}' once; else beware",
     ),
     (r"Host key verification failed", "its host key is not known", "run 'ssh {target}' once and look at the key"),
-    (r"Permission denied \(", "it lets {user} not in", "run 'ssh-copy-id {target}', or give --identity or a user"),
+    (
+        r"Permission denied \(",
+        "it does not let {user} in",
+        "run 'ssh-copy-id {target}', or give --identity, or the right user, as in user@{name}",
+    ),
     (r"Could not resolve", "its name is not resolved", "correct the name, or add it to ~/.ssh/config or /etc/hosts"),
     (r"Connection refused", "nothing listens at its SSH port", "start sshd there, or give --ssh-port"),
     (

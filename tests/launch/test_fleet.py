@@ -62,7 +62,7 @@ def test_all_hosts_that_cannot_be_reached_are_named_each_with_its_mend(survivors
         pytest.fail("it is not connected")
     first, second = str(caught.value).splitlines()
     assert first.startswith("down: nothing listens at its SSH port")
-    assert second.startswith("closed: it lets you not in")
+    assert second.startswith("closed: it does not let you in")
     assert "ssh-copy-id closed" in second
     assert survivors() == []
 

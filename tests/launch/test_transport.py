@@ -187,7 +187,7 @@ Host key verification failed.
     [
         (FAR, CHANGED, ["another one than in known_hosts", "ssh-keygen -R h1", "ssh me@h1"]),
         (FAR, "No ED25519 host key is known for h1\nHost key verification failed.", ["is not known", "'ssh me@h1' once"]),
-        (FAR, "me@h1: Permission denied (publickey,password).", ["lets me not in", "ssh-copy-id me@h1", "--identity"]),
+        (FAR, "me@h1: Permission denied (publickey,password).", ["does not let me in", "ssh-copy-id me@h1", "--identity"]),
         (FAR, "ssh: Could not resolve hostname h1: Name or service not known", ["not resolved", "/etc/hosts"]),
         (FAR, "ssh: connect to host h1 port 22: Connection refused", ["SSH port", "--ssh-port"]),
         (FAR, "ssh: connect to host h1 port 22: Connection timed out", ["does not answer", "firewall"]),
