@@ -19,6 +19,8 @@ from tfdist.launch.transport import explain
 
 SKEW_S = 2.0
 """Clocks further apart than this make the order of events doubtful."""
+LOOK_S = 1.0
+"""How often it is looked whether an agent that owes an answer has fallen silent."""
 
 
 @dataclass
@@ -33,6 +35,9 @@ class Fleet:
     """How far each host's clock is behind ours, the way of its hello included."""
     lost: dict[Host, str] = field(default_factory=dict)
     """Hosts without an agent, and what was last heard of it; none after `connect`."""
+    looked: float = 0.0
+    """When we last looked whether an agent had fallen silent."""
+    awake_since: float = 0.0
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -98,10 +103,42 @@ class Fleet:
         deadline = time.monotonic() + seconds
         missing = list(questions)
         while missing:
-            host, message = answer(self.inbox, deadline, what, missing)
-            if isinstance(message, AgentLost) or (isinstance(message, BeforeStart) and host in missing):
-                missing = [each for each in missing if each != host]
-                yield host, message
+            for host, message in (*self._silent(), *self._next(deadline, what, missing)):
+                if isinstance(message, AgentLost) or (isinstance(message, BeforeStart) and host in missing):
+                    missing = [each for each in missing if each != host]
+                    yield host, message
+
+    def _next(self, deadline: float, what: str, missing: Sequence[Host]) -> list[tuple[Host, Message]]:
+        """What comes next; nothing, if that takes a while.
+
+        Raises:
+            TimeoutError: the deadline is over.
+            TfdistError: the user has had enough.
+        """
+        soon = time.monotonic() + LOOK_S
+        try:
+            return [answer(self.inbox, min(deadline, soon), what, missing)]
+        except TimeoutError:
+            if deadline <= soon:
+                raise
+            return []
+
+    def _silent(self) -> list[tuple[Host, AgentLost]]:
+        """The agents on other hosts that have said nothing for too long: a network that is cut ends no stream.
+
+        What was not heard while we ourselves were paused, or asked nobody, does not count.
+        """
+        now, silence_s = time.monotonic(), self.policy.silence_s
+        if now - self.looked > silence_s / 2:
+            self.awake_since = now
+        self.looked = now
+        found = []
+        for host, channel in self.channels.items():
+            quiet = now - max(channel.heard, self.awake_since) > silence_s
+            if quiet and not host.local and host not in self.lost and not channel.silent:
+                channel.silent = True
+                found.append((host, AgentLost(host.name, f"it said nothing for {silence_s:g} s")))
+        return found
 
 
 def _machine(host: Host, hello: Mapping[str, Any]) -> Machine:

@@ -20,6 +20,10 @@ CHUNK = 1 << 18
 AT_ONCE = 64
 """So that peers that do not answer take one timeout, not several."""
 PINGS = 9
+STUCK_S = 6.0
+"""A way that takes not one chunk in this time is cut."""
+DRAIN_S = 20.0
+"""For what the buffers still hold: up to 4 MiB, on a slow way."""
 
 
 class Listener:
@@ -153,7 +157,7 @@ def measure(address: str, port: int, token: str, seconds: float) -> tuple[float,
         OSError: the connection cannot be made, or breaks.
     """
     with _call(address, port, token, 5.0) as connection:
-        connection.settimeout(seconds + 20.0)
+        connection.settimeout(STUCK_S)
         trips = []
         for _ in range(PINGS):
             began = time.perf_counter()
@@ -165,6 +169,7 @@ def measure(address: str, port: int, token: str, seconds: float) -> tuple[float,
         while time.perf_counter() - began < seconds:
             connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
+        connection.settimeout(DRAIN_S)
         total = int(connection.makefile("rb").readline() or b"0")
         return sorted(trips)[PINGS // 2], total / (time.perf_counter() - began)
 

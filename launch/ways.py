@@ -61,14 +61,14 @@ def names(hosts: Sequence[Host]) -> str:
 
 
 def link_rows(findings: Findings) -> Iterator[Row]:
-    """A row for each way that was measured."""
+    """A row for each way that was measured, or was not though both ends are still there."""
     for (one, other), link in findings.links.items():
         way = f"{one.name} -> {other.name}"
-        if isinstance(link, str):
+        if isinstance(link, Link):
+            yield judged(way, link)
+        elif findings.lost.keys().isdisjoint((one, other)):
             mend = "see whether a firewall cuts connections that carry much, and whether both use the same MTU"
             yield Row("link", way, Verdict.FAILED, f"it could not be measured ({link})", mend)
-        else:
-            yield judged(way, link)
 
 
 def judged(way: str, link: Link) -> Row:

@@ -179,3 +179,16 @@ def test_a_clock_that_is_off_is_noticed_in_the_hello():
     with connect([wrong, host("right")], QUICK) as fleet:
         assert [note.host for note in fleet.notes] == ["wrong"]
         assert 3590 < fleet.behind_s[wrong] < 3610
+
+
+def test_an_agent_that_falls_silent_is_lost_long_before_its_answer_is_due(survivors):
+    policy = Policy(hello_s=60.0, silence_s=5.0)
+    frozen = host("frozen")
+    with connect([frozen], policy) as fleet:
+        (agent,) = (int(line.split(":")[0]) for line in survivors() if "io.BufferedReader" in line)
+        os.kill(agent, signal.SIGSTOP)
+        began = time.monotonic()
+        assert fleet.inquire({frozen: UNANSWERED}, "answer", policy.hello_s) == {}
+        assert time.monotonic() - began < 20
+        assert fleet.lost == {frozen: "it said nothing for 5 s"}
+    assert survivors() == []
