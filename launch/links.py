@@ -1,6 +1,6 @@
 """How good the way between two hosts is: a short measured transfer between their agents."""
 
-import secrets
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -47,7 +47,7 @@ def measure(fleet: Fleet, one: Host, other: Host, seconds: float = SECONDS) -> L
     Raises:
         TfdistError: it could not be measured.
     """
-    token = secrets.token_hex(16)
+    token = os.urandom(16).hex()
     listening = fleet.ask({other: Reserve((0,), token)}, "reserve a port", fleet.policy.hello_s)[other]
     if isinstance(listening, Refused):
         raise TfdistError(f"{other.name} has no free port ({listening.reason})", ExitCode.HOST_LOST)

@@ -8,8 +8,6 @@ import subprocess
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-import psutil
-
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts import Host, parse_hosts
 from tfdist.launch.transport import Reach, ssh_client, transport_of
@@ -87,6 +85,8 @@ def slurm_hosts() -> tuple[Host, ...]:
 
 def own_names() -> frozenset[str]:
     """What this machine is called, and its addresses."""
+    import psutil  # only a job that names hosts needs it
+
     name = socket.gethostname()
     own = {entry.address.partition("%")[0] for card in psutil.net_if_addrs().values() for entry in card}
     return frozenset(each.lower() for each in ("localhost", name, name.partition(".")[0], *own))

@@ -2,9 +2,7 @@
 
 import base64
 import io
-import zipfile
 from functools import cache
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,6 +12,9 @@ ROOMS = ("cli", "launch", "strategies", "models", "bench")
 @cache
 def package_zip() -> bytes:
     """All of `tfdist` as it is installed here, data files and the version included."""
+    import zipfile  # these two are needed for other hosts only
+    from importlib.metadata import version
+
     buffer, number = io.BytesIO(), version("tfdist")
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as archive:
         for room in ROOMS:

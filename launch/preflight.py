@@ -1,6 +1,6 @@
 """Before any task starts: can this job run on these hosts? A failure names the host, both values or ends, the mend."""
 
-import secrets
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,7 +38,7 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
     if problems:
         raise TfdistError("\n".join(problems), ExitCode.HOST_LOST)
     job, notes = prepare(job, fleet)
-    token = secrets.token_hex(16) if dials(job) else ""
+    token = os.urandom(16).hex() if dials(job) else ""
     job = reserve(job, fleet, token)
     if token:
         reach(job, fleet, token)

@@ -1,7 +1,6 @@
 """A look at hosts as a launch would find them. Nothing is refused: what fails is noted, and the rest still examined."""
 
 import os
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
@@ -58,7 +57,7 @@ def survey(hosts: Sequence[Host], wish: Wish, tell: Tell = lambda _: None, polic
         tell(f"sending tfdist to {in_short(list(fleet.hellos))}")
         folders = prepare(fleet, wish.cwd)
         tell("holding ports")
-        token = secrets.token_hex(16) if len(hosts) > 1 else ""
+        token = os.urandom(16).hex() if len(hosts) > 1 else ""
         ports, refused = reserve(fleet, {host: ports_of(host, tasks, wish) for host in tasks}, token)
         tell("trying all ways between the hosts")
         dialled = dial(fleet, ports, token) if token else {}
