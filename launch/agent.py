@@ -216,13 +216,14 @@ class Agent:
                 kill_group(task.process.pid, signal.SIGKILL)
         if now - self.said >= HEARTBEAT_S:
             self.say("heartbeat")
-        if self.expects_heartbeats and now - self.heard > self.heartbeat_timeout_s:
+        if self.expects_heartbeats and now - self.heard >= self.heartbeat_timeout_s:
             self.say("leaving", reason=f"it did not hear from the launcher for {self.heartbeat_timeout_s:g} s")
             self.over = True
 
     def patience(self) -> float:
         """Seconds until something is due even if nothing happens."""
         due = [self.said + HEARTBEAT_S, *(task.kill_at for task in self.tasks.values() if task.kill_at is not None)]
+        due += [self.heard + self.heartbeat_timeout_s] if self.expects_heartbeats else []
         return max(0.0, min(due) - time.monotonic())
 
     # --- the launcher
@@ -490,7 +491,7 @@ class Agent:
 
     def clean_up(self) -> None:
         """Polite, then firm, to our children and to what becomes ours when its parent ends; then ports and files."""
-        for number, seconds in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 3.0)):
+        for number, seconds in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 3.0)):
             until = time.monotonic() + seconds
             told: set[int] = set()
             while (alive := children()) and time.monotonic() < until:

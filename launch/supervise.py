@@ -73,7 +73,7 @@ class Watch:
             lost = {task for task, channel in self.channels.items() if channel.host.name == message.host}
             kill_groups(self.pids[task] for task in lost & self.running & set(self.pids) if self.is_local(task))
             self.running -= lost
-            self.stop(self.policy.grace_s)
+            self.stop(min(self.policy.grace_s, self.policy.lost_grace_s))
         elif isinstance(message, Started):
             self.pids[message.task] = message.pid
         elif isinstance(message, Exited | NotStarted):
@@ -130,14 +130,19 @@ class Watch:
             self.awake_since = now
         self.looked = now
         for channel in set(self.channels.values()):
-            if not channel.host.local and now - max(channel.heard, self.awake_since) > self.policy.silence_s:
+            if not channel.host.local and now >= self._silent_at(channel):
                 channel.heard, channel.silent = now, True
                 self.note(AgentLost(channel.host.name, f"it said nothing for {self.policy.silence_s:g} s"))
+
+    def _silent_at(self, channel: Channel) -> float:
+        """Monotonic time from which on an agent that says nothing more is lost."""
+        return max(channel.heard, self.awake_since) + self.policy.silence_s
 
     def next_due(self) -> float:
         """Monotonic time at which to look again even if nothing comes."""
         look = time.monotonic() + self.policy.heartbeat_s
-        return min(moment for moment in (self.stop_at, self.time_out_at, look) if moment is not None)
+        silences = [self._silent_at(channel) for channel in self.channels.values() if not channel.host.local]
+        return min(moment for moment in (self.stop_at, self.time_out_at, look, *silences) if moment is not None)
 
 
 def supervise(watch: Watch, run_dir: RunDir, listen: Listener) -> None:

@@ -16,12 +16,13 @@ OWN = ("--strategy", "multiworker", "--hosts", "h1,h2")
 PORT = 23456
 REFUSED = (2, 69)
 SLEEPER = (
-    "import subprocess, sys, time\n"
+    "import signal, subprocess, sys, time\n"
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
     "print('up', flush=True)\n"
     "time.sleep(600)\n"
 )
-"""A task with a child that has left its process group."""
+"""A task that does not end politely, with a child that has left its process group."""
 
 
 def refused(done, *words):
