@@ -16,13 +16,14 @@ OWN = ("--strategy", "multiworker", "--hosts", "h1,h2")
 PORT = 23456
 REFUSED = (2, 69)
 SLEEPER = (
-    "import signal, subprocess, sys, time\n"
-    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "import subprocess, sys, time\n"
     "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
     "print('up', flush=True)\n"
     "time.sleep(600)\n"
 )
-"""A task that does not end politely, with a child that has left its process group."""
+"""A task with a child that has left its process group."""
+STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEPER
+"""Both do not end politely."""
 
 
 def refused(done, *words):
@@ -116,9 +117,9 @@ def test_an_address_that_is_another_machines(launcher, net):
     refused(done, "worker-1 on h2", "refused", "addr=")
 
 
-def begun(launcher):
+def begun(launcher, program=SLEEPER):
     """A launch whose two tasks run."""
-    process = launcher.start(*OWN, "--python", str(launcher.python), "--", "python", launcher.script(SLEEPER))
+    process = launcher.start(*OWN, "--python", str(launcher.python), "--", "python", launcher.script(program))
     waited_for = {"[worker-0] up\n", "[worker-1] up\n"}
     while waited_for:
         line = process.stdout.readline()
@@ -129,13 +130,13 @@ def begun(launcher):
 
 
 def test_a_killed_launcher_leaves_nothing_behind(launcher):
-    process = begun(launcher)
+    process = begun(launcher, STUBBORN)
     process.kill()
     assert launcher.left_over() == []
 
 
 def test_a_cut_link_ends_the_job_on_both_sides(launcher, net):
-    process = begun(launcher)
+    process = begun(launcher, STUBBORN)
     began = time.monotonic()
     with net.hosts[1].down():
         assert launcher.left_over() == []
