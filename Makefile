@@ -19,7 +19,7 @@ install: .venv/sources ## Set up .venv with the tfdist command and the developme
 bench: install ## Train MobileNetV2 under every strategy and report it below bench_results/ (SUITE=smoke, cpu, gpu or a file)
 	$(PY) -m tfdist.cli bench --suite "$(SUITE)"
 
-bench-launch: install ## Time the launcher itself against starting the same processes bare
+bench-launch: install ## Time the launcher, its relay and its hosts against the same work without them
 	$(PY) tests/benchmarks/launch_cost.py
 
 test: install ## Run all tests, two at a time

@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from tfdist.cli.host_options import where_options
 from tfdist.cli.options import WHAT, option, refuse_tf_config
-from tfdist.cli.where import Where, where_options
-from tfdist.launch.environment import command_shown
-from tfdist.launch.fleet import Fleet
-from tfdist.launch.links import Links, neighbours
 
 if TYPE_CHECKING:
     from tfdist.bench.session import Session
+    from tfdist.cli.where import Where
+    from tfdist.launch.fleet import Fleet
+    from tfdist.launch.links import Links
 
 Suite = Annotated[
     str | None,
-    option("--suite", "smoke, cpu, gpu, or a .toml file of your own. Default: gpu if one is there, else cpu.", WHAT),
+    option(
+        "--suite",
+        "smoke, cpu, gpu, hosts, or a .toml file. Default: hosts for several, gpu if one is there, else cpu.",
+        WHAT,
+    ),
 ]
 Rounds = Annotated[
     int | None, option("--rounds", "How often each arm is run; 3 or more for a verdict. Default: the suite's.", WHAT)
@@ -37,7 +41,7 @@ Silent = Annotated[bool, option("--quiet", "Print only where the report is.", sh
 
 @where_options()
 def bench(
-    where: Where,
+    where: "Where",
     suite: Suite = None,
     rounds: Rounds = None,
     arm: ArmPattern = None,
@@ -64,6 +68,7 @@ def bench(
     The exit code is 0 if no arm failed, 1 if one did. An arm that this machine cannot run is a row with its reason.
     """
     from tfdist.bench.session import Asked, prepare
+    from tfdist.launch.environment import command_shown
     from tfdist.models.presets import resolve
 
     refuse_tf_config()
@@ -83,8 +88,10 @@ def bench(
     raise typer.Exit(code)
 
 
-def measure_links(fleet: Fleet | None, session: "Session", stream: TextIO) -> Links:
+def measure_links(fleet: "Fleet | None", session: "Session", stream: TextIO) -> "Links":
     """The ways between neighbouring hosts that some arm will use."""
+    from tfdist.launch.links import neighbours
+
     most = max((len(machines) for machines in session.arms.machines.values()), default=1)
     if fleet is None or most < 2:
         return {}
@@ -132,7 +139,7 @@ def show_plan(session: "Session", json: bool) -> None:
         typer.echo(f"{number:3d}. round {run.round}  {run.arm}  ({what})")
 
 
-def measure(session: "Session", links: Links, stream: TextIO, quiet: bool) -> int:
+def measure(session: "Session", links: "Links", stream: TextIO, quiet: bool) -> int:
     """Make the runs, showing how far they are; the exit code."""
     from tfdist.bench.job import run_spec
     from tfdist.bench.progress import progress_on

@@ -1,32 +1,20 @@
 """`tfdist doctor`."""
 
-import json as _json
-import shutil
-import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfdist.cli import verdicts
+from tfdist.cli.host_options import where_options
 from tfdist.cli.options import Port, option
-from tfdist.cli.steps import Steps
-from tfdist.cli.strategies import keras_cells, show_keras
-from tfdist.cli.where import Where, where_options
-from tfdist.launch.doctor import examine
-from tfdist.launch.errors import ExitCode
-from tfdist.launch.findings import Findings, Row, Verdict, can_start
-from tfdist.launch.hosts import LOCAL
-from tfdist.launch.links import Link
-from tfdist.launch.survey import Wish, survey
-from tfdist.strategies.catalog import CATALOG
+
+if TYPE_CHECKING:
+    from tfdist.cli.where import Where
 
 Json = Annotated[bool, option("--json", "The rows as JSON.")]
 
 
 @where_options()
-def doctor(where: Where, port: Port = None, json: Json = False) -> None:
+def doctor(where: "Where", port: Port = None, json: Json = False) -> None:
     """Say what would keep a job from starting, on this machine or on many hosts, and how to mend it.
 
     \b
@@ -40,51 +28,6 @@ def doctor(where: Where, port: Port = None, json: Json = False) -> None:
 
     The exit code is 0 if a job could start, else 69.
     """
-    wish = Wish(str(Path.cwd()), port, where.per_host)
-    with Steps(sys.stderr) as steps:
-        findings = survey(where.hosts or (LOCAL,), wish, steps.tell)
-    rows = examine(findings)
-    if json:
-        typer.echo(_json.dumps(as_json(rows, findings), indent=1))
-    else:
-        show(rows, keras=not where.hosts)
-    raise typer.Exit(int(ExitCode.SUCCESS if can_start(rows) else ExitCode.HOST_LOST))
+    from tfdist.cli.examining import examine_hosts
 
-
-def show(rows: Sequence[Row], keras: bool) -> None:
-    """For a person: the rows, for this machine alone the Keras table, and the upshot."""
-    verdicts.show(rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
-    if keras:
-        from rich.console import Console
-
-        typer.echo("\nWhich Keras trains under which strategy:")
-        show_keras(keras_table(), Console(highlight=False))
-    typer.echo(f"\n{upshot(rows)}")
-
-
-def upshot(rows: Sequence[Row]) -> str:
-    """The last line."""
-    bad = [f"{row.check} ({row.host})" for row in rows if row.verdict is Verdict.FAILED]
-    if bad:
-        return f"No job could start: {', '.join(bad[:6])}{f' and {len(bad) - 6} more' if len(bad) > 6 else ''}."
-    warnings = sum(row.verdict is Verdict.WARNING for row in rows)
-    return f"A job could start{f'; warnings: {warnings}' if warnings else ''}."
-
-
-def keras_table() -> dict[str, dict[str, str]]:
-    """Of every strategy."""
-    return {str(name): keras_cells(name) for name in CATALOG}
-
-
-def as_json(rows: Sequence[Row], findings: Findings) -> dict[str, Any]:
-    """All of it as plain JSON values."""
-    links = [
-        {"from": one.name, "to": other.name, "rtt_s": link.rtt_s, "bytes_per_s": link.bytes_per_s}
-        for (one, other), link in findings.links.items()
-        if isinstance(link, Link)
-    ]
-    told = [
-        {"check": row.check, "host": row.host, "verdict": str(row.verdict), "text": row.text, "mend": row.mend}
-        for row in rows
-    ]
-    return {"can_start": can_start(rows), "rows": told, "links": links, "keras": keras_table()}
+    raise typer.Exit(examine_hosts(where, port, json))

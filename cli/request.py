@@ -40,6 +40,8 @@ class Asked:
     port: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     """Forwarded to every task."""
+    inherit_tf_config: bool = False
+    """Run the one task that TF_CONFIG in the environment describes."""
 
     @property
     def devices(self) -> int:
@@ -47,13 +49,13 @@ class Asked:
         return max(1, int(self.choices.get("devices", 1)))
 
 
-def plan_request(asked: Asked, machines: Machines, inherit_tf_config: bool) -> Request:
+def plan_request(asked: Asked, machines: Machines) -> Request:
     """The planned job.
 
     Raises:
         TfdistError: anything that is wrong with the command line, in one sentence.
     """
-    return plan_inherited(asked, machines) if inherit_tf_config else plan_own(asked, machines)
+    return plan_inherited(asked, machines) if asked.inherit_tf_config else plan_own(asked, machines)
 
 
 def plan_own(asked: Asked, machines: Machines) -> Request:

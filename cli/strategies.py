@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tfdist.launch.machine import Machine, local_machine
 from tfdist.strategies.catalog import CATALOG, Api, CrossDevice, Keras, Strategy, StrategyName, keras_refusal
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from tfdist.launch.machine import Machine
 
 TPU_DEVICES = Path("/dev")
 CELLS = [(keras, api) for keras in Keras for api in Api]
@@ -28,6 +29,8 @@ def strategies(
       tfdist strategies
       tfdist strategies --json
     """
+    from tfdist.launch.machine import local_machine
+
     machine = local_machine()
     rows = [row_of(strategy, machine) for strategy in CATALOG.values()]
     if json:
@@ -36,7 +39,7 @@ def strategies(
         show(rows, machine)
 
 
-def row_of(strategy: Strategy, machine: Machine) -> dict[str, Any]:
+def row_of(strategy: Strategy, machine: "Machine") -> dict[str, Any]:
     """One strategy as plain JSON values."""
     return {
         "strategy": str(strategy.name),
@@ -52,7 +55,7 @@ def row_of(strategy: Strategy, machine: Machine) -> dict[str, Any]:
     }
 
 
-def here(strategy: Strategy, machine: Machine) -> str:
+def here(strategy: Strategy, machine: "Machine") -> str:
     """Whether this machine has what the strategy needs: `yes`, or what is missing."""
     if strategy.name is StrategyName.TPU and not (any(TPU_DEVICES.glob("accel*")) or os.environ.get("TPU_NAME")):
         return "no (neither /dev/accel* nor TPU_NAME)"
@@ -65,7 +68,7 @@ def cell(name: StrategyName, keras: Keras, api: Api) -> str:
     return "yes" if refusal is None else f"no: {refusal.reason}"
 
 
-def show(rows: list[dict[str, Any]], machine: Machine) -> None:
+def show(rows: list[dict[str, Any]], machine: "Machine") -> None:
     """For a person: what each is, then one table of what works."""
     from rich.console import Console
     from rich.padding import Padding

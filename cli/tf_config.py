@@ -3,18 +3,16 @@
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tfdist.bench.job import shape_of
 from tfdist.cli.options import Port, option, training_options
-from tfdist.launch.cluster import Task
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.job import Job, Program, plan_job
-from tfdist.launch.machine import alone, local_machine
-from tfdist.launch.run import dry_ports
-from tfdist.models.presets import resolve_strategy
+
+if TYPE_CHECKING:
+    from tfdist.launch.cluster import Task
+    from tfdist.launch.job import Job
 
 OnlyTask = Annotated[
     str | None,
@@ -33,6 +31,12 @@ def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = No
 
     With --task only the value is printed. Give the same --port for every task: without it, free ports are chosen anew.
     """
+    from tfdist.bench.job import shape_of
+    from tfdist.launch.job import Program, plan_job
+    from tfdist.launch.machine import alone, local_machine
+    from tfdist.launch.run import dry_ports
+    from tfdist.models.presets import resolve_strategy
+
     machine = replace(local_machine(), gpus=())  # the processes may be meant for other machines
     spec = resolve_strategy(choices, machine).spec
     job = plan_job(shape_of(spec, port), Program((), {}, "/"), alone(machine))
@@ -48,7 +52,7 @@ def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = No
         typer.echo(f"# {plan.task.role}:{plan.task.index}\nexport TF_CONFIG={value}")
 
 
-def find_task(job: Job, name: str) -> Task:
+def find_task(job: "Job", name: str) -> "Task":
     """The job's task called `worker:1` (or `worker-1`).
 
     Raises:
