@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tfdist.launch.findings import Findings, Row, Verdict
 from tfdist.launch.fitness import CHECKS, unreached
 from tfdist.launch.place import FOR_WORKERS
-from tfdist.launch.preflight import SAME, told, versions_by_host
+from tfdist.launch.preflight import SAME, SLOWEST, told, versions_by_host
 from tfdist.launch.ways import link_rows, reach_rows
 
 EVERYWHERE = "all hosts"
@@ -51,5 +51,5 @@ def gpus_differ(findings: Findings) -> Iterator[Row]:
         text = f"{', '.join(without)} shows no GPU, and the others do: workers need all one or all none"
         yield Row("GPUs", EVERYWHERE, Verdict.FAILED, text, "see its row, or --exclude it")
     elif len(set(shown.values())) > 1:
-        text = "the GPUs are not the same everywhere: the slowest sets the pace of all"
+        text = f"the GPUs are not the same everywhere: {SLOWEST}"
         yield Row("GPUs", EVERYWHERE, Verdict.WARNING, text, "use hosts that are alike, or gpus= in the hostfile")

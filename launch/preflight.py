@@ -17,6 +17,7 @@ ALL_PAIRS = 64
 """With more tasks than this, a host dials its ring neighbour and the leader only."""
 EQUAL = ("tensorflow", "tf_keras")
 SAME = "install the same, or name another Python with --python"
+SLOWEST = "the slowest sets the pace of all"
 INSTALL = "install it there, or name the Python that has it with --python or python= in the hostfile"
 CAUSES: Mapping[str, str] = {
     "refused": "nothing listens at that address: is it another machine's? Say addr= in the hostfile",
@@ -42,7 +43,7 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
     job = reserve(job, fleet, token)
     if token:
         reach(job, fleet, token)
-    return job, (*fleet.notes, *notes)
+    return job, (*fleet.notes, *notes, *unequal_gpus(fleet.hellos))
 
 
 # --- versions
@@ -78,6 +79,16 @@ def versions_of(hello: Mapping[str, Any]) -> dict[str, str]:
     """What must be the same on all hosts: Python's minor version, and packages' whole ones; empty: not there."""
     packages = hello["packages"]
     return {"python": ".".join(str(hello["python"]).split(".")[:2]), **{name: packages.get(name, "") for name in EQUAL}}
+
+
+def unequal_gpus(hellos: Mapping[Host, Mapping[str, Any]]) -> Iterator[Note]:
+    """What to say of hosts whose GPUs are of another kind than the first one's."""
+    shown = {host: sorted(set(hello["gpus"])) for host, hello in hellos.items() if hello["gpus"]}
+    for host, names in shown.items():
+        first = next(iter(shown))
+        if names != shown[first]:
+            theirs = ", ".join(shown[first])
+            yield Note(host.name, f"its GPUs are {', '.join(names)} and those of {first.name} {theirs}: {SLOWEST}")
 
 
 # --- the package and the folder

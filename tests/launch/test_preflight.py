@@ -11,7 +11,7 @@ from tfdist.launch.hosts import Host
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import Machine
 from tfdist.launch.policy import Policy
-from tfdist.launch.preflight import Target, dials, preflight, unequal, unreached, without_tensorflow
+from tfdist.launch.preflight import Target, dials, preflight, unequal, unequal_gpus, unreached, without_tensorflow
 
 PROGRAM = Program(("true",), {}, "/")
 LOCAL = Host("here", "10.0.0.9", local=True)
@@ -29,6 +29,14 @@ def job(roles, *hosts, leader=None, cluster=True, slots=None):
 
 def names(targets):
     return [target.task.name for target in targets]
+
+
+def test_other_gpus_than_the_first_hosts_are_told_of():
+    a, b = {"gpus": ["A100", "A100"]}, {"gpus": ["V100"]}
+    (note,) = unequal_gpus({H1: a, H2: b, H3: a})
+    assert note.host == "h2"
+    assert "its GPUs are V100 and those of h1 A100: the slowest" in note.text
+    assert list(unequal_gpus({H1: {"gpus": []}, H2: b})) == []
 
 
 # --- versions
