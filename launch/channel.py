@@ -94,8 +94,10 @@ class Channel:
         One that has not said hello has nothing to clean up, and one that is silent will not be heard to.
         """
         self.let_go()
+        patience_s = 0.0 if self.silent or not self.greeted_at else within_s
+        self._reader.join(patience_s)  # woken when the stream ends; waiting for a process with a limit means polling
         try:
-            self._process.wait(timeout=0 if self.silent or not self.greeted_at else within_s)
+            self._process.wait(timeout=0.0 if self._reader.is_alive() else patience_s)
         except subprocess.TimeoutExpired:
             self._end()
         self._reader.join(timeout=5)
