@@ -89,12 +89,12 @@ def _shared_cores(rows: Sequence[ArmRow]) -> Iterable[Warning]:
 
 
 def _needs_more_than_there_is(record: Record) -> bool:
-    """On CPU: whether devices and parameter servers want more cores than the job could use."""
+    """On CPU: whether devices and parameter servers want more cores than the job's hosts have (all as the first)."""
     spec, cores = record.spec, record.hardware.get("cores")
     if spec["gpus"] or not spec["cores_per_device"] or not cores:
         return False
     devices = spec["workers"] * spec["devices"] * spec["cores_per_device"]
-    return bool(devices + spec["ps"] > len(cores))
+    return bool(devices + spec["ps"] > len(cores) * record.hosts)
 
 
 def _one_host(rows: Sequence[ArmRow]) -> Iterable[Warning]:

@@ -191,6 +191,8 @@ def test_each_warning_has_its_cause(make_record: MakeRecord) -> None:
     assert codes([make_record()]) == ["few-rounds"]
     assert codes(three(make_record, "two", strategy="mirrored", devices=2)) == ["no-baseline"]
     assert codes([*one, *three(make_record, "four", strategy="mirrored", devices=4)]) == ["shared-cores"]
+    many = [replace(record, hosts=2) for record in three(make_record, "four", strategy="mirrored", devices=4)]
+    assert "shared-cores" not in codes([*one, *many])
     assert codes([*one, *three(make_record, "two", strategy="multiworker", workers=2, tasks=["worker-0"])]) == [
         "loopback"
     ]
