@@ -1,0 +1,47 @@
+"""`tfdist bench --hosts` with two real hosts."""
+
+import json
+
+import pytest
+
+SUITE = """
+name = "two"
+preset = "smoke"
+rounds = 1
+[defaults]
+model = "tiny"
+steps = 20
+dataset = "synthetic"
+evaluate = false
+[[arms]]
+name = "one"
+strategy = "one-device"
+[[arms]]
+name = "two hosts"
+strategy = "multiworker"
+workers = 2
+hosts = 2
+[[arms]]
+name = "three hosts"
+strategy = "multiworker"
+workers = 3
+hosts = 3
+"""
+
+
+@pytest.mark.slow
+def test_rows_of_one_and_of_two_hosts_with_the_links_rate_beside_them(launcher, net):
+    suite = launcher.script(SUITE, "two.toml")
+    with net.hosts[1].limit_mbit(100):
+        arguments = ("--hosts", "h1,h2", "--suite", suite, "--out", "bench", "--json")
+        done = launcher.run(*arguments, command="bench", timeout_s=240)
+    assert done.code == 0, done.err[-4000:]
+    told = json.loads(done.out.splitlines()[-1])
+    rows = {row["arm"]: row for row in told["rows"]}
+    assert [rows[name]["hosts"] for name in ("one", "two hosts")] == [1, 2]
+    assert [rows[name]["kind"] for name in ("one", "two hosts")] == ["single-card", "multi-node"]
+    assert rows["one"]["link_mbit_per_s"] is None
+    assert 60 < rows["two hosts"]["link_mbit_per_s"] < 105
+    assert rows["three hosts"]["status"] == "refused"
+    assert "needs 3 hosts and 2 is there" in rows["three hosts"]["reason"]
+    assert " Mbit/s" in (launcher.folder / "bench" / "report.md").read_text()
