@@ -127,7 +127,9 @@ def _windows(axes: Axes, rows: Sequence[ArmRow]) -> None:
         axes.scatter(times, heights, s=14, color=colour, alpha=0.65, lw=0, label=_EXCHANGE[row.exchange])
         middle = median(times)
         axes.plot([middle, middle], [place - 0.36, place + 0.36], color=INK, lw=1.8, label="median")
-    axes.set_xlabel("milliseconds a step, one dot a window (top to bottom: in the order of time)", color=INK)
+    axes.set_xlabel(
+        "milliseconds a step of all devices, one dot a window (top to bottom: in the order of time)", color=INK
+    )
     axes.margins(x=0.06)
     axes.set_xlim(left=0)
 

@@ -67,13 +67,15 @@ def throughput(record: Record) -> float:
 
 
 def window_step_ms(record: Record) -> tuple[float, ...]:
-    """Milliseconds a step, one value a timed window.
+    """Milliseconds in which all devices take one step, one value a timed window, in the order of time.
 
-    Synchronous: the slowest rank's. Asynchronous: between two applied steps, as the chief saw them. Without exchange:
-    each rank's own.
+    Synchronous: the slowest rank's. Asynchronous, where a step is one worker's: the time in which the chief saw as many
+    applied as there are workers. Without exchange: each rank's own. A window in which nothing was applied has no value.
     """
-    rows = _SERIES[exchange(record.spec["strategy"])](record.ranks)
-    return tuple(1000 * max(window.elapsed_s / window.steps for window in row) for row in rows if row)
+    kind = exchange(record.spec["strategy"])
+    steps_of_all = record.spec["workers"] if kind is Exchange.ASYNC else 1
+    rows = [[window for window in row if window.steps] for row in _SERIES[kind](record.ranks)]
+    return tuple(1000 * steps_of_all * max(window.elapsed_s / window.steps for window in row) for row in rows if row)
 
 
 def _rows(ranks: Sequence[RankRecord]) -> list[tuple[Window, ...]]:
@@ -87,9 +89,17 @@ def _chiefs(ranks: Sequence[RankRecord]) -> list[tuple[Window, ...]]:
     return [(window,) for rank in chief[:1] for window in rank.windows]
 
 
+def _abreast(ranks: Sequence[RankRecord]) -> list[tuple[Window, ...]]:
+    """Window k of every rank, for each k that all ranks have.
+
+    A rank that left its warm-up sooner has more: while it runs those, others are done and leave it the machine.
+    """
+    return list(zip(*(rank.windows for rank in ranks), strict=False))
+
+
 def _single(ranks: Sequence[RankRecord]) -> list[tuple[Window, ...]]:
-    """Every window of every rank, as rows of one."""
-    return [(window,) for rank in ranks for window in rank.windows]
+    """The same as rows of one: the first window of every rank, then the second of every rank, and so on."""
+    return [(window,) for row in _abreast(ranks) for window in row]
 
 
 _SERIES = {Exchange.SYNC: _rows, Exchange.ASYNC: _chiefs, Exchange.NONE: _single}
@@ -109,9 +119,11 @@ def _as_the_chief_saw(ranks: Sequence[RankRecord]) -> tuple[int, float]:
 
 
 def _side_by_side(ranks: Sequence[RankRecord]) -> tuple[int, float]:
-    """No exchange: all began together at the barrier, the last one to finish ends the job."""
-    examples = sum(window.examples for rank in ranks for window in rank.windows)
-    return examples, max((math.fsum(window.elapsed_s for window in rank.windows) for rank in ranks), default=0.0)
+    """No exchange: all began together at the barrier, the last one through the windows that all have ends the job."""
+    rows = _abreast(ranks)
+    examples = sum(window.examples for row in rows for window in row)
+    took = [math.fsum(window.elapsed_s for window in windows) for windows in zip(*rows, strict=True)]
+    return examples, max(took, default=0.0)
 
 
 _WORK = {Exchange.SYNC: _in_step, Exchange.ASYNC: _as_the_chief_saw, Exchange.NONE: _side_by_side}

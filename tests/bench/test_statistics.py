@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
@@ -51,6 +52,18 @@ def test_independent_trainings_end_with_the_last_one() -> None:
     assert throughput(job) == pytest.approx(40 / 0.4)  # not 0.5, the sum of each window's slowest
 
 
+def test_independent_trainings_are_counted_over_the_windows_that_all_have() -> None:
+    # worker-1 was warm two windows sooner; the others are done while it runs its last ones
+    job = record("arm", [[0.2, 0.2], [0.1, 0.3, 0.1, 0.1], [0.3, 0.2]], strategy="independent", workers=3)
+    assert throughput(job) == pytest.approx(60 / 0.5)
+    assert window_step_ms(job) == pytest.approx((200, 100, 300, 200, 300, 200))
+
+
+def test_an_independent_training_without_a_window_leaves_no_throughput() -> None:
+    with pytest.raises(ValueError, match="no timed window"):
+        throughput(record("arm", [[0.1], []], strategy="independent", workers=2))
+
+
 @pytest.mark.parametrize("times", [[[]], [[], []], [[0.1, 0.1], [0.1]]])
 def test_without_whole_windows_there_is_no_throughput(times: list[list[float]]) -> None:
     with pytest.raises(ValueError, match=r"window|shorter|longer"):
@@ -90,6 +103,18 @@ def test_step_times_are_the_slowest_ranks_per_step() -> None:
     assert window_step_ms(multiworker([[0.3, 0.1], [0.2, 0.4]])) == pytest.approx((300, 400))
     job = record("arm", [[0.3], [0.2]], strategy="independent", workers=2)
     assert window_step_ms(job) == pytest.approx((300, 200))
+
+
+def test_an_asynchronous_step_of_all_devices_is_one_of_each_worker() -> None:
+    job = record("arm", [[0.2, 0.3]], strategy="parameter-server", workers=4, ps=1, tasks=["chief-0"])
+    assert window_step_ms(job) == pytest.approx((800, 1200))
+
+
+def test_a_window_in_which_nothing_was_applied_has_no_step_time() -> None:
+    job = record("arm", [[0.2, 0.1, 0.4]], strategy="parameter-server", workers=2, ps=1, tasks=["chief-0"])
+    first, second, third = job.ranks[0].windows
+    chief = replace(job.ranks[0], windows=(first, replace(second, steps=0, examples=0), third))
+    assert window_step_ms(replace(job, ranks=(chief,))) == pytest.approx((400, 800))
 
 
 def test_intervals_need_three_rounds() -> None:
