@@ -11,17 +11,18 @@ from tfdist.bench.warnings import Warning
 
 METHOD = """\
 Every run is one training in fresh processes. Warm-up steps come first and are not counted; then all processes begin
-their first timed window together. A window is a stretch of steps, and the clock is read only at its edges, after
-the devices have really finished. **images/s is the whole job's**: its examples over its wall time, all windows
-together, never a mean of rates. In a synchronous job a window costs what its slowest process took; in an
-asynchronous one the examples that were applied are counted over the coordinator's clock; trainings without exchange
-are counted over as many windows as each of them has, until the last is through. A round is one run of every arm, in a
-shuffled order, so that a drift of the machine hits all alike. The figure of an arm is the median over rounds; the spread is a 95 % bootstrap interval over rounds, or
-min..max of two. Arms are compared round by round, and called faster or slower only if both the bootstrap interval
-of the ratio and Student's interval of its logarithm leave 1 out. **Speed-up** is images/s over the baseline's,
-**efficiency** the same per device. `independent` is the same number of one-device trainings side by side that
-exchange nothing: efficiency against it is what the strategy itself costs. Peak memory is resident memory as the
-operating system counted it: of the largest process, and the sum of all processes' peaks. MB and GB are decimal."""
+their first timed window together. A window is a stretch of steps, and the clock is read only at its edges, after the
+devices have really finished. **images/s is the whole job's**: its examples over its wall time, all windows together,
+never a mean of rates. In a synchronous job a window costs what its slowest process took; in an asynchronous one the
+examples that were applied are counted over the coordinator's clock; trainings without exchange are counted over as
+many windows as each of them has, until the last is through. A round is one run of every arm, in a shuffled order, so
+that a drift of the machine hits all alike. The figure of an arm is the median over rounds; the spread is a 95 %
+bootstrap interval over rounds, or min..max of two. Arms are compared round by round, and called faster or slower
+only if both the bootstrap interval of the ratio and Student's interval of its logarithm leave 1 out. **Speed-up** is
+images/s over the baseline's, **efficiency** the same per device. `independent` is the same number of one-device
+trainings side by side that exchange nothing: efficiency against it is what the strategy itself costs. Peak memory is
+resident memory as the operating system counted it: of the largest process, and the sum of all processes' peaks. MB
+and GB are decimal."""
 
 
 class Reported(Protocol):
