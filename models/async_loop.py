@@ -20,8 +20,8 @@ def train(job: Job) -> Trained:
     """Schedule `job.spec.steps` steps, wherever a worker is free, and time what was applied.
 
     A timed window ends when the last step that was scheduled for it is done; what counts is how many examples all
-    workers had applied by then, read from one counter on a parameter server. Only the last window waits for all of
-    its steps.
+    workers had applied by then, read from one counter on a parameter server. A window whose steps were all applied
+    before it is part of the next one, or of none if it is the last. Only the last window waits for all of its steps.
     """
     coordinator = tf.distribute.experimental.coordinator.ClusterCoordinator(job.strategy)
     model, optimizer, replica_step = step.build(job)
@@ -97,7 +97,9 @@ class _Chief:
         return last
 
     def _close(self, last: Any) -> None:
+        """Wait for a window's last step and close it; if all of it was counted before, the next one goes on with it."""
         loss = float(last.fetch())
         now = int(self.applied.read_value())
         examples, self.counted = now - self.counted, now
-        self.log.close(examples // self.examples_per_step, examples, loss)
+        if examples:
+            self.log.close(examples // self.examples_per_step, examples, loss)
