@@ -63,9 +63,8 @@ def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None, re
 def _own(arm: Arm, machines: Machines) -> Machines:
     """The first machines, as many as the arm wants; several with a number of slots each."""
     if arm.hosts > len(machines):
-        raise TfdistError(
-            f"the arm needs {arm.hosts} hosts and {len(machines)} is there: name more with --hosts or --hostfile"
-        )
+        there = "1 is there" if len(machines) == 1 else f"{len(machines)} are there"
+        raise TfdistError(f"the arm needs {arm.hosts} hosts and {there}: name more with --hosts or --hostfile")
     own = dict(list(machines.items())[: arm.hosts])
     return with_slots(own, None, arm.choices.get("devices", 1)) if arm.hosts > 1 else own
 

@@ -42,8 +42,10 @@ def test_without_a_number_every_host_has_one_worker() -> None:
 
 def test_what_does_not_fit_is_a_row_with_its_reason() -> None:
     arms = resolve_arms(load_suite("hosts").arms, alone(Machine((0, 1), ())), "smoke", resolve)
-    assert set(arms.specs) == {"one-device", "multiworker/1-host"}
-    assert all("needs 2 hosts and 1 is there" in reason for reason in arms.refused.values())
+    assert set(arms.specs) == {"one-device", "independent/1-host", "multiworker/1-host"}
+    assert all("needs 2 hosts and 1 is there:" in reason for reason in arms.refused.values())
+    three = resolve_arms([arm(3, strategy="multiworker")], TWO, "smoke", resolve)
+    assert "needs 3 hosts and 2 are there:" in three.refused["a"]
     mirrored = resolve_arms([arm(2, strategy="mirrored")], TWO, "smoke", resolve)
     assert "is one process" in mirrored.refused["a"]
 

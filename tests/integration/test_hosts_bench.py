@@ -43,5 +43,5 @@ def test_rows_of_one_and_of_two_hosts_with_the_links_rate_beside_them(launcher, 
     assert rows["one"]["link_mbit_per_s"] is None
     assert 60 < rows["two hosts"]["link_mbit_per_s"] < 105
     assert rows["three hosts"]["status"] == "refused"
-    assert "needs 3 hosts and 2 is there" in rows["three hosts"]["reason"]
+    assert "needs 3 hosts and 2 are there" in rows["three hosts"]["reason"]
     assert " Mbit/s" in (launcher.folder / "bench" / "report.md").read_text()
