@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from tfdist.bench.record import Record
 from tfdist.bench.statistics import exchange
-from tfdist.strategies.catalog import Exchange
+from tfdist.strategies.catalog import Exchange, StrategyName
 
 Baseline = Literal["one device", "independent"]
 
@@ -36,13 +36,14 @@ def find_baseline(
 ) -> tuple[Candidate, tuple[str, ...]] | None:
     """The fitting arm that differs least, and in what: of the same folder if there is one, the first of equals.
 
-    `one device` fits every arm; `independent` must have as many replicas as the arm. One from another folder must have
-    done the same work on a machine of the same kind. None if nothing was measured or nothing fits.
+    `one device` fits every arm; `independent` must have had as many devices as the arm, on as many hosts. One from
+    another folder must have done the same work on a machine of the same kind. None if nothing was measured or nothing
+    fits.
     """
     mine = next((record for record in records if record.status == "ok"), None)
     if mine is None:
         return None
-    fitting = [candidate for candidate in candidates if _fits(candidate.record.spec, mine.spec, which)]
+    fitting = [candidate for candidate in candidates if _fits(candidate.record, mine, which)]
     found = [(candidate, differences(mine, candidate.record)) for candidate in fitting]
     allowed = [(candidate, differs) for candidate, differs in found if candidate.folder == folder or not differs]
     return min(allowed, key=lambda entry: (entry[0].folder != folder, len(entry[1])), default=None)
@@ -65,17 +66,20 @@ def differences(mine: Record, other: Record) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _fits(candidate: Mapping[str, Any], mine: Mapping[str, Any], which: Baseline) -> bool:
-    alone = exchange(candidate["strategy"]) is Exchange.NONE
+def _fits(candidate: Record, mine: Record, which: Baseline) -> bool:
+    strategy = candidate.spec["strategy"]
     if which == "one device":
-        return not alone and candidate["strategy"] == "one-device"
-    return alone and replicas(candidate) == replicas(mine)
+        return bool(strategy == StrategyName.ONE_DEVICE)
+    alike = (devices_of(candidate), candidate.hosts) == (devices_of(mine), mine.hosts)
+    return exchange(strategy) is Exchange.NONE and alike
 
 
-def replicas(spec: Mapping[str, Any]) -> int:
-    """Of a complete spec."""
-    return int(spec["workers"] * spec["devices"])
+def devices_of(measured: Record) -> int:
+    """How many replicas the job had. How many cores a TPU has is known only to the tasks that ran on it."""
+    if measured.spec["strategy"] == StrategyName.TPU:
+        return sum(rank.replicas for rank in measured.ranks)
+    return int(measured.spec["workers"] * measured.spec["devices"])
 
 
 def _global(record: Record) -> int:
-    return int(record.spec["batch_size"] * replicas(record.spec))
+    return int(record.spec["batch_size"] * devices_of(record))

@@ -91,9 +91,9 @@ def _throughput(axes: Axes, rows: Sequence[ArmRow]) -> None:
 
 def _ideal(row: ArmRow) -> float | None:
     """The baseline's images/s on each of the row's devices."""
-    if row.one_device is None or row.images_per_s is None or row.devices == 1:
+    if row.one_device is None or row.devices is None or row.devices == 1:
         return None
-    return row.images_per_s / row.one_device.efficiency
+    return row.one_device.baseline_per_device * row.devices
 
 
 def _efficiency(axes: Axes, rows: Sequence[ArmRow]) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from tfdist.bench.baseline import Candidate, find_baseline, replicas
+from tfdist.bench.baseline import Candidate, devices_of, find_baseline
 from tfdist.bench.reading import Folder
 from tfdist.bench.record import Record
 from tfdist.bench.statistics import (
@@ -30,6 +30,8 @@ class Against:
     comparison: Comparison
     efficiency: float
     """1.0: every device does as much as each of the baseline's."""
+    baseline_per_device: float
+    """The baseline's images/s per device: the median over rounds."""
     differences: tuple[str, ...]
     """What else differs than how the work is spread, in words."""
 
@@ -129,12 +131,13 @@ def _row(label: str, folder: Folder, arm: str, records: list[Record], candidates
     rounds = rounds_of(records)
     planned = folder.bench.suite.rounds if folder.bench else len(records)
     status, reason = _status(records, planned)
-    devices, batch = _devices(spec), spec.get("batch_size")
+    measured, batch = _ok(records), spec.get("batch_size")
+    devices = devices_of(measured[0]) if measured else _planned_devices(spec)
     return ArmRow(
         folder=label,
         arm=arm,
         strategy=strategy,
-        kind=_kind(strategy, spec, records),
+        kind=_kind(strategy, devices, records),
         exchange=exchange(strategy),
         devices=devices,
         batch_per_replica=batch,
@@ -143,8 +146,8 @@ def _row(label: str, folder: Folder, arm: str, records: list[Record], candidates
         spread=interval_over_rounds(list(rounds.values())),
         one_device=_against(label, records, find_baseline(label, records, candidates, "one device")),
         independent=_against(label, records, find_baseline(label, records, candidates, "independent")),
-        largest_process_bytes=max((peak for record in _ok(records) for peak in _peaks(record)), default=None),
-        job_bytes=max((sum(_peaks(record)) for record in _ok(records)), default=None),
+        largest_process_bytes=max((peak for record in measured for peak in _peaks(record)), default=None),
+        job_bytes=max((sum(_peaks(record)) for record in measured), default=None),
         rounds=len(rounds),
         rounds_planned=planned,
         status=status,
@@ -161,10 +164,12 @@ def _spec(folder: Folder, arm: str, records: Sequence[Record]) -> Mapping[str, A
     return next(entry.choices for entry in folder.bench.suite.arms if entry.name == arm)
 
 
-def _devices(spec: Mapping[str, Any]) -> int | None:
-    """Replicas of the job; None where a suite left them to a machine that then refused the arm."""
+def _planned_devices(spec: Mapping[str, Any]) -> int | None:
+    """Replicas of a job that measured nothing; None where they were left to a machine that refused, or to a TPU."""
     workers, devices = spec.get("workers"), spec.get("devices")
     strategy = CATALOG[StrategyName(spec["strategy"])]
+    if strategy.name is StrategyName.TPU:
+        return None
     if (strategy.many_processes and workers is None) or (
         "--devices" in strategy.options and workers is devices is None
     ):
@@ -172,13 +177,13 @@ def _devices(spec: Mapping[str, Any]) -> int | None:
     return int((workers or 1) * (devices or 1))
 
 
-def _kind(strategy: StrategyName, spec: Mapping[str, Any], records: Sequence[Record]) -> str:
+def _kind(strategy: StrategyName, devices: int | None, records: Sequence[Record]) -> str:
     """By what the strategy spans. One host that plays several is named as what it is."""
     if any(record.hosts > 1 for record in records):
         return "multi-node"
     if CATALOG[strategy].has_cluster:
         return "multi-node (one host)" if any(record.ranks for record in records) else "multi-node"
-    return "single-card" if _devices(spec) == 1 else "multi-card"
+    return "single-card" if devices == 1 else "multi-card"
 
 
 def _status(records: Sequence[Record], planned: int) -> tuple[str, str]:
@@ -206,8 +211,9 @@ def _against(
     theirs: dict[Hashable, float] = {(elsewhere, key): value for key, value in candidate.rounds.items()}
     comparison = compare({(False, key): value for key, value in rounds_of(records).items()}, theirs)
     name = f"{candidate.folder}: {candidate.arm}" if candidate.folder else candidate.arm
-    share = replicas(candidate.record.spec) / replicas(_ok(records)[0].spec)
-    return Against(name, comparison, comparison.ratio * share, differences)
+    baseline_devices = devices_of(candidate.record)
+    efficiency = comparison.ratio * baseline_devices / devices_of(_ok(records)[0])
+    return Against(name, comparison, efficiency, median(candidate.rounds.values()) / baseline_devices, differences)
 
 
 def _peaks(record: Record) -> list[int]:

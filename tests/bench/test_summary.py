@@ -76,6 +76,50 @@ def test_an_independent_of_another_size_is_no_ceiling(make_record: MakeRecord) -
     assert rows["four"].independent is None
 
 
+def test_an_independent_on_as_many_hosts_is_the_ceiling(make_record: MakeRecord) -> None:
+    rows = rows_of([
+        replace(make_record("side/1", [[0.2], [0.2]], strategy="independent", workers=2), hosts=1),
+        replace(make_record("side/2", [[0.1], [0.1]], strategy="independent", workers=2), hosts=2),
+        replace(make_record("both/1", [[0.25], [0.25]], strategy="multiworker", workers=2), hosts=1),
+        replace(make_record("both/2", [[0.125], [0.125]], strategy="multiworker", workers=2), hosts=2),
+        replace(make_record("both/3", [[0.125], [0.125]], strategy="multiworker", workers=2), hosts=3),
+    ])  # fmt: skip
+    one, two = rows["both/1"].independent, rows["both/2"].independent
+    assert one is not None
+    assert (one.label, one.efficiency) == ("side/1", pytest.approx(0.8))
+    assert two is not None
+    assert (two.label, two.efficiency) == ("side/2", pytest.approx(0.8))
+    assert rows["both/3"].independent is None
+
+
+def test_the_baselines_figure_per_device_is_kept(make_record: MakeRecord) -> None:
+    ones = [make_record("one", [[t]], round=n) for n, t in enumerate((0.1, 0.2, 0.125), start=1)]
+    both = make_record("both", [[0.2]], strategy="mirrored", devices=2, examples=20)
+    against = rows_of([*ones, both])["both"].one_device
+    assert against is not None
+    assert against.baseline_per_device == pytest.approx(80.0)  # the median, not the 100 of the round that both have
+
+
+def on_a_tpu(made: Record, cores: int) -> Record:
+    return replace(made, ranks=tuple(replace(rank, replicas=cores) for rank in made.ranks))
+
+
+def test_the_cores_of_a_tpu_are_those_that_it_said(make_record: MakeRecord) -> None:
+    tpu = make_record("tpu", [[0.1]], strategy="tpu", examples=80, batch_size=10)
+    rows = rows_of([make_record("one", [[0.1]]), on_a_tpu(tpu, 8)])
+    row = rows["tpu"]
+    assert (row.devices, row.batch_global, row.kind) == (8, 80, "multi-card")
+    assert row.per_device == pytest.approx(100.0)
+    assert row.one_device is not None
+    assert row.one_device.efficiency == pytest.approx(1.0)
+    assert scaling_of(list(rows.values())) == "weak"
+
+
+def test_the_cores_of_a_tpu_that_did_not_answer_are_not_known(make_record: MakeRecord) -> None:
+    row = rows_of([make_record("tpu", strategy="tpu", status="failed", reason="no TPU here")])["tpu"]
+    assert (row.devices, row.batch_global, row.kind) == (None, None, "multi-card")
+
+
 @pytest.mark.parametrize(
     ("strategy", "shape", "hosts", "kind", "exchange"),
     [
