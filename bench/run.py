@@ -18,7 +18,10 @@ from tfdist.launch.supervise import Listener
 from tfdist.models.spec import TrainingSpec
 
 BUSY_BEFORE = "busy_before"
-"""Key in Record.hardware: the share of all cores (0..1) that was in use just before the run, by others then."""
+"""Key in Record.hardware: the share of all cores (0..1) that was in use just before the run, by others then.
+
+Only where this machine is one of the run's hosts: of the others nobody asked.
+"""
 
 
 class RunOne(Protocol):
@@ -57,7 +60,7 @@ class Surroundings:
     run_one: RunOne
     progress: Progress
     busy: Callable[[], float]
-    """The share of all cores in use now, 0..1."""
+    """The share of this machine's cores in use now, 0..1."""
     links: Links = field(default_factory=dict)
     """The measured ways between neighbouring hosts."""
 
@@ -102,9 +105,10 @@ def _run(run: PlannedRun, order: int, arms: Arms, bench: BenchFile, root: Path, 
     spec, machines = arms.specs[run.arm], arms.machines[run.arm]
     run_dir = BenchPaths(root).run(order, run.arm, run.round)
     run_dir.mkdir(parents=True)
-    busy = 0.0
+    busy: dict[str, float] = {}
     try:
-        busy = surroundings.busy()
+        if any(host.local for host in machines):
+            busy[BUSY_BEFORE] = round(surroundings.busy(), 3)
         record = surroundings.run_one(
             spec,
             run_dir,
@@ -123,7 +127,7 @@ def _run(run: PlannedRun, order: int, arms: Arms, bench: BenchFile, root: Path, 
         order=order,
         command=bench.command,
         run_dir=str(run_dir.relative_to(root)),
-        hardware={**record.hardware, BUSY_BEFORE: round(busy, 3)},
+        hardware={**record.hardware, **busy},
         hosts=len(machines),
         link=slowest(surroundings.links, list(machines)),
     )

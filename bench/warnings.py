@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from tfdist.bench.baseline import devices_of
 from tfdist.bench.record import Record
 from tfdist.bench.run import BUSY_BEFORE
 from tfdist.bench.scaling import scaling_of
@@ -79,22 +80,37 @@ def _above_the_ceiling(rows: Sequence[ArmRow]) -> Iterable[Warning]:
 
 
 def _shared_cores(rows: Sequence[ArmRow]) -> Iterable[Warning]:
-    shared = [row for row in rows if any(_needs_more_than_there_is(record) for record in row.measured)]
+    shared = [row for row in rows if any(_devices_outnumber_cores(record) for record in row.measured)]
     if shared:
         yield Warning(
             "shared-cores",
-            f"{_names(shared)}: devices and parameter servers are more than the CPU cores, so they share them.",
+            f"{_names(shared)}: devices are more than the CPU cores, so they share them.",
             "Their throughput is a lower bound of what a machine with enough cores would reach.",
         )
 
 
-def _needs_more_than_there_is(record: Record) -> bool:
-    """On CPU: whether devices and parameter servers want more cores than the job's hosts have (all as the first)."""
-    spec, cores = record.spec, record.hardware.get("cores")
-    if spec["gpus"] or not spec["cores_per_device"] or not cores:
+def _devices_outnumber_cores(record: Record) -> bool:
+    """Whether pinned devices want more cores than the job's hosts have (all as many as the first)."""
+    cores = record.hardware.get("cores")
+    if not _pinned(record) or not cores:
         return False
-    devices = spec["workers"] * spec["devices"] * spec["cores_per_device"]
-    return bool(devices + spec["ps"] > len(cores) * record.hosts)
+    return bool(devices_of(record) * record.spec["cores_per_device"] > len(cores) * record.hosts)
+
+
+def _pinned(record: Record) -> bool:
+    return bool(record.spec["cores_per_device"]) and not record.spec["gpus"]
+
+
+def _servers_share_cores(rows: Sequence[ArmRow]) -> Iterable[Warning]:
+    """As `tfdist.launch.job.cores_of` places them."""
+    sharing = [row for row in rows if any(_pinned(record) and record.spec["ps"] for record in row.measured)]
+    if sharing:
+        yield Warning(
+            "ps-share-cores",
+            f"{_names(sharing)}: parameter servers run on the cores of the workers of their host, so that every arm "
+            f"has the same cores.",
+            "Their throughput is a lower bound of parameter servers on hosts of their own.",
+        )
 
 
 def _one_host(rows: Sequence[ArmRow]) -> Iterable[Warning]:
@@ -135,5 +151,6 @@ _CHECKS: tuple[Callable[[Sequence[ArmRow]], Iterable[Warning]], ...] = (
     _busy,
     _few_rounds,
     _shared_cores,
+    _servers_share_cores,
     _one_host,
 )
