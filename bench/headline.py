@@ -9,20 +9,23 @@ from tfdist.strategies.catalog import Exchange
 
 
 def headline(rows: Sequence[ArmRow]) -> tuple[str, ...]:
-    """One text for each folder, in order: what was fastest, by how much, and how sure that is."""
+    """One text for each folder, in order: what was fastest, by how much, and how sure that is.
+
+    `independent` is the ceiling and no rival, unless nothing else was measured.
+    """
     return tuple(_of_one(list(group), folder) for folder, group in groupby(rows, key=lambda row: row.folder))
 
 
 def _of_one(rows: Sequence[ArmRow], folder: str) -> str:
     prefix = f"{folder}: " if folder else ""
-    training = [row for row in rows if row.measured and row.exchange is not Exchange.NONE]
-    if not training:
+    measured = [row for row in rows if row.measured]
+    if not measured:
         return f"{prefix}Nothing was measured: {_tally(rows)}."
+    training = [row for row in measured if row.exchange is not Exchange.NONE] or measured
     best = max(training, key=lambda row: row.images_per_s or 0.0)
     sentences = [_fastest(best, len(training)), *_against_one_device(best), *_ties(best, training), *_ceiling(best)]
-    if len(training) < len(rows):
-        rest = [row for row in rows if not row.measured]
-        sentences += [f"Not measured: {_tally(rest)}."] if rest else []
+    rest = [row for row in rows if not row.measured]
+    sentences += [f"Not measured: {_tally(rest)}."] if rest else []
     return prefix + " ".join(sentences)
 
 
@@ -66,7 +69,7 @@ def _ties(best: ArmRow, training: Sequence[ArmRow]) -> list[str]:
 
 def _ceiling(best: ArmRow) -> list[str]:
     against = best.independent
-    if against is None:
+    if against is None or against.label == best.label:
         return []
     return [f"It reaches {against.efficiency:.0%} of {against.label}, the same devices without any exchange."]
 

@@ -237,6 +237,8 @@ def test_each_warning_has_its_cause(make_record: MakeRecord) -> None:
     assert codes([*one, *three(make_record, "four", strategy="mirrored", devices=4)]) == ["shared-cores"]
     many = [replace(record, hosts=2) for record in three(make_record, "four", strategy="mirrored", devices=4)]
     assert "shared-cores" not in codes([*one, *many])
+    four = three(make_record, "four", strategy="mirrored", devices=4, cores_per_device=None)
+    assert "shared-cores" not in codes([*one, *four])
     assert codes([*one, *three(make_record, "two", strategy="multiworker", workers=2, tasks=["worker-0"])]) == [
         "loopback"
     ]
@@ -245,6 +247,19 @@ def test_each_warning_has_its_cause(make_record: MakeRecord) -> None:
     ]
     busy = [replace(record, hardware={**record.hardware, "busy_before": 0.4}) for record in one]
     assert codes(busy) == ["busy-machine"]
+
+
+def test_parameter_servers_share_the_cores_of_workers_however_many_cores_there_are(make_record: MakeRecord) -> None:
+    def with_ps(**spec: object) -> list[str]:
+        many = {"strategy": "parameter-server", "workers": 2, "ps": 1, "tasks": ["chief-0"], **spec}
+        made = [make_record("ps", [[0.1]], round=n, **many) for n in (1, 2, 3)]
+        cores = {**made[0].hardware, "cores": list(range(64))}
+        return codes([*three(make_record, "one"), *(replace(record, hardware=cores) for record in made)])
+
+    assert "ps-share-cores" in with_ps()
+    assert "shared-cores" not in with_ps()
+    assert "ps-share-cores" not in with_ps(cores_per_device=None)
+    assert "ps-share-cores" not in with_ps(gpus=True)
 
 
 def test_a_result_above_its_ceiling_is_flagged(make_record: MakeRecord) -> None:
@@ -275,6 +290,13 @@ def test_the_headline_names_the_fastest_and_how_sure_that_is(bench_records: list
 def test_the_headline_does_not_crown_the_ceiling(make_record: MakeRecord) -> None:
     side = make_record("side", [[0.1], [0.1]], strategy="independent", workers=2)
     assert said([make_record("one"), side]).startswith("one: 100.0 images/s")
+
+
+def test_the_headline_of_the_ceiling_alone_is_its_figure(make_record: MakeRecord) -> None:
+    side = make_record("side", [[0.1], [0.1]], strategy="independent", workers=2)
+    assert said([side]) == "side: 200.0 images/s for the whole job on 2 devices."
+    failed = make_record("two", strategy="mirrored", devices=2, status="failed", reason="x")
+    assert said([side, failed]).endswith("on 2 devices. Not measured: 1 arm failed.")
 
 
 def test_the_headline_says_what_one_round_cannot(make_record: MakeRecord) -> None:
