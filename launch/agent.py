@@ -25,11 +25,15 @@ from typing import Any
 
 HEARTBEAT_S = 2.0
 """How often each side says that it is alive."""
+PATIENCE_S = 8.0
+"""For another program's answer; the launcher waits 14 s for our hello."""
 CHUNK = 1 << 16
 BACKLOG = 1 << 20
 """Bytes waiting for the launcher above which tasks' output is left in their pipes, so that they wait, not we."""
 MOST_CHUNKS_IN_A_PIPE = 16
 """A pipe holds 1 MiB at most (fs.pipe-max-size)."""
+MOST_NESTED = 50
+"""Levels of an event of a task; deeper ones would exhaust the stack of whoever reads them."""
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LIBC = ctypes.CDLL(None)
 PACKAGES = ("tensorflow", "tf_keras", "keras", "numpy", "tfdist")
@@ -59,7 +63,10 @@ def _versions() -> dict[str, str]:
     found: dict[str, str] = {}
     pattern = re.compile(r"([A-Za-z0-9_.]+)-([^-]+)\.dist-info$")
     for folder in sys.path:
-        names = os.listdir(folder) if os.path.isdir(folder) else ()
+        try:
+            names = os.listdir(folder)
+        except OSError:  # a zip, or not there, or not ours to read: Python passes over it as well
+            continue
         for name, version in (match.groups() for match in map(pattern.match, names) if match):
             if name.lower() in PACKAGES:
                 found.setdefault(name.lower(), version)
@@ -93,8 +100,7 @@ def describe_gpus() -> dict[str, Any]:
     rows: list[list[str]] = []
     if tool is not None and devices:
         query = [tool, "--query-gpu=index,uuid,driver_version,name", "--format=csv,noheader"]
-        asked = subprocess.run(query, capture_output=True, text=True, check=False)
-        rows = [[cell.strip() for cell in line.split(",", 3)] for line in asked.stdout.splitlines()]
+        rows = [[cell.strip() for cell in line.split(",", 3)] for line in output_of(query).splitlines()]
         rows = [row for row in rows if len(row) == 4]
     shown = visible_gpus([[index, uuid, name] for index, uuid, _, name in rows], os.environ.get("CUDA_VISIBLE_DEVICES"))
     return {
@@ -104,6 +110,14 @@ def describe_gpus() -> dict[str, Any]:
         "gpu_devices": len(devices),
         "driver": rows[0][2] if rows else "",
     }
+
+
+def output_of(command: list[str]) -> str:
+    """What a program prints; nothing if it takes too long, as nvidia-smi does while the driver hangs."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S).stdout
+    except subprocess.TimeoutExpired:
+        return ""
 
 
 def visible_gpus(rows: list[list[str]], visible: str | None) -> list[tuple[str, str]]:
@@ -178,7 +192,7 @@ class Agent:
         self.ports: list[socket.socket] = []
         self.inbox, self.outbox = b"", bytearray()
         self.heard = self.said = time.monotonic()
-        self.over = False
+        self.over = self.cut_off = False
         self.expects_heartbeats = False
         self.temporary = os.path.join(temporary_root(), f"tfdist-{os.urandom(6).hex()}")
         self.package = ""  # the folder with our own package, where it was sent
@@ -200,7 +214,7 @@ class Agent:
             while not self.over:
                 self.turn()
         except Exception as error:
-            self.say("leaving", reason=repr(error))
+            self.say("leaving", reason=f"{type(error).__name__}: {error}")
             raise
         finally:
             self.clean_up()
@@ -218,7 +232,7 @@ class Agent:
             self.say("heartbeat")
         if self.expects_heartbeats and now - self.heard >= self.heartbeat_timeout_s:
             self.say("leaving", reason=f"it did not hear from the launcher for {self.heartbeat_timeout_s:g} s")
-            self.over = True
+            self.over = self.cut_off = True
 
     def patience(self) -> float:
         """Seconds until something is due even if nothing happens."""
@@ -277,19 +291,25 @@ class Agent:
         self.over = True
 
     def do_prepare(self, package: str, cwd: str, or_home: bool) -> None:
-        """Unpack our own package into the folder that goes with us, and find where tasks can run."""
+        """Unpack our own package, if it is sent, into the folder that goes with us; find where tasks can run."""
+        home, cwd = os.path.expanduser("~"), os.path.expanduser(cwd)
+        there = os.path.isdir(cwd)
+        if package:
+            self.unpack(package)
+        if there or (or_home and os.path.isdir(home)):
+            self.say("prepared", cwd=cwd if there else home, as_asked=there)
+        else:
+            self.say("unprepared", reason=f"the folder {cwd} is not there: make it, or choose another --chdir")
+
+    def unpack(self, package: str) -> None:
+        """Put our own package where tasks, and we, will find it."""
         import base64  # these three are not needed on the launcher's own host
         import io
         import zipfile
 
-        home, cwd = os.path.expanduser("~"), os.path.expanduser(cwd)
-        if os.path.isdir(cwd) or (or_home and os.path.isdir(home)):
-            self.package = os.path.join(self.temporary, "package")
-            zipfile.ZipFile(io.BytesIO(base64.b64decode(package))).extractall(self.package)
-            sys.path.insert(0, self.package)
-            self.say("prepared", cwd=cwd if os.path.isdir(cwd) else home)
-        else:
-            self.say("unprepared", reason=f"the folder {cwd} is not there: make it, or choose another --chdir")
+        self.package = os.path.join(self.temporary, "package")
+        zipfile.ZipFile(io.BytesIO(base64.b64decode(package))).extractall(self.package)
+        sys.path.insert(0, self.package)
 
     def do_reserve(self, ports: list[int], token: str) -> None:
         """Reserve these ports, 0 for any; with a token, answer peers that dial them."""
@@ -343,11 +363,18 @@ class Agent:
             self.say("started", task=task, pid=pid, time=time.time())
 
     def do_stop(self, tasks: list[str], grace_s: float) -> None:
-        """Ask these tasks to end, and kill them after `grace_s` seconds."""
+        """Ask these tasks to end, and kill them after `grace_s` seconds; one that was asked is not asked again."""
         for task in (self.tasks[name] for name in tasks if name in self.tasks):
             task.release()
-            kill_group(task.process.pid, signal.SIGTERM if grace_s else signal.SIGKILL)
-            task.kill_at = time.monotonic() + grace_s if grace_s else None
+            until = time.monotonic() + grace_s
+            if grace_s == 0:
+                kill_group(task.process.pid, signal.SIGKILL)
+                task.kill_at = None
+            elif task.kill_at is None:
+                kill_group(task.process.pid, signal.SIGTERM)
+                task.kill_at = until
+            else:
+                task.kill_at = min(until, task.kill_at)
 
     def do_release(self) -> None:
         """All tasks of the job stand at the start barrier: open it."""
@@ -364,7 +391,6 @@ class Agent:
         given = {
             "TFDIST_EVENTS_FD": str(events_child),
             "TFDIST_BARRIER_FD": str(barrier_child),
-            "TMPDIR": self.temporary,  # what a killed task could not delete (TensorFlow writes some) goes with us
         }
         try:
             os.sched_setaffinity(0, cores or everything)
@@ -397,8 +423,12 @@ class Agent:
         return process.pid
 
     def environment(self, own: dict[str, str]) -> dict[str, str]:
-        """What a task finds in its environment: ours, its own, and the way to our package where that was sent."""
-        env = {**os.environ, **own}
+        """What a task finds in its environment: ours, its own, and the way to our package where that was sent.
+
+        Unless it was told otherwise, its temporary files are in our folder: what a killed task could not delete
+        (TensorFlow writes some) goes with us.
+        """
+        env = {**os.environ, "TMPDIR": self.temporary, **own}
         if self.package:
             env["PYTHONPATH"] = os.pathsep.join(filter(None, (self.package, env.get("PYTHONPATH"))))
         return env
@@ -436,6 +466,8 @@ class Agent:
             try:
                 event = dict(json.loads(line))
             except (ValueError, TypeError, RecursionError):
+                continue
+            if nests_deeper(event, MOST_NESTED):
                 continue
             self.say("event", task=task.name, time=time.time(), event=event)
 
@@ -503,8 +535,20 @@ class Agent:
         shutil.rmtree(self.temporary, ignore_errors=True)
         for held in self.ports:
             held.close()
-        os.set_blocking(1, True)
-        self.flush()
+        if not self.cut_off:  # nobody would read the rest, and the stream takes no more
+            os.set_blocking(1, True)
+            self.flush()
+
+
+def nests_deeper(value: Any, levels: int) -> bool:
+    """Whether lists and objects are in each other more than so many levels deep."""
+    inside = [value]
+    for _ in range(levels + 1):
+        if not inside:
+            return False
+        lists = [each.values() if isinstance(each, dict) else each for each in inside if isinstance(each, (dict, list))]
+        inside = [each for one in lists for each in one]
+    return bool(inside)
 
 
 def prctl(option: int, value: int) -> None:

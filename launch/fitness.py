@@ -178,7 +178,7 @@ def clock(findings: Findings, host: Host, hello: Hello) -> Iterator[Row]:
 def ports(findings: Findings, host: Host, hello: Hello) -> Iterator[Row]:
     """Whether its tasks could listen."""
     if host in findings.refused:
-        said, _, mend = port_sentence(host.name, *findings.refused[host]).partition(": ")
+        said, _, mend = port_sentence(host, *findings.refused[host]).partition(": ")
         yield failed("ports", host, said, mend)
     elif host in findings.ports:
         yield ok("ports", host, f"tasks could listen at {listed(findings.ports[host])}")

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Prepare:
-    """To the agent: unpack our package for tasks, and look whether they can run in `cwd`."""
+    """To the agent: unpack our package for tasks, and look whether they can run in `cwd` (`~` is their home)."""
 
     package: str
     """A zip in base64; empty where tfdist is installed."""
@@ -96,6 +96,8 @@ class Prepared:
     """From the agent: tasks can run, and in which folder."""
 
     cwd: str
+    as_asked: bool
+    """False: the home folder, since the one that was asked for is not there."""
 
 
 @dataclass(frozen=True)
@@ -266,6 +268,6 @@ def decode(line: bytes) -> FromAgent:
         if kind in _LISTS:
             values = {name: tuple(value) for name, value in values.items()}
         message: FromAgent = _KINDS[kind](**values)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a message of an agent: {line[:200]!r}") from error
     return message

@@ -95,10 +95,9 @@ def unequal_gpus(hellos: Mapping[Host, Mapping[str, Any]]) -> Iterator[Note]:
 
 
 def prepare(job: Job, fleet: Fleet) -> tuple[Job, list[Note]]:
-    """Have our package unpacked where it may not be, and find the folder in which tasks run there."""
-    cwds = {plan.host: plan.host.chdir or plan.program.cwd for plan in job.plans if plan.host.bare}
-    package = package_text() if cwds else ""
-    questions = {host: Prepare(package, cwd, not host.chdir) for host, cwd in cwds.items()}
+    """Have our package unpacked where it may not be, and find the folder in which tasks run."""
+    cwds = {plan.host: plan.host.chdir or plan.program.cwd for plan in job.plans}
+    questions = preparations({host: cwd for host, cwd in cwds.items() if host.bare or host.chdir})
     answers = fleet.ask(questions, "unpack tfdist", fleet.policy.hello_s)
     notes, found = [], {}
     for host, message in answers.items():
@@ -106,13 +105,18 @@ def prepare(job: Job, fleet: Fleet) -> tuple[Job, list[Note]]:
             raise TfdistError(f"{host.name}: {message.reason}", ExitCode.HOST_LOST)
         assert isinstance(message, Prepared)
         found[host] = message.cwd
-        if message.cwd != cwds[host]:
+        if not message.as_asked:
             notes.append(Note(host.name, f"{cwds[host]} is not there, so tasks run in {message.cwd}; --chdir chooses"))
     plans = tuple(
-        replace(plan, program=replace(plan.program, cwd=found.get(plan.host, plan.host.chdir or plan.program.cwd)))
-        for plan in job.plans
+        replace(plan, program=replace(plan.program, cwd=found.get(plan.host, plan.program.cwd))) for plan in job.plans
     )
     return replace(job, plans=plans), notes
+
+
+def preparations(cwds: Mapping[Host, str]) -> dict[Host, Prepare]:
+    """What each host is asked for: its tasks' folder, and with it our package where it may not be."""
+    package = package_text() if any(host.bare for host in cwds) else ""
+    return {host: Prepare(package if host.bare else "", cwd, not host.chdir) for host, cwd in cwds.items()}
 
 
 # --- ports
@@ -125,15 +129,18 @@ def reserve(job: Job, fleet: Fleet, token: str) -> Job:
     ports: dict[str, int] = {}
     for host, message in fleet.ask(questions, "reserve ports", fleet.policy.hello_s).items():
         if isinstance(message, Refused):
-            raise TfdistError(port_sentence(host.name, message.port, message.reason))
+            raise TfdistError(port_sentence(host, message.port, message.reason))
         assert isinstance(message, Reserved)
         ports |= {plan.task.name: port for plan, port in zip(wanted[host], message.ports, strict=True)}
     return job.with_ports(ports)
 
 
-def port_sentence(host: str, port: int, reason: str) -> str:
+def port_sentence(host: Host, port: int, reason: str) -> str:
     """Why a port could not be had, and the way out."""
-    return f"port {port} on {host} cannot be used ({reason.lower()}): choose another --port, or none for free ones"
+    chosen = "port= in the hostfile" if host.port else "--port"
+    return (
+        f"port {port} on {host.name} cannot be used ({reason.lower()}): choose another {chosen}, or none for free ones"
+    )
 
 
 # --- who reaches whom

@@ -98,7 +98,7 @@ def dry_ports(job: Job) -> Job:
                 held.append(agent.reserve(plan.port))
                 ports[plan.task.name] = held[-1].getsockname()[1]
     except OSError as error:
-        raise TfdistError(port_sentence(plan.host.name, plan.port or 0, error.strerror or str(error))) from None
+        raise TfdistError(port_sentence(plan.host, plan.port or 0, error.strerror or str(error))) from None
     finally:
         for one in held:
             one.close()

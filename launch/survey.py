@@ -4,29 +4,16 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from pathlib import Path
 
 from tfdist.launch.findings import Findings, Folder
 from tfdist.launch.fleet import Fleet, connect_some
 from tfdist.launch.hosts import Host
 from tfdist.launch.job import Shape, check_ports
 from tfdist.launch.links import SECONDS, Link
-from tfdist.launch.messages import (
-    Dial,
-    Dialled,
-    Measure,
-    Measured,
-    Prepare,
-    Prepared,
-    Refused,
-    Reserve,
-    Reserved,
-    Unprepared,
-)
-from tfdist.launch.package import package_text
+from tfdist.launch.messages import BeforeStart, Dial, Dialled, Measure, Measured, Prepared, Refused, Reserve, Reserved
 from tfdist.launch.place import slots_of
 from tfdist.launch.policy import Policy
-from tfdist.launch.preflight import ALL_PAIRS
+from tfdist.launch.preflight import ALL_PAIRS, preparations
 
 MEASURE_ALL_PAIRS = 4
 """With more hosts only neighbours in the ring are measured: one pair at a time takes a good second."""
@@ -102,20 +89,15 @@ def ports_of(host: Host, tasks: Mapping[Host, int], wish: Wish) -> tuple[int, ..
 def prepare(fleet: Fleet, cwd: str) -> dict[Host, Folder]:
     """Where tasks would run; other hosts have our package then, even those without the folder."""
     wanted = {host: host.chdir or cwd for host in fleet.hellos}
-    here = {host: Folder(path, path if Path(path).is_dir() else "") for host, path in wanted.items() if host.local}
-    others = [host for host in wanted if not host.local]
-    package = package_text() if others else ""
-    seconds = fleet.policy.hello_s
-    answers = fleet.inquire(
-        {host: Prepare(package, wanted[host], not host.chdir) for host in others}, "unpack tfdist", seconds
-    )
-    without = [host for host, message in answers.items() if isinstance(message, Unprepared)]
-    fleet.inquire(dict.fromkeys(without, Prepare(package, "/", True)), "unpack tfdist", seconds)
-    there = {
-        host: Folder(wanted[host], message.cwd if isinstance(message, Prepared) else "")
-        for host, message in answers.items()
-    }
-    return here | there
+    answers = fleet.inquire(preparations(wanted), "unpack tfdist", fleet.policy.hello_s)
+    return {host: folder_of(wanted[host], message) for host, message in answers.items()}
+
+
+def folder_of(wanted: str, answer: BeforeStart) -> Folder:
+    """What an agent has found."""
+    if not isinstance(answer, Prepared):
+        return Folder(wanted)
+    return Folder(answer.cwd if answer.as_asked else wanted, answer.cwd)
 
 
 def reserve(

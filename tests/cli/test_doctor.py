@@ -124,6 +124,21 @@ def test_folders_that_are_not_there(capsys, connector):
     assert any(row["check"] == "reachability" for row in report["rows"])
 
 
+def test_this_machine_with_another_python_among_others(capsys, connector, tmp_path):
+    hostfile = tmp_path / "hosts"
+    hostfile.write_text(f"localhost python={sys.executable}\n{ONE}\n")
+    assert run(["doctor", "--hostfile", str(hostfile), "--transport", connector(), "--json"]) == 0
+    assert any(row["check"] == "reachability" for row in told(capsys)[0]["rows"])
+
+
+def test_a_folder_below_home(capsys, connector, tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    hosts = ["--hosts", f"localhost,{ONE}", "--transport", connector()]
+    assert run(["doctor", *hosts, "--chdir", "~/work"]) == 0
+    assert f"tasks would run in {tmp_path / 'work'}" in capsys.readouterr().out
+
+
 def test_tf_config_in_the_environment(capsys, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", "{}")
     assert run(["doctor"]) == 69

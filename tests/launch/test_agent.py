@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 from tfdist.launch import agent
@@ -40,3 +42,19 @@ def test_temporary_files_go_where_the_user_says_if_that_is_a_folder(monkeypatch,
     for wrong in ("", "/no/such/folder"):
         monkeypatch.setenv("TMPDIR", wrong)
         assert agent.temporary_root() == "/tmp"
+
+
+def test_an_unreadable_folder_of_modules_is_passed_over_as_python_does(monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.path", ["/no/such/folder", str(tmp_path / "a.zip"), *sys.path])
+    assert agent.describe()["packages"]["tensorflow"].startswith("2.21")
+
+
+@pytest.mark.parametrize(("levels", "deeper"), [(3, True), (4, False), (9, False)])
+def test_how_deep_an_event_nests(levels, deeper):
+    assert agent.nests_deeper({"a": [{"b": [1, "text", {}]}]}, levels) is deeper
+
+
+def test_a_program_that_hangs_has_no_output(monkeypatch):
+    monkeypatch.setattr(agent, "PATIENCE_S", 0.1)
+    assert agent.output_of(["sleep", "60"]) == ""
+    assert agent.output_of(["echo", "x"]) == "x\n"

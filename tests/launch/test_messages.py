@@ -58,7 +58,7 @@ def test_what_the_agent_says():
     assert decode(b'{"kind": "hello", "host": "h"}') == Hello({"host": "h"})
     assert decode(b'{"kind": "reserved", "ports": [1, 2]}') == Reserved((1, 2))
     assert decode(b'{"kind": "heartbeat"}') == Heartbeat()
-    assert decode(b'{"kind": "prepared", "cwd": "/home"}') == Prepared("/home")
+    assert decode(b'{"kind": "prepared", "cwd": "/home", "as_asked": false}') == Prepared("/home", False)
     assert decode(b'{"kind": "dialled", "failures": ["", "refused"]}') == Dialled(("", "refused"))
     assert decode(b'{"kind": "measured", "rtt_s": 0.1, "bytes_per_s": 5.0, "reason": ""}') == Measured(0.1, 5.0, "")
     assert isinstance(decode(b'{"kind": "event", "task": "t", "time": 1.0, "event": {"event": "ready"}}'), Event)

@@ -1,6 +1,7 @@
 import json
 import socket
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -198,3 +199,15 @@ def test_a_folder_below_the_hosts_own_home(tmp_path, monkeypatch):
     there = Host("there", "127.0.0.1", python=sys.executable, chdir="~/work")
     planned, _ = run(job({"worker": 2}, there, slots=2), (there,))
     assert {plan.program.cwd for plan in planned.plans} == {str(tmp_path / "work")}
+
+
+def test_a_folder_of_this_machine_is_looked_for_too(tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    here = replace(LOCAL, chdir="~/work")
+    planned, notes = run(job({"worker": 2}, here, slots=2), (here,))
+    assert {plan.program.cwd for plan in planned.plans} == {str(tmp_path / "work")}
+    assert notes == ()
+    nowhere = replace(LOCAL, chdir="/no/such/folder")
+    with pytest.raises(TfdistError, match="here: the folder /no/such/folder is not there"):
+        run(job({"worker": 2}, nowhere, slots=2), (nowhere,))

@@ -12,12 +12,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tfdist.launch import agent
 from tfdist.launch.diagnose import Status
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts import LOCAL
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import alone, local_machine
-from tfdist.launch.messages import Event, Exited, Output, Started
+from tfdist.launch.messages import Event, Exited, Heartbeat, Output, Start, Started, encode
 from tfdist.launch.policy import Policy
 from tfdist.launch.run import dry_ports
 from tfdist.launch.transport import agent_argv
@@ -126,6 +127,22 @@ def test_one_that_ignores_sigterm_and_one_that_daemonized_are_ended_too(tmp_path
     )
     outcome, _ = run(python_job(code, {"worker": 2}), tmp_path, Policy(grace_s=0.3, settle_s=0.2))
     assert outcome.exit_code == 3
+    assert outcome.exits["worker-1"].code == -signal.SIGKILL
+    assert survivors() == []
+
+
+def test_a_task_that_saves_its_work_on_sigterm_is_asked_once_and_has_the_whole_grace(tmp_path, survivors):
+    saving = (
+        "import os, signal, sys, time\n"
+        "if os.environ['TFDIST_TASK'] == 'worker-0': time.sleep(600)\n"
+        "signal.signal(15, lambda *_: print('asked', flush=True))\n"
+        "print('ready', flush=True)\n"
+        "while True: time.sleep(0.05)"
+    )
+    policy = Policy(timeout_s=2.0, grace_s=1.5, settle_s=0.3)
+    outcome, heard = run(python_job(saving, {"worker": 2}, cluster=False), tmp_path, policy)
+    said = "".join(message.text for message in heard.of(Output) if message.task == "worker-1")
+    assert said == "ready\nasked\n"
     assert outcome.exits["worker-1"].code == -signal.SIGKILL
     assert survivors() == []
 
@@ -267,6 +284,15 @@ def test_an_agent_on_another_host_ends_its_tasks_when_the_launcher_falls_silent(
     assert launcher.wait(timeout=30) == 69
     assert "did not hear from the launcher" in json.loads((tmp_path / "outcome.json").read_text())["reason"]
     assert not psutil.pid_exists(agent_speaks[0])
+
+
+def test_an_agent_whose_words_nobody_takes_any_more_still_goes():
+    text = Path(agent.__file__).read_bytes().replace(b"Agent().run()", b"Agent(1.0).run()")
+    many = Start("worker-0", (sys.executable, "-S", "-c", "print('x' * 1000000)"), {}, "/", ())
+    with subprocess.Popen(agent_argv(LOCAL), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdin.write(b"%d\n%s" % (len(text), text) + encode(Heartbeat()) + encode(many))
+        process.stdin.flush()
+        assert process.wait(timeout=30) == 0
 
 
 def test_a_launch_that_ignores_hangups_goes_on(tmp_path):
