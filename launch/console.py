@@ -44,11 +44,15 @@ def said(message: Output | Note, verbose: bool) -> str:
 def step_values(event: Event) -> tuple[str, str, str]:
     """Step, images/s and loss of a `step` event, as text; empty where the task did not say."""
     step, rate, loss = (event.event.get(name) for name in ("step", "images_per_s", "loss"))
-    return (
-        str(step) if isinstance(step, int) else "",
-        f"{rate:,.1f}" if isinstance(rate, int | float) else "",
-        f"{loss:.4f}" if isinstance(loss, int | float) else "",
-    )
+    return str(step) if isinstance(step, int) else "", number(rate, ",.1f"), number(loss, ".4f")
+
+
+def number(value: object, form: str) -> str:
+    """A task's number as text; empty if it is none, or larger than any that means something."""
+    try:
+        return format(float(value), form) if isinstance(value, int | float) else ""
+    except OverflowError:
+        return ""
 
 
 def step_line(event: Event) -> str:
@@ -132,30 +136,44 @@ class LiveTable(Lines):
         self.hosts = len(job.hosts)
         self.rows = {plan.task.name: Row(plan.task.name, plan.host.name) for plan in job.plans}
         self.console = Console(file=out, highlight=False, soft_wrap=True)
-        self.live = Live(console=self.console, auto_refresh=False, get_renderable=self.table)
+        self.live = Live(
+            console=self.console,
+            auto_refresh=False,
+            get_renderable=self.table,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
         self.now, self.painted, self.stale = now, 0.0, False
 
     def __enter__(self) -> "LiveTable":
-        self.live.start(refresh=True)
+        self.paint(lambda: self.live.start(refresh=True))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.live.refresh()
-        self.live.stop()
+        self.paint(self.live.refresh)
+        self.paint(self.live.stop)
+
+    def paint(self, act: Callable[[], None]) -> None:
+        """Do something to the terminal, if it is still there; without it the job goes on, and its logs are kept."""
+        if self.out not in self.gone:
+            try:
+                act()
+            except OSError:
+                self.gone.append(self.out)
 
     def hear(self, message: Message) -> None:
         """Bring the table up to date; lines that tasks print go above it."""
         if isinstance(message, Output | Note):
             text = said(message, self.verbose)
             if text:
-                self.console.print(text, end="", markup=False, emoji=False)
+                self.paint(lambda: self.console.print(text, end="", markup=False, emoji=False))
             return
         self.stale = self.update(message) or self.stale
         if self.stale and self.now() - self.painted >= REFRESH_S:  # an agent's heartbeat comes by at the latest
             self.stale, self.painted = False, self.now()
-            self.live.refresh()
+            self.paint(self.live.refresh)
 
     def update(self, message: Message) -> bool:
         """Change the rows; whether there was anything to change."""

@@ -1,4 +1,6 @@
 import io
+import os
+import time
 
 import pytest
 
@@ -84,6 +86,28 @@ def test_when_nobody_reads_any_more_the_job_goes_on():
     for _ in range(2):
         lines.hear(Output("worker-0", "stdout", "x\n"))
     assert lines.gone == [full]
+
+
+def test_numbers_that_are_too_large_are_left_out():
+    lines = Lines(out := io.StringIO(), out)
+    lines.hear(Event("worker-0", 0.0, {"event": "step", "step": 1, "images_per_s": 10**400, "loss": -(10**400)}))
+    assert out.getvalue() == "[worker-0] step 1\n"
+
+
+@pytest.mark.parametrize("gone", ["before", "meanwhile"])
+def test_a_terminal_that_goes_away_ends_no_job(gone):
+    ours, theirs = os.openpty()
+    job = plan_job(Shape({"worker": 1}, True), Program(("true",), {}, "/"), alone(Machine((0,), ())))
+    table = LiveTable(job, os.fdopen(theirs, "w"), now=time.monotonic)
+    if gone == "before":
+        os.close(ours)
+    with table:
+        if gone == "meanwhile":
+            os.close(ours)
+        table.hear(Output("worker-0", "stdout", "x\n"))
+        table.hear(Exited("worker-0", 0, 0.0, 0, 0.0))
+    assert table.gone == [table.out]
+    assert table.rows["worker-0"].state == "done"
 
 
 def test_servers_that_we_stop_are_not_shown_as_killed(table):
