@@ -12,6 +12,7 @@ from tfdist.bench.plan import PlannedRun
 from tfdist.bench.record import Record
 from tfdist.bench.suite import Suite, parse_suite
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts import LOCAL
 from tfdist.launch.rundir import save_json
 
 FORMAT = 1
@@ -26,6 +27,8 @@ class BenchFile:
     started: str
     """UTC, ISO 8601."""
     plan: tuple[PlannedRun, ...]
+    hosts: tuple[str, ...] = (LOCAL.name,)
+    """Their names, in order."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
@@ -34,6 +37,7 @@ class BenchFile:
             "format": FORMAT,
             "command": self.command,
             "started": self.started,
+            "hosts": list(self.hosts),
             "suite": self.suite.to_json(),
             "plan": plan,
         }
@@ -80,14 +84,15 @@ def slug(name: str) -> str:
 
 def save_record(path: Path, record: Record) -> None:
     """Write one record, whole or not at all. A loss that is no number (it diverged) becomes null: JSON has no NaN."""
-    save_json(path, _finite(record.to_json()))
+    save_json(path, finite(record.to_json()))
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The same JSON values, with null for numbers that JSON does not have."""
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -105,6 +110,7 @@ def read_bench(root: Path) -> BenchFile | None:
         if data["format"] != FORMAT:
             raise TfdistError(f"{path} is of format {data['format']!r}: this tfdist reads format {FORMAT}")
         plan = tuple(PlannedRun(**run) for run in data["plan"])
-        return BenchFile(parse_suite(data["suite"], str(path)), data["command"], data["started"], plan)
+        suite = parse_suite(data["suite"], str(path))
+        return BenchFile(suite, data["command"], data["started"], plan, tuple(data.get("hosts", (LOCAL.name,))))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TfdistError(f"{path} cannot be read ({error}): start a new bench") from None

@@ -72,12 +72,12 @@ def plan_training(
 
 
 def plan_command(spec: TrainingSpec, command: Program, machines: Machines, base_port: int | None = None) -> Job:
-    """The user's own program as a job; the spec says under which strategy."""
+    """The user's own program as a job; the spec says under which strategy. Its own variables win over ours."""
     shape = shape_of(spec, base_port)
     evaluators = sum(host.slots or 1 for host in machines if host.role == "evaluator")
     if evaluators and shape.has_cluster:
         shape = replace(shape, roles={**shape.roles, "evaluator": evaluators})
-    return plan_job(shape, replace(command, env={**command.env, **task_environment(spec)}), machines)
+    return plan_job(shape, replace(command, env={**task_environment(spec), **command.env}), machines)
 
 
 def only_task(job: Job, cluster: Cluster, task: Task) -> Job:

@@ -9,6 +9,7 @@ from typing import TextIO
 
 import typer
 
+from tfdist.bench.folder import finite, save_record
 from tfdist.bench.job import record_of
 from tfdist.bench.record import Record
 from tfdist.cli.outcome import outcome_json, show_failure, show_success
@@ -16,6 +17,7 @@ from tfdist.cli.request import Asked, Request, plan_request
 from tfdist.cli.where import Where
 from tfdist.launch.console import Lines, LiveTable, Quiet
 from tfdist.launch.diagnose import Outcome, Status
+from tfdist.launch.environment import word_shown
 from tfdist.launch.fleet import Fleet
 from tfdist.launch.policy import Policy
 from tfdist.launch.preflight import preflight
@@ -100,7 +102,7 @@ def run_and_keep(
     request: Request, run_dir: RunDir, policy: Policy, console: Lines, fleet: Fleet | None
 ) -> tuple[Outcome, Record | None]:
     """Run the job and write its spec and, for the built-in training, its record."""
-    save_json(run_dir.spec, {"command": list(request.argv), **request.spec.to_json()})
+    save_json(run_dir.spec, {"command": [word_shown(word) for word in request.argv], **request.spec.to_json()})
     started = datetime.now(timezone.utc)
     with console:
         outcome = run_job(request.job, run_dir, policy, console.hear, fleet=fleet, needs_tensorflow=not request.argv)
@@ -109,7 +111,7 @@ def run_and_keep(
     record = record_of(
         outcome, request.spec, request.job.measuring, arm=str(request.spec.strategy), round=0, started=started
     )
-    save_json(run_dir.records / f"{record.arm}.json", record.to_json())
+    save_record(run_dir.records / f"{record.arm}.json", record)
     return outcome, record
 
 
@@ -122,4 +124,4 @@ def conclude(outcome: Outcome, record: Record | None, run_dir: RunDir, manner: M
     elif not manner.quiet:
         show_success(outcome, record, manner.out)
     if manner.json:
-        typer.echo(_json.dumps(outcome_json(outcome, record)))
+        typer.echo(_json.dumps(finite(outcome_json(outcome, record))))

@@ -17,6 +17,9 @@ from tfdist.launch.machine import Machine, Machines, alone, together
 from tfdist.models.presets import resolve, resolve_strategy
 from tfdist.models.spec import TrainingSpec
 
+KERAS = "TF_USE_LEGACY_KERAS"
+"""1: tf.keras is tf_keras (Keras 2); a program's own choice of it is left alone."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -62,15 +65,17 @@ def plan_own(asked: Asked, machines: Machines) -> Request:
     """A job whose cluster is ours."""
     choices, machine = with_servers(asked.choices, machines), together(machines)
     if not asked.command:
+        if KERAS in asked.env:
+            raise TfdistError(f"--env {KERAS}={asked.env[KERAS]}: say --keras 2 or --keras 3 to the built-in training")
         resolved = resolve({**choices, "preset": None}, machine, choices.get("preset"))
         job = plan_training(resolved.spec, machines, asked.port, asked.env)
         return Request(job, resolved.spec, (), resolved.notes, resolved.warnings)
     refuse_training_options(choices)
-    program = find_program(asked.command, asked.env, elsewhere=any(not host.local for host in machines))
+    own_keras = {KERAS: os.environ[KERAS]} if KERAS in os.environ and "keras" not in choices else {}
+    elsewhere = any(host.chdir or not host.local for host in machines)
+    program = find_program(asked.command, {**own_keras, **asked.env}, elsewhere)
     resolved = resolve_strategy(choices, machine)
     job = plan_command(resolved.spec, program, machines, asked.port)
-    if "keras" not in choices and "TF_USE_LEGACY_KERAS" in os.environ:
-        job = without_variable(job, "TF_USE_LEGACY_KERAS")
     return Request(job, resolved.spec, asked.command, resolved.notes, resolved.warnings)
 
 
@@ -118,7 +123,7 @@ def plan_inherited(asked: Asked, machines: Machines) -> Request:
 
 def replace_gpus(machine: Machine, workers: int) -> Machine:
     """A machine with as many GPUs as all workers of the cluster would have if each has what this one has."""
-    return replace(machine, gpus=machine.gpus * workers)
+    return replace(machine, gpus=machine.gpus * workers, gpu_ids=machine.gpu_ids * workers)
 
 
 def refuse_training_options(choices: Mapping[str, Any]) -> None:
@@ -138,7 +143,7 @@ def find_program(command: Sequence[str], env: Mapping[str, str], elsewhere: bool
     """The user's command. `python`, and a bare script, mean the Python that runs tfdist, or the other host's.
 
     Raises:
-        TfdistError: there is no such program or script on this machine; of others (`elsewhere`) we do not know.
+        TfdistError: there is no such program or script here; of other hosts and folders (`elsewhere`) we do not know.
     """
     program, *arguments = command
     script = program if program.endswith(".py") else ""
@@ -163,13 +168,3 @@ def must_exist(script: str) -> None:
     """A script that is not there would only fail in every task."""
     if not Path(script).is_file():
         raise TfdistError(f"the script {script!r} is not in {str(Path.cwd())!r}: give its path")
-
-
-def without_variable(job: Job, name: str) -> Job:
-    """The job leaving one variable as the user's environment has it."""
-
-    def without(env: Mapping[str, str]) -> dict[str, str]:
-        return {key: value for key, value in env.items() if key != name}
-
-    plans = (replace(plan, program=replace(plan.program, env=without(plan.program.env))) for plan in job.plans)
-    return replace(job, plans=tuple(plans))

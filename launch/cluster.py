@@ -55,9 +55,9 @@ def parse_tf_config(text: str) -> tuple[Cluster, Task]:
     """
     try:
         config: dict[str, Any] = json.loads(text)
-        addresses = {str(role): tuple(map(str, hosts)) for role, hosts in config["cluster"].items()}
+        addresses = {str(role): _endpoints(hosts) for role, hosts in config["cluster"].items()}
         task = Task(str(config["task"]["type"]), int(config["task"]["index"]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise TfdistError(
             f"TF_CONFIG in the environment is not a cluster and a task ({text!r}: {error!r}): correct it, or unset it"
         ) from None
@@ -67,3 +67,9 @@ def parse_tf_config(text: str) -> tuple[Cluster, Task]:
     if not 0 <= task.index < len(addresses.get(task.role, ())):
         raise TfdistError(f"TF_CONFIG's task {task.role}:{task.index} is not in its own cluster: correct its index")
     return Cluster(addresses), task
+
+
+def _endpoints(hosts: Any) -> tuple[str, ...]:
+    if not isinstance(hosts, list):
+        raise TypeError(f"{hosts!r} is no list of addresses")
+    return tuple(map(str, hosts))

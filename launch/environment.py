@@ -15,7 +15,14 @@ SECRET = re.compile(
 )
 """Names whose values are shown as ***."""
 HIDDEN = "***"
-OURS = ("TF_CONFIG",)
+OURS: Mapping[str, str] = {
+    "TF_CONFIG": "leave it away, or use --inherit-tf-config",
+    "CUDA_VISIBLE_DEVICES": "choose GPUs with gpus= in the hostfile, or set it for tfdist itself",
+    **dict.fromkeys(
+        ("TF_GRPC_REUSE_PORT", "TFDIST_SPEC", "TFDIST_TASK", "TFDIST_EVENTS_FD", "TFDIST_BARRIER_FD"), "leave it away"
+    ),
+}
+"""What is computed for every task, and what to do instead of setting it."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNED = re.compile(r"((?:--env=)?[\w-]+)=", re.DOTALL)
 
@@ -76,7 +83,7 @@ def checked(name: str, where: str) -> str:
     if not _NAME.fullmatch(name):
         raise TfdistError(f"{where} {name!r} cannot be a variable's name: use letters, digits and _")
     if name in OURS:
-        raise TfdistError(f"{where} {name} is computed for every task: leave it away, or use --inherit-tf-config")
+        raise TfdistError(f"{where} {name} is computed for every task: {OURS[name]}")
     return name
 
 
@@ -87,9 +94,10 @@ def shown(name: str, value: str) -> str:
 
 def command_shown(words: Sequence[str]) -> str:
     """A command line for a log: of NAME=VALUE the value is hidden where the name looks secret."""
-    return shlex.join(_word(word) for word in words)
+    return shlex.join(map(word_shown, words))
 
 
-def _word(word: str) -> str:
+def word_shown(word: str) -> str:
+    """One word of it."""
     match = _ASSIGNED.match(word)
     return f"{match[1]}={HIDDEN}" if match and SECRET.search(match[1].removeprefix("--env=")) else word

@@ -121,7 +121,7 @@ def plan_host(shape: Shape, program: Program, host: Host, machine: Machine, task
         at = computing.index(task) if task in computing else None
         port = None if not shape.has_cluster else base + position if base else 0
         cores = cores_of(at, len(computing), shape, machine.cores)
-        env = {**program.env, **device_environment(at, shape, cores, machine.gpu_ids)}
+        env = {**device_environment(at, shape, cores, machine.gpu_ids), **program.env}
         argv = (machine.python, *program.argv) if program.python else program.argv
         plans.append(TaskPlan(task, host, replace(program, env=env, argv=argv), cores, port))
     return plans

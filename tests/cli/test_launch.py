@@ -1,6 +1,7 @@
 """The whole command with programs that are no trainings."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -65,6 +66,39 @@ def test_keras_3_reaches_a_program_of_ones_own_and_its_own_choice_is_left_alone(
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "mine")
     run(["launch", "--strategy", "one-device", "s.py"])
     assert '"TF_USE_LEGACY_KERAS": "mine"' in capsys.readouterr().out
+
+
+def test_ones_own_choice_of_keras_reaches_every_task_and_an_explicit_one_wins(capsys, monkeypatch):
+    Path("s.py").write_text(SHOW)
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "mine")
+    run(["launch", "--dry-run", "--strategy", "one-device", "s.py"])
+    assert "TF_USE_LEGACY_KERAS=mine" in capsys.readouterr().out  # sent along: other hosts do not have it
+    run(["launch", "--dry-run", "--strategy", "one-device", "--env", "TF_USE_LEGACY_KERAS=0", "s.py"])
+    assert "TF_USE_LEGACY_KERAS=0" in capsys.readouterr().out
+
+
+def test_variables_that_the_user_sets_win_over_our_defaults(capsys, tmp_path):
+    given = ["--env", "OMP_NUM_THREADS=7", "--env", f"TMPDIR={tmp_path}"]
+    assert run(["launch", "--dry-run", "--preset", "smoke", *given]) == 0
+    assert "OMP_NUM_THREADS=7" in capsys.readouterr().out
+    Path("s.py").write_text("import tempfile; print(tempfile.gettempdir())")
+    assert run(["launch", "--strategy", "one-device", *given, "s.py"]) == 0
+    assert f"[worker-0] {tmp_path}\n" in capsys.readouterr().out
+
+
+def test_secrets_of_a_command_are_in_no_file_of_the_run(tmp_path):
+    assert run(["launch", "--strategy", "one-device", "--", "env", "API_TOKEN=hunter2", "true"]) == 0
+    files = [path for path in Path("runs").rglob("*") if path.is_file()]
+    assert "spec.json" in {path.name for path in files}
+    assert not [path for path in files if "hunter2" in path.read_text()]
+
+
+def test_a_script_in_the_folder_that_was_chosen(tmp_path, capsys):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "only.py").write_text("import os; print(os.getcwd())")
+    arguments = ["--hosts", "localhost", "--chdir", str(tmp_path / "d"), "--strategy", "one-device"]
+    assert run(["launch", *arguments, "--", "python", "only.py"]) == 0
+    assert f"[worker-0] {tmp_path / 'd'}\n" in capsys.readouterr().out
 
 
 def test_output_is_prefixed_and_the_exit_code_is_the_culprits(capsys):
@@ -170,6 +204,15 @@ def test_a_closed_standard_output_and_a_reader_that_goes_away():
         assert "Traceback" not in subprocess.run(["bash", "-c", shell], capture_output=True, text=True).stderr
     done = subprocess.run(["bash", "-c", f"{command} >/dev/full"], capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
+def test_names_and_values_of_any_bytes_can_be_shown(tmp_path):
+    command = [os.fsencode(sys.executable), b"-m", b"tfdist.cli", b"launch", b"--strategy", b"one-device"]
+    strict = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
+    for more in ([b"--dry-run", b"--env", b"A=\xff"], [b"--runs-dir", os.fsencode(tmp_path) + b"/\xff"]):
+        done = subprocess.run([*command, *more, b"--", b"true"], capture_output=True, text=True, env=strict)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "\\udcff" in done.stdout
 
 
 def test_an_option_of_the_training_in_the_environment_is_named_as_what_it_is(monkeypatch, capsys):

@@ -5,6 +5,9 @@ import socket
 import pytest
 
 from tfdist.cli.main import run
+from tfdist.cli.request import Asked, plan_request
+from tfdist.launch.hosts import LOCAL
+from tfdist.launch.machine import Machine
 
 WRONG = [
     (["--strategy", "mirored"], ["mirored", "mirrored"]),
@@ -53,6 +56,8 @@ WRONG = [
     (["--strategy", "multiworker", "--devices", "2", "--", "true"], ["--devices 2", "--workers 2"]),
     (["--keras", "3", "--precision", "mixed_float16", "--strategy", "mirrored"], ["mixed_float16", "--keras 2"]),
     (["--model", "tiny", "--alpha", "0.5"], ["--alpha 0.5", "tiny"]),
+    (["--env", "TF_USE_LEGACY_KERAS=0"], ["TF_USE_LEGACY_KERAS=0", "--keras"]),
+    (["--env", "TFDIST_SPEC={}"], ["TFDIST_SPEC", "leave it away"]),
     (["--shuffle", "10"], ["--shuffle 10", "synthetic"]),
     (["--seed", "5000000000"], ["5000000000"]),
     (["--strategy", "parameter-server", "--variable-partitioner", "fixed:\u00b2"], ["fixed:N"]),
@@ -126,6 +131,16 @@ def test_the_built_in_training_knows_no_chief_among_workers_but_a_program_may(mo
     assert run(["launch", "--inherit-tf-config", "--preset", "smoke"]) == 2
     assert "chief" in capsys.readouterr().err
     assert run(["launch", "--inherit-tf-config", "--", "true"]) == 0
+
+
+def test_an_inherited_tf_config_of_more_workers_than_this_machine_has_gpus(monkeypatch):
+    two = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
+    monkeypatch.setenv("TF_CONFIG", two)
+    machine = Machine((0, 1), ("A100",), ("0",))
+    asked = Asked({}, ("true",), inherit_tf_config=True)
+    request = plan_request(asked, {LOCAL: machine})
+    (plan,) = request.job.plans
+    assert plan.program.env["CUDA_VISIBLE_DEVICES"] == "0"
 
 
 def test_a_busy_port_is_named_before_any_process_starts(tmp_path, monkeypatch, capsys):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tfdist.launch.environment import HIDDEN, command_shown, forwarded, read_file, shown
+from tfdist.launch.environment import HIDDEN, OURS, command_shown, forwarded, read_file, shown
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import Machine, alone
@@ -138,6 +138,12 @@ def test_other_values_are_shown(name):
 
 def test_an_option_of_the_users_own_program_is_hidden_too():
     assert command_shown(["python", "t.py", "--api-key=hunter2", "--lr=0.1"]) == "python t.py '--api-key=***' --lr=0.1"
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_what_is_computed_for_every_task_is_refused(name):
+    with pytest.raises(TfdistError, match=f"--env {name}= {name} is computed for every task: "):
+        forwarded([f"{name}=1"], None, {})
 
 
 def test_secrets_reach_the_task_and_no_file_of_the_run(tmp_path, monkeypatch):
