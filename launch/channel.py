@@ -1,6 +1,7 @@
 """A running agent as the launcher sees it: say something to it, and what it says arrives in the inbox."""
 
 import contextlib
+import errno
 import fcntl
 import math
 import os
@@ -66,9 +67,8 @@ class Channel:
         except OSError as error:
             self._words.close()
             program = agent_argv(host)[0]
-            raise TfdistError(
-                f"{program!r} cannot be run ({error.strerror}): install it, or name another one"
-            ) from None
+            mend = "raise 'ulimit -n'" if error.errno == errno.EMFILE else "install it, or name another one"
+            raise TfdistError(f"{program!r} cannot be run ({error.strerror}): {mend}") from None
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # too many large pipes are refused; then writing may wait
             fcntl.fcntl(self._process.stdin, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
@@ -101,14 +101,19 @@ class Channel:
         except subprocess.TimeoutExpired:
             self._end()
         self._reader.join(timeout=5)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        self._words.close()
+        if not self._reader.is_alive():  # else closing would wait for it
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._words.close()
 
     def _end(self) -> None:
-        """Polite, then firm, to what connects and what that has started, as ssh a ProxyCommand."""
+        """Polite, then firm, to what connects and what that has started, as ssh a ProxyCommand.
+
+        What runs as another user (as behind sudo) is not ours to signal; it ends with its stream.
+        """
         for number in (signal.SIGTERM, signal.SIGKILL):
-            os.killpg(self._process.pid, number)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=1.0)
                 return

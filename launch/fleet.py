@@ -1,5 +1,6 @@
 """The agents of a job, all connected: started together, greeted, and ended together."""
 
+import resource
 import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,8 @@ from tfdist.launch.transport import explain
 
 SKEW_S = 2.0
 """Clocks further apart than this make the order of events doubtful."""
+DESCRIPTORS_OF_A_CHANNEL, SPARE_DESCRIPTORS = 3, 256
+"""Open files: of each host, and for logs and everything else."""
 LOOK_S = 1.0
 """How often it is looked whether an agent that owes an answer has fallen silent."""
 
@@ -174,6 +177,7 @@ def connect_some(hosts: Sequence[Host], policy: Policy | None = None) -> Iterato
     policy = policy or Policy()
     inbox: Inbox = SimpleQueue()
     channels: dict[Host, Channel] = {}
+    allow_descriptors(SPARE_DESCRIPTORS + DESCRIPTORS_OF_A_CHANNEL * len(hosts))
     with interruptions(inbox):
         try:
             for host in hosts:
@@ -182,6 +186,13 @@ def connect_some(hosts: Sequence[Host], policy: Policy | None = None) -> Iterato
                 yield _greeted(channels, inbox, policy)
         finally:
             end(channels.values())
+
+
+def allow_descriptors(wanted: int) -> None:
+    """Raise this process's limit of open files to so many, as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if -1 < soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == -1 else min(wanted, hard), hard))
 
 
 def end(channels: Iterable[Channel]) -> None:
@@ -214,12 +225,12 @@ def _greeted(channels: Mapping[Host, Channel], inbox: Inbox, policy: Policy) -> 
     return Fleet(channels, inbox, policy, said, {host: behind_s[host] for host in said}, lost)
 
 
-def clock_note(host: Host, ahead_s: float) -> list[Note]:
+def clock_note(host: Host, behind_s: float) -> list[Note]:
     """What to say of a host whose clock is so many seconds behind ours."""
-    if abs(ahead_s) <= SKEW_S:
+    if abs(behind_s) <= SKEW_S:
         return []
-    how = "behind" if ahead_s > 0 else "ahead of"
-    text = f"its clock is {abs(ahead_s):.1f} s {how} this machine's: the order of events is doubtful; set up NTP there"
+    how = "behind" if behind_s > 0 else "ahead of"
+    text = f"its clock is {abs(behind_s):.1f} s {how} this machine's: the order of events is doubtful; set up NTP there"
     return [Note(host.name, text)]
 
 

@@ -14,6 +14,8 @@ from tfdist.launch.transport import Reach, ssh_client, transport_of
 
 ASK_S = 10.0
 """For `ssh -G`, which only reads files; a `Match exec` in them may take its time."""
+AT_ONCE = 64
+"""So many of them."""
 DISCARD = 9
 """Any port will do to ask the kernel for a route; nothing is sent."""
 
@@ -117,29 +119,28 @@ def addresses(hosts: Sequence[Host], reach: Reach) -> dict[str, str]:
     Raises:
         TfdistError: there is no such client, or it takes no such options.
     """
-    asked = {}
-    for host in hosts:
-        command = [
-            *ssh_client(reach),
-            *(word for one in reach.ssh_options for word in ("-o", one)),
-            "-G",
-            "--",
-            host.target,
-        ]
-        try:
-            asked[host.name] = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-            )
-        except OSError as error:
-            raise TfdistError(
-                f"--ssh {reach.ssh}: {error.strerror}; install the OpenSSH client, or give its path"
-            ) from None
-    return {name: _answer(name, process) for name, process in asked.items()}
+    found: dict[str, str] = {}
+    for first in range(0, len(hosts), AT_ONCE):
+        asked = {host.name: _asked(host, reach) for host in hosts[first : first + AT_ONCE]}
+        found |= {name: _answer(name, process) for name, process in asked.items()}
+    return found
+
+
+def _asked(host: Host, reach: Reach) -> "subprocess.Popen[str]":
+    options = (word for one in reach.ssh_options for word in ("-o", one))
+    try:
+        return subprocess.Popen(
+            [*ssh_client(reach), *options, "-G", "--", host.target],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        raise TfdistError(
+            f"--ssh {reach.ssh}: {error.strerror}; install the OpenSSH client, or give its path"
+        ) from None
 
 
 def _answer(name: str, process: "subprocess.Popen[str]") -> str:

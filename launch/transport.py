@@ -147,6 +147,11 @@ _SSH_MENDS: tuple[tuple[str, str, str], ...] = (
 )
 _MENDS = (
     (r"did not say hello", "it does not answer", "try it yourself: {trial}"),
+    (
+        r"\[Errno \d+\] .*tfdist-[0-9a-f]{12}",
+        "nothing can be written into its temporary folder",
+        "make room there, or set TMPDIR for who connects",
+    ),
     (r"\(NotFound\)|Invalid node name", "it is not there", "correct its name"),
     (
         r"not found|No such file|Permission denied",

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -108,6 +109,30 @@ def test_a_hello_that_never_comes_is_waited_for_no_longer_than_the_policy_says(s
     assert [line.partition(":")[0] for line in lines] == ["mute0", "mute1", "mute2"]
     assert all("did not say hello within 1.5 s" in line for line in lines)
     assert survivors() == []
+
+
+def test_more_hosts_than_files_may_be_open_raise_the_limit_as_far_as_it_may():
+    code = (
+        "import resource, sys\n"
+        "from tfdist.launch.fleet import allow_descriptors\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 100))\n"
+        "for wanted in (50, 80, 500):\n"
+        "    allow_descriptors(wanted)\n"
+        "    print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["64", "80", "100"]
+
+
+def test_an_agent_that_may_not_be_signalled_does_not_hide_why_it_is_ended(monkeypatch):
+    def forbidden(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.killpg", forbidden)
+    mute = host("mute", "exec sleep 3", quoted=True)
+    with refused() as caught, connect([mute], Policy(hello_s=0.5)):
+        pytest.fail("it is not connected")
+    assert "did not say hello within 0.5 s" in str(caught.value)
 
 
 def test_a_program_that_is_not_there_is_named():

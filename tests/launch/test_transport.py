@@ -196,6 +196,7 @@ Host key verification failed.
         (FAR, "did not say hello within 30 s", ["does not answer", "ssh -v me@h1"]),
         (FAR, "tfdist: 1: exec: /opt/py: not found", ["program cannot be run", "/opt/py", "--python"]),
         (FAR, "tfdist: 1: exec: /etc: Permission denied", ["program cannot be run", "/etc", "--python"]),
+        (FAR, "PermissionError: [Errno 13] Permission denied: '/x/tfdist-0123456789ab'", ["temporary folder", "TMPDIR"]),
         (FAR, "Python 3.8 is too old: tfdist needs 3.10", ["too old", "Python 3.8", "--python"]),
         (FAR, "", ["ended without a word", "try it yourself: ssh -- me@h1 true"]),
         (FAR, "@ \n\n", ["ended without a word"]),
