@@ -41,7 +41,7 @@ def read_folder(root: Path, label: str) -> Folder:
         TfdistError: `root` is no folder with records.
     """
     paths = BenchPaths(root)
-    if not paths.records.is_dir() and not paths.bench.exists():
+    if not holds_records(root):
         raise TfdistError(f"{root} holds no records/*.json: give the folder of a bench or of a launch")
     found: list[Record] = []
     unreadable: list[Unreadable] = []
@@ -53,6 +53,12 @@ def read_folder(root: Path, label: str) -> Folder:
             unreadable.append(Unreadable(f"records/{path.name}", str(error)))
     records, earlier = _latest(found)
     return Folder(label, bench, records, earlier, tuple(unreadable))
+
+
+def holds_records(root: Path) -> bool:
+    """Whether a bench was begun there, or a launch measured something."""
+    paths = BenchPaths(root)
+    return paths.bench.exists() or (paths.records.is_dir() and any(paths.records.iterdir()))
 
 
 def read_record(path: Path) -> Record:

@@ -14,6 +14,7 @@ from tfdist.bench.record import Record
 from tfdist.bench.run import Surroundings, run_bench
 from tfdist.bench.suite import Suite, load_suite, narrow
 from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.hosts import LOCAL
 from tfdist.launch.machine import Machines, together
 from tfdist.launch.rundir import save_json
 
@@ -69,8 +70,13 @@ def prepare(asked: Asked, machines: Machines, resolve: Resolve) -> Session:
     root = asked.out or Path("bench_results") / f"{now:%Y%m%dT%H%M%SZ}-{slug(suite.name)}"
     check_new_folder(root)
     plan = interleave([arm.name for arm in suite.arms], suite.rounds, suite.seed)
-    bench = BenchFile(suite, asked.command, now.isoformat(timespec="seconds"), plan)
+    bench = BenchFile(suite, asked.command, now.isoformat(timespec="seconds"), plan, names_of(machines))
     return Session(root, bench, resolve_arms(suite.arms, machines, suite.preset, resolve), ())
+
+
+def names_of(machines: Machines) -> tuple[str, ...]:
+    """The hosts' names, in order."""
+    return tuple(host.name for host in machines)
 
 
 def default_suite(machines: Machines) -> str:
@@ -89,9 +95,15 @@ def _resumed(asked: Asked, root: Path, machines: Machines, resolve: Resolve) -> 
     if bench is None:
         raise TfdistError(f"--resume {root}: there is no bench.json in it; give the folder of a bench that broke off")
     _check_same_suite(asked, bench.suite, root)
+    _check_same_hosts(names_of(machines), bench.hosts, root)
     _check_writable(root, "--resume")
     folder = read_folder(root, "")
     arms = resolve_arms(bench.suite.arms, machines, bench.suite.preset, resolve)
+    lost = next((run.arm for run in sorted(measured(folder.records)) if run.arm in arms.refused), None)
+    if lost is not None:
+        raise TfdistError(
+            f"{root}: {lost} was measured when the bench was begun and cannot be now: {arms.refused[lost]}"
+        )
     return Session(root, bench, arms, folder.records)
 
 
@@ -105,6 +117,13 @@ def _check_same_suite(asked: Asked, suite: Suite, root: Path) -> None:
             f"{root} was begun with other {' and '.join(other)} than is asked now: "
             f"resume with 'tfdist bench --resume' and the folder alone, or start a new bench with --out"
         )
+
+
+def _check_same_hosts(now: tuple[str, ...], then: tuple[str, ...], root: Path) -> None:
+    """Rounds of one arm on two machines are no rounds of one arm."""
+    if now != then:
+        mend = "leave --hosts away" if then == (LOCAL.name,) else f"resume with --hosts {','.join(then)}"
+        raise TfdistError(f"{root} was begun on {', '.join(then)} and would go on on {', '.join(now)}: {mend}")
 
 
 def check_new_folder(root: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from tfdist.cli.host_options import where_options
+from tfdist.cli.host_options import FOR_A_BENCH, where_options
 from tfdist.cli.options import WHAT, option, refuse_tf_config
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ Json = Annotated[bool, option("--json", "The report as JSON in stdout's last lin
 Silent = Annotated[bool, option("--quiet", "Print only where the report is.", short=("-q",))]
 
 
-@where_options()
+@where_options(FOR_A_BENCH)
 def bench(
     where: "Where",
     suite: Suite = None,
@@ -67,7 +67,7 @@ def bench(
 
     The exit code is 0 if no arm failed, 1 if one did. An arm that this machine cannot run is a row with its reason.
     """
-    from tfdist.bench.session import Asked, prepare
+    from tfdist.bench.session import Asked, missing, prepare
     from tfdist.launch.environment import command_shown
     from tfdist.models.presets import resolve
 
@@ -82,13 +82,17 @@ def bench(
             return
         if not quiet:
             announce(session, stream)
-        links = measure_links(fleet, session, stream)
+        links = measure_links(fleet, session, stream, quiet)
     code = measure(session, links, stream, quiet)
     report_on(session, code, stream, json, quiet)
+    left = missing(session)
+    if left:
+        again = shlex.join(["tfdist", "bench", "--resume", str(session.root), *where.options])
+        typer.echo(f"{counted(left, 'run')} of {len(session.bench.plan)} still to be made: {again}", err=True)
     raise typer.Exit(code)
 
 
-def measure_links(fleet: "Fleet | None", session: "Session", stream: TextIO) -> "Links":
+def measure_links(fleet: "Fleet | None", session: "Session", stream: TextIO, quiet: bool) -> "Links":
     """The ways between neighbouring hosts that some arm will use."""
     from tfdist.launch.links import neighbours
 
@@ -96,7 +100,7 @@ def measure_links(fleet: "Fleet | None", session: "Session", stream: TextIO) -> 
     if fleet is None or most < 2:
         return {}
     links = neighbours(fleet, list(fleet.channels)[:most])
-    for (one, other), link in links.items():
+    for (one, other), link in links.items() if not quiet else ():
         typer.echo(f"{one.name} -> {other.name}: {link.in_words()}", file=stream)
     return links
 
@@ -153,7 +157,6 @@ def measure(session: "Session", links: "Links", stream: TextIO, quiet: bool) -> 
 def report_on(session: "Session", code: int, stream: TextIO, json: bool, quiet: bool) -> None:
     """Make the report from what the folder holds now, however the bench ended."""
     from tfdist.bench.report import make_report, write_report
-    from tfdist.bench.session import missing
     from tfdist.cli.results import name_unreadable, show
 
     report = make_report([session.root])
@@ -163,9 +166,5 @@ def report_on(session: "Session", code: int, stream: TextIO, json: bool, quiet: 
         show(report, stream)
     if not (json and quiet):
         typer.echo(f"report: {path}", file=stream)
-    left = missing(session)
-    if left:
-        again = f"tfdist bench --resume {shlex.quote(str(session.root))}"
-        typer.echo(f"{counted(left, 'run')} of {len(session.bench.plan)} still to be made: {again}", err=True)
     if json:
         typer.echo(_json.dumps({"exit_code": code, "folder": str(session.root), **report.to_json()}))

@@ -50,6 +50,10 @@ _OPTIONS: Mapping[str, Any] = {
 }
 
 
+FOR_A_BENCH = tuple(name for name in _OPTIONS if name != "workers_per_host")
+"""A suite's arms say how many workers they have."""
+
+
 def where_options(only: tuple[str, ...] = tuple(_OPTIONS)) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command these options; it gets them as its parameter `where`, a Where."""
     return gather("where", {name: _OPTIONS[name] for name in only}, _choose)

@@ -29,6 +29,8 @@ class Where:
 
     hosts: tuple[Host, ...] = ()
     per_host: int | None = None
+    options: tuple[str, ...] = ()
+    """The words of a command line that mean the same."""
 
     @contextmanager
     def connected(self, policy: Policy | None = None) -> Iterator[Fleet | None]:
@@ -43,7 +45,7 @@ class Where:
             yield fleet
 
     def raw_machines(self, fleet: Fleet | None) -> Machines:
-        """What there is, with room for as many workers as are asked for."""
+        """What there is, however many workers it is to take."""
         return alone(local_machine()) if fleet is None else fleet.machines
 
     def machines(self, fleet: Fleet | None, devices: int) -> Machines:
@@ -105,7 +107,19 @@ def choose_hosts(given: Mapping[str, Any]) -> Where:
     check_values(chosen)
     hosts = named_hosts(chosen, reach)
     check_used(chosen, reach, hosts)
-    return Where(locate(hosts, reach), chosen.get("workers_per_host")) if hosts else Where()
+    words = tuple(word for name, value in chosen.items() for word in as_words(name, value))
+    return Where(locate(hosts, reach), chosen.get("workers_per_host"), words) if hosts else Where()
+
+
+def as_words(name: str, value: Any) -> list[str]:
+    """An option as it is written, once for each of its values."""
+    values = value if isinstance(value, list) else [value]
+    return [word for one in values for word in (flag_of(name), str(one))]
+
+
+def flag_of(name: str) -> str:
+    """`--ssh-port` for `ssh_port`."""
+    return "--" + name.replace("_", "-")
 
 
 def check_values(chosen: Mapping[str, Any]) -> None:
@@ -146,4 +160,4 @@ def given(name: str, chosen: Mapping[str, Any]) -> str:
     value, variable = chosen[name], f"TFDIST_{name.upper()}"
     text = str(value[0] if isinstance(value, list) else value)
     there = os.environ.get(variable, "")
-    return f"{variable if text in (there, *there.split()) else '--' + name.replace('_', '-')} {text}"
+    return f"{variable if text in (there, *there.split()) else flag_of(name)} {text}"

@@ -210,6 +210,24 @@ def test_a_resume_with_the_same_suite_is_not(asked: Asked) -> None:
     assert prepare(replace(asked, resume=session.root, out=None), MACHINES, resolve).bench == session.bench
 
 
+def test_a_resume_on_other_hosts_is_refused_with_the_way_out(asked: Asked) -> None:
+    two = {Host(name): Machine((0, 1), ()) for name in ("h1", "h2")}
+    session = prepare(asked, two, resolve)
+    run_session(session, surroundings(FakeRuns()))
+    with pytest.raises(
+        TfdistError, match="was begun on h1, h2 and would go on on localhost: resume with --hosts h1,h2"
+    ):
+        prepare(Asked(resume=session.root), MACHINES, resolve)
+    assert prepare(Asked(resume=session.root), two, resolve).bench == session.bench
+
+
+def test_a_resume_where_a_measured_arm_can_no_longer_run_is_refused(asked: Asked) -> None:
+    session = prepare(asked, alone(Machine((0, 1), ("A", "B"))), resolve)
+    run_session(session, surroundings(FakeRuns()))
+    with pytest.raises(TfdistError, match=r"refused was measured when the bench was begun and cannot be now: .*GPUs"):
+        prepare(Asked(resume=session.root), MACHINES, resolve)
+
+
 def test_a_resume_needs_a_bench(tmp_path: Path) -> None:
     with pytest.raises(TfdistError, match=r"bench\.json"):
         prepare(Asked(resume=tmp_path), MACHINES, resolve)

@@ -46,6 +46,7 @@ WRONG = [
     (["--suite", "cpu", "--out", "."], ["--out .", "not empty"]),
     (["--suite", "cpu", "--out", "tiny.toml/x"], ["tiny.toml", "is a file"]),
     (["--resume", "nowhere"], ["--resume nowhere", "bench.json"]),
+    (["--workers-per-host", "2"], ["--workers-per-host"]),
     (["--round", "3"], ["--round", "--rounds"]),
 ]
 

@@ -56,3 +56,15 @@ def test_nothing_to_report_is_one_sentence(tmp_path: Path, capsys: pytest.Captur
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err.count("tfdist: ") == told.err.count("\n") == 2
+
+
+def test_among_several_folders_those_without_records_are_named_and_left_out(
+    bench: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "0-program"
+    program.mkdir()
+    assert run(["report", str(program), str(bench)]) == 0
+    assert f"{program} was left out" in capsys.readouterr().err
+    assert (bench / "report.md").exists()
+    assert list(program.iterdir()) == []
+    assert run(["report", str(tmp_path / "typo"), str(bench)]) == 2

@@ -56,6 +56,11 @@ def test_without_options_it_is_this_machine_alone():
     assert chosen() == chosen(hosts=None, include=[], exclude=None) == Where()
 
 
+def test_the_options_can_be_written_again(client):
+    where = chosen(hosts=["h1", "h2"], ssh=str(client), ssh_port=2222)
+    assert where.options == ("--hosts", "h1", "--hosts", "h2", "--ssh", str(client), "--ssh-port", "2222")
+
+
 def test_the_options_reach_the_hosts(client):
     where = chosen(
         hosts=["a,b:2", "c"], exclude=["c"], ssh=str(client), ssh_option=["User=x"], ssh_port=2222, python="/py", chdir="/w",
