@@ -8,14 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tfdist.strategies.catalog import CATALOG, Api, CrossDevice, Keras, Strategy, StrategyName, keras_refusal
+from tfdist.strategies.catalog import (
+    CATALOG,
+    TPU_DEVICES,
+    Api,
+    CrossDevice,
+    Keras,
+    Strategy,
+    StrategyName,
+    keras_refusal,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from tfdist.launch.machine import Machine
 
-TPU_DEVICES = Path("/dev")
+DEV = Path("/dev")
 CELLS = [(keras, api) for keras in Keras for api in Api]
 
 
@@ -55,11 +64,16 @@ def row_of(strategy: Strategy, machine: "Machine") -> dict[str, Any]:
     }
 
 
-def here(strategy: Strategy, machine: "Machine") -> str:
+def here(strategy: Strategy, machine: "Machine", dev: Path = DEV) -> str:
     """Whether this machine has what the strategy needs: `yes`, or what is missing."""
-    if strategy.name is StrategyName.TPU and not (any(TPU_DEVICES.glob("accel*")) or os.environ.get("TPU_NAME")):
-        return "no (neither /dev/accel* nor TPU_NAME)"
-    return "yes"
+    if strategy.name is not StrategyName.TPU or os.environ.get("TPU_NAME"):
+        return "yes"
+    devices = [dev / device for device in TPU_DEVICES]
+    return (
+        "yes"
+        if any(device.exists() for device in devices)
+        else f"no (none of {', '.join(map(str, devices))}, TPU_NAME)"
+    )
 
 
 def cell(name: StrategyName, keras: Keras, api: Api) -> str:

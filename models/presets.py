@@ -57,6 +57,11 @@ def resolve(choices: Mapping[str, Any], machine: Machine, preset: str | None = N
     chosen["strategy"], why = choose_strategy(chosen, machine)
     notes.append(f"strategy {chosen['strategy']}: {why}")
     batch = chosen.pop("global_batch_size", None)
+    if batch is not None and chosen["strategy"] is StrategyName.TPU:
+        raise TfdistError(
+            f"--global-batch-size {batch}: how many cores share it is known only when the TPU has answered; "
+            f"use --batch-size, which is per core"
+        )
     if batch is not None and "batch_size" in chosen:
         raise TfdistError(f"--global-batch-size {batch} and --batch-size {chosen['batch_size']}: give one of them")
     base = with_length(dict(PRESETS[preset]), chosen, preset)
@@ -107,7 +112,10 @@ def choose_strategy(chosen: Mapping[str, Any], machine: Machine) -> tuple[Strate
 
 
 def devices_by_default(chosen: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
-    """How many workers, parameter servers and devices, where the user does not say: all GPUs, or 2 on a CPU."""
+    """How many workers, parameter servers and devices, where the user does not say: all GPUs, or 2 on a CPU.
+
+    A TPU's host does not compute, so its cores are left alone.
+    """
     strategy = CATALOG[chosen["strategy"]]
     several = len(machine.gpus) or 2
     defaults: dict[str, Any] = {"workers": 1, "ps": 0, "devices": 1}
@@ -117,6 +125,8 @@ def devices_by_default(chosen: Mapping[str, Any], machine: Machine) -> dict[str,
         defaults["devices"] = several
     if "--ps" in strategy.options:
         defaults["ps"] = 1
+    if strategy.name is StrategyName.TPU:
+        defaults["cores_per_device"] = None
     return defaults
 
 

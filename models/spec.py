@@ -72,7 +72,7 @@ class TrainingSpec:
 
     @property
     def replicas(self) -> int:
-        """Replicas of the whole job: each computes gradients of its own batch in every step."""
+        """Replicas of the whole job: each computes gradients of its own batch in every step. Of a TPU it says 1."""
         return self.workers * self.devices
 
     @property

@@ -177,6 +177,10 @@ _ROWS = (
 CATALOG: Mapping[StrategyName, Strategy] = MappingProxyType({row.name: row for row in _ROWS})
 
 
+TPU_DEVICES = ("accel0", "vfio/0")
+"""What a TPU VM has below /dev, by generation: one of these."""
+
+
 @dataclass(frozen=True)
 class Refusal:
     """Why a combination does not work with TensorFlow 2.21, and what to use instead."""

@@ -8,9 +8,7 @@ import tensorflow as tf
 
 from tfdist.launch.errors import TfdistError
 from tfdist.models.spec import TrainingSpec
-
-_LOCAL_DEVICES = ("accel0", "vfio/0")
-"""What a TPU VM has below /dev, by generation."""
+from tfdist.strategies.catalog import TPU_DEVICES
 
 
 def address(environment: Mapping[str, str], dev: Path) -> str:
@@ -23,9 +21,10 @@ def address(environment: Mapping[str, str], dev: Path) -> str:
     """
     if environment.get("TPU_NAME"):
         return environment["TPU_NAME"]
-    if any((dev / device).exists() for device in _LOCAL_DEVICES):
+    if any((dev / device).exists() for device in TPU_DEVICES):
         return "local"
-    raise TfdistError("--strategy tpu: no TPU here (no /dev/accel0, no TPU_NAME): run on a TPU VM, or set TPU_NAME")
+    missing = ", ".join(f"no /dev/{device}" for device in TPU_DEVICES)
+    raise TfdistError(f"--strategy tpu: no TPU here ({missing}, no TPU_NAME): run on a TPU VM, or set TPU_NAME")
 
 
 def build(spec: TrainingSpec) -> tf.distribute.Strategy:

@@ -97,6 +97,12 @@ def test_a_program_of_ones_own_is_not_pinned_unless_asked():
     assert resolve_strategy({"workers": 2, "cores_per_device": 1}, CPU).spec.cores_per_device == 1
 
 
+def test_a_tpu_pins_no_core_and_shares_no_global_batch():
+    assert resolve({"strategy": "tpu"}, CPU, "cpu").spec.cores_per_device is None
+    with pytest.raises(TfdistError, match=r"--global-batch-size 64: .* use --batch-size, which is per core"):
+        resolve({"strategy": "tpu", "global_batch_size": 64}, CPU, "cpu")
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("strategy", CATALOG)
 def test_every_preset_and_strategy_make_a_spec_that_survives_json(preset, strategy):
