@@ -16,6 +16,7 @@ from tfdist.strategies.catalog import (
     keras_refusal,
     precision_refusal,
 )
+from tfdist.strategies.partitioner import parse_partitioner
 
 AT_LEAST = {
     "workers": 1, "ps": 0, "devices": 1, "cores_per_device": 1, "packs": 1, "bytes_per_pack": 1, "classes": 2,
@@ -85,15 +86,7 @@ def check_ranges(spec: TrainingSpec) -> None:
         raise TfdistError(f"--learning-rate {spec.learning_rate}: it must be more than 0")
     if spec.timeout_collective_s is not None and not spec.timeout_collective_s > 0:
         raise TfdistError(f"--timeout-collective {spec.timeout_collective_s}: it must be more than 0 seconds")
-    check_partitioner(spec.variable_partitioner)
-
-
-def check_partitioner(text: str) -> None:
-    """`none`, or one of the three kinds with a number."""
-    kind, _, number = text.partition(":")
-    whole = number.isascii() and number.isdecimal() and int(number) > 0
-    if text != "none" and not (kind in ("fixed", "min-size", "max-size") and whole):
-        raise TfdistError(f"--variable-partitioner {text}: use none, fixed:N, min-size:BYTES or max-size:BYTES")
+    parse_partitioner(spec.variable_partitioner)
 
 
 def check_options_belong(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:
@@ -167,15 +160,15 @@ def refuse(refusal: Refusal | None, what: str) -> None:
 
 def check_effect(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:
     """Options that the chosen model, data or device would ignore."""
-    ignored = {
-        "--model tiny": ("alpha", "bn_momentum") if spec.model == "tiny" else (),
-        "--dataset synthetic": ("data_dir", "shuffle") if spec.dataset == "synthetic" else (),
-        "a GPU": ("cores_per_device",) if spec.gpus else (),
-    }
-    for what, names in ignored.items():
-        for field in names:
-            if field in chosen:
-                raise TfdistError(f"{option(field)} {chosen[field]} has no effect with {what}: leave it away")
+    ignored = (
+        ("bn_momentum", "--model tiny", spec.model == "tiny"),
+        ("shuffle", "--dataset synthetic", spec.dataset == "synthetic"),
+        ("data_dir", f"--dataset {spec.dataset}", not spec.dataset.startswith("tfds:")),
+        ("cores_per_device", "a GPU", spec.gpus),
+    )
+    for field, what, without_effect in ignored:
+        if without_effect and field in chosen:
+            raise TfdistError(f"{option(field)} {chosen[field]} has no effect with {what}: leave it away")
 
 
 def check_length(spec: TrainingSpec) -> None:

@@ -1,4 +1,7 @@
-"""A convolutional network of 5 thousand parameters without BatchNorm: how a batch is split does not change its loss."""
+"""A convolutional network without BatchNorm: how a batch is split does not change its loss.
+
+At alpha 1 and 10 classes it has 5 thousand parameters.
+"""
 
 import tensorflow as tf
 

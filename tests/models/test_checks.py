@@ -1,0 +1,42 @@
+"""Which options are refused because they would have no effect."""
+
+import pytest
+
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.machine import Machine
+from tfdist.models.checks import check_effect, check_ranges
+from tfdist.models.presets import resolve
+from tfdist.models.spec import TrainingSpec
+
+CPU = Machine((0, 1), ())
+
+
+def test_alpha_scales_the_tiny_model_too():
+    assert resolve({"model": "tiny", "alpha": 0.5}, CPU, "smoke").spec.alpha == 0.5
+
+
+@pytest.mark.parametrize(
+    ("spec", "chosen", "said"),
+    [
+        (TrainingSpec(model="tiny"), {"bn_momentum": 0.5}, "--bn-momentum 0.5 has no effect with --model tiny"),
+        (TrainingSpec(), {"shuffle": 8}, "--shuffle 8 has no effect with --dataset synthetic"),
+        (TrainingSpec(), {"data_dir": "d"}, "--data-dir d has no effect with --dataset synthetic"),
+        (TrainingSpec(dataset="digits"), {"data_dir": "d"}, "--data-dir d has no effect with --dataset digits"),
+        (TrainingSpec(dataset="folder:x"), {"data_dir": "d"}, "--data-dir d has no effect with --dataset folder:x"),
+        (TrainingSpec(gpus=True), {"cores_per_device": 1}, "--cores-per-device 1 has no effect with a GPU"),
+    ],
+)
+def test_what_has_no_effect_is_refused(spec, chosen, said):
+    with pytest.raises(TfdistError) as raised:
+        check_effect(spec, chosen)
+    assert str(raised.value) == f"{said}: leave it away"
+
+
+def test_what_has_an_effect_is_not():
+    check_effect(TrainingSpec(dataset="tfds:cats_vs_dogs"), {"data_dir": "d", "shuffle": 8})
+    check_effect(TrainingSpec(dataset="digits"), {"shuffle": 8, "bn_momentum": 0.5, "cores_per_device": 1})
+
+
+def test_a_partitioner_that_is_none_is_out_of_range():
+    with pytest.raises(TfdistError, match="--variable-partitioner 'fixed:0'"):
+        check_ranges(TrainingSpec(variable_partitioner="fixed:0"))
