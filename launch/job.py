@@ -9,6 +9,8 @@ from tfdist.launch.hosts import Host
 from tfdist.launch.machine import Machine, Machines
 from tfdist.launch.place import place
 
+NO_GPUS = "-1"
+"""CUDA_VISIBLE_DEVICES of a task that has no devices."""
 COMPUTING_ROLES = ("chief", "worker")
 """Roles whose processes have devices. A chief that only coordinates (where there are workers and ps) has none."""
 
@@ -181,7 +183,7 @@ def device_environment(
         first = (place or 0) * shape.devices
         own = range(first, first + shape.devices) if place is not None else ()
         seen = [gpu_ids[number] if gpu_ids else str(number) for number in own]
-        return {"CUDA_VISIBLE_DEVICES": ",".join(seen) or "-1"}
+        return {"CUDA_VISIBLE_DEVICES": ",".join(seen) or NO_GPUS}
     if not cores:
         return {}
     threads = str(len(cores))

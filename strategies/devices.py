@@ -4,7 +4,10 @@ Cores and threads are none of its business: the launcher sets the affinity, TF_N
 TF_NUM_INTEROP_THREADS (and CUDA_VISIBLE_DEVICES) before the task starts.
 """
 
+import os
+
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.job import NO_GPUS
 from tfdist.models.spec import TrainingSpec
 
 
@@ -16,11 +19,13 @@ def names(spec: TrainingSpec) -> list[str]:
 def configure(spec: TrainingSpec) -> None:
     """Let GPU memory grow, or cut the CPU into `spec.devices` logical devices. Call it before any TensorFlow operation.
 
+    A task that does not compute (a parameter server, a chief beside them) has its GPUs hidden and needs none.
+
     Raises:
         TfdistError: fewer GPUs than `spec.devices`.
     """
     if spec.gpus:
-        _let_gpu_memory_grow(spec.devices)
+        _let_gpu_memory_grow(0 if os.environ.get("CUDA_VISIBLE_DEVICES") == NO_GPUS else spec.devices)
     else:
         _cut_cpu(spec.devices)
 

@@ -1,9 +1,11 @@
 """Every option of a strategy reaches TensorFlow."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
+from tfdist.launch.errors import TfdistError
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies import devices
 from tfdist.strategies.catalog import Communication, CrossDevice
@@ -12,6 +14,25 @@ from tfdist.strategies.catalog import Communication, CrossDevice
 def test_devices_are_named_after_what_they_are():
     assert devices.names(TrainingSpec(devices=2)) == ["CPU:0", "CPU:1"]
     assert devices.names(TrainingSpec(devices=2, gpus=True)) == ["GPU:0", "GPU:1"]
+
+
+@pytest.mark.parametrize(
+    ("visible", "seen", "enough"),
+    [("0,1", 2, True), ("0", 1, False), ("-1", 0, True), (None, 2, True), (None, 0, False)],
+)
+def test_every_task_that_computes_needs_its_gpus_and_a_parameter_server_none(visible, seen, enough, monkeypatch):
+    import tensorflow as tf
+
+    grown = []
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [f"{kind}:{n}" for n in range(seen)])
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", lambda gpu, grows: grown.append((gpu, grows)))
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with nullcontext() if enough else pytest.raises(TfdistError, match=f"sees {seen} GPUs, the task needs 2"):
+        devices.configure(TrainingSpec(devices=2, gpus=True))
+        assert grown == [(f"GPU:{n}", True) for n in range(seen)]
 
 
 def test_communication_options():
