@@ -37,7 +37,10 @@ class RankRecord:
     windows: tuple[Window, ...]
     """The timed ones."""
     phases_s: Mapping[str, float]
-    """Start-up: `import`, `strategy`, `build`, `trace` (the first step); and `first_step_end`, since it was started."""
+    """Start-up, one after the other: `import`, `strategy`, `build` (until the first window), `trace` (the first step).
+
+    And `first_step_end`, since the process was started.
+    """
     examples_applied: int
     """Over the whole run, warm-up included, by this rank (asynchronous: by the job, from the counter on the ps)."""
     updates_applied: int

@@ -72,13 +72,17 @@ def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
         serve(spec, cluster, task, lambda: events.emit("ready"))
     began = time.perf_counter()
     job = _job(spec, task)
-    phases["strategy"] = time.perf_counter() - began
+    made = time.perf_counter()
     events.emit("ready")
     trained = _run(job)
-    phases["build"] = trained.opened_at - began
-    phases["trace"] = trained.first_step_at - trained.opened_at
+    phases |= start_up(began, made, trained.opened_at, trained.first_step_at)
     phases["first_step_end"] = observation.since_start() - (time.perf_counter() - trained.first_step_at)
     events.emit("record", record=asdict(_record(job, trained, phases, _accuracy(job, trained))))
+
+
+def start_up(began: float, made: float, opened_at: float, first_step_at: float) -> dict[str, float]:
+    """The seconds of each phase after the import, from the clock's readings at their edges."""
+    return {"strategy": made - began, "build": opened_at - made, "trace": first_step_at - opened_at}
 
 
 def _import(keras: Keras) -> float:
