@@ -6,7 +6,7 @@ from typing import Any
 from tfdist.bench.record import Record
 from tfdist.bench.run import BUSY_BEFORE
 
-_LEFT_OUT = ("host", "clock", "executable", "packages", BUSY_BEFORE)
+_LEFT_OUT = ("host", "packages", BUSY_BEFORE)
 """Keys of Record.hardware that say nothing about speed or differ in every run; packages are told otherwise."""
 
 
