@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from tfdist.cli import bench, doctor, launch, report, strategies, tf_config
+from tfdist.cli.options import twin
 from tfdist.launch.errors import ExitCode, TfdistError
 
 _UsageError = typer.BadParameter.__bases__[0]
@@ -76,8 +77,7 @@ def _plain(sentence: str, arguments: list[str]) -> str:
     flag, reason = invalid.groups()
     after = dict(pairwise(arguments))
     joined = {word: value for word, _, value in (word.partition("=") for word in arguments)}
-    variable = "TFDIST_" + flag.lstrip("-").replace("-", "_").upper()
-    return f"{flag} {after.get(flag) or joined.get(flag) or os.environ.get(variable, '')}: {reason}"
+    return f"{flag} {after.get(flag) or joined.get(flag) or os.environ.get(twin(flag), '')}: {reason}"
 
 
 def _complain(sentence: str, code: int) -> int:

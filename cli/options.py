@@ -61,9 +61,19 @@ RENAMED = {"timeout_collective": "timeout_collective_s"}
 """Options whose field in TrainingSpec names its unit."""
 
 
+def flag_of(name: str) -> str:
+    """`--ssh-port` for `ssh_port`."""
+    return "--" + name.replace("_", "-")
+
+
+def twin(name: str) -> str:
+    """The environment variable that stands for an option: TFDIST_SSH_PORT for `ssh_port` or `--ssh-port`."""
+    return "TFDIST_" + name.lstrip("-").replace("-", "_").upper()
+
+
 def option(flag: str, text: str, panel: str = OUTPUT, short: tuple[str, ...] = (), variable: str | None = None) -> Any:
     """An option of one command, with its environment twin: TFDIST_ and the flag, unless that name is taken."""
-    variable = variable or "TFDIST_" + flag.lstrip("-").replace("-", "_").upper()
+    variable = variable or twin(flag)
     text = re.sub(r"\[(?=[a-z#/@])", r"\\[", text)  # or rich takes it for mark-up and leaves it out
     return typer.Option(flag, *short, help=text, rich_help_panel=panel, envvar=variable)
 
@@ -72,11 +82,10 @@ Port = Annotated[int | None, option("--port", "First task's port; the next ones 
 
 
 def _annotation(name: str, kind: Any, panel: str, text: str) -> Any:
-    flag = "--" + name.replace("_", "-")
-    flags = f"{flag}/--no-{name.replace('_', '-')}" if kind is bool else flag
+    flags = f"{flag_of(name)}/{flag_of('no_' + name)}" if kind is bool else flag_of(name)
     return Annotated[
         kind | None,
-        typer.Option(flags, help=text, rich_help_panel=panel, envvar=f"TFDIST_{name.upper()}", show_default=False),
+        typer.Option(flags, help=text, rich_help_panel=panel, envvar=twin(name), show_default=False),
     ]
 
 

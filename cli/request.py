@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.bench.job import only_task, plan_command, plan_training
-from tfdist.cli.options import OF_A_STRATEGY, RENAMED
+from tfdist.cli.options import OF_A_STRATEGY, RENAMED, flag_of, twin
 from tfdist.launch.cluster import parse_tf_config
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts import LOCAL
@@ -131,8 +131,7 @@ def refuse_training_options(choices: Mapping[str, Any]) -> None:
     known = {RENAMED.get(name, name) for name in OF_A_STRATEGY}
     stray = sorted(set(choices) - known)
     if stray:
-        variable = f"TFDIST_{stray[0].upper()}"
-        given = variable if variable in os.environ else "--" + stray[0].replace("_", "-")
+        given = twin(stray[0]) if twin(stray[0]) in os.environ else flag_of(stray[0])
         raise TfdistError(
             f"{given} {choices[stray[0]]} is for the built-in training, and a COMMAND of your own was given: "
             f"leave it away, or write it behind your program if it is your program's"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tfdist.cli.options import option
 from tfdist.strategies.catalog import (
     CATALOG,
     TPU_DEVICES,
@@ -29,7 +30,7 @@ CELLS = [(keras, api) for keras in Keras for api in Api]
 
 
 def strategies(
-    json: Annotated[bool, typer.Option("--json", help="The table as JSON.", envvar="TFDIST_JSON")] = False,
+    json: Annotated[bool, option("--json", "The table as JSON.")] = False,
 ) -> None:
     """List the strategies: what each is, its options, what it needs, and which Keras it works with.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from tfdist.cli.options import flag_of, twin
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.fleet import Fleet, connect
 from tfdist.launch.hosts import Host, read_hosts
@@ -117,11 +118,6 @@ def as_words(name: str, value: Any) -> list[str]:
     return [word for one in values for word in (flag_of(name), str(one))]
 
 
-def flag_of(name: str) -> str:
-    """`--ssh-port` for `ssh_port`."""
-    return "--" + name.replace("_", "-")
-
-
 def check_values(chosen: Mapping[str, Any]) -> None:
     """What can be seen to be wrong with one option by itself."""
     per_host, port, identity = (chosen.get(name) for name in ("workers_per_host", "ssh_port", "identity"))
@@ -157,7 +153,7 @@ def check_used(chosen: Mapping[str, Any], reach: Reach, hosts: tuple[Host, ...])
 
 def given(name: str, chosen: Mapping[str, Any]) -> str:
     """An option as it was written, or the variable that stands for it, with its value."""
-    value, variable = chosen[name], f"TFDIST_{name.upper()}"
+    value, variable = chosen[name], twin(name)
     text = str(value[0] if isinstance(value, list) else value)
     there = os.environ.get(variable, "")
     return f"{variable if text in (there, *there.split()) else flag_of(name)} {text}"

@@ -15,6 +15,7 @@ from tfdist.launch.hosts import Host
 from tfdist.launch.machine import Machine, Machines
 from tfdist.launch.messages import AgentLost, BeforeStart, Hello, Interrupted, Message, Note, ToAgent
 from tfdist.launch.policy import Policy
+from tfdist.launch.silence import Silence
 from tfdist.launch.supervise import interruptions
 from tfdist.launch.transport import explain
 
@@ -38,9 +39,10 @@ class Fleet:
     """How far each host's clock is behind ours, the way of its hello included."""
     lost: dict[Host, str] = field(default_factory=dict)
     """Hosts without an agent, and what was last heard of it; none after `connect`."""
-    looked: float = 0.0
-    """When we last looked whether an agent had fallen silent."""
-    awake_since: float = 0.0
+    silence: Silence = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.silence = Silence(self.policy.silence_s)
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -106,7 +108,7 @@ class Fleet:
         deadline = time.monotonic() + seconds
         missing = list(questions)
         while missing:
-            for host, message in (*self._silent(), *self._next(deadline, what, missing)):
+            for host, message in (*self._fallen_silent(), *self._next(deadline, what, missing)):
                 if isinstance(message, AgentLost) or (isinstance(message, BeforeStart) and host in missing):
                     missing = [each for each in missing if each != host]
                     yield host, message
@@ -126,22 +128,9 @@ class Fleet:
                 raise
             return []
 
-    def _silent(self) -> list[tuple[Host, AgentLost]]:
-        """The agents on other hosts that have said nothing for too long: a network that is cut ends no stream.
-
-        What was not heard while we ourselves were paused, or asked nobody, does not count.
-        """
-        now, silence_s = time.monotonic(), self.policy.silence_s
-        if now - self.looked > silence_s / 2:
-            self.awake_since = now
-        self.looked = now
-        found = []
-        for host, channel in self.channels.items():
-            quiet = now - max(channel.heard, self.awake_since) > silence_s
-            if quiet and not host.local and host not in self.lost and not channel.silent:
-                channel.silent = True
-                found.append((host, AgentLost(host.name, f"it said nothing for {silence_s:g} s")))
-        return found
+    def _fallen_silent(self) -> list[tuple[Host, AgentLost]]:
+        there = [channel for host, channel in self.channels.items() if host not in self.lost]
+        return [(channel.host, lost) for channel, lost in self.silence.look(there, time.monotonic())]
 
 
 def _machine(host: Host, hello: Mapping[str, Any]) -> Machine:

@@ -1,7 +1,6 @@
 """Watch over a job's tasks until all of them have ended: one queue of events, one loop that decides."""
 
 import json
-import math
 import os
 import signal
 import time
@@ -31,6 +30,7 @@ from tfdist.launch.messages import (
 )
 from tfdist.launch.policy import Policy
 from tfdist.launch.rundir import RunDir
+from tfdist.launch.silence import Silence
 
 Listener = Callable[[Message], None]
 """Is told everything as it comes; must be quick, for the loop waits for it."""
@@ -53,10 +53,10 @@ class Watch:
     stop_at: float | None = None
     """Monotonic: when the tasks that are left will be told to end."""
     time_out_at: float | None = None
-    looked: float = field(default_factory=time.monotonic)
-    """Monotonic: when silence was last looked for."""
-    awake_since: float = -math.inf
-    """Monotonic: while we did not look (paused, or held up by a console), nobody could be heard."""
+    silence: Silence = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.silence = Silence(self.policy.silence_s)
 
     # --- deciding
 
@@ -123,25 +123,13 @@ class Watch:
             self.stop(self.policy.grace_s)
         if self.stop_at is not None and now >= self.stop_at:
             self.stop(self.policy.grace_s)
-        self._look_for_silence(now)
-
-    def _look_for_silence(self, now: float) -> None:
-        if now - self.looked > self.policy.silence_s / 2:
-            self.awake_since = now
-        self.looked = now
-        for channel in set(self.channels.values()):
-            if not channel.host.local and now >= self._silent_at(channel):
-                channel.heard, channel.silent = now, True
-                self.note(AgentLost(channel.host.name, f"it said nothing for {self.policy.silence_s:g} s"))
-
-    def _silent_at(self, channel: Channel) -> float:
-        """Monotonic time from which on an agent that says nothing more is lost."""
-        return max(channel.heard, self.awake_since) + self.policy.silence_s
+        for _, lost in self.silence.look(set(self.channels.values()), now):
+            self.note(lost)
 
     def next_due(self) -> float:
         """Monotonic time at which to look again even if nothing comes."""
         look = time.monotonic() + self.policy.heartbeat_s
-        silences = [self._silent_at(channel) for channel in self.channels.values() if not channel.host.local]
+        silences = map(self.silence.due, self.channels.values())
         return min(moment for moment in (self.stop_at, self.time_out_at, look, *silences) if moment is not None)
 
 

@@ -17,7 +17,7 @@ from tfdist.launch.supervise import Watch
 
 class FakeChannel:
     def __init__(self, host=LOCAL):
-        self.host, self.heard, self.told = host, time.monotonic(), []
+        self.host, self.heard, self.told, self.silent = host, time.monotonic(), [], False
 
     def say(self, message):
         self.told.append(message)
