@@ -138,6 +138,7 @@ def record_of(
         wall_s=outcome.wall_s,
         run_dir=Path(outcome.run_dir).name,
         git_commit=git_commit(),
+        hosts=max(1, len(hosts)),
     )
 
 

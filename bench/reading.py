@@ -58,7 +58,7 @@ def read_folder(root: Path, label: str) -> Folder:
 def holds_records(root: Path) -> bool:
     """Whether a bench was begun there, or a launch measured something."""
     paths = BenchPaths(root)
-    return paths.bench.exists() or (paths.records.is_dir() and any(paths.records.iterdir()))
+    return paths.bench.exists() or paths.records.is_dir()
 
 
 def read_record(path: Path) -> Record:

@@ -208,6 +208,10 @@ def fit_to_data(spec: TrainingSpec, chosen: Mapping[str, Any]) -> TrainingSpec:
         )
     if spec.epochs is None:
         return spec
+    if spec.strategy is StrategyName.TPU:
+        raise TfdistError(
+            f"--epochs {spec.epochs}: how many cores share an epoch is known only when the TPU has answered; use --steps"
+        )
     share = 1 if CATALOG[spec.strategy].synchronous else spec.workers
     spec = replace(spec, steps=spec.epochs * in_an_epoch * share)
     check_length(spec)

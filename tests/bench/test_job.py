@@ -21,23 +21,23 @@ def rank(task, windows=(WINDOW,)):
     return asdict(RankRecord(task, "h", 1, (), windows, {"import": 1.0}, 10, 5))
 
 
-def record(records, status=Status.OK, exit_code=0):
+def record(records, status=Status.OK, exit_code=0, hosts=None):
     outcome = Outcome(
         status,
         exit_code,
         "",
         exits={"worker-0": Exited("worker-0", 0, 0.0, 7, 1.5)},
         records=records,
-        hosts={"h": HOST},
+        hosts=hosts or {"h": HOST},
     )
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)
     return record_of(outcome, SPEC, ("worker-0", "worker-1"), arm="a", round=1, started=now)
 
 
 def test_ranks_are_in_order_and_the_system_s_figures_kept():
-    made = record({f"worker-{n}": rank(f"worker-{n}") for n in (1, 0)})
+    made = record({f"worker-{n}": rank(f"worker-{n}") for n in (1, 0)}, hosts={"h1": HOST, "h2": HOST})
     assert [one.task for one in made.ranks] == ["worker-0", "worker-1"]
-    assert made.status == "ok"
+    assert (made.status, made.hosts) == ("ok", 2)
     assert made.usage["worker-0"].peak_memory_bytes == 7
 
 

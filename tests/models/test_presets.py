@@ -101,11 +101,13 @@ def test_a_tpu_pins_no_core_and_shares_no_global_batch():
     assert resolve({"strategy": "tpu"}, CPU, "cpu").spec.cores_per_device is None
     with pytest.raises(TfdistError, match=r"--global-batch-size 64: .* use --batch-size, which is per core"):
         resolve({"strategy": "tpu", "global_batch_size": 64}, CPU, "cpu")
+    with pytest.raises(TfdistError, match="--epochs 2.*use --steps"):
+        resolve({"strategy": "tpu", "epochs": 2, "dataset": "digits"}, CPU, "cpu")
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("strategy", CATALOG)
 def test_every_preset_and_strategy_make_a_spec_that_survives_json(preset, strategy):
-    machine = FOUR_GPUS
-    spec = resolve({"strategy": str(strategy), "dataset": "digits"}, machine, preset).spec
+    length = {"steps": 100} if strategy is StrategyName.TPU else {}
+    spec = resolve({"strategy": str(strategy), "dataset": "digits", **length}, FOUR_GPUS, preset).spec
     assert TrainingSpec.from_json(spec.to_json()) == spec
