@@ -210,7 +210,8 @@ def fit_to_data(spec: TrainingSpec, chosen: Mapping[str, Any]) -> TrainingSpec:
         return spec
     if spec.strategy is StrategyName.TPU:
         raise TfdistError(
-            f"--epochs {spec.epochs}: how many cores share an epoch is known only when the TPU has answered; use --steps"
+            f"--epochs {spec.epochs}: how many cores share an epoch is known only when the TPU has answered; "
+            f"use --steps"
         )
     share = 1 if CATALOG[spec.strategy].synchronous else spec.workers
     spec = replace(spec, steps=spec.epochs * in_an_epoch * share)

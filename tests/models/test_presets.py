@@ -101,7 +101,7 @@ def test_a_tpu_pins_no_core_and_shares_no_global_batch():
     assert resolve({"strategy": "tpu"}, CPU, "cpu").spec.cores_per_device is None
     with pytest.raises(TfdistError, match=r"--global-batch-size 64: .* use --batch-size, which is per core"):
         resolve({"strategy": "tpu", "global_batch_size": 64}, CPU, "cpu")
-    with pytest.raises(TfdistError, match="--epochs 2.*use --steps"):
+    with pytest.raises(TfdistError, match=r"--epochs 2.*use --steps"):
         resolve({"strategy": "tpu", "epochs": 2, "dataset": "digits"}, CPU, "cpu")
 
 
