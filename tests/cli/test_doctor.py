@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -126,7 +127,7 @@ def test_folders_that_are_not_there(capsys, connector):
 
 def test_this_machine_with_another_python_among_others(capsys, connector, tmp_path):
     hostfile = tmp_path / "hosts"
-    hostfile.write_text(f"localhost python={sys.executable}\n{ONE}\n")
+    hostfile.write_text(f"localhost python={shlex.quote(sys.executable)}\n{ONE}\n")
     assert run(["doctor", "--hostfile", str(hostfile), "--transport", connector(), "--json"]) == 0
     assert any(row["check"] == "reachability" for row in told(capsys)[0]["rows"])
 
