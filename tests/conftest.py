@@ -1,11 +1,19 @@
-"""What tests share: what is left over of a run can be seen by a mark in the environment of its processes."""
+"""What tests share: what is left over of a run can be seen by a mark in the environment of its processes.
+
+Signals that the tests send are not ignored by what they start, though a job in the background ignores them (nohup).
+"""
 
 import os
+import signal
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import psutil
 import pytest
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture
@@ -25,4 +33,7 @@ def survivors(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str
                 continue
         return found
 
-    return marked
+    yield marked
+    for line in marked():  # of a test that has failed
+        with suppress(ProcessLookupError):
+            os.kill(int(line.partition(":")[0]), signal.SIGKILL)

@@ -12,6 +12,19 @@ import pytest
 
 TFDIST = [sys.executable, "-m", "tfdist.cli"]
 EXAMPLES = Path(__file__).parents[2] / "examples"
+ENDLESS = [
+    "launch",
+    "--strategy",
+    "multiworker",
+    "--workers",
+    "2",
+    "--preset",
+    "smoke",
+    "--model",
+    "tiny",
+    "--steps",
+    "1000000",
+]
 pytestmark = pytest.mark.slow
 
 
@@ -78,9 +91,8 @@ def test_ctrl_c_in_a_training_leaves_no_process_no_port_and_no_temporary_file(fo
     temporary = folder / "tmp"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    command = ["launch", "--strategy", "multiworker", "--workers", "2", "--preset", "smoke", "--steps", "100000"]
     launcher = subprocess.Popen(
-        [*TFDIST, *command], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*TFDIST, *ENDLESS], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     for line in launcher.stdout:
         if " step " in line:
@@ -108,20 +120,8 @@ def listening(port):
 
 
 def test_a_worker_that_is_killed_is_named_and_the_other_one_is_its_casualty(folder, survivors):
-    command = [
-        "launch",
-        "--strategy",
-        "multiworker",
-        "--workers",
-        "2",
-        "--preset",
-        "smoke",
-        "--steps",
-        "100000",
-        "--json",
-    ]
     launcher = subprocess.Popen(
-        [*TFDIST, *command], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*TFDIST, *ENDLESS, "--json"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     for line in launcher.stderr:
         if " step " in line:

@@ -34,7 +34,7 @@ def test_multiworker_trains_over_two_hosts(launcher):
 @pytest.mark.slow
 def test_parameter_servers_and_workers_on_different_hosts_train(launcher):
     hostfile = launcher.script("h1 role=ps\nh2 slots=1\n", "hosts.txt")
-    command = f"--strategy parameter-server --hostfile {hostfile} --preset smoke --steps 20 --json"
+    command = f"--strategy parameter-server --hostfile {hostfile} --preset smoke --model tiny --steps 20 --json"
     done = launcher.run(*command.split(), timeout_s=240)
     assert done.code == 0, done.err[-4000:]
     told = json.loads(done.out.splitlines()[-1])
