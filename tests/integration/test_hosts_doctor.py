@@ -38,8 +38,8 @@ def test_the_rate_of_a_link_is_measured(rate, launcher, net):
     rates = mbit(told)
     assert rates.keys() == {("h1", "h2"), ("h2", "h1")}
     assert all(0.3 * rate < measured < 1.05 * rate for measured in rates.values()), rates  # others use the cores too
-    verdict = "warning" if rate == 100 else "ok"
-    assert [row["verdict"] for row in told["rows"] if row["check"] == "link"] == [verdict, verdict]
+    verdicts = ["ok" if measured >= 500 else "warning" for measured in rates.values()]
+    assert [row["verdict"] for row in told["rows"] if row["check"] == "link"] == verdicts
 
 
 def test_everything_that_is_wrong_is_a_row_with_its_mend(launcher, net, tmp_path):
