@@ -67,7 +67,7 @@ def bench(
 
     The exit code is 0 if no arm failed, 1 if one did. An arm that this machine cannot run is a row with its reason.
     """
-    from tfdist.bench.session import Asked, missing, prepare
+    from tfdist.bench.session import Asked, prepare
     from tfdist.launch.environment import command_shown
     from tfdist.models.presets import resolve
 
@@ -82,27 +82,29 @@ def bench(
             return
         if not quiet:
             announce(session, stream)
-        links = measure_links(fleet, session, stream, quiet)
+        links = measure_links(fleet, session)
+        if not quiet:
+            tell_links(links, stream)
     code = measure(session, links, stream, quiet)
     report_on(session, code, stream, json, quiet)
-    left = missing(session)
-    if left:
-        again = shlex.join(["tfdist", "bench", "--resume", str(session.root), *where.options])
-        typer.echo(f"{counted(left, 'run')} of {len(session.bench.plan)} still to be made: {again}", err=True)
+    tell_what_is_left(session, where)
     raise typer.Exit(code)
 
 
-def measure_links(fleet: "Fleet | None", session: "Session", stream: TextIO, quiet: bool) -> "Links":
+def measure_links(fleet: "Fleet | None", session: "Session") -> "Links":
     """The ways between neighbouring hosts that some arm will use."""
     from tfdist.launch.links import neighbours
 
     most = max((len(machines) for machines in session.arms.machines.values()), default=1)
     if fleet is None or most < 2:
         return {}
-    links = neighbours(fleet, list(fleet.channels)[:most])
-    for (one, other), link in links.items() if not quiet else ():
+    return neighbours(fleet, list(fleet.channels)[:most])
+
+
+def tell_links(links: "Links", stream: TextIO) -> None:
+    """A line for each way."""
+    for (one, other), link in links.items():
         typer.echo(f"{one.name} -> {other.name}: {link.in_words()}", file=stream)
-    return links
 
 
 def announce(session: "Session", stream: TextIO) -> None:
@@ -168,3 +170,13 @@ def report_on(session: "Session", code: int, stream: TextIO, json: bool, quiet: 
         typer.echo(f"report: {path}", file=stream)
     if json:
         typer.echo(_json.dumps({"exit_code": code, "folder": str(session.root), **report.to_json()}))
+
+
+def tell_what_is_left(session: "Session", where: "Where") -> None:
+    """How many runs are still to be made, and the command that makes them on the same hosts."""
+    from tfdist.bench.session import missing
+
+    left = missing(session)
+    if left:
+        again = shlex.join(["tfdist", "bench", "--resume", str(session.root), *where.options])
+        typer.echo(f"{counted(left, 'run')} of {len(session.bench.plan)} still to be made: {again}", err=True)

@@ -98,6 +98,6 @@ def command_shown(words: Sequence[str]) -> str:
 
 
 def word_shown(word: str) -> str:
-    """One word of it."""
+    """One word of a command line for a log."""
     match = _ASSIGNED.match(word)
     return f"{match[1]}={HIDDEN}" if match and SECRET.search(match[1].removeprefix("--env=")) else word
