@@ -1,19 +1,16 @@
 """The folder of a bench: where its files are, and how they are written; bench.json."""
 
 import json
-import math
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from tfdist.bench.plan import PlannedRun
-from tfdist.bench.record import Record
-from tfdist.bench.suite import Suite, parse_suite
+from tfdist.bench.suites.suite import Suite, parse_suite
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.hosts import LOCAL
-from tfdist.launch.rundir import save_json
+from tfdist.launch.hosts.host import LOCAL
+from tfdist.models.record import Record
 
 FORMAT = 1
 
@@ -80,20 +77,6 @@ class BenchPaths:
 def slug(name: str) -> str:
     """`name` as a part of a file name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "arm"
-
-
-def save_record(path: Path, record: Record) -> None:
-    """Write one record, whole or not at all. A loss that is no number (it diverged) becomes null: JSON has no NaN."""
-    save_json(path, finite(record.to_json()))
-
-
-def finite(value: Any) -> Any:
-    """The same JSON values, with null for numbers that JSON does not have."""
-    if isinstance(value, Mapping):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_bench(root: Path) -> BenchFile | None:

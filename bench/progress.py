@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from tfdist.bench.plan import PlannedRun
-from tfdist.bench.record import Record
-from tfdist.bench.statistics import throughput
-from tfdist.launch.messages import Event, Message
+from tfdist.launch.agents.messages import Event, Message
+from tfdist.models.record import Record
+from tfdist.models.throughput import throughput
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 
-class Silence:
+class NoProgress:
     """Tells nobody."""
 
     def begin(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:
@@ -28,7 +28,7 @@ class Silence:
 
 
 @dataclass
-class Lines(Silence):
+class ProgressLines(NoProgress):
     """Two lines a run, for logs."""
 
     say: Callable[[str], None]
@@ -44,7 +44,7 @@ class Lines(Silence):
 
 
 @dataclass
-class LiveBar(Silence):
+class LiveBar(NoProgress):
     """A bar at the bottom of the terminal; what is measured scrolls by above it."""
 
     bar: "Bar"
@@ -69,12 +69,12 @@ class LiveBar(Silence):
 
 
 @contextmanager
-def progress_on(stream: TextIO, quiet: bool) -> Iterator[Silence]:
+def progress_on(stream: TextIO, quiet: bool) -> Iterator[NoProgress]:
     """A bar on a terminal, lines elsewhere, nothing if quiet."""
     if quiet:
-        yield Silence()
+        yield NoProgress()
     elif not stream.isatty():
-        yield Lines(lambda text: _write_line(stream, text))
+        yield ProgressLines(lambda text: _write_line(stream, text))
     else:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn

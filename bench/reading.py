@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfdist.bench.folder import BenchFile, BenchPaths, read_bench
-from tfdist.bench.record import Record
-from tfdist.bench.statistics import exchange, throughput
 from tfdist.launch.errors import TfdistError
+from tfdist.models.record import Record
+from tfdist.models.throughput import exchange, throughput
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Unreadable:
 
 
 @dataclass(frozen=True)
-class Folder:
+class ResultFolder:
     """What was found in the folder of one bench or launch."""
 
     label: str
@@ -34,7 +34,7 @@ class Folder:
     unreadable: tuple[Unreadable, ...]
 
 
-def read_folder(root: Path, label: str) -> Folder:
+def read_folder(root: Path, label: str) -> ResultFolder:
     """All that `root` holds; what cannot be read is named in it, and no error.
 
     Raises:
@@ -52,7 +52,7 @@ def read_folder(root: Path, label: str) -> Folder:
         except (TfdistError, OSError) as error:
             unreadable.append(Unreadable(f"records/{path.name}", str(error)))
     records, earlier = _latest(found)
-    return Folder(label, bench, records, earlier, tuple(unreadable))
+    return ResultFolder(label, bench, records, earlier, tuple(unreadable))
 
 
 def holds_records(root: Path) -> bool:

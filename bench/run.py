@@ -6,26 +6,21 @@ from pathlib import Path
 from statistics import fmean
 from typing import Protocol
 
-from tfdist.bench.arms import Arms
-from tfdist.bench.folder import BenchFile, BenchPaths, save_record
+from tfdist.bench.folder import BenchFile, BenchPaths
 from tfdist.bench.plan import PlannedRun
-from tfdist.bench.record import Record
+from tfdist.bench.suites.arms import Arms
+from tfdist.launch.agents.messages import Message
+from tfdist.launch.doctor.links import Links, slowest
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.links import Links, slowest
+from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machines
-from tfdist.launch.messages import Message
-from tfdist.launch.supervise import Listener
+from tfdist.launch.supervise import OnMessage
+from tfdist.models.record import BUSY_BEFORE, Record
 from tfdist.models.spec import TrainingSpec
-
-BUSY_BEFORE = "busy_before"
-"""Key in Record.hardware: the share of all cores (0..1) that was in use just before the run, by others then.
-
-Only where this machine is one of the run's hosts: of the others nobody asked.
-"""
 
 
 class RunOne(Protocol):
-    """One training in fresh processes; always returns a Record. `tfdist.bench.job.run_spec` is the real one."""
+    """One training in fresh processes; always returns a Record. `tfdist.models.plan.run_spec` is the real one."""
 
     def __call__(  # noqa: D102
         self,
@@ -36,7 +31,7 @@ class RunOne(Protocol):
         arm: str,
         round: int,
         timeout_s: float | None,
-        listen: Listener,
+        listen: OnMessage,
     ) -> Record: ...
 
 
@@ -54,7 +49,7 @@ class Progress(Protocol):
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class RunnerHooks:
     """What the runner touches of the world, passed in."""
 
     run_one: RunOne
@@ -66,7 +61,7 @@ class Surroundings:
 
 
 def run_bench(
-    bench: BenchFile, arms: Arms, root: Path, runs: Sequence[PlannedRun], surroundings: Surroundings
+    bench: BenchFile, arms: Arms, root: Path, runs: Sequence[PlannedRun], hooks: RunnerHooks
 ) -> tuple[Record, ...]:
     """Make these runs; the last record is `interrupted` if that is what ended the bench.
 
@@ -76,11 +71,11 @@ def run_bench(
     made: list[Record] = []
     order = BenchPaths(root).last_number()
     for number, run in enumerate(runs, start=1):
-        surroundings.progress.begin(run, number, len(runs), seconds_left(made, runs[number - 1 :]))
-        record = _run(run, order + number, arms, bench, root, surroundings)
-        save_record(BenchPaths(root).record(record), record)
+        hooks.progress.begin(run, number, len(runs), seconds_left(made, runs[number - 1 :]))
+        record = _run(run, order + number, arms, bench, root, hooks)
+        save_json(BenchPaths(root).record(record), record.to_json())
         made.append(record)
-        surroundings.progress.end(record)
+        hooks.progress.end(record)
         if record.status == "interrupted":
             break
     return tuple(made)
@@ -101,22 +96,22 @@ def seconds_left(made: Sequence[Record], runs: Sequence[PlannedRun]) -> float | 
     return sum(fmean(times[run.arm]) if run.arm in times else mean for run in runs)
 
 
-def _run(run: PlannedRun, order: int, arms: Arms, bench: BenchFile, root: Path, surroundings: Surroundings) -> Record:
+def _run(run: PlannedRun, order: int, arms: Arms, bench: BenchFile, root: Path, hooks: RunnerHooks) -> Record:
     spec, machines = arms.specs[run.arm], arms.machines[run.arm]
     run_dir = BenchPaths(root).run(order, run.arm, run.round)
     run_dir.mkdir(parents=True)
     busy: dict[str, float] = {}
     try:
         if any(host.local for host in machines):
-            busy[BUSY_BEFORE] = round(surroundings.busy(), 3)
-        record = surroundings.run_one(
+            busy[BUSY_BEFORE] = round(hooks.busy(), 3)
+        record = hooks.run_one(
             spec,
             run_dir,
             machines=machines,
             arm=run.arm,
             round=run.round,
             timeout_s=bench.suite.timeout_s,
-            listen=surroundings.progress.listen,
+            listen=hooks.progress.listen,
         )
     except KeyboardInterrupt:
         record = _not_started(run, spec, "interrupted before any task was started", ExitCode.INTERRUPTED)
@@ -129,7 +124,7 @@ def _run(run: PlannedRun, order: int, arms: Arms, bench: BenchFile, root: Path, 
         run_dir=str(run_dir.relative_to(root)),
         hardware={**record.hardware, **busy},
         hosts=len(machines),
-        link=slowest(surroundings.links, list(machines)),
+        link=slowest(hooks.links, list(machines)),
     )
 
 
@@ -149,4 +144,4 @@ def _save_refusals(bench: BenchFile, arms: Arms, root: Path) -> None:
         if arm.name in arms.refused:
             reason = arms.refused[arm.name]
             refused = Record(arm.name, 1, dict(arm.choices), "refused", reason, ExitCode.USAGE, hosts=arm.hosts)
-            save_record(path, refused)
+            save_json(path, refused.to_json())

@@ -6,24 +6,24 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from tfdist.bench.arms import Arms, Resolve, resolve_arms
 from tfdist.bench.folder import BenchFile, BenchPaths, read_bench, slug
 from tfdist.bench.plan import PlannedRun, interleave, remaining
 from tfdist.bench.reading import read_folder
-from tfdist.bench.record import Record
-from tfdist.bench.run import Surroundings, run_bench
-from tfdist.bench.suite import Suite, load_suite, narrow
+from tfdist.bench.run import RunnerHooks, run_bench
+from tfdist.bench.suites.arms import Arms, Resolve, resolve_arms
+from tfdist.bench.suites.suite import Suite, load_suite, narrow
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.hosts import LOCAL
+from tfdist.launch.hosts.host import LOCAL
+from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machines, together
-from tfdist.launch.rundir import save_json
+from tfdist.models.record import Record
 
 FAILURES = ("failed", "timeout")
 """Statuses that make a bench fail. A refused arm is not one: it is what the suite's author wanted to know."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class BenchOptions:
     """The command line."""
 
     suite: str | None = None
@@ -57,7 +57,7 @@ def measured(records: Sequence[Record]) -> set[PlannedRun]:
     return {PlannedRun(record.round, record.arm) for record in records if record.status == "ok"}
 
 
-def prepare(asked: Asked, machines: Machines, resolve: Resolve) -> Session:
+def prepare(asked: BenchOptions, machines: Machines, resolve: Resolve) -> Session:
     """Check all that can be checked; nothing is written and no process started.
 
     Raises:
@@ -86,7 +86,7 @@ def default_suite(machines: Machines) -> str:
     return "gpu" if together(machines).gpus else "cpu"
 
 
-def _resumed(asked: Asked, root: Path, machines: Machines, resolve: Resolve) -> Session:
+def _resumed(asked: BenchOptions, root: Path, machines: Machines, resolve: Resolve) -> Session:
     if asked.out is not None and asked.out.resolve() != root.resolve():
         raise TfdistError(
             f"--out {asked.out} and --resume {root}: a resumed bench stays in its folder; leave --out away"
@@ -107,7 +107,7 @@ def _resumed(asked: Asked, root: Path, machines: Machines, resolve: Resolve) -> 
     return Session(root, bench, arms, folder.records)
 
 
-def _check_same_suite(asked: Asked, suite: Suite, root: Path) -> None:
+def _check_same_suite(asked: BenchOptions, suite: Suite, root: Path) -> None:
     """What was asked besides --resume must not change what is measured."""
     wanted = narrow(load_suite(asked.suite) if asked.suite else suite, asked.patterns, asked.rounds, asked.seed)
     old, new = suite.to_json(), wanted.to_json()
@@ -147,7 +147,7 @@ def _check_writable(root: Path, option: str) -> None:
         raise TfdistError(f"{option} {root}: {existing} cannot be written to; choose another folder")
 
 
-def run_session(session: Session, surroundings: Surroundings) -> int:
+def run_session(session: Session, hooks: RunnerHooks) -> int:
     """Make the missing runs and return the exit code; every record is in the folder, whatever ended it.
 
     0: no arm failed; 1: some did; 130 or 143: interrupted.
@@ -157,7 +157,7 @@ def run_session(session: Session, surroundings: Surroundings) -> int:
     except OSError as error:
         raise TfdistError(f"cannot write to {session.root} ({error.strerror}): choose another --out") from None
     try:
-        made = run_bench(session.bench, session.arms, session.root, session.to_run, surroundings)
+        made = run_bench(session.bench, session.arms, session.root, session.to_run, hooks)
     except KeyboardInterrupt:
         return int(ExitCode.INTERRUPTED)
     if made and made[-1].status == "interrupted":

@@ -1,6 +1,5 @@
 """`tfdist bench`."""
 
-import json as _json
 import shlex
 import sys
 from pathlib import Path
@@ -8,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from tfdist.cli.host_options import FOR_A_BENCH, where_options
+from tfdist.cli.host_options import FOR_A_BENCH, host_options
 from tfdist.cli.options import WHAT, option, refuse_tf_config
+from tfdist.launch.json_files import dumps
 
 if TYPE_CHECKING:
     from tfdist.bench.session import Session
-    from tfdist.cli.where import Where
-    from tfdist.launch.fleet import Fleet
-    from tfdist.launch.links import Links
+    from tfdist.cli.host_selection import HostSelection
+    from tfdist.launch.agents.fleet import Fleet
+    from tfdist.launch.doctor.links import Links
 
 Suite = Annotated[
     str | None,
@@ -39,9 +39,9 @@ Json = Annotated[bool, option("--json", "The report as JSON in stdout's last lin
 Silent = Annotated[bool, option("--quiet", "Print only where the report is.", short=("-q",))]
 
 
-@where_options(FOR_A_BENCH)
+@host_options(FOR_A_BENCH)
 def bench(
-    where: "Where",
+    selection: "HostSelection",
     suite: Suite = None,
     rounds: Rounds = None,
     arm: ArmPattern = None,
@@ -67,16 +67,16 @@ def bench(
 
     The exit code is 0 if no arm failed, 1 if one did. An arm that this machine cannot run is a row with its reason.
     """
-    from tfdist.bench.session import Asked, prepare
+    from tfdist.bench.session import BenchOptions, prepare
     from tfdist.launch.environment import command_shown
     from tfdist.models.presets import resolve
 
     refuse_tf_config()
     stream = sys.stderr if json else sys.stdout
     command = command_shown(["tfdist", *sys.argv[1:]])
-    asked = Asked(suite, rounds, tuple(arm or ()), out, resume, seed, command)
-    with where.connected() as fleet:
-        session = prepare(asked, where.raw_machines(fleet), resolve)
+    asked = BenchOptions(suite, rounds, tuple(arm or ()), out, resume, seed, command)
+    with selection.connected() as fleet:
+        session = prepare(asked, selection.raw_machines(fleet), resolve)
         if dry_run:
             show_plan(session, json)
             return
@@ -87,13 +87,13 @@ def bench(
             tell_links(links, stream)
     code = measure(session, links, stream, quiet)
     report_on(session, code, stream, json, quiet)
-    tell_what_is_left(session, where)
+    tell_what_is_left(session, selection)
     raise typer.Exit(code)
 
 
 def measure_links(fleet: "Fleet | None", session: "Session") -> "Links":
     """The ways between neighbouring hosts that some arm will use."""
-    from tfdist.launch.links import neighbours
+    from tfdist.launch.doctor.links import neighbours
 
     most = max((len(machines) for machines in session.arms.machines.values()), default=1)
     if fleet is None or most < 2:
@@ -136,7 +136,7 @@ def show_plan(session: "Session", json: bool) -> None:
     if json:
         plan = [{"round": run.round, "arm": run.arm, "spec": specs[run.arm].to_json()} for run in session.to_run]
         told = {"format": 1, "folder": str(session.root), "suite": session.bench.suite.to_json(), "plan": plan}
-        typer.echo(_json.dumps({**told, "refused": refused}))
+        typer.echo(dumps({**told, "refused": refused}))
         return
     announce(session, sys.stdout)
     for number, run in enumerate(session.to_run, start=1):
@@ -147,19 +147,19 @@ def show_plan(session: "Session", json: bool) -> None:
 
 def measure(session: "Session", links: "Links", stream: TextIO, quiet: bool) -> int:
     """Make the runs, showing how far they are; the exit code."""
-    from tfdist.bench.job import run_spec
     from tfdist.bench.progress import progress_on
-    from tfdist.bench.run import Surroundings
+    from tfdist.bench.run import RunnerHooks
     from tfdist.bench.session import busy_now, run_session
+    from tfdist.models.run import run_spec
 
     with progress_on(stream, quiet) as progress:
-        return run_session(session, Surroundings(run_spec, progress, busy_now, links))
+        return run_session(session, RunnerHooks(run_spec, progress, busy_now, links))
 
 
 def report_on(session: "Session", code: int, stream: TextIO, json: bool, quiet: bool) -> None:
     """Make the report from what the folder holds now, however the bench ended."""
-    from tfdist.bench.report import make_report, write_report
-    from tfdist.cli.results import name_unreadable, show
+    from tfdist.bench.report.build import make_report, write_report
+    from tfdist.cli.show_report import name_unreadable, show
 
     report = make_report([session.root])
     path = write_report(report, session.root)
@@ -169,14 +169,14 @@ def report_on(session: "Session", code: int, stream: TextIO, json: bool, quiet: 
     if not (json and quiet):
         typer.echo(f"report: {path}", file=stream)
     if json:
-        typer.echo(_json.dumps({"exit_code": code, "folder": str(session.root), **report.to_json()}))
+        typer.echo(dumps({"exit_code": code, "folder": str(session.root), **report.to_json()}))
 
 
-def tell_what_is_left(session: "Session", where: "Where") -> None:
+def tell_what_is_left(session: "Session", selection: "HostSelection") -> None:
     """How many runs are still to be made, and the command that makes them on the same hosts."""
     from tfdist.bench.session import missing
 
     left = missing(session)
     if left:
-        again = shlex.join(["tfdist", "bench", "--resume", str(session.root), *where.options])
+        again = shlex.join(["tfdist", "bench", "--resume", str(session.root), *selection.options])
         typer.echo(f"{counted(left, 'run')} of {len(session.bench.plan)} still to be made: {again}", err=True)

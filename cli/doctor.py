@@ -4,17 +4,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfdist.cli.host_options import where_options
+from tfdist.cli.host_options import host_options
 from tfdist.cli.options import Port, option
 
 if TYPE_CHECKING:
-    from tfdist.cli.where import Where
+    from tfdist.cli.host_selection import HostSelection
 
 Json = Annotated[bool, option("--json", "The rows as JSON.")]
 
 
-@where_options()
-def doctor(where: "Where", port: Port = None, json: Json = False) -> None:
+@host_options()
+def doctor(selection: "HostSelection", port: Port = None, json: Json = False) -> None:
     """Say what would keep a job from starting, on this machine or on many hosts, and how to mend it.
 
     \b
@@ -28,6 +28,6 @@ def doctor(where: "Where", port: Port = None, json: Json = False) -> None:
 
     The exit code is 0 if a job could start, else 69.
     """
-    from tfdist.cli.examining import examine_hosts
+    from tfdist.cli.run_doctor import examine_hosts
 
-    raise typer.Exit(examine_hosts(where, port, json))
+    raise typer.Exit(examine_hosts(selection, port, json))

@@ -54,12 +54,12 @@ FOR_A_BENCH = tuple(name for name in _OPTIONS if name != "workers_per_host")
 """A suite's arms say how many workers they have."""
 
 
-def where_options(only: tuple[str, ...] = tuple(_OPTIONS)) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command these options; it gets them as its parameter `where`, a Where."""
-    return gather("where", {name: _OPTIONS[name] for name in only}, _choose)
+def host_options(only: tuple[str, ...] = tuple(_OPTIONS)) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these options; it gets them as its parameter `selection`, a HostSelection."""
+    return gather("selection", {name: _OPTIONS[name] for name in only}, _choose)
 
 
 def _choose(given: Mapping[str, Any]) -> Any:
-    from tfdist.cli.where import choose_hosts  # what the list of commands does not need
+    from tfdist.cli.host_selection import select_hosts  # what the list of commands does not need
 
-    return choose_hosts(given)
+    return select_hosts(given)

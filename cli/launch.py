@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tfdist.cli.host_options import where_options
+from tfdist.cli.host_options import host_options
 from tfdist.cli.options import WHERE, Port, option, refuse_tf_config, training_options
 from tfdist.launch.errors import TfdistError
 
 if TYPE_CHECKING:
-    from tfdist.cli.where import Where
+    from tfdist.cli.host_selection import HostSelection
 
 Command = Annotated[
     list[str] | None,
@@ -35,7 +35,7 @@ Env = Annotated[
 EnvFile = Annotated[Path | None, option("--env-file", "A file of NAME=VALUE lines, set for every task.", WHERE)]
 Timeout = Annotated[float | None, option("--timeout", "Stop the job after so many seconds, with exit code 124.")]
 Name = Annotated[str, option("--name", "Part of the run folder's name.")]
-RunsDir = Annotated[Path, option("--runs-dir", "Where run folders are made.")]
+RunsDir = Annotated[Path, option("--runs-dir", "HostSelection run folders are made.")]
 DryRun = Annotated[bool, option("--dry-run", "Show every task's TF_CONFIG, environment and command; start nothing.")]
 Json = Annotated[bool, option("--json", "The outcome as JSON in stdout's last line; all else goes to stderr.")]
 Silent = Annotated[bool, option("--quiet", "Print nothing but failures.", short=("-q",))]
@@ -43,10 +43,10 @@ Verbose = Annotated[bool, option("--verbose", "Show TensorFlow's start-up messag
 
 
 @training_options()
-@where_options()
+@host_options()
 def launch(
     choices: Mapping[str, Any],
-    where: "Where",
+    selection: "HostSelection",
     command: Command = None,
     port: Port = None,
     env: Env = None,
@@ -79,8 +79,8 @@ def launch(
 
     Logs, events and records are kept in RUNS_DIR/TIME-NAME. The exit code is that of the task that failed first.
     """
-    from tfdist.cli.launching import Manner, carry_out
-    from tfdist.cli.request import Asked
+    from tfdist.cli.plan_launch import LaunchOptions
+    from tfdist.cli.run_launch import RunOptions, carry_out
     from tfdist.launch.environment import forwarded
     from tfdist.launch.policy import Policy
 
@@ -89,6 +89,6 @@ def launch(
     if not inherit_tf_config:
         refuse_tf_config()
     forward = forwarded(env or (), env_file, os.environ)
-    asked = Asked(choices, tuple(command or ()), port, forward, inherit_tf_config)
-    manner = Manner(name, runs_dir, dry_run=dry_run, json=json, quiet=quiet, verbose=verbose)
-    raise typer.Exit(carry_out(asked, where, Policy(timeout_s=timeout), manner))
+    asked = LaunchOptions(choices, tuple(command or ()), port, forward, inherit_tf_config)
+    options = RunOptions(name, runs_dir, dry_run=dry_run, json=json, quiet=quiet, verbose=verbose)
+    raise typer.Exit(carry_out(asked, selection, Policy(timeout_s=timeout), options))

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperCommand
 
+import tfdist
 from tfdist.cli import bench, doctor, launch, report, strategies, tf_config
 from tfdist.cli.options import twin
 from tfdist.launch.errors import ExitCode, TfdistError
@@ -40,9 +41,7 @@ app.command("tf-config", cls=Panelled)(tf_config.tf_config)
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"tfdist {version('tfdist')}")
+        typer.echo(f"tfdist {tfdist.__version__}")
         raise typer.Exit
 
 

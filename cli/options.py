@@ -51,7 +51,7 @@ _ROWS: tuple[tuple[str, Any, str, str], ...] = (
     ("seed", int, TRAIN, "Of initial weights, shuffling and synthetic data (default 0)."),
     ("evaluate", bool, TRAIN, "Measure accuracy on held-out examples at the end (default: if the data set has some)."),
     ("dataset", str, DATA, "synthetic, digits, tfds:NAME (prepared data), or folder:PATH (one subfolder a class)."),
-    ("data_dir", str, DATA, "Where TFDS data is (default: TFDS_DATA_DIR, or ~/tensorflow_datasets)."),
+    ("data_dir", str, DATA, "HostSelection TFDS data is (default: TFDS_DATA_DIR, or ~/tensorflow_datasets)."),
     ("shuffle", int, DATA, "Shuffle buffer in examples (default 1024)."),
     ("steps_per_window", int, TIMING, "Steps between two looks at the clock."),
     ("warmup_steps", int, TIMING, "Steps at least that are trained but not timed (default 10)."),

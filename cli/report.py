@@ -1,6 +1,5 @@
 """`tfdist report`."""
 
-import json as _json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tfdist.cli.options import option
+from tfdist.launch.json_files import dumps
 
 Folders = Annotated[
     list[Path], typer.Argument(metavar="DIR...", help="Folders of benches or launches.", show_default=False)
@@ -28,8 +28,8 @@ def report(folders: Folders, out: Out = None, json: Json = False) -> None:
       tfdist report bench_results/a bench_results/b --out /tmp/a-and-b
     """
     from tfdist.bench.reading import holds_records
-    from tfdist.bench.report import make_report, write_report
-    from tfdist.cli.results import name_unreadable, show
+    from tfdist.bench.report.build import make_report, write_report
+    from tfdist.cli.show_report import name_unreadable, show
 
     empty = [folder for folder in folders if folder.is_dir() and not holds_records(folder)]
     used = [folder for folder in folders if folder not in empty] or folders
@@ -41,4 +41,4 @@ def report(folders: Folders, out: Out = None, json: Json = False) -> None:
     show(made, sys.stderr if json else sys.stdout)
     typer.echo(f"\nreport: {path}", err=json)
     if json:
-        typer.echo(_json.dumps({**made.to_json(), "report": str(path)}))
+        typer.echo(dumps({**made.to_json(), "report": str(path)}))

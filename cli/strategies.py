@@ -1,6 +1,5 @@
 """`tfdist strategies`."""
 
-import json as _json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tfdist.cli.options import option
+from tfdist.launch.json_files import dumps
 from tfdist.strategies.catalog import (
     CATALOG,
     TPU_DEVICES,
@@ -23,7 +23,7 @@ from tfdist.strategies.catalog import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tfdist.launch.machine import Machine
+from tfdist.launch.machine import Machine
 
 DEV = Path("/dev")
 CELLS = [(keras, api) for keras in Keras for api in Api]
@@ -44,7 +44,7 @@ def strategies(
     machine = local_machine()
     rows = [row_of(strategy, machine) for strategy in CATALOG.values()]
     if json:
-        typer.echo(_json.dumps(rows, indent=1))
+        typer.echo(dumps(rows, indent=1))
     else:
         show(rows, machine)
 

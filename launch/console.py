@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TextIO
 
+from tfdist.launch.agents.messages import Event, Exited, Message, Note, NotStarted, Output, Started
 from tfdist.launch.diagnose import how
 from tfdist.launch.job import Job
-from tfdist.launch.messages import Event, Exited, Message, Note, NotStarted, Output, Started
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -68,14 +68,14 @@ def ended(code: int) -> str:
     return how(code).split(" (")[0]
 
 
-class Lines:
+class PrefixedLines:
     """Prefixed lines, as tasks write them."""
 
     def __init__(self, out: TextIO, err: TextIO, verbose: bool = False) -> None:
         self.out, self.err, self.verbose = out, err, verbose
         self.gone: list[TextIO] = []
 
-    def __enter__(self) -> "Lines":
+    def __enter__(self) -> "PrefixedLines":
         return self
 
     def __exit__(
@@ -106,7 +106,7 @@ class Lines:
             self.gone.append(file)
 
 
-class Quiet(Lines):
+class Quiet(PrefixedLines):
     """Nothing at all."""
 
     def hear(self, message: Message) -> None:
@@ -114,7 +114,7 @@ class Quiet(Lines):
 
 
 @dataclass
-class Row:
+class TaskRow:
     """One task in the live table."""
 
     task: str
@@ -125,7 +125,7 @@ class Row:
     loss: str = ""
 
 
-class LiveTable(Lines):
+class LiveTable(PrefixedLines):
     """A table of all tasks that stays at the bottom of the terminal, repainted twice a second at most."""
 
     def __init__(self, job: Job, out: TextIO, verbose: bool = False, now: Callable[[], float] = time.monotonic) -> None:
@@ -134,7 +134,7 @@ class LiveTable(Lines):
         from rich.live import Live
 
         self.hosts = len(job.hosts)
-        self.rows = {plan.task.name: Row(plan.task.name, plan.host.name) for plan in job.plans}
+        self.rows = {plan.task.name: TaskRow(plan.task.name, plan.host.name) for plan in job.plans}
         self.console = Console(file=out, highlight=False, soft_wrap=True)
         self.live = Live(
             console=self.console,

@@ -3,11 +3,11 @@
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from enum import Enum
 from typing import Any
 
+from tfdist.launch.agents.messages import AgentLost, Exited, Interrupted, NotStarted
 from tfdist.launch.errors import ExitCode
-from tfdist.launch.messages import AgentLost, Exited, Interrupted, NotStarted
+from tfdist.launch.str_enum import StrEnum
 
 SECONDARY = (
     "Collective ops is aborted by",
@@ -19,15 +19,13 @@ SECONDARY = (
 """What TensorFlow says in a task that dies because another one did."""
 
 
-class Status(str, Enum):
+class Status(StrEnum):
     """How a job ended."""
 
     OK = "ok"
     FAILED = "failed"
     TIMEOUT = "timeout"
     INTERRUPTED = "interrupted"
-
-    __str__ = str.__str__
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,18 @@ SECRET = re.compile(
 """Names whose values are shown as ***."""
 HIDDEN = "***"
 OURS: Mapping[str, str] = {
-    "TF_CONFIG": "leave it away, or use --inherit-tf-config",
+    "TF_CONFIG": "omit it, or use --inherit-tf-config",
     "CUDA_VISIBLE_DEVICES": "choose GPUs with gpus= in the hostfile, or set it for tfdist itself",
     **dict.fromkeys(
-        ("TF_GRPC_REUSE_PORT", "TFDIST_SPEC", "TFDIST_TASK", "TFDIST_EVENTS_FD", "TFDIST_BARRIER_FD"), "leave it away"
+        (
+            "TF_GRPC_REUSE_PORT",
+            "TFDIST_SPEC",
+            "TFDIST_STRATEGY_CHOICE",
+            "TFDIST_TASK",
+            "TFDIST_EVENTS_FD",
+            "TFDIST_BARRIER_FD",
+        ),
+        "omit it",
     ),
 }
 """What is computed for every task, and what to do instead of setting it."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.hosts import Host
+from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import Machine, Machines
 from tfdist.launch.place import place
 

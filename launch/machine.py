@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tfdist.launch import agent
-from tfdist.launch.hosts import LOCAL, Host
+from tfdist.launch.agents import agent
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.place import FOR_WORKERS, slots_of
 
 
@@ -56,6 +57,24 @@ Machines = Mapping[Host, Machine]
 def alone(machine: Machine) -> Machines:
     """This machine as the only host."""
     return {LOCAL: machine}
+
+
+def machines_of(hellos: Mapping[Host, Mapping[str, Any]]) -> Machines:
+    """What each host offers, from its agent's hello.
+
+    Raises:
+        TfdistError: a GPU that was named is missing.
+    """
+    return {host: _machine(host, hello) for host, hello in hellos.items()}
+
+
+def _machine(host: Host, hello: Mapping[str, Any]) -> Machine:
+    machine = Machine.from_description(hello)
+    try:
+        return machine.only(host.gpus)
+    except KeyError as error:
+        shown = ", ".join(machine.gpu_ids) or "none"
+        raise TfdistError(f"{host.name} has no GPU {error}: it shows {shown}") from None
 
 
 def together(machines: Machines) -> Machine:

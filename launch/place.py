@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from tfdist.launch.cluster import Task
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.hosts import Host
+from tfdist.launch.hosts.host import Host
 
 FOR_WORKERS = ("", "worker")
 """Roles of hosts that take workers."""

@@ -8,18 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tfdist.launch import agent
+from tfdist.launch.agents import agent
+from tfdist.launch.agents.fleet import Fleet, connect
+from tfdist.launch.agents.messages import Finish, Start
 from tfdist.launch.diagnose import Outcome, diagnose
+from tfdist.launch.doctor.preflight import port_sentence, preflight
 from tfdist.launch.environment import command_shown, shown
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.fleet import Fleet, connect
-from tfdist.launch.hosts import LOCAL
+from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Job, TaskPlan
-from tfdist.launch.messages import Finish, Start
+from tfdist.launch.json_files import save_json
 from tfdist.launch.policy import Policy
-from tfdist.launch.preflight import port_sentence, preflight
-from tfdist.launch.rundir import RunDir, save_json
-from tfdist.launch.supervise import Listener, Watch, supervise
+from tfdist.launch.rundir import RunDir
+from tfdist.launch.supervise import OnMessage, Watch, supervise
 
 TAIL_BYTES = 1 << 16
 
@@ -28,7 +29,7 @@ def launch(
     job: Job,
     run_dir: RunDir,
     policy: Policy | None = None,
-    listen: Listener = lambda _: None,
+    listen: OnMessage = lambda _: None,
     *,
     fleet: Fleet | None = None,
     needs_tensorflow: bool = False,

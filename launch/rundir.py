@@ -1,12 +1,9 @@
 """Every path of a run's folder, spelled once."""
 
-import json
-import os
 import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from tfdist.launch.errors import TfdistError
 
@@ -79,14 +76,3 @@ def create_run_dir(runs_dir: Path, name: str, now: datetime | None = None) -> Ru
             ) from None
         return RunDir(path)
     raise TfdistError(f"a thousand runs named {base!r} in one second: choose another --name")
-
-
-def save_json(path: Path, data: Any) -> None:
-    """Write JSON so that a reader sees the whole of it or nothing: to a temporary file beside it, then moved."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

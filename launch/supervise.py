@@ -1,25 +1,16 @@
 """Watch over a job's tasks until all of them have ended: one queue of events, one loop that decides."""
 
-import json
-import os
-import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from queue import Empty
-from types import FrameType
-from typing import Any, BinaryIO
+from typing import Any
 
-from tfdist.launch.channel import Channel, Inbox
-from tfdist.launch.diagnose import Entry, Stopped, TimedOut
-from tfdist.launch.job import Job
-from tfdist.launch.messages import (
+from tfdist.launch.agents.channel import Channel, Inbox
+from tfdist.launch.agents.messages import (
     AgentLost,
     Event,
     Exited,
-    Heartbeat,
     Interrupted,
     Message,
     NotStarted,
@@ -28,11 +19,15 @@ from tfdist.launch.messages import (
     Started,
     Stop,
 )
+from tfdist.launch.agents.signals import kill_groups
+from tfdist.launch.agents.silence import SilenceDetector
+from tfdist.launch.diagnose import Entry, Stopped, TimedOut
+from tfdist.launch.job import Job
+from tfdist.launch.logs import Log
 from tfdist.launch.policy import Policy
 from tfdist.launch.rundir import RunDir
-from tfdist.launch.silence import Silence
 
-Listener = Callable[[Message], None]
+OnMessage = Callable[[Message], None]
 """Is told everything as it comes; must be quick, for the loop waits for it."""
 
 
@@ -53,10 +48,10 @@ class Watch:
     stop_at: float | None = None
     """Monotonic: when the tasks that are left will be told to end."""
     time_out_at: float | None = None
-    silence: Silence = field(init=False)
+    silence: SilenceDetector = field(init=False)
 
     def __post_init__(self) -> None:
-        self.silence = Silence(self.policy.silence_s)
+        self.silence = SilenceDetector(self.policy.silence_s)
 
     # --- deciding
 
@@ -133,7 +128,7 @@ class Watch:
         return min(moment for moment in (self.stop_at, self.time_out_at, look, *silences) if moment is not None)
 
 
-def supervise(watch: Watch, run_dir: RunDir, listen: Listener) -> None:
+def supervise(watch: Watch, run_dir: RunDir, listen: OnMessage) -> None:
     """Run the loop until no task runs; the watch then holds the whole history."""
     if watch.policy.timeout_s is not None:
         watch.time_out_at = time.monotonic() + watch.policy.timeout_s
@@ -150,57 +145,3 @@ def supervise(watch: Watch, run_dir: RunDir, listen: Listener) -> None:
                 source.room.release()
             watch.note(message)
             listen(message)
-
-
-class Log:
-    """The run's folder as it fills: each task's output byte for byte, and all events."""
-
-    def __init__(self, run_dir: RunDir) -> None:
-        self._run_dir = run_dir
-        self._files: dict[Path, BinaryIO] = {}
-
-    def __enter__(self) -> "Log":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in self._files.values():
-            file.close()
-
-    def write(self, message: Message) -> None:
-        """Keep one message."""
-        if isinstance(message, Output):
-            text = message.text.encode("utf-8", "surrogateescape")
-            self._file(self._run_dir.log(message.task, message.stream)).write(text)
-        elif not isinstance(message, Heartbeat):
-            line = {"kind": type(message).__name__, **asdict(message)}
-            self._file(self._run_dir.events).write(json.dumps(line).encode() + b"\n")
-
-    def _file(self, path: Path) -> BinaryIO:
-        if path not in self._files:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._files[path] = path.open("ab", buffering=0)
-        return self._files[path]
-
-
-def kill_groups(pids: Iterable[int]) -> None:
-    """End what is left of tasks whose agent was killed: each led a process group of its own."""
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
-
-
-@contextmanager
-def interruptions(inbox: Inbox) -> Iterator[None]:
-    """While this lasts, SIGINT, SIGTERM and SIGHUP are events like others; one that is ignored (nohup) stays so."""
-
-    def put(number: int, _frame: FrameType | None) -> None:
-        inbox.put((None, Interrupted(number)))
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    wanted = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, put) for number in wanted}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -16,6 +16,7 @@ from tfdist.strategies.catalog import (
     keras_refusal,
     precision_refusal,
 )
+from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.partitioner import parse_partitioner
 
 AT_LEAST = {
@@ -25,9 +26,6 @@ AT_LEAST = {
 }  # fmt: skip
 MOST_SEED = 2**32 - 1
 WHY = {"image_size": " (MobileNetV2 halves the image five times)"}
-MODELS = ("mobilenet_v2", "tiny")
-OPTIMIZERS = ("adam", "sgd")
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 ALPHAS = (0.35, 0.5, 0.75, 1.0, 1.3, 1.4)
 STRATEGY_FIELDS = (
     "workers", "ps", "devices", "communication", "cross_device", "packs", "bytes_per_pack", "timeout_collective_s",
@@ -51,6 +49,7 @@ def check(spec: TrainingSpec, chosen: Mapping[str, Any], machine: Machine) -> No
     Raises:
         TfdistError: the first thing found.
     """
+    check_ranges(spec)
     check_strategy(spec, chosen, machine)
     check_combinations(spec)
     check_effect(spec, chosen)
@@ -58,44 +57,49 @@ def check(spec: TrainingSpec, chosen: Mapping[str, Any], machine: Machine) -> No
         check_length(spec)
 
 
-def check_strategy(spec: TrainingSpec, chosen: Mapping[str, Any], machine: Machine) -> None:
+def check_strategy(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machine) -> None:
     """As `check`, for a program whose training we do not know."""
-    check_ranges(spec)
-    check_options_belong(spec, chosen)
-    check_cross_device(spec, machine)
-    check_devices(spec, machine)
-    check_worker_devices(spec)
+    check_least(choice)
+    if choice.timeout_collective_s is not None and not choice.timeout_collective_s > 0:
+        raise TfdistError(f"--timeout-collective {choice.timeout_collective_s}: it must be more than 0 seconds")
+    parse_partitioner(choice.variable_partitioner)
+    check_options_belong(choice, chosen)
+    check_cross_device(choice, machine)
+    check_devices(choice, machine)
+    check_worker_devices(choice)
 
 
 def check_ranges(spec: TrainingSpec) -> None:
     """Numbers in their ranges, names among the known ones."""
-    for field, least in AT_LEAST.items():
-        value = getattr(spec, field)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-            raise TfdistError(
-                f"{option(field)} {value}: it must be a whole number of at least {least}{WHY.get(field, '')}"
-            )
+    check_least(spec)
     if spec.seed > MOST_SEED:
         raise TfdistError(f"--seed {spec.seed}: NumPy takes seeds up to {MOST_SEED}")
-    for field, known in (("model", MODELS), ("optimizer", OPTIMIZERS), ("precision", PRECISIONS), ("alpha", ALPHAS)):
+    for field, known in (("alpha", ALPHAS),):
         if getattr(spec, field) not in known:
             raise TfdistError(f"{option(field)} {getattr(spec, field)}: choose one of {', '.join(map(str, known))}")
     if not 0.0 <= spec.bn_momentum < 1.0:
         raise TfdistError(f"--bn-momentum {spec.bn_momentum}: it must be at least 0 and less than 1")
     if not spec.learning_rate > 0:
         raise TfdistError(f"--learning-rate {spec.learning_rate}: it must be more than 0")
-    if spec.timeout_collective_s is not None and not spec.timeout_collective_s > 0:
-        raise TfdistError(f"--timeout-collective {spec.timeout_collective_s}: it must be more than 0 seconds")
-    parse_partitioner(spec.variable_partitioner)
 
 
-def check_options_belong(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:
+def check_least(choice: StrategyChoice) -> None:
+    """Whole numbers that are large enough."""
+    for field, least in AT_LEAST.items():
+        value = getattr(choice, field, None)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+            raise TfdistError(
+                f"{option(field)} {value}: it must be a whole number of at least {least}{WHY.get(field, '')}"
+            )
+
+
+def check_options_belong(spec: StrategyChoice, chosen: Mapping[str, Any]) -> None:
     """An option that the strategy would ignore is refused, unless it says what holds anyway."""
     strategy = CATALOG[spec.strategy]
     for field in STRATEGY_FIELDS:
         if option(field) in strategy.options or field not in chosen:
             continue
-        if str(chosen[field]) != str(getattr(TrainingSpec, field)):
+        if str(chosen[field]) != str(getattr(StrategyChoice, field)):
             owners = ", ".join(row.name for row in CATALOG.values() if option(field) in row.options)
             flag = f"{option(field)} {chosen[field]}"
             raise TfdistError(f"{flag} has no effect under --strategy {spec.strategy}: it belongs to {owners}")
@@ -103,7 +107,7 @@ def check_options_belong(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:
         raise TfdistError("--ps 0: parameter-server keeps its variables on parameter servers; use --ps 1 or more")
 
 
-def check_cross_device(spec: TrainingSpec, machine: Machine) -> None:
+def check_cross_device(spec: StrategyChoice, machine: Machine) -> None:
     """NCCL needs GPUs, and packs need an all-reduce that packs."""
     nccl = [
         flag
@@ -122,7 +126,7 @@ def check_cross_device(spec: TrainingSpec, machine: Machine) -> None:
         )
 
 
-def check_devices(spec: TrainingSpec, machine: Machine) -> None:
+def check_devices(spec: StrategyChoice, machine: Machine) -> None:
     """One process is on one host. A GPU is not shared between replicas; cores may be (that is a warning)."""
     if machine.hosts > 1 and not CATALOG[spec.strategy].many_processes:
         raise TfdistError(
@@ -147,7 +151,7 @@ def check_combinations(spec: TrainingSpec) -> None:
     check_worker_devices(spec)
 
 
-def check_worker_devices(spec: TrainingSpec) -> None:
+def check_worker_devices(spec: StrategyChoice) -> None:
     """Some strategies use one CPU device of each process, however many there are."""
     refuse(devices_refusal(spec.strategy, spec.devices, spec.gpus), f"--devices {spec.devices}")
 
@@ -180,15 +184,18 @@ def check_length(spec: TrainingSpec) -> None:
         )
 
 
+def cores_warnings(choice: StrategyChoice, machine: Machine) -> tuple[str, ...]:
+    """Devices that share cores."""
+    cores = choice.replicas * (choice.cores_per_device or 0)
+    if machine.gpus or cores <= len(machine.cores):
+        return ()
+    return (
+        f"{choice.replicas} devices of {choice.cores_per_device} core(s) share {len(machine.cores)} cores: "
+        f"they slow each other down, so do not read scaling from this run",
+    )
+
+
 def warnings_of(spec: TrainingSpec, machine: Machine) -> tuple[str, ...]:
     """What works but will surprise."""
-    cores = spec.replicas * (spec.cores_per_device or 0)
-    found = []
-    if not machine.gpus and cores > len(machine.cores):
-        found.append(
-            f"{spec.replicas} devices of {spec.cores_per_device} core(s) share {len(machine.cores)} cores: "
-            f"they slow each other down, so do not read scaling from this run"
-        )
-    if spec.xla and not machine.gpus:
-        found.append("--xla on a CPU is about 100 times slower for MobileNetV2 (its depthwise gradients)")
-    return tuple(found)
+    slow = "--xla on a CPU is about 100 times slower for MobileNetV2 (its depthwise gradients)"
+    return (*cores_warnings(spec, machine), *([slow] if spec.xla and not machine.gpus else []))

@@ -3,14 +3,15 @@ the look whether the data set is there."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
-from tfdist.models.checks import check, check_length, check_strategy, warnings_of
+from tfdist.models.checks import check, check_length, check_strategy, cores_warnings, warnings_of
 from tfdist.models.datasets.table import describe
-from tfdist.models.spec import CHOICES, TrainingSpec
+from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG, StrategyName
+from tfdist.strategies.choice import StrategyChoice, closed_choices
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "smoke": {
@@ -29,6 +30,18 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 REAL_DATA_STEPS = {"smoke": 1200, "cpu": 1200}
 """With a real data set those presets train for so many steps: enough for digits to be learnt, about a minute."""
+
+
+Choice = TypeVar("Choice", bound=StrategyChoice)
+
+
+@dataclass(frozen=True)
+class ResolvedStrategy:
+    """The strategy for a program of the user's own, and what the user should be told about it."""
+
+    choice: StrategyChoice
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -66,14 +79,14 @@ def resolve(choices: Mapping[str, Any], machine: Machine, preset: str | None = N
         raise TfdistError(f"--global-batch-size {batch} and --batch-size {chosen['batch_size']}: give one of them")
     base = with_length(dict(PRESETS[preset]), chosen, preset)
     values = {**base, **devices_by_default(chosen, machine), **chosen, "gpus": bool(machine.gpus)}
-    spec = spec_of(values)
+    spec = made_of(values, TrainingSpec)
     check(spec, chosen, machine)
     if batch is not None:
         spec = replace(spec, batch_size=per_replica(batch, spec))
     return Resolved(fit_to_data(spec, chosen), preset, tuple(notes), warnings_of(spec, machine))
 
 
-def resolve_strategy(choices: Mapping[str, Any], machine: Machine) -> Resolved:
+def resolve_strategy(choices: Mapping[str, Any], machine: Machine) -> ResolvedStrategy:
     """As `resolve`, for a program that brings its own model and data: only what concerns strategy and Keras.
 
     Cores are left alone unless the user says how many a device has.
@@ -81,9 +94,9 @@ def resolve_strategy(choices: Mapping[str, Any], machine: Machine) -> Resolved:
     chosen = {name: value for name, value in choices.items() if value is not None}
     chosen["strategy"], why = choose_strategy(chosen, machine)
     values = {"cores_per_device": None, **devices_by_default(chosen, machine), **chosen, "gpus": bool(machine.gpus)}
-    spec = spec_of(values)
-    check_strategy(spec, chosen, machine)
-    return Resolved(spec, "", (f"strategy {spec.strategy}: {why}",), warnings_of(spec, machine))
+    choice = made_of(values, StrategyChoice)
+    check_strategy(choice, chosen, machine)
+    return ResolvedStrategy(choice, (f"strategy {choice.strategy}: {why}",), cores_warnings(choice, machine))
 
 
 def choose_preset(preset: str | None, machine: Machine) -> tuple[str, str]:
@@ -142,30 +155,33 @@ def with_length(base: dict[str, Any], chosen: Mapping[str, Any], preset: str) ->
     return base
 
 
+_CHOICES = closed_choices(TrainingSpec)
+
+
 def spec_choice(name: str, value: Any) -> Any:
     """`value` as the field's type, if it is a closed choice.
 
     Raises:
         TfdistError: it is none of the choices.
     """
-    if name not in CHOICES:
+    if name not in _CHOICES:
         return value
     try:
-        return CHOICES[name](str(value))
+        return _CHOICES[name](str(value))
     except ValueError:
-        known = ", ".join(str(choice) for choice in CHOICES[name])
+        known = ", ".join(str(choice) for choice in _CHOICES[name])
         raise TfdistError(f"--{name.replace('_', '-')} {value}: choose one of {known}") from None
 
 
-def spec_of(values: Mapping[str, Any]) -> TrainingSpec:
-    """The values as a TrainingSpec, each of its field's kind."""
+def made_of(values: Mapping[str, Any], kind: type[Choice]) -> Choice:
+    """The values as a StrategyChoice or a TrainingSpec, each converted to its field's type."""
     converted = {}
-    for field in fields(TrainingSpec):
+    for field in fields(kind):
         if field.name in values:
             value = spec_choice(field.name, values[field.name])
             convert: Callable[[Any], Any] = float if field.type is float else lambda same: same
             converted[field.name] = convert(value)
-    return TrainingSpec(**converted)
+    return kind(**converted)
 
 
 def per_replica(batch: int, spec: TrainingSpec) -> int:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tfdist.models.spec import TrainingSpec
 from tfdist.strategies import devices
 from tfdist.strategies.catalog import StrategyName
+from tfdist.strategies.choice import StrategyChoice
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -23,12 +23,12 @@ MODULES: Mapping[StrategyName, str] = {
 """`auto` is not in it: the launcher resolves it before any task starts."""
 
 
-def build(spec: TrainingSpec) -> "tf.distribute.Strategy":
-    """Configure this task's devices and make the strategy of `spec`. Call it before any TensorFlow operation.
+def build(choice: StrategyChoice) -> "tf.distribute.Strategy":
+    """Configure this task's devices and make the strategy of `choice`. Call it before any TensorFlow operation.
 
     Raises:
         TfdistError: the devices that it needs are not there.
     """
-    devices.configure(spec)
-    strategy: tf.distribute.Strategy = import_module(f"tfdist.strategies.{MODULES[spec.strategy]}").build(spec)
+    devices.configure(choice)
+    strategy: tf.distribute.Strategy = import_module(f"tfdist.strategies.{MODULES[choice.strategy]}").build(choice)
     return strategy

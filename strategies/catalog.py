@@ -2,17 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from types import MappingProxyType
 
-
-class _Choice(str, Enum):
-    """A closed choice that prints as its value."""
-
-    __str__ = str.__str__
+from tfdist.launch.str_enum import StrEnum
 
 
-class StrategyName(_Choice):
+class StrategyName(StrEnum):
     """The names that the command line takes."""
 
     AUTO = "auto"
@@ -25,7 +20,7 @@ class StrategyName(_Choice):
     INDEPENDENT = "independent"
 
 
-class Communication(_Choice):
+class Communication(StrEnum):
     """`tf.distribute.experimental.CommunicationImplementation`: the all-reduce between workers."""
 
     AUTO = "auto"
@@ -33,7 +28,7 @@ class Communication(_Choice):
     NCCL = "nccl"
 
 
-class CrossDevice(_Choice):
+class CrossDevice(StrEnum):
     """`tf.distribute.CrossDeviceOps`: the all-reduce between the devices of one process. auto: TensorFlow's default."""
 
     AUTO = "auto"
@@ -42,28 +37,36 @@ class CrossDevice(_Choice):
     REDUCTION_TO_ONE = "reduction-to-one"
 
 
-class Placement(_Choice):
+class Placement(StrEnum):
     """How variables are spread over servers: as TensorFlow does, by count, or to the one that holds fewest bytes."""
 
     ROUND_ROBIN = "round-robin"
     GREEDY = "greedy"
 
 
-class Keras(_Choice):
+class Keras(StrEnum):
     """2 is tf_keras, 3 the keras that TensorFlow 2.21 brings."""
 
     TWO = "2"
     THREE = "3"
 
 
-class Api(_Choice):
+class Api(StrEnum):
     """Who runs the steps: our timed loop, or Model.fit."""
 
     LOOP = "loop"
     FIT = "fit"
 
 
-class Exchange(_Choice):
+class Precision(StrEnum):
+    """Keras' global dtype policy."""
+
+    FLOAT32 = "float32"
+    MIXED_BFLOAT16 = "mixed_bfloat16"
+    MIXED_FLOAT16 = "mixed_float16"
+
+
+class Exchange(StrEnum):
     """How the replicas of a job depend on each other, which decides what its wall time is."""
 
     SYNC = "sync"
@@ -71,7 +74,7 @@ class Exchange(_Choice):
     NONE = "no exchange"
 
 
-class Ends(_Choice):
+class Ends(StrEnum):
     """When a job is over."""
 
     ALL_EXIT = "all tasks exit 0"
@@ -216,15 +219,15 @@ def keras_refusal(strategy: StrategyName, cross_device: CrossDevice, keras: Kera
 _SCALES_NO_LOSS = (StrategyName.CENTRAL_STORAGE, StrategyName.PARAMETER_SERVER, StrategyName.TPU)
 
 
-def precision_refusal(strategy: StrategyName, keras: Keras, precision: str, replicas: int) -> Refusal | None:
+def precision_refusal(strategy: StrategyName, keras: Keras, precision: Precision, replicas: int) -> Refusal | None:
     """Whether Keras `keras` trains so many replicas safely in this precision: None if it does.
 
     Source: tf_keras' `strategy_supports_loss_scaling` names the strategies that it takes; with Keras 3, 12 of 120
     trainings of several replicas ended in NaN, none with tf_keras.
     """
-    if keras is Keras.TWO and precision == "mixed_float16" and strategy in _SCALES_NO_LOSS:
+    if keras is Keras.TWO and precision is Precision.MIXED_FLOAT16 and strategy in _SCALES_NO_LOSS:
         return Refusal(f"tf_keras scales no loss for float16 under {strategy}", "use --precision mixed_bfloat16")
-    if keras is Keras.THREE and precision == "mixed_float16" and replicas > 1:
+    if keras is Keras.THREE and precision is Precision.MIXED_FLOAT16 and replicas > 1:
         what = "Keras 3 looks for overflows of float16 on the first replica only: trainings of several can end in NaN"
         return Refusal(what, "use --precision mixed_bfloat16, or --keras 2")
     return None

@@ -2,10 +2,10 @@
 
 import tensorflow as tf
 
-from tfdist.models.spec import TrainingSpec
 from tfdist.strategies import devices
+from tfdist.strategies.choice import StrategyChoice
 
 
-def build(spec: TrainingSpec) -> tf.distribute.Strategy:
+def build(choice: StrategyChoice) -> tf.distribute.Strategy:
     """The strategy over all of the task's devices, with the variables on the CPU."""
-    return tf.distribute.experimental.CentralStorageStrategy(devices.names(spec), parameter_device="CPU:0")
+    return tf.distribute.experimental.CentralStorageStrategy(devices.names(choice), parameter_device="CPU:0")

@@ -1,9 +1,5 @@
-"""`current()`: the strategy that `tfdist launch` chose, for a user's own program.
+"""`current()`: the strategy that `tfdist launch` chose, for a user's own program."""
 
-TensorFlow is imported on the first call. So are our own modules, for `models.spec` imports this package's catalog.
-"""
-
-import json
 import os
 from functools import cache
 from typing import TYPE_CHECKING
@@ -11,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from tfdist.models.spec import TrainingSpec
+    from tfdist.strategies.choice import StrategyChoice
 
 
 @cache
@@ -20,15 +16,15 @@ def current() -> "tf.distribute.Strategy":
 
     Started by `tfdist launch` it is the launcher's choice. Otherwise it is MultiWorkerMirroredStrategy if TF_CONFIG is
     set, and TensorFlow's default strategy if not. In a worker or ps of a parameter-server job it serves the chief and
-    never returns: there the program above this call is all that runs.
+    never returns: there only the code above this call runs.
 
     Raises:
-        TfdistError: TFDIST_SPEC or TF_CONFIG is not what it should be, or a device is missing.
+        TfdistError: TFDIST_STRATEGY_CHOICE or TF_CONFIG is malformed, or a device is missing.
     """
-    from tfdist.models.spec import SPEC_VARIABLE, TrainingSpec
+    from tfdist.strategies.choice import StrategyChoice
 
-    text = os.environ.get(SPEC_VARIABLE)
-    return _unlaunched() if text is None else _launched(TrainingSpec.from_json(json.loads(text)))
+    choice = StrategyChoice.from_env(os.environ)
+    return _unlaunched() if choice is None else _launched(choice)
 
 
 def _unlaunched() -> "tf.distribute.Strategy":
@@ -37,17 +33,17 @@ def _unlaunched() -> "tf.distribute.Strategy":
     return tf.distribute.MultiWorkerMirroredStrategy() if os.environ.get("TF_CONFIG") else tf.distribute.get_strategy()
 
 
-def _launched(spec: "TrainingSpec") -> "tf.distribute.Strategy":
+def _launched(choice: "StrategyChoice") -> "tf.distribute.Strategy":
+    from tfdist.launch import events
     from tfdist.launch.cluster import parse_tf_config
-    from tfdist.models import events
     from tfdist.strategies.build import build
     from tfdist.strategies.serve import serve, serves
 
     config = os.environ.get("TF_CONFIG")
     if config is not None:
         cluster, task = parse_tf_config(config)
-        if serves(spec, task):
-            serve(spec, cluster, task, lambda: events.emit("ready"))
-    strategy = build(spec)
+        if serves(choice, task):
+            serve(choice, cluster, task, lambda: events.emit("ready"))
+    strategy = build(choice)
     events.emit("ready")
     return strategy

@@ -8,26 +8,26 @@ import os
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import NO_GPUS
-from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.choice import StrategyChoice
 
 
-def names(spec: TrainingSpec) -> list[str]:
+def names(choice: StrategyChoice) -> list[str]:
     """The devices that a strategy of one process spreads over: `GPU:0`, `GPU:1` or, without GPUs, `CPU:0`, `CPU:1`."""
-    return [f"{'GPU' if spec.gpus else 'CPU'}:{index}" for index in range(spec.devices)]
+    return [f"{'GPU' if choice.gpus else 'CPU'}:{index}" for index in range(choice.devices)]
 
 
-def configure(spec: TrainingSpec) -> None:
-    """Let GPU memory grow, or cut the CPU into `spec.devices` logical devices. Call it before any TensorFlow operation.
+def configure(choice: StrategyChoice) -> None:
+    """Let GPU memory grow, or cut the CPU into `choice.devices` logical devices. Call it before any TensorFlow op.
 
     A task that does not compute (a parameter server, a chief beside them) has its GPUs hidden and needs none.
 
     Raises:
-        TfdistError: fewer GPUs than `spec.devices`.
+        TfdistError: fewer GPUs than `choice.devices`.
     """
-    if spec.gpus:
-        _let_gpu_memory_grow(0 if os.environ.get("CUDA_VISIBLE_DEVICES") == NO_GPUS else spec.devices)
+    if choice.gpus:
+        _let_gpu_memory_grow(0 if os.environ.get("CUDA_VISIBLE_DEVICES") == NO_GPUS else choice.devices)
     else:
-        _cut_cpu(spec.devices)
+        _cut_cpu(choice.devices)
 
 
 def _let_gpu_memory_grow(wanted: int) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.models.spec import TrainingSpec
 from tfdist.strategies import devices
 from tfdist.strategies.catalog import CrossDevice
+from tfdist.strategies.choice import StrategyChoice
 
 _DEFAULT_PACKS = 1
 
@@ -20,11 +20,11 @@ CROSS_DEVICE: Mapping[CrossDevice, Callable[[int], Any]] = {
 }
 
 
-def build(spec: TrainingSpec) -> tf.distribute.Strategy:
+def build(choice: StrategyChoice) -> tf.distribute.Strategy:
     """The strategy over all of the task's devices."""
-    return tf.distribute.MirroredStrategy(devices.names(spec), cross_device_ops(spec))
+    return tf.distribute.MirroredStrategy(devices.names(choice), cross_device_ops(choice))
 
 
-def cross_device_ops(spec: TrainingSpec) -> Any:
-    """The tf.distribute.CrossDeviceOps that the spec names, or None for TensorFlow's default."""
-    return CROSS_DEVICE[spec.cross_device](spec.packs or _DEFAULT_PACKS)
+def cross_device_ops(choice: StrategyChoice) -> Any:
+    """The tf.distribute.CrossDeviceOps that the choice names, or None for TensorFlow's default."""
+    return CROSS_DEVICE[choice.cross_device](choice.packs or _DEFAULT_PACKS)

@@ -4,18 +4,18 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.choice import StrategyChoice
 
 
-def communication_options(spec: TrainingSpec) -> Any:
-    """tf.distribute.experimental.CommunicationOptions as the spec says; what it leaves open is TensorFlow's default."""
+def communication_options(choice: StrategyChoice) -> Any:
+    """The tf.distribute.experimental.CommunicationOptions of `choice`; None and `auto` are TensorFlow's defaults."""
     return tf.distribute.experimental.CommunicationOptions(
-        bytes_per_pack=spec.bytes_per_pack or 0,
-        timeout_seconds=spec.timeout_collective_s,
-        implementation=tf.distribute.experimental.CommunicationImplementation[spec.communication.name],
+        bytes_per_pack=choice.bytes_per_pack or 0,
+        timeout_seconds=choice.timeout_collective_s,
+        implementation=tf.distribute.experimental.CommunicationImplementation[choice.communication.name],
     )
 
 
-def build(spec: TrainingSpec) -> tf.distribute.Strategy:
+def build(choice: StrategyChoice) -> tf.distribute.Strategy:
     """The strategy of this worker in the cluster of TF_CONFIG; it blocks until all workers are there."""
-    return tf.distribute.MultiWorkerMirroredStrategy(communication_options=communication_options(spec))
+    return tf.distribute.MultiWorkerMirroredStrategy(communication_options=communication_options(choice))

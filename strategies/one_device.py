@@ -2,10 +2,10 @@
 
 import tensorflow as tf
 
-from tfdist.models.spec import TrainingSpec
 from tfdist.strategies import devices
+from tfdist.strategies.choice import StrategyChoice
 
 
-def build(spec: TrainingSpec) -> tf.distribute.Strategy:
+def build(choice: StrategyChoice) -> tf.distribute.Strategy:
     """The strategy on the task's first device."""
-    return tf.distribute.OneDeviceStrategy(devices.names(spec)[0])
+    return tf.distribute.OneDeviceStrategy(devices.names(choice)[0])

@@ -5,8 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import Placement
+from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.partitioner import parse_partitioner
 
 _PARTITIONERS: Mapping[str, Callable[[int, int], Any]] = {
@@ -16,18 +16,18 @@ _PARTITIONERS: Mapping[str, Callable[[int, int], Any]] = {
 }
 
 
-def build(spec: TrainingSpec) -> tf.distribute.Strategy:
+def build(choice: StrategyChoice) -> tf.distribute.Strategy:
     """The chief's strategy in the cluster of TF_CONFIG; it blocks until all workers and parameter servers are there."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    strategy = tf.distribute.experimental.ParameterServerStrategy(resolver, variable_partitioner(spec))
-    PLACEMENTS[spec.placement](strategy.extended, spec.ps)
+    strategy = tf.distribute.experimental.ParameterServerStrategy(resolver, variable_partitioner(choice))
+    PLACEMENTS[choice.placement](strategy.extended, choice.ps)
     return strategy
 
 
-def variable_partitioner(spec: TrainingSpec) -> Any:
-    """The tf.distribute.experimental.partitioners object that the spec names, or None. At most one shard a server."""
-    chosen = parse_partitioner(spec.variable_partitioner)
-    return chosen and _PARTITIONERS[chosen.kind](chosen.size, spec.ps)
+def variable_partitioner(choice: StrategyChoice) -> Any:
+    """The tf.distribute.experimental.partitioners object that the choice names, or None. At most one shard a server."""
+    chosen = parse_partitioner(choice.variable_partitioner)
+    return chosen and _PARTITIONERS[chosen.kind](chosen.size, choice.ps)
 
 
 def place_greedily(extended: Any, servers: int) -> None:

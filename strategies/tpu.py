@@ -7,8 +7,8 @@ from pathlib import Path
 import tensorflow as tf
 
 from tfdist.launch.errors import TfdistError
-from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import TPU_DEVICES
+from tfdist.strategies.choice import StrategyChoice
 
 
 def address(environment: Mapping[str, str], dev: Path) -> str:
@@ -27,7 +27,7 @@ def address(environment: Mapping[str, str], dev: Path) -> str:
     raise TfdistError(f"--strategy tpu: no TPU here ({missing}, no TPU_NAME): run on a TPU VM, or set TPU_NAME")
 
 
-def build(spec: TrainingSpec) -> tf.distribute.Strategy:
+def build(choice: StrategyChoice) -> tf.distribute.Strategy:
     """The strategy over all cores of the TPU.
 
     Raises:

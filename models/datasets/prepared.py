@@ -16,7 +16,7 @@ READABLE = ("tfrecord", "")
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedDataset:
     """One version of a prepared data set: its folder, its classes and its two parts in TFDS' notation."""
 
     folder: Path
@@ -32,7 +32,7 @@ class Prepared:
         return DataInfo(self.classes, self.train_examples, self.test_examples)
 
 
-def find(name: str, data_dir: str | None) -> Prepared:
+def find(name: str, data_dir: str | None) -> PreparedDataset:
     """The newest prepared version of data set `name` (or `name/config`, or with a version at its end).
 
     Raises:
@@ -63,14 +63,14 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) if part.isdecimal() else -1 for part in version.split("."))
 
 
-def _read(name: str, folder: Path) -> Prepared:
+def _read(name: str, folder: Path) -> PreparedDataset:
     info, features = _json(folder / "dataset_info.json"), _json(folder / "features.json")
     if info.get("fileFormat", "") not in READABLE:
         raise TfdistError(f"--dataset tfds:{name} is prepared as {info['fileFormat']}: prepare it as tfrecord")
     sizes = {split["name"]: sum(map(int, split.get("shardLengths", ()))) for split in info.get("splits", ())}
     if "train" not in sizes:
         raise TfdistError(f"--dataset tfds:{name} in {folder} has no train split: choose one that has")
-    return Prepared(folder, _classes(name, features), *_parts(sizes))
+    return PreparedDataset(folder, _classes(name, features), *_parts(sizes))
 
 
 def _parts(sizes: Mapping[str, int]) -> tuple[str, int, str, int]:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tfdist.bench.folder import BenchPaths, save_record
-from tfdist.bench.record import RankRecord, Record, TaskUsage, Window
+from tfdist.bench.folder import BenchPaths
+from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machine
+from tfdist.models.record import RankRecord, Record, TaskUsage, Window
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import StrategyName
 
@@ -76,7 +77,7 @@ def save_all() -> Callable[[Path, Sequence[Record]], Path]:
     def save(root: Path, records: Sequence[Record]) -> Path:
         for number, one in enumerate(records, start=1):
             numbered = replace(one, order=number)
-            save_record(BenchPaths(root).record(numbered), numbered)
+            save_json(BenchPaths(root).record(numbered), numbered.to_json())
         return root
 
     return save

@@ -5,8 +5,8 @@ import pytest
 
 from tfdist.bench.plan import PlannedRun
 from tfdist.bench.progress import duration, progress_on
-from tfdist.bench.record import Record
-from tfdist.launch.messages import Event
+from tfdist.launch.agents.messages import Event
+from tfdist.models.record import Record
 
 MakeRecord = Callable[..., Record]
 

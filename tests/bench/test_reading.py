@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.bench.folder import BenchPaths, save_record, slug
+from tfdist.bench.folder import BenchPaths, slug
 from tfdist.bench.reading import read_folder, read_record
-from tfdist.bench.record import Record
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.json_files import save_json
+from tfdist.models.record import Record
 
 MakeRecord = Callable[..., Record]
 SaveAll = Callable[[Path, Sequence[Record]], Path]
@@ -16,7 +17,7 @@ SaveAll = Callable[[Path, Sequence[Record]], Path]
 
 def test_a_record_survives_its_file(tmp_path: Path, make_record: MakeRecord) -> None:
     made = make_record("an arm", [[0.1, 0.2], [0.3, 0.4]], strategy="multiworker", workers=2)
-    save_record(tmp_path / "r.json", made)
+    save_json(tmp_path / "r.json", made.to_json())
     assert read_record(tmp_path / "r.json") == made
 
 
@@ -80,7 +81,7 @@ def test_numbers_go_on_after_the_highest_there_is(tmp_path: Path, make_record: M
     paths = BenchPaths(tmp_path)
     assert paths.last_number() == 0
     made = replace(make_record(), order=7)
-    save_record(paths.record(made), made)
+    save_json(paths.record(made), made.to_json())
     assert paths.last_number() == 7
     paths.run(12, "arm", 1).mkdir(parents=True)
     assert paths.last_number() == 12

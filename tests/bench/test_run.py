@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from tfdist.bench.arms import Arms
 from tfdist.bench.folder import BenchFile
 from tfdist.bench.plan import PlannedRun
-from tfdist.bench.progress import Silence
-from tfdist.bench.record import Record
-from tfdist.bench.run import BUSY_BEFORE, Surroundings, run_bench
-from tfdist.bench.suite import parse_suite
-from tfdist.launch.hosts import LOCAL, Host
+from tfdist.bench.progress import NoProgress
+from tfdist.bench.run import RunnerHooks, run_bench
+from tfdist.bench.suites.arms import Arms
+from tfdist.bench.suites.suite import parse_suite
+from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.machine import Machine
+from tfdist.models.record import BUSY_BEFORE, Record
 from tfdist.models.spec import TrainingSpec
 
 H1, H2 = Host("h1", "10.0.0.1"), Host("h2", "10.0.0.2")
@@ -39,6 +39,6 @@ def test_how_busy_this_machine_is_belongs_to_runs_on_it(
     suite = parse_suite({"arms": [{"name": "a", "strategy": "one-device"}]}, "s")
     arms = Arms({"a": TrainingSpec()}, {}, (), {"a": {host: Machine((0, 1), ()) for host in hosts}})
     bench = BenchFile(suite, "tfdist bench", "", plan)
-    (made,) = run_bench(bench, arms, tmp_path, plan, Surroundings(run_one, Silence(), busy))
+    (made,) = run_bench(bench, arms, tmp_path, plan, RunnerHooks(run_one, NoProgress(), busy))
     assert made.hardware.get(BUSY_BEFORE) == (0.5 if asked else None)
     assert bool(questions) == asked

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from tfdist.bench.plan import PlannedRun
-from tfdist.bench.progress import Lines, Silence
+from tfdist.bench.progress import NoProgress, ProgressLines
 from tfdist.bench.reading import read_folder
-from tfdist.bench.record import RankRecord, Record, TaskUsage, Window
-from tfdist.bench.run import BUSY_BEFORE, Surroundings, seconds_left
-from tfdist.bench.session import Asked, default_suite, missing, prepare, run_session
+from tfdist.bench.run import RunnerHooks, seconds_left
+from tfdist.bench.session import BenchOptions, default_suite, missing, prepare, run_session
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.hosts import LOCAL, Host
+from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.machine import Machine, Machines, alone
 from tfdist.models.presets import resolve
+from tfdist.models.record import BUSY_BEFORE, RankRecord, Record, TaskUsage, Window
 from tfdist.models.spec import TrainingSpec
 
 MACHINES = alone(Machine((0, 1), ()))
@@ -75,22 +75,22 @@ class FakeRuns:
                       hardware={"cores": [0, 1]}, command=str(run_dir), run_dir="elsewhere")  # fmt: skip
 
 
-def surroundings(runs: FakeRuns) -> Surroundings:
-    return Surroundings(runs, Silence(), lambda: 0.25)
+def hooks(runs: FakeRuns) -> RunnerHooks:
+    return RunnerHooks(runs, NoProgress(), lambda: 0.25)
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Asked:
+def asked(tmp_path: Path) -> BenchOptions:
     path = tmp_path / "mine.toml"
     path.write_text(SUITE)
-    return Asked(suite=str(path), out=tmp_path / "out; it's odd", command="tfdist bench")
+    return BenchOptions(suite=str(path), out=tmp_path / "out; it's odd", command="tfdist bench")
 
 
-def test_a_bench_runs_every_arm_in_the_planned_order_and_saves_as_it_goes(asked: Asked) -> None:
+def test_a_bench_runs_every_arm_in_the_planned_order_and_saves_as_it_goes(asked: BenchOptions) -> None:
     session = prepare(asked, MACHINES, resolve)
     seen: list[int] = []
     runs = FakeRuns(before_each=lambda: seen.append(len(list((session.root / "records").glob("[0-9]*.json")))))
-    assert run_session(session, surroundings(runs)) == 0
+    assert run_session(session, hooks(runs)) == 0
     assert [PlannedRun(number, arm) for arm, number, _, _ in runs.calls] == [
         run for run in session.bench.plan if run.arm != "refused"
     ]
@@ -99,9 +99,9 @@ def test_a_bench_runs_every_arm_in_the_planned_order_and_saves_as_it_goes(asked:
     assert not list(session.root.rglob(".*"))
 
 
-def test_every_record_says_where_its_logs_are_and_how_busy_the_machine_was(asked: Asked) -> None:
+def test_every_record_says_where_its_logs_are_and_how_busy_the_machine_was(asked: BenchOptions) -> None:
     session = prepare(asked, MACHINES, resolve)
-    run_session(session, surroundings(FakeRuns()))
+    run_session(session, hooks(FakeRuns()))
     records = [one for one in read_folder(session.root, "").records if one.status == "ok"]
     assert [record.order for record in records] == [1, 2, 3, 4]
     assert all((session.root / record.run_dir).is_dir() for record in records)
@@ -109,57 +109,57 @@ def test_every_record_says_where_its_logs_are_and_how_busy_the_machine_was(asked
     assert {record.command for record in records} == {"tfdist bench"}
 
 
-def test_no_path_of_the_machine_is_kept(asked: Asked, tmp_path: Path) -> None:
+def test_no_path_of_the_machine_is_kept(asked: BenchOptions, tmp_path: Path) -> None:
     session = prepare(asked, MACHINES, resolve)
-    run_session(session, surroundings(FakeRuns()))
+    run_session(session, hooks(FakeRuns()))
     for path in session.root.rglob("*.json"):
         assert str(tmp_path) not in path.read_text()
 
 
-def test_files_stay_in_the_folder_and_are_strict_json(asked: Asked) -> None:
+def test_files_stay_in_the_folder_and_are_strict_json(asked: BenchOptions) -> None:
     session = prepare(asked, MACHINES, resolve)
-    run_session(session, surroundings(FakeRuns()))
+    run_session(session, hooks(FakeRuns()))
     assert sorted(path.name for path in session.root.iterdir()) == ["bench.json", "records", "runs"]
     for path in session.root.rglob("*.json"):
         assert "NaN" not in path.read_text()
 
 
-def test_a_refused_arm_is_a_record_and_starts_nothing(asked: Asked) -> None:
+def test_a_refused_arm_is_a_record_and_starts_nothing(asked: BenchOptions) -> None:
     session = prepare(asked, MACHINES, resolve)
     runs = FakeRuns()
-    run_session(session, surroundings(runs))
+    run_session(session, hooks(runs))
     assert "refused" not in {arm for arm, *_ in runs.calls}
     (refused,) = [one for one in read_folder(session.root, "").records if one.status == "refused"]
     assert "NCCL" in refused.reason.upper()
 
 
-def test_a_failed_arm_makes_the_bench_fail_and_the_others_go_on(asked: Asked) -> None:
+def test_a_failed_arm_makes_the_bench_fail_and_the_others_go_on(asked: BenchOptions) -> None:
     session = prepare(asked, MACHINES, resolve)
     runs = FakeRuns(ends={("it's; odd", 1): "failed"})
-    assert run_session(session, surroundings(runs)) == 1
+    assert run_session(session, hooks(runs)) == 1
     assert len(runs.calls) == 4
 
 
-def test_a_run_that_could_not_start_is_a_failed_record(asked: Asked) -> None:
+def test_a_run_that_could_not_start_is_a_failed_record(asked: BenchOptions) -> None:
     session = prepare(asked, MACHINES, resolve)
-    assert run_session(session, surroundings(FakeRuns(ends={("it's; odd", 2): "no port"}))) == 1
+    assert run_session(session, hooks(FakeRuns(ends={("it's; odd", 2): "no port"}))) == 1
     failed = [one for one in read_folder(session.root, "").records if one.status == "failed"]
     assert [one.reason for one in failed] == ["port 5 on this host cannot be used: choose another"]
 
 
 @pytest.mark.parametrize("how", ["interrupted", "ctrl-c"])
-def test_ctrl_c_keeps_what_was_measured_and_resume_makes_the_rest(asked: Asked, how: str) -> None:
+def test_ctrl_c_keeps_what_was_measured_and_resume_makes_the_rest(asked: BenchOptions, how: str) -> None:
     session = prepare(asked, MACHINES, resolve)
     third = [run for run in session.bench.plan if run.arm != "refused"][2]
     runs = FakeRuns(ends={(third.arm, third.round): how})
-    assert run_session(session, surroundings(runs)) == 130
+    assert run_session(session, hooks(runs)) == 130
     assert len(runs.calls) == 3
     assert missing(session) == 2
 
-    again = prepare(Asked(resume=session.root), MACHINES, resolve)
+    again = prepare(BenchOptions(resume=session.root), MACHINES, resolve)
     assert again.bench == session.bench
     more = FakeRuns()
-    assert run_session(again, surroundings(more)) == 0
+    assert run_session(again, hooks(more)) == 0
     assert [(arm, number) for arm, number, *_ in more.calls] == [
         (run.arm, run.round) for run in session.bench.plan if run.arm != "refused"
     ][2:]
@@ -169,77 +169,77 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_makes_the_rest(asked: Asked, 
     assert missing(session) == 0
 
 
-def test_a_complete_bench_has_nothing_to_resume(asked: Asked) -> None:
+def test_a_complete_bench_has_nothing_to_resume(asked: BenchOptions) -> None:
     session = prepare(asked, MACHINES, resolve)
-    run_session(session, surroundings(FakeRuns()))
+    run_session(session, hooks(FakeRuns()))
     runs = FakeRuns()
-    assert run_session(prepare(Asked(resume=session.root), MACHINES, resolve), surroundings(runs)) == 0
+    assert run_session(prepare(BenchOptions(resume=session.root), MACHINES, resolve), hooks(runs)) == 0
     assert not runs.calls
 
 
-def test_resume_runs_failed_arms_again_and_killed_ones_whose_record_was_never_written(asked: Asked) -> None:
+def test_resume_runs_failed_arms_again_and_killed_ones_whose_record_was_never_written(asked: BenchOptions) -> None:
     session = prepare(asked, MACHINES, resolve)
-    run_session(session, surroundings(FakeRuns(ends={("it's; odd", 1): "failed"})))
+    run_session(session, hooks(FakeRuns(ends={("it's; odd", 1): "failed"})))
     (session.root / "runs" / "005-it-s-odd-r1").mkdir()  # as a kill -9 leaves it
     runs = FakeRuns()
-    assert run_session(prepare(Asked(resume=session.root), MACHINES, resolve), surroundings(runs)) == 0
+    assert run_session(prepare(BenchOptions(resume=session.root), MACHINES, resolve), hooks(runs)) == 0
     assert [(arm, number) for arm, number, *_ in runs.calls] == [("it's; odd", 1)]
 
 
-def test_what_was_refused_before_may_run_when_resumed(asked: Asked) -> None:
+def test_what_was_refused_before_may_run_when_resumed(asked: BenchOptions) -> None:
     session = prepare(asked, MACHINES, resolve)
-    run_session(session, surroundings(FakeRuns()))
+    run_session(session, hooks(FakeRuns()))
     with_gpus = Machine((0, 1), ("A", "B"))
     runs = FakeRuns()
-    run_session(prepare(Asked(resume=session.root), alone(with_gpus), resolve), surroundings(runs))
+    run_session(prepare(BenchOptions(resume=session.root), alone(with_gpus), resolve), hooks(runs))
     assert [arm for arm, *_ in runs.calls] == ["refused", "refused"]
     assert {one.status for one in read_folder(session.root, "").records} == {"ok"}
 
 
 @pytest.mark.parametrize("other", [{"rounds": 3}, {"seed": 5}, {"patterns": ("one*",)}, {"suite": "smoke"}])
-def test_a_resume_with_another_suite_is_refused(asked: Asked, other: dict[str, Any]) -> None:
+def test_a_resume_with_another_suite_is_refused(asked: BenchOptions, other: dict[str, Any]) -> None:
     session = prepare(asked, MACHINES, resolve)
-    run_session(session, surroundings(FakeRuns()))
+    run_session(session, hooks(FakeRuns()))
     with pytest.raises(TfdistError, match="was begun with other"):
-        prepare(replace(Asked(resume=session.root), **other), MACHINES, resolve)
+        prepare(replace(BenchOptions(resume=session.root), **other), MACHINES, resolve)
 
 
-def test_a_resume_with_the_same_suite_is_not(asked: Asked) -> None:
+def test_a_resume_with_the_same_suite_is_not(asked: BenchOptions) -> None:
     session = prepare(asked, MACHINES, resolve)
-    run_session(session, surroundings(FakeRuns()))
+    run_session(session, hooks(FakeRuns()))
     assert prepare(replace(asked, resume=session.root, out=None), MACHINES, resolve).bench == session.bench
 
 
-def test_a_resume_on_other_hosts_is_refused_with_the_way_out(asked: Asked) -> None:
+def test_a_resume_on_other_hosts_is_refused_with_the_way_out(asked: BenchOptions) -> None:
     two = {Host(name): Machine((0, 1), ()) for name in ("h1", "h2")}
     session = prepare(asked, two, resolve)
-    run_session(session, surroundings(FakeRuns()))
+    run_session(session, hooks(FakeRuns()))
     with pytest.raises(
         TfdistError, match="was begun on h1, h2 and would go on on localhost: resume with --hosts h1,h2"
     ):
-        prepare(Asked(resume=session.root), MACHINES, resolve)
-    assert prepare(Asked(resume=session.root), two, resolve).bench == session.bench
+        prepare(BenchOptions(resume=session.root), MACHINES, resolve)
+    assert prepare(BenchOptions(resume=session.root), two, resolve).bench == session.bench
 
 
-def test_a_resume_where_a_measured_arm_can_no_longer_run_is_refused(asked: Asked) -> None:
+def test_a_resume_where_a_measured_arm_can_no_longer_run_is_refused(asked: BenchOptions) -> None:
     session = prepare(asked, alone(Machine((0, 1), ("A", "B"))), resolve)
-    run_session(session, surroundings(FakeRuns()))
+    run_session(session, hooks(FakeRuns()))
     with pytest.raises(TfdistError, match=r"refused was measured when the bench was begun and cannot be now: .*GPUs"):
-        prepare(Asked(resume=session.root), MACHINES, resolve)
+        prepare(BenchOptions(resume=session.root), MACHINES, resolve)
 
 
 def test_a_resume_needs_a_bench(tmp_path: Path) -> None:
     with pytest.raises(TfdistError, match=r"bench\.json"):
-        prepare(Asked(resume=tmp_path), MACHINES, resolve)
+        prepare(BenchOptions(resume=tmp_path), MACHINES, resolve)
     (tmp_path / "bench.json").write_text("{")
     with pytest.raises(TfdistError, match="cannot be read"):
-        prepare(Asked(resume=tmp_path), MACHINES, resolve)
+        prepare(BenchOptions(resume=tmp_path), MACHINES, resolve)
     (tmp_path / "bench.json").write_text(json.dumps({"format": 99}))
     with pytest.raises(TfdistError, match="format 99"):
-        prepare(Asked(resume=tmp_path), MACHINES, resolve)
+        prepare(BenchOptions(resume=tmp_path), MACHINES, resolve)
 
 
-def test_a_folder_that_will_not_do_is_refused_and_nothing_is_written(asked: Asked, tmp_path: Path) -> None:
+def test_a_folder_that_will_not_do_is_refused_and_nothing_is_written(asked: BenchOptions, tmp_path: Path) -> None:
     with pytest.raises(TfdistError, match="not empty"):
         prepare(replace(asked, out=tmp_path), MACHINES, resolve)
     with pytest.raises(TfdistError, match="is a file"):
@@ -266,7 +266,7 @@ def test_the_time_left_is_what_each_arm_took_so_far(make_record: Callable[..., R
 
 def test_progress_in_lines_names_run_time_left_and_result(make_record: Callable[..., Record]) -> None:
     said: list[str] = []
-    lines = Lines(said.append)
+    lines = ProgressLines(said.append)
     lines.begin(PlannedRun(2, "a"), 3, 30, 745.0)
     lines.end(make_record("a", [[0.1, 0.1, 0.1, 0.7]]))
     lines.end(make_record("a", status="failed", reason="worker-1 died"))

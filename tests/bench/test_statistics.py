@@ -6,17 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.bench.record import Record
-from tfdist.bench.statistics import (
-    Exchange,
-    Verdict,
-    compare,
-    exchange,
-    interval_over_rounds,
-    throughput,
-    verdict,
-    window_step_ms,
-)
+from tfdist.bench.statistics import ArmVerdict, compare, interval_over_rounds, verdict
+from tfdist.models.record import Record
+from tfdist.models.throughput import exchange, throughput, window_step_ms
+from tfdist.strategies.catalog import Exchange
 
 from .conftest import record
 
@@ -143,24 +136,28 @@ def test_comparisons_are_paired_by_round() -> None:
     comparison = compare({1: 100.0, 2: 50.0, 3: 110.0}, {1: 50.0, 2: 25.0, 3: 55.0, 4: 999.0})
     assert comparison.ratio == pytest.approx(2.0)
     assert comparison.rounds == 3
-    assert comparison.verdict is Verdict.FASTER
+    assert comparison.verdict is ArmVerdict.FASTER
 
 
 def test_without_a_common_round_the_medians_are_compared_and_nothing_is_claimed() -> None:
     comparison = compare({1: 100.0, 2: 100.0, 3: 100.0}, {4: 50.0, 5: 50.0, 6: 50.0})
     assert comparison.ratio == pytest.approx(2.0)
     assert comparison.interval is None
-    assert comparison.verdict is Verdict.CANNOT_TELL
+    assert comparison.verdict is ArmVerdict.CANNOT_TELL
 
 
 @given(st.lists(st.floats(0.1, 10.0), max_size=2))
 def test_fewer_than_three_rounds_cannot_tell(ratios: list[float]) -> None:
-    assert verdict(ratios) is Verdict.CANNOT_TELL
+    assert verdict(ratios) is ArmVerdict.CANNOT_TELL
 
 
 @given(st.lists(st.floats(0.1, 10.0), min_size=3, max_size=8))
 def test_a_verdict_turns_round_with_its_ratio(ratios: list[float]) -> None:
-    turned = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER, Verdict.CANNOT_TELL: Verdict.CANNOT_TELL}
+    turned = {
+        ArmVerdict.FASTER: ArmVerdict.SLOWER,
+        ArmVerdict.SLOWER: ArmVerdict.FASTER,
+        ArmVerdict.CANNOT_TELL: ArmVerdict.CANNOT_TELL,
+    }
     if len(ratios) % 2:  # the median of an even number is a mean, and the reciprocal of a mean is another one
         assert verdict([1 / ratio for ratio in ratios]) is turned[verdict(ratios)]
 
@@ -171,7 +168,7 @@ def test_equal_arms_are_called_different_in_at_most_one_of_twenty_benches(rounds
     benches = 400
     different = sum(
         verdict([draw.lognormvariate(0, 0.03) / draw.lognormvariate(0, 0.03) for _ in range(rounds)])
-        is not Verdict.CANNOT_TELL
+        is not ArmVerdict.CANNOT_TELL
         for _ in range(benches)
     )
     # 5 % of 400 are 20; 33 is three standard deviations more
@@ -184,7 +181,7 @@ def test_a_slow_down_of_ten_per_cent_is_found(rounds: int) -> None:
     benches = 100
     found = sum(
         verdict([0.9 * draw.lognormvariate(0, 0.01) / draw.lognormvariate(0, 0.01) for _ in range(rounds)])
-        is Verdict.SLOWER
+        is ArmVerdict.SLOWER
         for _ in range(benches)
     )
     assert found >= 90

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.cli import verdicts
+from tfdist.cli import show_checks as verdicts
 from tfdist.cli.main import run
 from tfdist.cli.steps import Steps
-from tfdist.launch.findings import Row, Verdict
-from tfdist.launch.transport import agent_source
+from tfdist.launch.agents.bootstrap import agent_source
+from tfdist.launch.doctor.results import CheckResult, Verdict
 
 ONE, OTHER = "127.0.0.2", "127.0.0.3"
 """Names that are addresses of this machine, so hosts of these names can really reach each other."""
@@ -204,7 +204,7 @@ def test_what_is_done_is_said_only_to_those_who_wait():
 
 
 ROWS = st.builds(
-    Row,
+    CheckResult,
     check=st.sampled_from(["GPUs", "reachability"]),
     host=st.sampled_from(["h1", "h1 -> h2", "a-very-long-name.of.a.host.example"]),
     verdict=st.sampled_from(Verdict),
@@ -234,6 +234,9 @@ def test_without_a_terminal_every_row_is_a_line(rows):
 
 
 def test_hosts_of_which_the_same_is_said_share_a_row():
-    rows = [Row("disk", f"h{number}", Verdict.OK, "enough") for number in range(9)]
+    rows = [CheckResult("disk", f"h{number}", Verdict.OK, "enough") for number in range(9)]
     assert [row.host for row in verdicts.merged(rows[:2])] == ["h0, h1"]
-    assert [row.host for row in verdicts.merged([*rows, Row("disk", "x", Verdict.FAILED, "full")])] == ["9 hosts", "x"]
+    assert [row.host for row in verdicts.merged([*rows, CheckResult("disk", "x", Verdict.FAILED, "full")])] == [
+        "9 hosts",
+        "x",
+    ]

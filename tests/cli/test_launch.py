@@ -11,7 +11,7 @@ import pytest
 
 from tfdist.cli.main import run
 
-SHOW = "import os, json; print(json.dumps({k: os.environ.get(k) for k in ('TF_CONFIG', 'TF_USE_LEGACY_KERAS', 'TFDIST_TASK', 'TFDIST_SPEC')}))"
+SHOW = "import os, json; print(json.dumps({k: os.environ.get(k) for k in ('TF_CONFIG', 'TF_USE_LEGACY_KERAS', 'TFDIST_TASK', 'TFDIST_STRATEGY_CHOICE')}))"
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def test_a_script_of_ones_own_by_any_name(capsys):
         told = [json.loads((run_dir / f"attempt-0/worker-{n}/stdout.log").read_text()) for n in range(2)]
         assert [json.loads(each["TF_CONFIG"])["task"]["index"] for each in told] == [0, 1]
         assert all(each["TF_USE_LEGACY_KERAS"] == "1" for each in told)
-        assert json.loads(told[0]["TFDIST_SPEC"])["strategy"] == "multiworker"
+        assert json.loads(told[0]["TFDIST_STRATEGY_CHOICE"])["strategy"] == "multiworker"
 
 
 def test_keras_3_reaches_a_program_of_ones_own_and_its_own_choice_is_left_alone(capsys, monkeypatch):
@@ -146,7 +146,7 @@ def test_inherit_runs_only_the_task_of_tf_config(capsys, monkeypatch):
     (line,) = [line for line in out.splitlines() if line.startswith("[worker-1] ")]
     told = json.loads(line.removeprefix("[worker-1] "))
     assert json.loads(told["TF_CONFIG"]) == tf_config
-    assert json.loads(told["TFDIST_SPEC"])["workers"] == 2
+    assert json.loads(told["TFDIST_STRATEGY_CHOICE"])["workers"] == 2
 
 
 def test_a_folder_with_modules_of_pythons_names_does_no_harm():

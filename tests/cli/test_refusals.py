@@ -5,8 +5,8 @@ import socket
 import pytest
 
 from tfdist.cli.main import run
-from tfdist.cli.request import Asked, plan_request
-from tfdist.launch.hosts import LOCAL
+from tfdist.cli.plan_launch import LaunchOptions, plan_request
+from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.machine import Machine
 
 WRONG = [
@@ -138,7 +138,7 @@ def test_an_inherited_tf_config_of_more_workers_than_this_machine_has_gpus(monke
     two = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
     monkeypatch.setenv("TF_CONFIG", two)
     machine = Machine((0, 1), ("A100",), ("0",))
-    asked = Asked({}, ("true",), inherit_tf_config=True)
+    asked = LaunchOptions({}, ("true",), inherit_tf_config=True)
     request = plan_request(asked, {LOCAL: machine})
     (plan,) = request.job.plans
     assert plan.program.env["CUDA_VISIBLE_DEVICES"] == "0"

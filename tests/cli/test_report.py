@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.bench.folder import save_record
-from tfdist.bench.record import RankRecord, Record, Window
 from tfdist.cli.main import run
+from tfdist.launch.json_files import save_json
+from tfdist.models.record import RankRecord, Record, Window
 from tfdist.models.spec import TrainingSpec
 
 
@@ -16,7 +16,7 @@ def bench(tmp_path: Path) -> Path:
     root = tmp_path / 'a "bench"; it\'s'
     rank = RankRecord("worker-0", "box", 1, (), (Window(10, 640, 2.0, 0.5),), {}, 640, 10)
     record = Record("one-device", 1, TrainingSpec().to_json(), "ok", "", 0, ranks=(rank,), command="tfdist bench")
-    save_record(root / "records" / "001-one-device-r1.json", record)
+    save_json(root / "records" / "001-one-device-r1.json", record.to_json())
     return root
 
 

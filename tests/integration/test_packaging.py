@@ -27,7 +27,12 @@ def test_the_wheel_installs_into_an_empty_environment_and_runs(tmp_path):
     assert sdist.stat().st_size > 0
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"tfdist"}
-    for needed in ("cli/py.typed", "bench/suites/smoke.toml", "models/datasets/digits/digits.npz", "launch/agent.py"):
+    for needed in (
+        "py.typed",
+        "bench/suites/smoke.toml",
+        "models/datasets/digits/digits.npz",
+        "launch/agents/agent.py",
+    ):
         assert f"tfdist/{needed}" in names
 
     run(sys.executable, "-m", "venv", tmp_path / "new", cwd=tmp_path)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.bench.record import RankRecord
+from tfdist.models.record import RankRecord
 from tfdist.strategies.catalog import Api, Keras, Placement, StrategyName
 
 from .training import TINY, losses, train, train_all
@@ -104,7 +104,7 @@ def refused(**values) -> tuple[str, float]:
     """What a task that is started by hand with such a spec says, and how long it takes to."""
     spec = replace(TINY, **values)
     started = time.monotonic()
-    command = [sys.executable, "-m", "tfdist.models.task"]
+    command = [sys.executable, "-m", "tfdist.models.training.task"]
     done = subprocess.run(command, env={**os.environ, **spec.to_env()}, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     said = [line for line in done.stderr.splitlines() if line.startswith("tfdist: ")]
@@ -131,7 +131,7 @@ def test_tpu_without_a_tpu_is_one_sentence():
 
 
 def test_a_spec_that_is_none_is_refused():
-    command = [sys.executable, "-m", "tfdist.models.task"]
+    command = [sys.executable, "-m", "tfdist.models.training.task"]
     env = {**os.environ, "TFDIST_SPEC": json.dumps({"format": 99})}
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert (done.returncode, "format 99" in done.stderr, "Traceback" in done.stderr) == (2, True, False)

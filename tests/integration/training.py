@@ -5,8 +5,8 @@ from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
-from tfdist.bench.job import run_spec
-from tfdist.bench.record import RankRecord
+from tfdist.models.record import RankRecord
+from tfdist.models.run import run_spec
 from tfdist.models.spec import TrainingSpec
 
 TINY = TrainingSpec(

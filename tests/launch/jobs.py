@@ -3,10 +3,10 @@
 import sys
 from pathlib import Path
 
+from tfdist.launch.agents.messages import Message
 from tfdist.launch.diagnose import Outcome
 from tfdist.launch.job import Job, Program, Shape, plan_job
 from tfdist.launch.machine import alone, local_machine
-from tfdist.launch.messages import Message
 from tfdist.launch.policy import Policy
 from tfdist.launch.run import launch
 from tfdist.launch.rundir import RunDir

@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from tfdist.launch.console import Lines, LiveTable, Quiet, prefixed
+from tfdist.launch.agents.messages import Event, Exited, Heartbeat, Output, Started
+from tfdist.launch.console import LiveTable, PrefixedLines, Quiet, prefixed
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import Machine, alone
-from tfdist.launch.messages import Event, Exited, Heartbeat, Output, Started
 
 NOISE = """\
 WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
@@ -28,7 +28,7 @@ def test_tensorflows_start_up_noise_is_not_shown_unless_wanted_and_errors_are():
 
 def test_lines_go_to_the_stream_that_they_came_from():
     out, err = io.StringIO(), io.StringIO()
-    lines = Lines(out, err)
+    lines = PrefixedLines(out, err)
     lines.hear(Output("worker-1", "stdout", "a\nb\n"))
     lines.hear(Output("worker-0", "stderr", "c\n"))
     lines.hear(Event("worker-0", 0.0, {"event": "step", "step": 5, "images_per_s": 1234.56, "loss": 0.5}))
@@ -39,7 +39,7 @@ def test_lines_go_to_the_stream_that_they_came_from():
 def test_a_console_that_cannot_show_a_character_shows_a_question_mark():
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, "ascii", write_through=True)
-    Lines(out, io.StringIO()).hear(Output("t", "stdout", "caf\u00e9 \udcff\n"))
+    PrefixedLines(out, io.StringIO()).hear(Output("t", "stdout", "caf\u00e9 \udcff\n"))
     assert raw.getvalue() == b"[t] caf? ?\n"
 
 
@@ -82,14 +82,14 @@ def test_bytes_that_are_no_utf_8_do_not_stop_the_table(table):
 
 def test_when_nobody_reads_any_more_the_job_goes_on():
     full = io.TextIOWrapper(io.FileIO("/dev/full", "w"), write_through=True)
-    lines = Lines(full, full)
+    lines = PrefixedLines(full, full)
     for _ in range(2):
         lines.hear(Output("worker-0", "stdout", "x\n"))
     assert lines.gone == [full]
 
 
 def test_numbers_that_are_too_large_are_left_out():
-    lines = Lines(out := io.StringIO(), out)
+    lines = PrefixedLines(out := io.StringIO(), out)
     lines.hear(Event("worker-0", 0.0, {"event": "step", "step": 1, "images_per_s": 10**400, "loss": -(10**400)}))
     assert out.getvalue() == "[worker-0] step 1\n"
 

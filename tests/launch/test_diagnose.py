@@ -2,8 +2,8 @@ import signal
 
 import pytest
 
+from tfdist.launch.agents.messages import AgentLost, Exited, Interrupted, NotStarted
 from tfdist.launch.diagnose import Status, Stopped, TimedOut, diagnose, how
-from tfdist.launch.messages import AgentLost, Exited, Interrupted, NotStarted
 
 
 def exited(task, code, time=0.0):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.hosts import Host
+from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import Machine, alone
 

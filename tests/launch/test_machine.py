@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.hosts import LOCAL, Host
+from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.machine import Machine, alone, local_machine, together, with_slots
 
 H1, H2, PS = Host("h1"), Host("h2", slots=3), Host("p", role="ps", slots=2)

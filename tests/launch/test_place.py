@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from tfdist.launch.cluster import Task
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.hosts import LOCAL, Host
+from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.place import place, slots_of
 
 H1, H2, H3 = (Host(name) for name in ("h1", "h2", "h3"))

@@ -12,16 +12,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tfdist.launch import agent
+from tfdist.launch.agents import agent
+from tfdist.launch.agents.bootstrap import agent_argv
+from tfdist.launch.agents.messages import Event, Exited, Heartbeat, Output, Start, Started, encode
 from tfdist.launch.diagnose import Status
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.hosts import LOCAL
+from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import alone, local_machine
-from tfdist.launch.messages import Event, Exited, Heartbeat, Output, Start, Started, encode
 from tfdist.launch.policy import Policy
 from tfdist.launch.run import dry_ports
-from tfdist.launch.transport import agent_argv
 
 from .jobs import python_job, run
 
@@ -206,7 +206,7 @@ from dataclasses import replace
 from pathlib import Path
 sys.path.insert(0, {here!r})
 from jobs import python_job, run
-from tfdist.launch.hosts import Host
+from tfdist.launch.hosts.host import Host
 job = python_job("import os, time; print(os.getpid(), flush=True); time.sleep(600)", {{"worker": 2}})
 if {elsewhere!r}:
     job = replace(job, plans=tuple(replace(plan, host=Host("h2", "127.0.0.1")) for plan in job.plans))

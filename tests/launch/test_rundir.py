@@ -4,7 +4,8 @@ from datetime import datetime, timezone
 import pytest
 
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.rundir import create_run_dir, save_json
+from tfdist.launch.json_files import save_json
+from tfdist.launch.rundir import create_run_dir
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=timezone.utc)
 

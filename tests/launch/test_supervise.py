@@ -6,11 +6,11 @@ from queue import SimpleQueue
 
 import pytest
 
+from tfdist.launch.agents.messages import AgentLost, Event, Exited, Interrupted, NotStarted, Release, Stop
 from tfdist.launch.diagnose import Status, diagnose
-from tfdist.launch.hosts import LOCAL, Host
+from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import Machine, alone
-from tfdist.launch.messages import AgentLost, Event, Exited, Interrupted, NotStarted, Release, Stop
 from tfdist.launch.policy import Policy
 from tfdist.launch.supervise import Watch
 

@@ -4,7 +4,7 @@ import pytest
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
-from tfdist.models.checks import check_effect, check_ranges
+from tfdist.models.checks import check_effect, check_strategy
 from tfdist.models.presets import resolve
 from tfdist.models.spec import TrainingSpec
 
@@ -39,4 +39,4 @@ def test_what_has_an_effect_is_not():
 
 def test_a_partitioner_that_is_none_is_out_of_range():
     with pytest.raises(TfdistError, match="--variable-partitioner 'fixed:0'"):
-        check_ranges(TrainingSpec(variable_partitioner="fixed:0"))
+        check_strategy(TrainingSpec(variable_partitioner="fixed:0"), {}, Machine((0,), ()))

@@ -93,8 +93,8 @@ def test_more_devices_than_cores_is_allowed_with_a_warning():
 
 
 def test_a_program_of_ones_own_is_not_pinned_unless_asked():
-    assert resolve_strategy({"workers": 2}, CPU).spec.cores_per_device is None
-    assert resolve_strategy({"workers": 2, "cores_per_device": 1}, CPU).spec.cores_per_device == 1
+    assert resolve_strategy({"workers": 2}, CPU).choice.cores_per_device is None
+    assert resolve_strategy({"workers": 2, "cores_per_device": 1}, CPU).choice.cores_per_device == 1
 
 
 def test_a_tpu_pins_no_core_and_shares_no_global_batch():

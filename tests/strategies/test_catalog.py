@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfdist.strategies.catalog import Keras, StrategyName, devices_refusal, precision_refusal
+from tfdist.strategies.catalog import Keras, Precision, StrategyName, devices_refusal, precision_refusal
 
 
 @pytest.mark.parametrize("strategy", [StrategyName.MULTI_WORKER, StrategyName.PARAMETER_SERVER])
@@ -21,9 +21,9 @@ def test_one_process_makes_a_replica_on_each_virtual_device():
 
 
 def test_float16_with_keras_3_is_for_one_replica():
-    assert precision_refusal(StrategyName.MIRRORED, Keras.THREE, "mixed_float16", 2) is not None
-    assert precision_refusal(StrategyName.MIRRORED, Keras.THREE, "mixed_float16", 1) is None
+    assert precision_refusal(StrategyName.MIRRORED, Keras.THREE, Precision.MIXED_FLOAT16, 2) is not None
+    assert precision_refusal(StrategyName.MIRRORED, Keras.THREE, Precision.MIXED_FLOAT16, 1) is None
     assert precision_refusal(StrategyName.MIRRORED, Keras.THREE, "mixed_bfloat16", 2) is None
-    assert precision_refusal(StrategyName.MIRRORED, Keras.TWO, "mixed_float16", 8) is None
-    assert precision_refusal(StrategyName.PARAMETER_SERVER, Keras.TWO, "mixed_float16", 2) is not None
+    assert precision_refusal(StrategyName.MIRRORED, Keras.TWO, Precision.MIXED_FLOAT16, 8) is None
+    assert precision_refusal(StrategyName.PARAMETER_SERVER, Keras.TWO, Precision.MIXED_FLOAT16, 2) is not None
     assert precision_refusal(StrategyName.PARAMETER_SERVER, Keras.TWO, "mixed_bfloat16", 2) is None

@@ -12,7 +12,7 @@ from tfdist.strategies.catalog import StrategyName
 
 def test_importing_the_strategies_brings_no_tensorflow():
     code = (
-        "import sys, tfdist.strategies, tfdist.strategies.build, tfdist.strategies.serve, tfdist.models.task; "
+        "import sys, tfdist.strategies, tfdist.strategies.build, tfdist.strategies.serve, tfdist.models.training.task; "
         "sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
@@ -42,8 +42,8 @@ print(type(strategy).__name__, strategy.num_replicas_in_sync)
 )
 def test_a_program_gets_the_strategy_that_was_chosen(spec, printed, monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    monkeypatch.delenv("TFDIST_SPEC", raising=False)
+    monkeypatch.delenv("TFDIST_STRATEGY_CHOICE", raising=False)
     if spec:
-        monkeypatch.setenv("TFDIST_SPEC", spec)
+        monkeypatch.setenv("TFDIST_STRATEGY_CHOICE", spec)
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert done.stdout.strip() == printed, done.stderr

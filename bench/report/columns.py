@@ -1,0 +1,124 @@
+"""What a row says, column by column: for files (exact values) and for people (few words). Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tfdist.bench.report.summary import Against, ArmRow
+from tfdist.bench.statistics import Interval
+
+MEGABYTE = 1e6
+NOTHING = "-"
+
+
+def _of(against: Against | None) -> dict[str, Any]:
+    """The parts of a comparison, all None without one."""
+    if against is None:
+        return dict.fromkeys(("label", "ratio", "low", "high", "verdict", "efficiency"))
+    interval = against.comparison.interval
+    return {
+        "label": against.label,
+        "ratio": against.comparison.ratio,
+        "low": interval.low if interval else None,
+        "high": interval.high if interval else None,
+        "verdict": str(against.comparison.verdict),
+        "efficiency": against.efficiency,
+    }
+
+
+def values_of(row: ArmRow, scaling: str) -> dict[str, Any]:
+    """Every column of report.csv and report.json, as bench_results/README.md explains them; None: not measured."""
+    one, alone = _of(row.one_device), _of(row.independent)
+    return {
+        "folder": row.folder,
+        "arm": row.arm,
+        "strategy": str(row.strategy),
+        "kind": row.kind,
+        "exchange": str(row.exchange),
+        "scaling": scaling,
+        "hosts": row.hosts,
+        "link_mbit_per_s": row.link["bytes_per_s"] * 8 / 1e6 if row.link else None,
+        "link_rtt_ms": row.link["rtt_s"] * 1e3 if row.link else None,
+        "devices": row.devices,
+        "batch_per_replica": row.batch_per_replica,
+        "batch_global": row.batch_global,
+        "images_per_s": row.images_per_s,
+        "images_per_s_low": row.spread.low if row.spread else None,
+        "images_per_s_high": row.spread.high if row.spread else None,
+        "spread": row.spread.kind if row.spread else None,
+        "images_per_s_per_device": row.per_device,
+        "baseline": one["label"],
+        "speed_up": one["ratio"],
+        "speed_up_low": one["low"],
+        "speed_up_high": one["high"],
+        "verdict": one["verdict"],
+        "efficiency": one["efficiency"],
+        "baseline_independent": alone["label"],
+        "efficiency_vs_independent": alone["efficiency"],
+        "verdict_vs_independent": alone["verdict"],
+        "peak_memory_largest_process_mb": _megabytes(row.largest_process_bytes),
+        "peak_memory_job_mb": _megabytes(row.job_bytes),
+        "rounds": row.rounds,
+        "rounds_planned": row.rounds_planned,
+        "status": row.status,
+        "reason": row.reason,
+    }
+
+
+COLUMNS: Mapping[str, Callable[[ArmRow], str]] = {
+    "arm": lambda row: row.label,
+    "kind": lambda row: row.kind,
+    "hosts": lambda row: str(row.hosts),
+    "link": lambda row: _link(row.link),
+    "sync or async": lambda row: str(row.exchange),
+    "devices": lambda row: _number(row.devices, "d"),
+    "batch per device": lambda row: _number(row.batch_per_replica, "d"),
+    "batch global": lambda row: _number(row.batch_global, "d"),
+    "images/s (whole job)": lambda row: _number(row.images_per_s, ".1f"),
+    "over rounds": lambda row: _spread(row.spread),
+    "images/s per device": lambda row: _number(row.per_device, ".1f"),
+    "speed-up": lambda row: _number(_of(row.one_device)["ratio"], ".2f"),
+    "against one device": lambda row: _verdict(row),
+    "efficiency": lambda row: _number(_of(row.one_device)["efficiency"], ".0%"),
+    "efficiency vs independent": lambda row: _number(_of(row.independent)["efficiency"], ".0%"),
+    "peak memory, largest process (MB)": lambda row: _number(_megabytes(row.largest_process_bytes), ".0f"),
+    "peak memory, whole job (MB)": lambda row: _number(_megabytes(row.job_bytes), ".0f"),
+    "rounds": lambda row: f"{row.rounds} of {row.rounds_planned}",
+    "status": lambda row: f"{row.status}: {row.reason}" if row.reason else row.status,
+}
+"""The columns of report.md; those of hosts only where there are several."""
+OF_HOSTS = ("hosts", "link")
+
+SHORT = ("arm", "sync or async", "devices", "images/s (whole job)", "over rounds", "speed-up", "efficiency")
+"""Those of them that fit a terminal."""
+NARROW = ("arm", "images/s (whole job)", "speed-up", "efficiency")
+"""Those that fit a narrow one."""
+
+
+def columns_of(rows: Sequence[ArmRow]) -> tuple[str, ...]:
+    """The names of the columns that say something of these rows."""
+    several = any(row.hosts > 1 for row in rows)
+    return tuple(name for name in COLUMNS if several or name not in OF_HOSTS)
+
+
+def _link(link: Mapping[str, float]) -> str:
+    return f"{link['bytes_per_s'] * 8 / 1e6:.0f} Mbit/s, {link['rtt_s'] * 1e3:.2f} ms" if link else NOTHING
+
+
+def _verdict(row: ArmRow) -> str:
+    if row.one_device is None:
+        return NOTHING
+    return "baseline" if row.one_device.label == row.label else str(row.one_device.comparison.verdict)
+
+
+def _number(value: float | None, form: str) -> str:
+    return NOTHING if value is None else format(value, form)
+
+
+def _spread(interval: Interval | None) -> str:
+    if interval is None:
+        return NOTHING
+    return f"{interval.low:.1f} to {interval.high:.1f} ({interval.kind})"
+
+
+def _megabytes(size: int | None) -> float | None:
+    return None if size is None else size / MEGABYTE

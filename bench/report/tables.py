@@ -1,0 +1,38 @@
+"""Rows -> pandas, and from there to CSV and to the table that people read."""
+
+from collections.abc import Iterable, Sequence
+
+import pandas as pd
+
+from tfdist.bench.report.columns import COLUMNS, columns_of, values_of
+from tfdist.bench.report.summary import ArmRow
+
+
+def frame(rows: Sequence[ArmRow], scaling: str) -> pd.DataFrame:
+    """One row an arm, every figure in the unit that its column names; what was not measured is missing."""
+    table: pd.DataFrame = pd.DataFrame([values_of(row, scaling) for row in rows]).convert_dtypes()
+    return table
+
+
+def to_csv(table: pd.DataFrame) -> str:
+    """Six significant digits; an empty cell is a missing value."""
+    return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+
+
+def to_markdown(rows: Sequence[ArmRow]) -> str:
+    """The table for people."""
+    table = pd.DataFrame([{name: COLUMNS[name](row) for name in columns_of(rows)} for row in rows])
+    lines = [_line(table.columns), _line("---" if name in _TEXT else "--:" for name in table.columns)]
+    return "\n".join([*lines, *(_line(values) for values in table.itertuples(index=False))]) + "\n"
+
+
+_TEXT = ("arm", "kind", "sync or async", "against one device", "status", "link")
+
+
+def _line(cells: Iterable[object]) -> str:
+    return "| " + " | ".join(map(_cell, cells)) + " |"
+
+
+def _cell(cell: object) -> str:
+    """Text that cannot break out of its cell."""
+    return " ".join(str(cell).split()).replace("|", "\\|")

@@ -1,0 +1,67 @@
+"""How the end of a launch is told."""
+
+import sys
+from typing import Any, TextIO
+
+import typer
+
+from tfdist.launch.diagnose import Outcome, Status
+from tfdist.launch.environment import command_shown
+from tfdist.launch.run import tail
+from tfdist.launch.rundir import RunDir
+from tfdist.models.record import Record
+from tfdist.models.throughput import throughput
+from tfdist.strategies.catalog import CATALOG, Ends, StrategyName
+
+
+def outcome_json(outcome: Outcome, record: Record | None) -> dict[str, Any]:
+    """One object: how it ended, where the files are, and for the built-in training what it measured."""
+    told: dict[str, Any] = {
+        "format": 1,
+        "status": str(record.status if record is not None else outcome.status),
+        "exit_code": record.exit_code if record is not None else outcome.exit_code,
+        "reason": record.reason if record is not None else outcome.reason,
+        "culprit": outcome.culprit,
+        "casualties": dict(outcome.casualties),
+        "wall_s": round(outcome.wall_s, 3),
+        "run_dir": outcome.run_dir,
+        "tasks": {
+            name: {"exit_code": exit.code, "peak_memory_bytes": exit.peak_memory_bytes, "cpu_s": round(exit.cpu_s, 3)}
+            for name, exit in outcome.exits.items()
+        },
+    }
+    if record is not None and record.status == Status.OK:
+        told["images_per_s"] = throughput(record)
+        told["loss"] = {rank.task: rank.windows[-1].loss if rank.windows else None for rank in record.ranks}
+        told["accuracy"] = record.ranks[0].accuracy
+        told["updates_applied"] = record.ranks[0].updates_applied
+    return told
+
+
+def show_success(outcome: Outcome, record: Record | None, out: TextIO) -> None:
+    """What was reached, and where it is kept."""
+    parts = [f"done in {outcome.wall_s:.1f} s", *([] if record is None else measured(record))]
+    typer.echo(", ".join(parts) + f"; kept in {outcome.run_dir}", file=out)
+
+
+def measured(record: Record) -> list[str]:
+    """A training's figures in words."""
+    whole = CATALOG[StrategyName(record.spec["strategy"])].ends is Ends.LEADER_EXITS or (
+        len(record.ranks) == record.spec["workers"]
+    )
+    told = [f"{throughput(record):,.1f} images/s ({'the whole job' if whole else 'this task alone'})"]
+    losses = sorted({f"{loss:.4f}" for rank in record.ranks if (loss := rank.windows[-1].loss) is not None})
+    told += [f"loss {' / '.join(losses)}"] if losses else []
+    accuracy = record.ranks[0].accuracy
+    return told + ([f"accuracy {accuracy:.3f} on held-out examples"] if accuracy is not None else [])
+
+
+def show_failure(outcome: Outcome, run_dir: RunDir, err: TextIO) -> None:
+    """Who failed first and how, its last words, the casualties, the logs, and the command to run it again."""
+    lines = ["", f"tfdist: {outcome.reason}"]
+    if outcome.status is Status.FAILED and outcome.culprit is not None:
+        words = tail(run_dir.log(outcome.culprit, "stderr")) or tail(run_dir.log(outcome.culprit, "stdout"))
+        lines += [f"  | {line}" for line in words.splitlines()]
+    lines += [f"  then {task} {ending}" for task, ending in outcome.casualties.items()]
+    lines += [f"  logs:  {outcome.run_dir}", f"  again: {command_shown(['tfdist', *sys.argv[1:]])}"]
+    print("\n".join(lines), file=err)

@@ -1,0 +1,71 @@
+"""What a bench found, on the console: a table on a terminal, aligned lines elsewhere."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+import typer
+
+from tfdist.bench.report.build import Report
+from tfdist.bench.report.columns import COLUMNS, NARROW, SHORT
+from tfdist.bench.report.summary import ArmRow
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SPACE = 3
+"""Characters between two columns of a table."""
+OTHERS = 48
+"""Characters that a narrow table needs beside the arms' names."""
+
+
+def show(report: Report, stream: TextIO) -> None:
+    """The results, the finding, what did not work and the warnings."""
+    from rich.console import Console
+
+    console = Console(file=stream, highlight=False, markup=False, soft_wrap=not stream.isatty())
+    (_table if stream.isatty() else _lines)(console, report.rows)
+    for text in report.headline:
+        console.print(f"\n{text}")
+    for what in dict.fromkeys((row.status, row.reason) for row in report.rows if row.reason):
+        arms = ", ".join(row.label for row in report.rows if (row.status, row.reason) == what)
+        console.print(f"{': '.join(what)} ({arms})", style="red")
+    for warning in report.warnings:
+        console.print(f"warning: {warning.text} {warning.advice}", style="yellow")
+
+
+def name_unreadable(report: Report) -> None:
+    """What was left out, and why, on stderr."""
+    for folder in report.folders:
+        for bad in folder.unreadable:
+            typer.echo(f"tfdist: {folder.label}/{bad.file} was left out: {bad.reason}", err=True)
+
+
+def _cells(row: ArmRow, names: Sequence[str]) -> list[str]:
+    return [*(COLUMNS[name](row) for name in names), row.status]
+
+
+def _widths(rows: Sequence[ArmRow], names: Sequence[str]) -> list[int]:
+    lines = [[*names, "status"], *(_cells(row, names) for row in rows)]
+    return [max(map(len, column)) for column in zip(*lines, strict=True)]
+
+
+def _table(console: "Console", rows: Sequence[ArmRow]) -> None:
+    from rich import box
+    from rich.table import Column, Table
+
+    names = SHORT if sum(_widths(rows, SHORT)) + len(SHORT) * SPACE < console.width else NARROW
+    longest = max(len(row.label) for row in rows)
+    columns = [Column(name, overflow="fold", justify="right") for name in (*names, "status")]
+    columns[0].justify, columns[0].min_width = "left", max(8, min(longest, console.width - OTHERS))
+    columns[-1].justify, columns[-1].no_wrap = "left", True
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in rows:
+        table.add_row(*_cells(row, names))
+    console.print(table)
+
+
+def _lines(console: "Console", rows: Sequence[ArmRow]) -> None:
+    widths = _widths(rows, SHORT)
+    for line in ([*SHORT, "status"], *(_cells(row, SHORT) for row in rows)):
+        padded = (text.ljust(width) for text, width in zip(line, widths, strict=True))
+        console.print("  ".join(padded).rstrip())

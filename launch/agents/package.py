@@ -1,0 +1,36 @@
+"""Our own package as a zip: hosts need not have it, and all of a job run the same version by construction."""
+
+import base64
+import io
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+PACKAGES = ("tfdist", *(f"tfdist.{name}" for name in ("cli", "launch", "strategies", "models", "bench")))
+
+
+@cache
+def package_zip() -> bytes:
+    """All of `tfdist` as it is installed here, data files included."""
+    import zipfile  # for other hosts only
+
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as archive:
+        for package in PACKAGES:
+            folder = _folder(package)
+            for path in sorted(folder.glob("*") if package == "tfdist" else folder.rglob("*")):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    archive.write(path, f"{package.replace('.', '/')}/{path.relative_to(folder).as_posix()}")
+    return buffer.getvalue()
+
+
+def package_text() -> str:
+    """The zip in base64, as it travels in a message."""
+    return base64.b64encode(package_zip()).decode()
+
+
+def _folder(package: str) -> Path:
+    spec = find_spec(package)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent

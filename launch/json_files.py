@@ -1,0 +1,32 @@
+"""The JSON that tfdist writes: NaN and infinity become null, and a file is replaced whole or not at all."""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def dumps(data: Any, indent: int | None = None) -> str:
+    """`data` as JSON. JSON has no NaN or infinity (the loss of a training that diverged): they become null."""
+    return json.dumps(_finite(data), indent=indent, allow_nan=False)
+
+
+def save_json(path: Path, data: Any) -> None:
+    """Write `data` to a temporary file beside `path`, then move it there: readers never see half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(dumps(data, indent=1) + "\n", encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

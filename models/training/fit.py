@@ -1,0 +1,71 @@
+"""The same training through Model.fit: an epoch is a window, and the clock is read between epochs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.models.architectures import table as architectures
+from tfdist.models.training import feed, optimizers
+from tfdist.models.training.agreement import agreement
+from tfdist.models.training.context import TrainingContext, TrainingResult
+from tfdist.models.training.finish import finish
+from tfdist.models.training.schedule import schedule
+from tfdist.models.training.windows import WindowLog
+from tfdist.strategies.catalog import CATALOG, Keras
+
+
+def train(job: TrainingContext) -> TrainingResult:
+    """Train `job.spec.steps` steps.
+
+    Two things differ from our own loop: a window's loss is the mean over its steps, which is what fit reports, and what
+    counts as the first step is the whole first window, for a hook after each step would cost each a synchronisation.
+    With Keras 3, examples come in another order: its fit makes two iterators and trains with the second one's shuffle.
+    A last window that is smaller than the others is a second call of fit, with a data iterator of its own.
+    """
+    spec, model = job.spec, _compiled(job)
+    log = WindowLog(schedule(spec), 1 / job.workers, agreement(job))
+    data, size = _data(job), log.schedule.windows[0]
+    for steps, windows in ((size, spec.steps // size), (spec.steps % size, 1)):
+        if steps:
+            clock = _clock(job, log, steps)
+            model.fit(data, epochs=windows, steps_per_epoch=steps, callbacks=[clock], verbose=0)
+    return TrainingResult.of(model, log, optimizers.updates(model.optimizer), data)
+
+
+def _compiled(job: TrainingContext) -> tf.keras.Model:
+    with job.strategy.scope():
+        model = architectures.build(job.spec)
+        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(optimizers.build(job.spec, model), loss, jit_compile=job.spec.xla)
+    return model
+
+
+def _clock(job: TrainingContext, log: WindowLog, steps: int) -> tf.keras.callbacks.Callback:
+    """Opens and closes the log's windows. Under parameter-server fit itself has waited for all steps of an epoch."""
+    examples = steps * job.spec.batch_size * job.replicas
+
+    def end(epoch: int, logs: Mapping[str, Any]) -> None:
+        loss = float(logs["loss"])
+        if CATALOG[job.spec.strategy].synchronous:
+            finish(job.strategy)
+        log.first_step()
+        log.close(steps, examples, loss)
+
+    return tf.keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: log.open(), on_epoch_end=end)
+
+
+def _data(job: TrainingContext) -> Any:
+    """What fit takes: a function that makes each worker's dataset, which only tf_keras knows, or the dataset itself."""
+    spec, task = job.spec, job.task
+    if spec.keras is Keras.THREE:
+        return feed.worker_batches(spec, feed.share(spec, task, job.replicas))
+    if CATALOG[spec.strategy].synchronous:
+        part = feed.share(spec, task, job.replicas)
+        return tf.keras.utils.experimental.DatasetCreator(lambda context: feed.batches(spec, part))
+    arrivals = feed.arrival_counter(job.strategy)
+
+    def own(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        return feed.batches(spec, feed.arriving_share(spec, arrivals, job.replicas))
+
+    return tf.keras.utils.experimental.DatasetCreator(own)

@@ -1,0 +1,40 @@
+"""The timed loop of all strategies whose replicas step together, and of independent tasks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.models.training import feed, optimizers, step
+from tfdist.models.training.agreement import agreement
+from tfdist.models.training.context import TrainingContext, TrainingResult
+from tfdist.models.training.finish import finish
+from tfdist.models.training.schedule import schedule
+from tfdist.models.training.windows import WindowLog
+
+
+def train(job: TrainingContext) -> TrainingResult:
+    """Train `job.spec.steps` steps, window by window."""
+    spec, strategy = job.spec, job.strategy
+    model, optimizer, replica_step = step.build(job)
+    batches = feed.synchronous(spec, strategy, feed.share(spec, job.task, job.replicas))
+    all_step = tf.function(lambda source: strategy.run(replica_step, batches.draw(source)))
+    total = tf.function(lambda losses: strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None))
+    log = WindowLog(schedule(spec), 1 / job.workers, agreement(job))
+    for steps in log.schedule.windows:
+        log.open()
+        loss = _window(lambda: all_step(batches.source), lambda losses: float(total(losses)), steps, log)
+        finish(strategy)
+        log.close(steps, steps * spec.batch_size * job.replicas, loss)
+    return TrainingResult.of(model, log, optimizers.updates(optimizer), batches)
+
+
+def _window(one: Callable[[], Any], fetch: Callable[[Any], float], steps: int, log: WindowLog) -> float:
+    """Run `steps` steps and return the last one's loss, which can be fetched once the device has come so far."""
+    losses = one()
+    if log.first_step_at is None:
+        fetch(losses)
+        log.first_step()
+    for _ in range(steps - 1):
+        losses = one()
+    return fetch(losses)

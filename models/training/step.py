@@ -1,0 +1,43 @@
+"""One training step: each replica's gradients of its own batch, averaged over the global batch, applied once."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.models.architectures import table as architectures
+from tfdist.models.training import optimizers
+from tfdist.models.training.context import TrainingContext
+
+ReplicaStep = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, ReplicaStep]:
+    """The model, its optimizer and the step of one replica, which returns its part of the global batch's mean loss.
+
+    The parts' sum over all replicas is the mean: gradients are summed over replicas too
+    (https://www.tensorflow.org/tutorials/distribute/custom_training).
+    """
+    with job.strategy.scope():
+        model = architectures.build(job.spec)
+        optimizer = optimizers.build(job.spec, model)
+        per_example = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
+
+    def gradients(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            losses = per_example(labels, model(images, training=True))
+            loss = tf.nn.compute_average_loss(losses, global_batch_size=job.batch)
+            scaled = optimizers.scale(optimizer, loss)
+        return loss, tape.gradient(scaled, model.trainable_variables)
+
+    if job.spec.xla:
+        # The exchange stays outside: on a CPU XLA knows no collective between processes.
+        gradients = tf.function(gradients, jit_compile=True)
+
+    def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        loss, scaled = gradients(images, labels)
+        found = optimizers.unscale(optimizer, scaled)
+        optimizer.apply_gradients(zip(found, model.trainable_variables, strict=True))
+        return loss
+
+    return model, optimizer, step

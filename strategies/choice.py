@@ -1,0 +1,99 @@
+"""The strategy of a job, with every option of it: what the launcher decides and a task builds from."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
+
+from tfdist.launch.errors import TfdistError
+from tfdist.strategies.catalog import Communication, CrossDevice, Keras, Placement, StrategyName
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class StrategyChoice:
+    """A strategy with nothing left to decide. Travels to tasks as JSON in an environment variable."""
+
+    VARIABLE: ClassVar[str] = "TFDIST_STRATEGY_CHOICE"
+    """The environment variable in which a task finds it."""
+
+    strategy: StrategyName = StrategyName.ONE_DEVICE
+    workers: int = 1
+    ps: int = 0
+    devices: int = 1
+    """Devices (replicas) of each worker process."""
+    cores_per_device: int | None = 1
+    """CPU cores behind each virtual CPU device; None: not pinned."""
+    gpus: bool = False
+    """The devices are GPUs."""
+    communication: Communication = Communication.AUTO
+    cross_device: CrossDevice = CrossDevice.AUTO
+    packs: int | None = None
+    """num_packs of NCCL and hierarchical-copy; None: TensorFlow's default (1)."""
+    bytes_per_pack: int | None = None
+    """CommunicationOptions.bytes_per_pack; None: TensorFlow decides."""
+    timeout_collective_s: float | None = None
+    """CommunicationOptions.timeout_seconds; None: no limit."""
+    variable_partitioner: str = "none"
+    """none, fixed:N, min-size:BYTES or max-size:BYTES."""
+    placement: Placement = Placement.ROUND_ROBIN
+    keras: Keras = Keras.TWO
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of the whole job: each computes the gradients of its own batch. Always 1 on a TPU."""
+        return self.workers * self.devices
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, with the format's version."""
+        return {"format": FORMAT, **asdict(self)}
+
+    def to_env(self) -> dict[str, str]:
+        """The environment variable that carries it to a task."""
+        return {self.VARIABLE: json.dumps(self.to_json())}
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> "Self | None":
+        """What `to_env` wrote; None where the variable is not set.
+
+        Raises:
+            TfdistError: the value is not such JSON.
+        """
+        text = environ.get(cls.VARIABLE)
+        if text is None:
+            return None
+        try:
+            return cls.from_json(json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise TfdistError(f"{cls.VARIABLE} is not what tfdist writes ({error}): unset it") from None
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Self":
+        """What `to_json` wrote.
+
+        Raises:
+            TfdistError: another format version, an unknown key, or a value outside its choices.
+        """
+        if data.get("format") != FORMAT:
+            raise TfdistError(f"a spec of format {data.get('format')!r}: this tfdist reads format {FORMAT}")
+        values = {key: value for key, value in data.items() if key != "format"}
+        unknown = sorted(set(values) - {field.name for field in fields(cls)})
+        if unknown:
+            raise TfdistError(f"a spec with the unknown key {unknown[0]!r}")
+        try:
+            chosen = {name: kind(values[name]) for name, kind in closed_choices(cls).items() if name in values}
+        except ValueError as error:
+            raise TfdistError(f"a spec with a value outside its choices: {error}") from None
+        return cls(**{**values, **chosen})
+
+
+def closed_choices(spec: type[StrategyChoice]) -> Mapping[str, type[Enum]]:
+    """The fields of `spec` that are closed choices: name -> enum."""
+    return {
+        name: kind for name, kind in get_type_hints(spec).items() if isinstance(kind, type) and issubclass(kind, Enum)
+    }

@@ -1,0 +1,237 @@
+"""The options that say on which hosts: what they mean, and what is refused before any connection is made."""
+
+import json
+import socket
+import sys
+
+import pytest
+
+from tfdist.cli.host_selection import HostSelection, select_hosts
+from tfdist.cli.main import run
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts.host import Host
+from tfdist.launch.machine import Machine
+
+CLIENT = """#!/bin/sh
+# Stands in for ssh: resolves every name to this machine, and runs a command as sshd does.
+printf '%s\\n' "$*" >> "$0.log"
+for last; do :; done
+case " $* " in *" -G "*) echo "hostname 127.0.0.1"; exit ;; esac
+exec sh -c "$last"
+"""
+
+
+def has_ipv6():
+    """Whether the loopback has an IPv6 address; in containers it often has none."""
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+
+
+@pytest.fixture
+def client(tmp_path):
+    path = tmp_path / "stand-in"
+    path.write_text(CLIENT)
+    path.chmod(0o755)
+    return path
+
+
+def chosen(**given):
+    return select_hosts(given)
+
+
+# --- what they mean
+
+
+def test_without_options_it_is_this_machine_alone():
+    assert chosen() == chosen(hosts=None, include=[], exclude=None) == HostSelection()
+
+
+def test_the_options_can_be_written_again(client):
+    selection = chosen(hosts=["h1", "h2"], ssh=str(client), ssh_port=2222)
+    assert selection.options == ("--hosts", "h1", "--hosts", "h2", "--ssh", str(client), "--ssh-port", "2222")
+
+
+def test_the_options_reach_the_hosts(client):
+    selection = chosen(
+        hosts=["a,b:2", "c"], exclude=["c"], ssh=str(client), ssh_option=["User=x"], ssh_port=2222, python="/py", chdir="/w",
+        workers_per_host=2,
+    )  # fmt: skip
+    assert selection.per_host == 2
+    first, second = selection.hosts
+    assert (first.name, first.slots, second.name, second.slots) == ("a", None, "b", 2)
+    assert {host.address for host in selection.hosts} == {"127.0.0.1"}
+    assert {(host.python, host.chdir) for host in selection.hosts} == {("/py", "/w")}
+    assert first.reach[0] == str(client)
+    assert {"2222", "User=x"} <= set(first.reach)
+
+
+def test_srun_takes_the_allocation_unless_hosts_are_named(monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "gpu[07-08]")
+    assert [host.name for host in chosen(transport="srun").hosts] == ["gpu07", "gpu08"]
+    assert [host.name for host in chosen(transport="srun", hosts=["gpu08"]).hosts] == ["gpu08"]
+    assert [host.name for host in chosen(transport="srun", exclude=["gpu07"]).hosts] == ["gpu08"]
+
+
+def test_a_plan_that_no_host_could_run_is_refused_before_connecting():
+    selection = HostSelection((Host("a", slots=1), Host("b", slots=1)))
+
+    def plan(machines):
+        if len(machines) < 3:
+            raise TfdistError("three hosts at least")
+
+    with pytest.raises(TfdistError, match="three hosts at least"):
+        selection.try_out(plan, 1)
+    HostSelection().try_out(plan, 1)  # of this machine all is known
+
+
+def test_a_plan_that_depends_on_what_hosts_have_waits_for_them():
+    def plan(machines):
+        machine: Machine
+        (machine,) = machines.values()
+        if not machine.gpus:
+            raise TfdistError("there is no GPU")
+
+    HostSelection((Host("a"),)).try_out(plan, 1)
+
+
+# --- what is refused
+
+WRONG = [
+    (["--include", "a*"], ["--include a*", "--hosts or --hostfile"]),
+    (["--exclude", "a"], ["--exclude a"]),
+    (["--workers-per-host", "2"], ["--workers-per-host 2", "without --hosts"]),
+    (["--transport", "ssh"], ["--transport ssh", "without --hosts"]),
+    (["--ssh", "/x"], ["--ssh /x", "without --hosts"]),
+    (["--ssh-option", "A=b"], ["--ssh-option A=b", "without --hosts"]),
+    (["--ssh-port", "22"], ["--ssh-port 22", "without --hosts"]),
+    (["--python", "/x"], ["--python /x", "without --hosts"]),
+    (["--chdir", "/x"], ["--chdir /x", "without --hosts"]),
+    (["--transport", "srun"], ["--transport srun", "salloc"]),
+    (["-H", "a", "--hostfile", "f"], ["--hosts a", "--hostfile f", "one of them"]),
+    (["-H", ""], ["--hosts ''", "names no host"]),
+    (["-H", "a,-b"], ["'-b'", "cannot be a name"]),
+    (["--hosts=-oProxyCommand=x"], ["cannot be a name"]),
+    (["-H", "a:0"], ["a:0", "slots"]),
+    (["--hostfile", "none.txt"], ["none.txt", "No such file"]),
+    (["-H", "a", "--include", "b"], ["--include b", "leaves no host of a"]),
+    (["-H", "a", "--workers-per-host", "0"], ["--workers-per-host 0", "at least 1"]),
+    (["-H", "a", "--ssh-port", "0"], ["--ssh-port 0", "not a port"]),
+    (["-H", "a", "--ssh-port", "70000"], ["--ssh-port 70000"]),
+    (["-H", "a", "--ssh-port", "x"], ["--ssh-port x"]),
+    (["-H", "a", "--identity", "/no/key"], ["--identity /no/key", "no such file"]),
+    (["-H", "a", "--ssh", "/no/ssh"], ["--ssh /no/ssh", "OpenSSH"]),
+    (["-H", "a", "--transport", "rsh"], ["--transport rsh", "srun"]),
+    (["-H", "a", "--transport", "exec:kubectl"], ["exec:kubectl", "{host}"]),
+    (["-H", "a", "--transport", "srun", "--ssh-port", "22"], ["--ssh-port 22", "--transport srun"]),
+    (["-H", "a", "--transport", "exec:x {host}", "--ssh", "s"], ["--ssh s", "no effect"]),
+    (["-H", "localhost,127.0.0.1"], ["localhost and 127.0.0.1 are both this machine"]),
+    (["-H", "localhost:2", "--workers-per-host", "3"], ["--workers-per-host 3", "localhost has 2 slots"]),
+    (["-H", "localhost:2", "--strategy", "multiworker", "--workers", "3"], ["3 worker tasks", "2 slots", "localhost:2"]),
+    (["-H", "localhost", "--inherit-tf-config"], ["--inherit-tf-config"]),
+    (["-H", "a", "-H", "b,a"], ["--hosts a,b,a", "a is there twice"]),
+    (["-H", "me@a", "--transport", "exec:x {host}"], ["me@a", "leave me@ away"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "says"), WRONG, ids=lambda value: " ".join(value))
+def test_wrong_options_are_one_sentence_and_nothing_is_made(arguments, says, tmp_path, capsys):
+    assert run(["launch", *arguments, "--", "true"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err[:8], err.count("\n")) == ("", "tfdist: ", 1)
+    for words in says:
+        assert words in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_hostfile_line_is_named(tmp_path, capsys):
+    (tmp_path / "hosts").write_text("# mine\nh1\nh2 solts=2\n")
+    assert run(["launch", "--hostfile", "hosts", "--", "true"]) == 2
+    assert "--hostfile hosts, line 3: 'solts=2' is none of the keys slots=" in capsys.readouterr().err
+
+
+# --- environment twins
+
+
+def test_the_environment_names_hosts_and_how_to_reach_them(client, monkeypatch, capsys):
+    monkeypatch.setenv("TFDIST_HOSTS", "one,two")
+    monkeypatch.setenv("TFDIST_SSH", str(client))
+    monkeypatch.setenv("TFDIST_PYTHON", sys.executable)
+    monkeypatch.setenv("TFDIST_EXCLUDE", "two three")
+    assert run(["launch", "--dry-run", "--json", "--workers", "1", "--strategy", "multiworker", "--", "true"]) == 0
+    (plan,) = json.loads(capsys.readouterr().out)
+    assert plan["host"] == "one"
+
+
+@pytest.mark.parametrize(
+    ("variables", "says"),
+    [
+        ({"HOSTS": "a", "HOSTFILE": "f"}, "TFDIST_HOSTS a and TFDIST_HOSTFILE f: give one of them"),
+        ({"SSH_PORT": "22"}, "TFDIST_SSH_PORT 22 has no effect"),
+        ({"SSH_OPTION": "A=b C=d"}, "TFDIST_SSH_OPTION A=b has no effect"),
+        ({"HOSTFILE": "none.txt"}, "none.txt: No such file"),
+        ({"HOSTS": "a:x"}, "'x' slots"),
+    ],
+)
+def test_what_is_wrong_in_the_environment_is_named_as_what_it_is(variables, says, monkeypatch, capsys):
+    for name, value in variables.items():
+        monkeypatch.setenv(f"TFDIST_{name}", value)
+    assert run(["launch", "--", "true"]) == 2
+    assert says in capsys.readouterr().err
+
+
+# --- through a stand-in for ssh
+
+
+def test_a_job_on_two_hosts_prints_their_lines_and_secrets_stay_off_every_command_line(client, tmp_path, capsys):
+    command = ["--ssh", str(client), "-H", "h1,h2", "-x", "MY_TOKEN=hunter2", "--strategy", "multiworker"]
+    show = "echo $TFDIST_TASK has ${#MY_TOKEN} letters"
+    assert run(["launch", *command, "--", "sh", "-c", show]) == 0
+    out = capsys.readouterr().out
+    assert "[worker-0] worker-0 has 7 letters\n" in out
+    assert "[worker-1] worker-1 has 7 letters\n" in out
+    asked = client.with_name("stand-in.log").read_text().splitlines()
+    assert len(asked) == 4  # each is resolved, then reached
+    texts = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert [path for path, text in texts.items() if b"hunter2" in text] == []
+
+
+def test_hosts_that_cannot_be_reached_end_it_with_69_and_a_line_each(client, capsys):
+    client.write_text(CLIENT.replace('exec sh -c "$last"', 'echo "connect to host: Connection refused" >&2; exit 255'))
+    assert run(["launch", "--ssh", str(client), "-H", "h1,h2", "--", "true"]) == 69
+    out, err = capsys.readouterr()
+    lines = err.removeprefix("tfdist: ").splitlines()
+    assert out == ""
+    assert [line.partition(":")[0] for line in lines] == ["h1", "h2"]
+    assert all("nothing listens at its SSH port" in line and "--ssh-port" in line for line in lines)
+
+
+def test_the_help_shows_brackets_as_they_are_written(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(["launch", "--help"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "[user@]host[:slots],... or node[01-04]" in out
+    for key in ("[slots=N]", "[role=ps]", "[addr=A]", "[port=P]", "[gpus=0,1]", "[python=P]", "[chdir=D]"):
+        assert key in out
+    assert "in total, on all hosts" in out
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="there is no IPv6 here")
+def test_ipv6_hosts_are_reached_and_have_their_brackets(client, capsys):
+    script = client.with_name("hosts.txt")
+    script.write_text("[::1]:1 # this machine\n[2001:db8::2] addr=[::1]\n")
+    command = ["--ssh", str(client), "--hostfile", str(script), "--exclude", "::1", "--strategy", "multiworker"]
+    show = "import os; print(os.environ['TF_CONFIG'])"
+    assert run(["launch", *command, "--workers-per-host", "2", "--", sys.executable, "-c", show]) == 0
+    out = capsys.readouterr().out
+    (told,) = [json.loads(line.partition("] ")[2]) for line in out.splitlines() if line.startswith("[worker-0] {")]
+    assert [address.rpartition(":")[0] for address in told["cluster"]["worker"]] == ["[::1]", "[::1]"]

@@ -1,0 +1,62 @@
+import importlib
+import io
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import tfdist
+from tfdist.launch.agents.package import package_text, package_zip
+
+IMPORT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import importlib
+for name in ("launch.agents.agent", "launch.agents.probe", "launch.cluster", "models.spec", "strategies.catalog", "models.record"):
+    module = importlib.import_module("tfdist." + name)
+    assert module.__file__.startswith(sys.argv[1]), module.__file__
+import tfdist
+print(tfdist.__version__)
+"""
+
+
+@pytest.fixture
+def unpacked(tmp_path):
+    """The zip, unpacked as an agent does it."""
+    folder = tmp_path / "an agent's; folder"
+    zipfile.ZipFile(io.BytesIO(package_zip())).extractall(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["cli", "launch", "strategies", "models", "bench"])
+def test_every_package_is_in_it_file_for_file(unpacked, name):
+    def files(folder):
+        found = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        return {path.relative_to(folder): path.read_bytes() for path in found}
+
+    there = files(unpacked / "tfdist" / name)
+    assert there == files(Path(importlib.import_module(f"tfdist.{name}").__file__).parent)
+    assert Path("__init__.py") in there
+
+
+def test_data_files_come_too(unpacked):
+    assert list((unpacked / "tfdist/bench/suites").glob("*.toml"))
+    assert list((unpacked / "tfdist/models/datasets/digits").iterdir())
+
+
+def test_it_is_imported_where_nothing_of_ours_is_installed(unpacked):
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", IMPORT, str(unpacked)], capture_output=True, text=True, env=environ, cwd="/"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == tfdist.__version__
+
+
+def test_its_text_is_one_word_and_small_enough_for_a_pipe():
+    assert package_text().isascii()
+    assert not any(map(str.isspace, package_text()))
+    assert len(package_text()) < 1 << 20

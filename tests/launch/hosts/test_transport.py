@@ -1,0 +1,220 @@
+import json
+import shlex
+import subprocess
+import sys
+from itertools import pairwise
+
+import pytest
+
+from tfdist.launch.agents.bootstrap import agent_argv, agent_source
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts.host import LOCAL, Host
+from tfdist.launch.hosts.transport import (
+    CONNECT_TIMEOUT_S,
+    TRANSPORTS,
+    Reach,
+    execute,
+    explain,
+    srun,
+    ssh,
+    transport_of,
+)
+
+# --- prefixes
+
+
+def options(argv):
+    """What stands behind each -o, in order."""
+    return [value for flag, value in pairwise(argv) if flag == "-o"]
+
+
+def test_ssh_never_asks_never_hangs_and_takes_no_host_for_an_option():
+    argv = ssh(Host("h1", user="me"), Reach())
+    assert argv[0] == "ssh"
+    assert argv[-2:] == ("--", "me@h1")
+    assert "-T" in argv
+    assert "BatchMode=yes" in options(argv)
+    assert f"ConnectTimeout={CONNECT_TIMEOUT_S}" in options(argv)
+
+
+def test_host_keys_are_checked_as_the_users_own_configuration_says():
+    words = " ".join(ssh(Host("h1"), Reach())).lower()
+    for word in ("stricthostkeychecking", "knownhosts", "-f "):
+        assert word not in words
+
+
+def test_the_users_options_come_in_order_behind_batch_mode_and_before_our_own_timeout():
+    reach = Reach(
+        ssh="/opt/ssh", ssh_options=("ProxyJump=gate", "ConnectTimeout=30"), identity="/my key", ssh_port=2222
+    )
+    argv = ssh(Host("h1"), reach)
+    assert argv[:5] == ("/opt/ssh", "-p", "2222", "-i", "/my key")
+    told = options(argv)
+    assert told.index("BatchMode=yes") < told.index("ProxyJump=gate") < told.index("ConnectTimeout=30")
+    assert told.index("ConnectTimeout=30") < told.index(f"ConnectTimeout={CONNECT_TIMEOUT_S}")  # ssh takes the first
+
+
+def test_srun_is_a_step_beside_others_on_that_node():
+    argv = srun(Host("gpu07"), Reach(transport="srun"))
+    assert argv[0] == "srun"
+    assert {"--nodes=1", "--ntasks=1", "--overlap", "--nodelist=gpu07"} <= set(argv)
+
+
+def test_a_command_of_the_users_has_the_host_where_the_user_says():
+    reach = Reach(transport="exec:kubectl exec -i 'pod/{host}' -c main --")
+    assert execute(Host("p 1"), reach) == ("kubectl", "exec", "-i", "pod/p 1", "-c", "main", "--")
+
+
+@pytest.mark.parametrize(
+    "transport", ["rsh", "", "exec", "exec:", "exec:kubectl exec --", "exec:sh '{host}", "ssh:x", "SSH"]
+)
+def test_an_unknown_transport_is_an_error_with_the_value(transport):
+    with pytest.raises(TfdistError, match="--transport") as caught:
+        transport_of(Reach(transport=transport))
+    assert transport in str(caught.value)
+
+
+def test_every_transport_is_a_row_of_the_table():
+    assert transport_of(Reach()) is TRANSPORTS["ssh"]
+    assert transport_of(Reach(transport="srun")) is TRANSPORTS["srun"]
+    assert transport_of(Reach(transport="exec:x {host}")) is TRANSPORTS["exec"]
+
+
+# --- a real agent behind a prefix
+
+STAND_IN = """#!/bin/sh
+# As sshd does: the words behind the target, joined by spaces, are a command for the user's shell.
+while [ "$1" != -- ]; do shift; done
+shift 2
+exec {shell} -c "$*"
+"""
+
+
+def hello(host, cwd="/"):
+    """What an agent on `host` says first, once it has been sent its source; it then ends."""
+    done = subprocess.run(
+        agent_argv(host), input=agent_source(), capture_output=True, cwd=cwd, timeout=30
+    )  # the end of its stdin ends it
+    lines = [line for line in done.stdout.splitlines() if line.strip()]
+    assert lines, done.stderr.decode()
+    return json.loads(lines[0])
+
+
+def behind(prefix, *, quoted, python=""):
+    return Host("far", reach=tuple(prefix), quoted=quoted, python=python)
+
+
+def test_this_machines_agent_has_no_prefix():
+    assert agent_argv(LOCAL)[0] == sys.executable
+    assert hello(LOCAL)["executable"] == sys.executable
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "bash --posix"])
+def test_the_bootstrap_survives_the_shell_at_the_other_end_of_ssh(tmp_path, shell):
+    client = tmp_path / "ssh"
+    client.write_text(STAND_IN.format(shell=shell))
+    client.chmod(0o755)
+    reach = Reach(ssh=str(client))
+    said = hello(Host("far", reach=ssh(Host("far"), reach), quoted=True))
+    assert (said["kind"], said["executable"]) == ("hello", sys.executable)
+
+
+def test_a_command_that_takes_an_argv_needs_no_quoting():
+    prefix = execute(Host("far"), Reach(transport="""exec:sh -c 'exec "$@"' {host}"""))
+    assert hello(behind(prefix, quoted=False))["executable"] == sys.executable
+
+
+def test_the_python_that_is_asked_for_runs_the_agent(tmp_path):
+    python = tmp_path / "a 'python'; of $HOME"
+    python.symlink_to(sys.executable)
+    for quoted, prefix in ((False, ["env"]), (True, ["sh", "-c"])):
+        said = hello(behind(prefix, quoted=quoted, python=str(python)))
+        assert said["executable"] == str(python)
+
+
+def test_a_python_that_is_not_there_is_said_by_the_shell():
+    host = behind(["sh", "-c"], quoted=True, python="/no/such/python")
+    done = subprocess.run(agent_argv(host), input=b"", capture_output=True, text=False, timeout=30)
+    assert done.returncode != 0
+    sentence = explain(host, done.stderr.decode())
+    assert "/no/such/python" in sentence
+    assert "--python" in sentence
+
+
+def test_without_our_python_there_python3_is_taken(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/no/such/python")  # ours, which the other host does not have
+    words = agent_argv(behind(["env"], quoted=False))
+    monkeypatch.undo()
+    done = subprocess.run(words, input=agent_source(), capture_output=True, timeout=30)
+    assert b'"kind": "hello"' in done.stdout, done.stderr
+
+
+def test_modules_in_the_working_directory_do_not_shadow_pythons(tmp_path):
+    for name in ("json.py", "socket.py", "selectors.py"):
+        (tmp_path / name).write_text("raise SystemExit('shadowed')")
+    assert hello(LOCAL, tmp_path)["kind"] == "hello"
+
+
+def test_the_bootstrap_has_nothing_that_a_login_shell_of_any_kind_would_read():
+    bootstrap = agent_argv(LOCAL)[-1]
+    assert not set("'\n!\\") & set(bootstrap)  # quotes end, csh reads !, fish reads \
+    assert shlex.split(shlex.join(["x", bootstrap])) == ["x", bootstrap]
+
+
+def test_a_launcher_that_goes_away_at_once_is_no_traceback():
+    done = subprocess.run(agent_argv(LOCAL), input="", capture_output=True, text=True, timeout=30)
+    assert "Traceback" not in done.stderr
+    assert "went away" in done.stderr
+
+
+# --- what ssh says, explained
+
+FAR = Host("h1", user="me", reach=("ssh", "--", "me@h1"), quoted=True)
+POD = Host("pod", reach=("kubectl", "exec", "-i", "pod", "--"))
+
+CHANGED = """@@@@@@@@@@@@@@@@@@@@@@@@
+@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
+@@@@@@@@@@@@@@@@@@@@@@@@
+IT IS POSSIBLE THAT SOMEONE IS DOING SOMETHING NASTY!
+Host key for h1 has changed and you have requested strict checking.
+Host key verification failed.
+"""
+
+
+@pytest.mark.parametrize(
+    ("host", "words", "says"),
+    [
+        (FAR, CHANGED, ["another one than in known_hosts", "ssh-keygen -R h1", "ssh me@h1"]),
+        (FAR, "No ED25519 host key is known for h1\nHost key verification failed.", ["is not known", "'ssh me@h1' once"]),
+        (FAR, "me@h1: Permission denied (publickey,password).", ["does not let me in", "ssh-copy-id me@h1", "--identity"]),
+        (FAR, "ssh: Could not resolve hostname h1: Name or service not known", ["not resolved", "/etc/hosts"]),
+        (FAR, "ssh: connect to host h1 port 22: Connection refused", ["SSH port", "--ssh-port"]),
+        (FAR, "ssh: connect to host h1 port 22: Connection timed out", ["does not answer", "firewall"]),
+        (FAR, "ssh: connect to host h1 port 22: No route to host", ["does not answer", "ssh -v me@h1"]),
+        (FAR, "ssh: connect to host h1 port 22: Network is unreachable", ["does not answer"]),
+        (FAR, "did not say hello within 30 s", ["does not answer", "ssh -v me@h1"]),
+        (FAR, "tfdist: 1: exec: /opt/py: not found", ["program cannot be run", "/opt/py", "--python"]),
+        (FAR, "tfdist: 1: exec: /etc: Permission denied", ["program cannot be run", "/etc", "--python"]),
+        (FAR, "PermissionError: [Errno 13] Permission denied: '/x/tfdist-0123456789ab'", ["temporary folder", "TMPDIR"]),
+        (FAR, "Python 3.8 is too old: tfdist needs 3.10", ["too old", "Python 3.8", "--python"]),
+        (FAR, "", ["ended without a word", "try it yourself: ssh -- me@h1 true"]),
+        (FAR, "@ \n\n", ["ended without a word"]),
+        (FAR, "kex_exchange_identification: Connection closed", ["Connection closed", "try it yourself: ssh -- me@h1 true"]),
+        (POD, 'Error from server (NotFound): pods "pod" not found', ["pod: it is not there", "correct its name"]),
+        (POD, "sh: python3: not found", ["--python"]),
+        (POD, "did not say hello within 30 s", ["does not answer", "try it yourself: kubectl exec -i pod -- true"]),
+        (POD, "dial tcp 10.0.0.1:443: connect: Connection refused", ["Connection refused", "yourself: kubectl exec"]),
+        (LOCAL, "MemoryError", ["localhost: no agent could be started there (MemoryError)"]),
+    ],
+)  # fmt: skip
+def test_each_kind_of_failure_has_its_cause_and_its_mend(host, words, says):
+    sentence = explain(host, words)
+    assert sentence.startswith(f"{host.name}: ")
+    assert "\n" not in sentence
+    for each in says:
+        assert each in sentence
+
+
+def test_what_is_no_ssh_is_not_sent_to_ssh():
+    for words in ("Connection refused", "timed out", "did not say hello", "Permission denied (x)", ""):
+        assert "ssh" not in explain(POD, words)

@@ -1,0 +1,83 @@
+from dataclasses import asdict
+from datetime import datetime, timezone
+
+import pytest
+
+from tfdist.launch.agents.messages import Exited
+from tfdist.launch.diagnose import Outcome, Status
+from tfdist.launch.machine import Machine, alone
+from tfdist.models.plan import plan_training, shape_of
+from tfdist.models.presets import resolve
+from tfdist.models.record import RankRecord, Window
+from tfdist.models.run import record_of
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.catalog import StrategyName
+
+SPEC = TrainingSpec(strategy=StrategyName.MULTI_WORKER, workers=2)
+WINDOW = Window(steps=5, examples=10, elapsed_s=1.0, loss=0.5)
+HOST = {"cores": [0, 1], "cpu": "c", "executable": "/home/me/python", "clock": 1.0, "gpu_ids": ["GPU-1"]}
+
+
+def rank(task, windows=(WINDOW,)):
+    return asdict(RankRecord(task, "h", 1, (), windows, {"import": 1.0}, 10, 5))
+
+
+def record(records, status=Status.OK, exit_code=0, hosts=None):
+    outcome = Outcome(
+        status,
+        exit_code,
+        "",
+        exits={"worker-0": Exited("worker-0", 0, 0.0, 7, 1.5)},
+        records=records,
+        hosts=hosts or {"h": HOST},
+    )
+    now = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    return record_of(outcome, SPEC, ("worker-0", "worker-1"), arm="a", round=1, started=now)
+
+
+def test_ranks_are_in_order_and_the_system_s_figures_kept():
+    made = record({f"worker-{n}": rank(f"worker-{n}") for n in (1, 0)}, hosts={"h1": HOST, "h2": HOST})
+    assert [one.task for one in made.ranks] == ["worker-0", "worker-1"]
+    assert (made.status, made.hosts) == ("ok", 2)
+    assert made.usage["worker-0"].peak_memory_bytes == 7
+
+
+def test_ten_and_more_tasks_are_in_the_order_of_their_numbers():
+    made = record({f"worker-{n}": rank(f"worker-{n}") for n in range(11)})
+    assert [one.task for one in made.ranks][-2:] == ["worker-9", "worker-10"]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        {},
+        {"worker-0": rank("worker-0")},
+        {"worker-0": rank("worker-0"), "worker-1": rank("worker-1", ())},
+        {"worker-0": rank("worker-0"), "worker-1": {"task": "worker-1"}},
+    ],
+)
+def test_a_job_that_ended_well_without_every_measurement_has_failed(records):
+    made = record(records)
+    assert (made.status, made.exit_code) == ("failed", 1)
+    assert "worker-1" in made.reason
+
+
+def test_a_record_holds_no_path_and_no_name_of_a_device():
+    assert set(record({}).hardware) == {"cores", "cpu"}
+
+
+def test_each_strategys_processes():
+    spec = TrainingSpec(strategy=StrategyName.PARAMETER_SERVER, workers=2, ps=1)
+    shape = shape_of(spec)
+    assert dict(shape.roles) == {"chief": 1, "worker": 2, "ps": 1}
+    assert shape.leader == "chief-0"
+    assert shape_of(SPEC).leader is None
+    assert not shape_of(TrainingSpec(strategy=StrategyName.INDEPENDENT, workers=3)).has_cluster
+
+
+def test_every_task_finds_the_whole_spec_in_its_environment():
+    spec = resolve({"strategy": "multiworker"}, Machine((0, 1), ()), "smoke").spec
+    job = plan_training(spec, alone(Machine((0, 1), ())))
+    for plan in job.plans:
+        assert plan.program.env["TF_USE_LEGACY_KERAS"] == "1"
+        assert plan.program.env.keys() >= spec.to_env().keys()

@@ -1,0 +1,32 @@
+"""The order of the packages, cli > bench > models > strategies > launch, read from the imports themselves."""
+
+import ast
+from graphlib import TopologicalSorter
+from itertools import chain
+from pathlib import Path
+
+ORDER = ("launch", "strategies", "models", "bench", "cli")
+ROOT = Path(__file__).parents[1]
+FILES = [path.relative_to(ROOT) for package in ORDER for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def imported(file: Path) -> list[list[str]]:
+    """The modules of tfdist that a file imports anywhere: lazily and for types only too."""
+    nodes = list(ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))))
+    froms = [f"{node.module}.{each.name}" for node in nodes if isinstance(node, ast.ImportFrom) for each in node.names]
+    plain = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
+    return [name.split(".")[1:] for name in chain(froms, plain) if name.startswith("tfdist.")]
+
+
+def test_a_package_imports_only_packages_below_it():
+    upward = [(str(file), ".".join(name)) for file in FILES for name in imported(file)
+              if ORDER.index(name[0]) > ORDER.index(file.parts[0])]  # fmt: skip
+    assert upward == []
+
+
+def test_no_two_subpackages_or_modules_of_a_package_import_each_other():
+    graph: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+    for file in FILES:
+        unit = file.with_suffix("").parts[:2]
+        graph.setdefault(unit, set()).update({tuple(name[:2]) for name in imported(file)} - {unit})
+    assert tuple(TopologicalSorter(graph).static_order())  # a cycle raises CycleError
