@@ -7,9 +7,13 @@ class ExitCode(IntEnum):
     """What the process ends with. Anything else is the culprit task's own code, or 128+n for a signal n."""
 
     SUCCESS = 0
+    FAILED = 1
+    """An arm of a bench failed, a training ended without a record, or a file could not be written."""
     USAGE = 2
     HOST_LOST = 69
     TIMEOUT = 124
+    NOT_STARTED = 127
+    """A task's program could not be started."""
     INTERRUPTED = 130
 
 

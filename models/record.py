@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.str_enum import StrEnum
 
 FORMAT = 1
 BUSY_BEFORE = "busy_before"
@@ -15,6 +16,17 @@ BUSY_BEFORE = "busy_before"
 
 Only where this machine is one of the run's hosts: of the others nobody asked.
 """
+
+
+class RecordStatus(StrEnum):
+    """What became of a run."""
+
+    OK = "ok"
+    FAILED = "failed"
+    REFUSED = "refused"
+    """This machine cannot run it: no process was started."""
+    TIMEOUT = "timeout"
+    INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True)
