@@ -1,6 +1,7 @@
-"""Numbers and lists of names in messages."""
+"""Numbers, lists of names and suggestions in messages."""
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 def shortened(names: Iterable[str], most: int = 4) -> str:
@@ -13,3 +14,11 @@ def shortened(names: Iterable[str], most: int = 4) -> str:
 def counted(number: int, noun: str) -> str:
     """`1 round`, `3 rounds`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def did_you_mean(value: str, choices: Iterable[str]) -> str:
+    """How to fix an unknown `value`: `did you mean ring? Choose from auto, ring, nccl`, or only the choices."""
+    known = list(choices)
+    nearest = get_close_matches(value.casefold(), known, n=1)
+    hint = f"did you mean {nearest[0]}? Choose" if nearest else "choose"
+    return f"{hint} from {', '.join(known)}"

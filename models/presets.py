@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
+from tfdist.launch.text import did_you_mean
 from tfdist.models.checks import check, check_length, check_strategy, cores_warnings, warnings_of
 from tfdist.models.datasets.table import describe
 from tfdist.models.spec import TrainingSpec
@@ -104,7 +105,7 @@ def choose_preset(preset: str | None, machine: Machine) -> tuple[str, str]:
     if preset is None:
         return ("reference", "a GPU is there") if machine.gpus else ("cpu", "no GPU is there")
     if preset not in PRESETS:
-        raise TfdistError(f"unknown preset {preset!r}: choose {', '.join(PRESETS)}")
+        raise TfdistError(f"--preset {preset}: {did_you_mean(preset, PRESETS)}")
     return preset, "as asked"
 
 
@@ -169,8 +170,8 @@ def spec_choice(name: str, value: Any) -> Any:
     try:
         return _CHOICES[name](str(value))
     except ValueError:
-        known = ", ".join(str(choice) for choice in _CHOICES[name])
-        raise TfdistError(f"--{name.replace('_', '-')} {value}: choose one of {known}") from None
+        hint = did_you_mean(str(value), map(str, _CHOICES[name]))
+        raise TfdistError(f"--{name.replace('_', '-')} {value}: {hint}") from None
 
 
 def made_of(values: Mapping[str, Any], kind: type[Choice]) -> Choice:

@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from enum import Enum
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.text import did_you_mean
 from tfdist.models.spec import TrainingSpec
 
 TRAINING_KEYS = (*(field.name for field in fields(TrainingSpec)), "global_batch_size")
@@ -23,9 +23,7 @@ def check_keys(found: Collection[str], known: Collection[str], where: str) -> No
     """
     for key in found:
         if key not in known:
-            nearest = get_close_matches(key, known, n=1)
-            hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(known)}"
-            raise TfdistError(f"{where} has the unknown key {key!r}: {hint}")
+            raise TfdistError(f"{where} has the unknown key {key!r}: {did_you_mean(key, known)}")
 
 
 def check_choices(choices: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -43,7 +41,7 @@ def _value(key: str, value: Any, where: str) -> Any:
     kind = kinds[0]
     if issubclass(kind, Enum):
         if value not in [choice.value for choice in kind]:
-            raise TfdistError(f"{where} has {key} = {value!r}: choose one of {', '.join(c.value for c in kind)}")
+            raise TfdistError(f"{where} has {key} = {value!r}: {did_you_mean(str(value), (c.value for c in kind))}")
         return kind(value)
     if not of_kind(value, kind):
         raise TfdistError(f"{where} has {key} = {value!r}: it takes {_WORDS[kind]}")

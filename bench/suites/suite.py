@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from tfdist.bench.suites.check import check_choices, check_keys, of_kind
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.text import did_you_mean
 from tfdist.models.presets import PRESETS
 from tfdist.strategies.catalog import StrategyName
 
@@ -84,11 +85,8 @@ def load_suite(name_or_file: str) -> Suite:
     except ValueError as error:
         raise TfdistError(f"the suite {name_or_file} is not TOML: {error}") from None
     except OSError as error:
-        known = ", ".join(built_in_suites())
-        raise TfdistError(
-            f"there is no suite {name_or_file!r} ({error.strerror}): built in are {known}; "
-            "one of your own is the path of a .toml file"
-        ) from None
+        hint = did_you_mean(name_or_file, built_in_suites())
+        raise TfdistError(f"--suite {name_or_file}: {error.strerror}; {hint}, or a .toml file") from None
 
 
 def parse_suite(table: Mapping[str, Any], where: str) -> Suite:
@@ -188,7 +186,7 @@ def _arm(entry: Mapping[str, Any], common: Mapping[str, Any], number: int, where
 
 def _check_amounts(suite: Suite, where: str) -> None:
     if suite.preset is not None and suite.preset not in PRESETS:
-        raise TfdistError(f"{where} has preset = {suite.preset!r}: choose one of {', '.join(PRESETS)}")
+        raise TfdistError(f"{where} has preset = {suite.preset!r}: {did_you_mean(suite.preset, PRESETS)}")
     if suite.rounds < 1:
         raise TfdistError(f"{where} has rounds = {suite.rounds}: make it 1 or more (3 or more for a verdict)")
     if suite.timeout_s is not None and suite.timeout_s <= 0:

@@ -38,8 +38,8 @@ def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 WRONG = [
-    (["--suite", "smokey"], ["'smokey'", "cpu, gpu, hosts, smoke"]),
-    (["--suite", "none.toml"], ["'none.toml'", "No such file"]),
+    (["--suite", "smokey"], ["--suite smokey", "did you mean smoke? Choose from cpu, gpu, hosts, smoke"]),
+    (["--suite", "none.toml"], ["--suite none.toml", "No such file"]),
     (["--suite", "cpu", "--arm", "mirored/*"], ["'mirored/*'", "mirrored/auto"]),
     (["--suite", "cpu", "--rounds", "0"], ["--rounds 0"]),
     (["--suite", "cpu", "--rounds", "many"], ["--rounds", "integer"]),

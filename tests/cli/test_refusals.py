@@ -58,7 +58,7 @@ WRONG = [
     (["--model", "tiny", "--bn-momentum", "0.5"], ["--bn-momentum 0.5", "tiny"]),
     (["--dataset", "digits", "--data-dir", "/nowhere"], ["--data-dir /nowhere", "digits"]),
     (["--env", "TF_USE_LEGACY_KERAS=0"], ["TF_USE_LEGACY_KERAS=0", "--keras"]),
-    (["--env", "TFDIST_SPEC={}"], ["TFDIST_SPEC", "leave it away"]),
+    (["--env", "TFDIST_SPEC={}"], ["TFDIST_SPEC", "omit it"]),
     (["--shuffle", "10"], ["--shuffle 10", "synthetic"]),
     (["--seed", "5000000000"], ["5000000000"]),
     (["--strategy", "parameter-server", "--variable-partitioner", "fixed:\u00b2"], ["fixed:N"]),

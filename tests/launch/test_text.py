@@ -1,4 +1,4 @@
-from tfdist.launch.text import counted, shortened
+from tfdist.launch.text import counted, did_you_mean, shortened
 
 
 def test_a_long_list_is_shortened_and_names_are_not_repeated():
@@ -10,3 +10,9 @@ def test_a_long_list_is_shortened_and_names_are_not_repeated():
 
 def test_one_is_singular():
     assert [counted(number, "round") for number in (0, 1, 2)] == ["0 rounds", "1 round", "2 rounds"]
+
+
+def test_a_typo_is_answered_with_the_nearest_choice_and_all_choices():
+    assert did_you_mean("rign", ["auto", "ring"]) == "did you mean ring? Choose from auto, ring"
+    assert did_you_mean("NCCL", ["ring", "nccl"]) == "did you mean nccl? Choose from ring, nccl"
+    assert did_you_mean("zzz", ["auto", "ring"]) == "choose from auto, ring"

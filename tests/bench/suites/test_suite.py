@@ -63,7 +63,7 @@ def test_a_suite_survives_json(name: str) -> None:
     [
         (('rounds = 2', 'ronds = 2'), "did you mean rounds?"),
         (('batch_size = 8', 'batchsize = 8'), "did you mean batch_size?"),
-        (('devices = 2', 'zzz = 2'), "known are"),
+        (('devices = 2', 'zzz = 2'), "choose from"),
         (('name = "two"', 'name = "one"'), "two arms called 'one'"),
         (('name = "two"', ''), "arm number 2, has no name"),
         (('strategy = "one-device"', ''), "no strategy"),
