@@ -1,5 +1,7 @@
-"""The one exception that users meet, and the exit codes; everything else that is raised is a bug."""
+"""The one exception that users see, the problems it reports, and the exit codes. Any other exception is a bug."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import IntEnum
 
 
@@ -18,8 +20,44 @@ class ExitCode(IntEnum):
 
 
 class TfdistError(Exception):
-    """One sentence for the user: what failed, with the value, and the way out; the command ends with `exit_code`."""
+    """A sentence for the user: what failed, with the value, and how to fix it. The command exits with `exit_code`."""
 
     def __init__(self, sentence: str, exit_code: int = ExitCode.USAGE) -> None:
         super().__init__(sentence)
         self.exit_code = int(exit_code)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A fault and how to fix it. As a string: `host: what; fix`."""
+
+    what: str
+    fix: str
+    host: str = ""
+    """Empty if `what` names the hosts, or if there is only this machine."""
+
+    @property
+    def sentence(self) -> str:
+        """`what; fix`, for a message that names the host elsewhere."""
+        return f"{self.what}; {self.fix}"
+
+    def __str__(self) -> str:
+        return f"{self.host}: {self.sentence}" if self.host else self.sentence
+
+
+def raise_problems(problems: Iterable[Problem], exit_code: int = ExitCode.HOST_LOST, most: int | None = None) -> None:
+    """Do nothing if there are no problems.
+
+    Args:
+        problems: each becomes one line.
+        exit_code: of the exception.
+        most: number of lines before the rest is counted; None: all.
+
+    Raises:
+        TfdistError: there is a problem.
+    """
+    lines = [str(problem) for problem in problems]
+    if most is not None and len(lines) > most:
+        lines = [*lines[:most], f"and {len(lines) - most} more"]
+    if lines:
+        raise TfdistError("\n".join(lines), exit_code)

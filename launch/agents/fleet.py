@@ -13,9 +13,9 @@ from tfdist.launch.agents.channel import CLEAN_UP_S, Channel, Inbox, heartbeats
 from tfdist.launch.agents.messages import AgentLost, BeforeStart, Hello, Interrupted, Message, Note, ToAgent
 from tfdist.launch.agents.signals import interruptions
 from tfdist.launch.agents.silence import SilenceDetector
-from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.errors import ExitCode, TfdistError, raise_problems
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.hosts.transport import explain
+from tfdist.launch.hosts.transport import connection_problem
 from tfdist.launch.policy import Policy
 
 SKEW_S = 2.0
@@ -131,9 +131,7 @@ def connect(hosts: Sequence[Host], policy: Policy | None = None) -> Iterator[Fle
         TfdistError: one could not be reached (all such are named), or the user has had enough.
     """
     with connect_some(hosts, policy) as fleet:
-        if fleet.lost:
-            why = [explain(host, fleet.lost[host]) for host in hosts if host in fleet.lost]
-            raise TfdistError("\n".join(why), ExitCode.HOST_LOST)
+        raise_problems(connection_problem(host, fleet.lost[host]) for host in hosts if host in fleet.lost)
         yield fleet
 
 

@@ -9,7 +9,7 @@ from tfdist.launch.doctor.link_checks import listed
 from tfdist.launch.doctor.preflight import EQUAL, INSTALL, port_sentence, versions_of
 from tfdist.launch.doctor.results import CheckResult, Survey, Verdict
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.hosts.transport import cause_and_mend
+from tfdist.launch.hosts.transport import connection_problem
 from tfdist.launch.place import FOR_WORKERS
 
 TASK_BYTES = 1.3e9
@@ -41,8 +41,8 @@ def failed(check: str, host: Host, text: str, mend: str) -> CheckResult:
 
 def unreached(findings: Survey, host: Host) -> CheckResult:
     """A host that has no agent."""
-    why, mend = cause_and_mend(host, findings.lost.get(host, ""))
-    return failed("connection", host, why, mend or "see that its folder for temporary files can be written to")
+    problem = connection_problem(host, findings.lost.get(host, ""))
+    return failed("connection", host, problem.what, problem.fix)
 
 
 def connection(findings: Survey, host: Host, hello: Hello) -> Iterator[CheckResult]:

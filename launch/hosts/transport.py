@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tfdist.launch.errors import TfdistError
+from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.hosts.host import Host
 
 CONNECT_TIMEOUT_S = 8
@@ -93,57 +93,58 @@ def transport_of(reach: Reach) -> Transport:
     return TRANSPORTS[kind]
 
 
-_SSH_MENDS: tuple[tuple[str, str, str], ...] = (
+_Fault = tuple[str, str, str]
+"""A pattern in what a shell or another program printed, the cause, and the fix."""
+
+_SSH_FAULTS: tuple[_Fault, ...] = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "its host key is another one than in known_hosts",
-        "if the host was set up anew, run 'ssh-keygen -R {name}' and 'ssh {target}' once; else beware",
+        "the host key differs from the one in known_hosts",
+        "if the host was reinstalled, run 'ssh-keygen -R {name}' and 'ssh {target}' once; otherwise do not connect",
     ),
-    (r"Host key verification failed", "its host key is not known", "run 'ssh {target}' once and look at the key"),
+    (r"Host key verification failed", "the host key is unknown", "run 'ssh {target}' once and check the key"),
     (
         r"Permission denied \(",
-        "it does not let {user} in",
-        "run 'ssh-copy-id {target}', or give --identity, or the right user, as in user@{name}",
+        "login denied for {user}",
+        "run 'ssh-copy-id {target}', pass --identity, or name another user: USER@{name}",
     ),
-    (r"Could not resolve", "its name is not resolved", "correct the name, or add it to ~/.ssh/config or /etc/hosts"),
-    (r"Connection refused", "nothing listens at its SSH port", "start sshd there, or give --ssh-port"),
+    (
+        r"Could not resolve",
+        "the name cannot be resolved",
+        "correct the name, or add it to ~/.ssh/config or /etc/hosts",
+    ),
+    (r"Connection refused", "nothing listens on the SSH port", "start sshd on the host, or pass --ssh-port"),
     (
         r"timed out|No route to host|[Uu]nreachable|did not say hello",
-        "it does not answer",
-        "see that it is up and that no firewall keeps SSH out: 'ssh -v {target}'",
+        "the host does not answer",
+        "check that it is up and that no firewall blocks SSH: 'ssh -v {target}'",
     ),
 )
-_MENDS = (
-    (r"did not say hello", "it does not answer", "try it yourself: {trial}"),
+_FAULTS: tuple[_Fault, ...] = (
+    (r"did not say hello", "the host does not answer", "run this to see why: {trial}"),
     (
         r"\[Errno \d+\] .*tfdist-[0-9a-f]{12}",
-        "nothing can be written into its temporary folder",
-        "make room there, or set TMPDIR for who connects",
+        "the temporary folder is not writable",
+        "free some space, or set TMPDIR for the user that connects",
     ),
-    (r"\(NotFound\)|Invalid node name", "it is not there", "correct its name"),
+    (r"\(NotFound\)|Invalid node name", "there is no such host", "correct the name"),
     (
         r"not found|No such file|Permission denied",
-        "a program cannot be run there",
-        "name its Python with --python, or python= in the hostfile",
+        "a program cannot be run",
+        "name the Python with --python, or python= in the hostfile",
     ),
-    (r"too old", "its Python is too old", "name a newer one with --python, or python= in the hostfile"),
+    (r"too old", "the Python is too old", "name a newer one with --python, or python= in the hostfile"),
 )
-"""What ssh, or a shell or another program, says; the cause; and the mend."""
 
 
-def explain(host: Host, words: str) -> str:
-    """Why an agent could not be had on `host`: what was said there, the likely cause and the mend, in one sentence."""
-    why, mend = cause_and_mend(host, words)
-    return f"{host.name}: {why}; {mend}" if mend else f"{host.name}: {why}"
-
-
-def cause_and_mend(host: Host, words: str) -> tuple[str, str]:
-    """The two halves of `explain`; the second is empty for this machine where there is no telling."""
-    said = [line.strip() for line in words.strip().splitlines() if line.strip("@ \t\r")]
-    last = said[-1].rstrip(".") if said else "its stream ended without a word"
+def connection_problem(host: Host, output: str) -> Problem:
+    """Why no agent could be started on `host`: the likely cause, from what ssh, a shell or the agent printed."""
+    lines = [line.strip() for line in output.strip().splitlines() if line.strip("@ \t\r")]
+    last = lines[-1].rstrip(".") if lines else "its stream ended without output"
     trial = shlex.join((*host.reach, "true"))
-    for pattern, cause, mend in (*(_SSH_MENDS if host.quoted else ()), *_MENDS):
-        if re.search(pattern, words):
-            told = {"name": host.name, "target": host.target, "user": host.user or "you", "trial": trial}
-            return f"{cause.format(**told)} ({last})", mend.format(**told)
-    return f"no agent could be started there ({last})", f"try it yourself: {trial}" if host.reach else ""
+    for pattern, cause, fix in (*(_SSH_FAULTS if host.quoted else ()), *_FAULTS):
+        if re.search(pattern, output):
+            values = {"name": host.name, "target": host.target, "user": host.user or "you", "trial": trial}
+            return Problem(f"{cause.format(**values)} ({last})", fix.format(**values), host.name)
+    fix = f"run this to see why: {trial}" if host.reach else "check that the folder for temporary files is writable"
+    return Problem(f"no agent could be started ({last})", fix, host.name)

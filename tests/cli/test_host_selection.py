@@ -212,7 +212,7 @@ def test_hosts_that_cannot_be_reached_end_it_with_69_and_a_line_each(client, cap
     lines = err.removeprefix("tfdist: ").splitlines()
     assert out == ""
     assert [line.partition(":")[0] for line in lines] == ["h1", "h2"]
-    assert all("nothing listens at its SSH port" in line and "--ssh-port" in line for line in lines)
+    assert all("nothing listens on the SSH port" in line and "--ssh-port" in line for line in lines)
 
 
 def test_the_help_shows_brackets_as_they_are_written(capsys, monkeypatch):

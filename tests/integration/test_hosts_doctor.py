@@ -50,7 +50,7 @@ def test_everything_that_is_wrong_is_a_row_with_its_mend(launcher, net, tmp_path
     assert not told["can_start"]
     for check, host, words in (
         ("connection", "gone", "does not answer"),
-        ("connection", "unknown", "host key is not known"),
+        ("connection", "unknown", "the host key is unknown"),
         ("packages", "h2", "tensorflow"),
         ("reachability", "h2", f"h1 cannot reach h2 at {net.hosts[1].address}:{PORT} (timed out)"),
     ):

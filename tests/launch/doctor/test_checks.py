@@ -101,8 +101,8 @@ def test_a_host_that_cannot_be_reached_fails_with_the_cause_and_the_others_are_s
     findings = replace(sound(H1), hosts=(H1, down), lost=lost)
     verdict, check, host, text = only(findings)
     assert (verdict, check, host) == ("failed", "connection", "h2")
-    assert "nothing listens at its SSH port" in text
-    assert "start sshd there" in text
+    assert "nothing listens on the SSH port" in text
+    assert "start sshd on the host" in text
     assert [row.check for row in examine(findings) if row.host == "h1"][:3] == ["connection", "folder", "Python"]
 
 

@@ -14,7 +14,7 @@ from tfdist.launch.hosts.transport import (
     TRANSPORTS,
     Reach,
     execute,
-    explain,
+    connection_problem,
     srun,
     ssh,
     transport_of,
@@ -136,7 +136,7 @@ def test_a_python_that_is_not_there_is_said_by_the_shell():
     host = behind(["sh", "-c"], quoted=True, python="/no/such/python")
     done = subprocess.run(agent_argv(host), input=b"", capture_output=True, text=False, timeout=30)
     assert done.returncode != 0
-    sentence = explain(host, done.stderr.decode())
+    sentence = str(connection_problem(host, done.stderr.decode()))
     assert "/no/such/python" in sentence
     assert "--python" in sentence
 
@@ -167,7 +167,7 @@ def test_a_launcher_that_goes_away_at_once_is_no_traceback():
     assert "went away" in done.stderr
 
 
-# --- what ssh says, explained
+# --- connection problems
 
 FAR = Host("h1", user="me", reach=("ssh", "--", "me@h1"), quoted=True)
 POD = Host("pod", reach=("kubectl", "exec", "-i", "pod", "--"))
@@ -184,10 +184,10 @@ Host key verification failed.
 @pytest.mark.parametrize(
     ("host", "words", "says"),
     [
-        (FAR, CHANGED, ["another one than in known_hosts", "ssh-keygen -R h1", "ssh me@h1"]),
-        (FAR, "No ED25519 host key is known for h1\nHost key verification failed.", ["is not known", "'ssh me@h1' once"]),
-        (FAR, "me@h1: Permission denied (publickey,password).", ["does not let me in", "ssh-copy-id me@h1", "--identity"]),
-        (FAR, "ssh: Could not resolve hostname h1: Name or service not known", ["not resolved", "/etc/hosts"]),
+        (FAR, CHANGED, ["differs from the one in known_hosts", "ssh-keygen -R h1", "ssh me@h1"]),
+        (FAR, "No ED25519 host key is known for h1\nHost key verification failed.", ["is unknown", "'ssh me@h1' once"]),
+        (FAR, "me@h1: Permission denied (publickey,password).", ["denied for me", "ssh-copy-id me@h1", "--identity"]),
+        (FAR, "ssh: Could not resolve hostname h1: Name or service not known", ["cannot be resolved", "/etc/hosts"]),
         (FAR, "ssh: connect to host h1 port 22: Connection refused", ["SSH port", "--ssh-port"]),
         (FAR, "ssh: connect to host h1 port 22: Connection timed out", ["does not answer", "firewall"]),
         (FAR, "ssh: connect to host h1 port 22: No route to host", ["does not answer", "ssh -v me@h1"]),
@@ -197,18 +197,18 @@ Host key verification failed.
         (FAR, "tfdist: 1: exec: /etc: Permission denied", ["program cannot be run", "/etc", "--python"]),
         (FAR, "PermissionError: [Errno 13] Permission denied: '/x/tfdist-0123456789ab'", ["temporary folder", "TMPDIR"]),
         (FAR, "Python 3.8 is too old: tfdist needs 3.10", ["too old", "Python 3.8", "--python"]),
-        (FAR, "", ["ended without a word", "try it yourself: ssh -- me@h1 true"]),
-        (FAR, "@ \n\n", ["ended without a word"]),
-        (FAR, "kex_exchange_identification: Connection closed", ["Connection closed", "try it yourself: ssh -- me@h1 true"]),
-        (POD, 'Error from server (NotFound): pods "pod" not found', ["pod: it is not there", "correct its name"]),
+        (FAR, "", ["ended without output", "run this to see why: ssh -- me@h1 true"]),
+        (FAR, "@ \n\n", ["ended without output"]),
+        (FAR, "kex_exchange_identification: Connection closed", ["Connection closed", "run this to see why: ssh -- me@h1 true"]),
+        (POD, 'Error from server (NotFound): pods "pod" not found', ["pod: there is no such host", "correct the name"]),
         (POD, "sh: python3: not found", ["--python"]),
-        (POD, "did not say hello within 30 s", ["does not answer", "try it yourself: kubectl exec -i pod -- true"]),
-        (POD, "dial tcp 10.0.0.1:443: connect: Connection refused", ["Connection refused", "yourself: kubectl exec"]),
-        (LOCAL, "MemoryError", ["localhost: no agent could be started there (MemoryError)"]),
+        (POD, "did not say hello within 30 s", ["does not answer", "run this to see why: kubectl exec -i pod -- true"]),
+        (POD, "dial tcp 10.0.0.1:443: connect: Connection refused", ["Connection refused", "see why: kubectl exec"]),
+        (LOCAL, "MemoryError", ["localhost: no agent could be started (MemoryError)"]),
     ],
 )  # fmt: skip
-def test_each_kind_of_failure_has_its_cause_and_its_mend(host, words, says):
-    sentence = explain(host, words)
+def test_each_connection_failure_has_a_cause_and_a_fix(host, words, says):
+    sentence = str(connection_problem(host, words))
     assert sentence.startswith(f"{host.name}: ")
     assert "\n" not in sentence
     for each in says:
@@ -217,4 +217,4 @@ def test_each_kind_of_failure_has_its_cause_and_its_mend(host, words, says):
 
 def test_what_is_no_ssh_is_not_sent_to_ssh():
     for words in ("Connection refused", "timed out", "did not say hello", "Permission denied (x)", ""):
-        assert "ssh" not in explain(POD, words)
+        assert "ssh" not in str(connection_problem(POD, words))
