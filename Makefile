@@ -1,61 +1,67 @@
-# Everything a contributor runs; `make help` lists it. All of it works in .venv, which the first target sets up.
+# Everything a contributor runs; `make help` lists it. All of it runs in a virtual environment, which `make install` creates.
 SHELL := /bin/bash
 PYTHON ?= python3
+VENV ?= .venv
 SUITE ?= smoke
-PY := .venv/bin/python
+PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 EDITABLE := --editable '.[dev]' --config-settings editable_mode=strict
-# Folders too: a file that was moved here keeps its old time. With a dot, for `bench` alone is the target of that name.
+# loadgroup: tests with the same xdist_group mark run in one process and share its launches.
+PYTEST := $(PY) -m pytest -n 2 --dist loadgroup --durations=20 --durations-min=1
+# Folders too: moving a file changes the time of its folder, not its own. With a dot, because `bench` alone is a target.
 SOURCES := $(shell find package/. cli/. launch/. strategies/. models/. bench/. -not -path '*__pycache__*')
 
 .DEFAULT_GOAL := help
-.PHONY: help install bench bench-launch test test-quick check format format-check lint types build clean
+.PHONY: help install bench bench-launch test test-all test-pythons check format format-check lint types build clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | column -t -s '|'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 
-install: .venv/sources ## Set up .venv with the tfdist command and the development tools
+install: $(VENV)/sources ## Create .venv with tfdist and the development tools
 
-bench: install ## Train MobileNetV2 under every strategy and report it below bench_results/ (SUITE=smoke, cpu, gpu or a file)
+bench: install ## Bench MobileNetV2 under every strategy, report in bench_results/ (SUITE=smoke, cpu, gpu, hosts or a file)
 	$(PY) -m tfdist.cli bench --suite "$(SUITE)"
 
-bench-launch: install ## Time the launcher, its relay and its hosts against the same work without them
+bench-launch: install ## Measure what the launcher costs compared with running the same commands without it
 	$(PY) tests/benchmarks/launch_cost.py
 
-test: install ## Run all tests, two at a time
-	$(PY) -m pytest -n 2 --dist worksteal
+test: install ## Run the tests except the slow ones: under 5 minutes on two cores
+	$(PYTEST) -m "not slow"
 
-test-quick: install ## Run the tests that start no long training
-	$(PY) -m pytest -n 2 --dist worksteal -m "not slow"
+test-all: install ## Run all tests: under 18 minutes on two cores
+	$(PYTEST)
 
-check: format-check lint types test ## What CI runs: format, lint, types, tests
+test-pythons: ## Run `make test` on each Python from 3.10 to 3.13 on PATH or in pyenv, in .venv-3.10 to .venv-3.13
+	tests/pythons.sh
 
-format: install ## Format the code
+check: format-check lint types test-all ## Run what CI runs: formatting, lint, types, all tests
+
+format: install ## Format the code and fix what the linter can fix
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
 format-check: install ## Fail if the code is not formatted
 	$(PY) -m ruff format --check .
 
-lint: install ## Look for mistakes
+lint: install ## Run the linter
 	$(PY) -m ruff check .
 
-types: install ## Check the types of all packages, as installed
+types: install ## Check the types of all packages
 	$(PY) -m mypy
 
-build: install ## Make the wheel and the sdist in dist/
+build: install ## Build the wheel and the sdist in dist/
 	$(PY) -m build --outdir dist .
 
-clean: ## Remove .venv and everything that was built
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean: ## Remove the virtual environments and all build products and caches
+	rm -rf .venv .venv-3.* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-# Two steps, so that a new file needs a second's re-install (the installed packages are links to the files), not pip's
-# whole look at the versions.
-.venv/versions: pyproject.toml constraints.txt
-	test -x $(PY) || $(PYTHON) -m venv .venv
+# Two steps: new versions need pip to resolve all packages, a new file only a second's reinstall without dependencies
+# (the editable install links to each file).
+$(VENV)/versions: pyproject.toml constraints.txt
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PIP) --constraint constraints.txt $(EDITABLE)
 	touch $@
 
-.venv/sources: .venv/versions $(SOURCES)
+$(VENV)/sources: $(VENV)/versions $(SOURCES)
 	$(PIP) --no-deps --no-build-isolation $(EDITABLE)
 	touch $@

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Runs `make test` on each supported Python found on PATH or in pyenv, each in its own virtual environment.
+# PYTHONS="3.12 3.13" tests/pythons.sh runs only these versions.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+find_python() { # prints the path of Python $1; checks its version because a pyenv shim may run another one
+  local candidate
+  for candidate in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
+    if "$candidate" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$1')" 2>/dev/null; then
+      echo "$candidate"
+      return
+    fi
+  done
+}
+
+passed=() failed=() missing=()
+for version in ${PYTHONS:-3.10 3.11 3.12 3.13}; do
+  python=$(find_python "$version")
+  if [[ -z $python ]]; then
+    missing+=("$version")
+    continue
+  fi
+  echo "Python $version: $python"
+  if make test VENV=".venv-$version" PYTHON="$python"; then passed+=("$version"); else failed+=("$version"); fi
+done
+
+echo "passed: ${passed[*]:-none}; failed: ${failed[*]:-none}; not found: ${missing[*]:-none}"
+((${#failed[@]} == 0 && ${#passed[@]} > 0))
