@@ -30,5 +30,5 @@ def build(spec: TrainingSpec) -> "tf.keras.Model":
         TfdistError: the spec names a model that is not there.
     """
     check(spec.model)
-    model: tf.keras.Model = import_module(f"tfdist.models.{MODULES[spec.model]}").build(spec)
+    model: tf.keras.Model = import_module(f"tfdist.models.architectures.{MODULES[spec.model]}").build(spec)
     return model
