@@ -15,7 +15,7 @@ from tfdist.bench.suites.suite import Suite, load_suite, narrow
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.json_files import save_json
-from tfdist.launch.machine import Machines, together
+from tfdist.launch.machine import Machines, combined
 from tfdist.models.record import Record
 
 FAILURES = ("failed", "timeout")
@@ -83,7 +83,7 @@ def default_suite(machines: Machines) -> str:
     """The built-in suite for these machines."""
     if len(machines) > 1:
         return "hosts"
-    return "gpu" if together(machines).gpus else "cpu"
+    return "gpu" if combined(machines).gpus else "cpu"
 
 
 def _resumed(asked: BenchOptions, root: Path, machines: Machines, resolve: Resolve) -> Session:

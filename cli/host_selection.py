@@ -16,7 +16,7 @@ from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.locate import locate, slurm_hosts
 from tfdist.launch.hosts.parse import read_hosts
 from tfdist.launch.hosts.transport import Reach
-from tfdist.launch.machine import Machine, Machines, alone, local_machine, machines_of, with_slots
+from tfdist.launch.machine import Machine, Machines, assign_slots, local_machines, machines_of
 from tfdist.launch.policy import Policy
 
 MANY = 64
@@ -48,12 +48,12 @@ class HostSelection:
 
     def raw_machines(self, fleet: Fleet | None) -> Machines:
         """What there is, however many workers it is to take."""
-        return alone(local_machine()) if fleet is None else machines_of(fleet.hellos)
+        return local_machines() if fleet is None else machines_of(fleet.hellos)
 
     def machines(self, fleet: Fleet | None, devices: int) -> Machines:
         """What there is, with room for workers of so many devices each."""
         raw = self.raw_machines(fleet)
-        return raw if fleet is None else with_slots(raw, self.per_host, devices)
+        return raw if fleet is None else assign_slots(raw, self.per_host, devices)
 
     def try_out(self, plan: Callable[[Machines], object], devices: int) -> None:
         """Before connecting: plan for imagined hosts, so that what is wrong whatever they have is said at once.
@@ -64,10 +64,10 @@ class HostSelection:
         if not self.hosts:
             return
         try:
-            plan(with_slots({host: _imagined(host, 0) for host in self.hosts}, self.per_host, devices))
+            plan(assign_slots({host: _imagined(host, 0) for host in self.hosts}, self.per_host, devices))
         except TfdistError as without_gpus:
             try:
-                plan(with_slots({host: _imagined(host, MANY) for host in self.hosts}, self.per_host, devices))
+                plan(assign_slots({host: _imagined(host, MANY) for host in self.hosts}, self.per_host, devices))
             except TfdistError as with_gpus:
                 if str(with_gpus) == str(without_gpus):
                     raise with_gpus from None

@@ -12,7 +12,7 @@ from tfdist.launch.cluster import parse_tf_config
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Job, Program
-from tfdist.launch.machine import Machine, Machines, alone, together
+from tfdist.launch.machine import Machine, Machines, combined, local_machines
 from tfdist.models.plan import only_task, plan_command, plan_training
 from tfdist.models.presets import resolve, resolve_strategy
 from tfdist.strategies.choice import StrategyChoice
@@ -64,7 +64,7 @@ def plan_request(asked: LaunchOptions, machines: Machines) -> PlannedLaunch:
 
 def plan_own(asked: LaunchOptions, machines: Machines) -> PlannedLaunch:
     """A job whose cluster is ours."""
-    choices, machine = with_servers(asked.choices, machines), together(machines)
+    choices, machine = with_servers(asked.choices, machines), combined(machines)
     if not asked.command:
         if KERAS in asked.env:
             raise TfdistError(f"--env {KERAS}={asked.env[KERAS]}: say --keras 2 or --keras 3 to the built-in training")
@@ -111,7 +111,7 @@ def plan_inherited(asked: LaunchOptions, machines: Machines) -> PlannedLaunch:
         if str(given) not in (str(value), "auto"):
             raise TfdistError(f"--{name} {given}, but TF_CONFIG in the environment says {value}: leave --{name} away")
     asked = replace(asked, choices={**choices, **found})
-    request = plan_own(asked, alone(replace_gpus(machine, workers)))
+    request = plan_own(asked, local_machines(replace_gpus(machine, workers)))
     if "chief" in cluster.addresses and not ps and not command:
         raise TfdistError("TF_CONFIG has a chief and no ps: the built-in training calls that one worker 0; rename it")
     if task.role not in {"chief", *(plan.task.role for plan in request.job.plans)}:

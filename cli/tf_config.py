@@ -32,14 +32,14 @@ def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = No
     With --task only the value is printed. Give the same --port for every task: without it, free ports are chosen anew.
     """
     from tfdist.launch.job import Program, plan_job
-    from tfdist.launch.machine import alone, local_machine
+    from tfdist.launch.machine import local_machine, local_machines
     from tfdist.launch.run import dry_ports
     from tfdist.models.plan import shape_of
     from tfdist.models.presets import resolve_strategy
 
     machine = replace(local_machine(), gpus=())  # the processes may be meant for other machines
     spec = resolve_strategy(choices, machine).choice
-    job = plan_job(shape_of(spec, port), Program((), {}, "/"), alone(machine))
+    job = plan_job(shape_of(spec, port), Program((), {}, "/"), local_machines(machine))
     if not any(plan.port is not None for plan in job.plans):
         raise TfdistError(f"--strategy {spec.strategy} is one process or has no cluster: it needs no TF_CONFIG")
     # A fixed port may already serve a task that was started by hand, so it is not tried.

@@ -1,4 +1,4 @@
-"""A job before it runs: which processes, where, with which program, cores and GPUs. Pure planning."""
+"""The plan of a job: which processes run on which host, with which program, port, cores and GPUs. Starts nothing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,55 +10,63 @@ from tfdist.launch.machine import Machine, Machines
 from tfdist.launch.place import place
 
 NO_GPUS = "-1"
-"""CUDA_VISIBLE_DEVICES of a task that has no devices."""
-COMPUTING_ROLES = ("chief", "worker")
-"""Roles whose processes have devices. A chief that only coordinates (where there are workers and ps) has none."""
+"""CUDA_VISIBLE_DEVICES of a task without devices."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """What every task of the job runs."""
+    """The program that every task of a job runs."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str
     python: bool = False
-    """`argv` is what stands behind the host's own Python."""
+    """Run `argv` with the Python interpreter of the task's host."""
+
+
+@dataclass(frozen=True)
+class RoleShape:
+    """The tasks of one role."""
+
+    count: int
+    computes: bool = True
+    """Each task has devices; False for coordinators, servers and evaluators."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How many tasks of which role, and what each has."""
+    """The tasks of a job before they have hosts."""
 
-    roles: Mapping[str, int]
+    roles: Mapping[str, RoleShape]
+    """By role, in the order of the tasks."""
     has_cluster: bool
     leader: str | None = None
-    """The name of the task whose end is the job's end; None: all must exit 0."""
+    """The task whose exit ends the job; None: all tasks must exit 0."""
     devices: int = 1
     """Devices of each computing task."""
     cores_per_device: int | None = None
-    """Pin each CPU device to so many cores; None: pin nothing."""
+    """CPU cores of each device; None: do not pin tasks to cores."""
     gpus: bool = False
     base_port: int | None = None
-    """The first task's port, the next one's is one higher; None: any free ones."""
+    """Port of the first task on each host, counted up for the next ones; None: any free ports."""
 
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """One process to be."""
+    """One process to start."""
 
     task: Task
     host: Host
     program: Program
     cores: tuple[int, ...]
-    """To be pinned to; empty: wherever the system puts it."""
+    """CPU cores to pin the process to; empty: do not pin it."""
     port: int | None
-    """Fixed, 0 for any free one, or None if it needs none."""
+    """0: any free port; None: the task needs none."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """All of it. `cluster` is empty until the ports are known."""
+    """All processes to start. `cluster` is empty until the ports are known."""
 
     plans: tuple[TaskPlan, ...]
     leader: str | None
@@ -66,27 +74,25 @@ class Job:
 
     @property
     def hosts(self) -> tuple[Host, ...]:
-        """Each host once, in order."""
+        """The hosts in the order of their first task."""
         return tuple(dict.fromkeys(plan.host for plan in self.plans))
 
     @property
     def measuring(self) -> tuple[str, ...]:
-        """The names of the tasks that train and measure: the leader where there is one, else all."""
+        """Names of the tasks that run the training loop and measure it: the leader if the job has one, else all."""
         return (self.leader,) if self.leader else tuple(plan.task.name for plan in self.plans)
 
     def with_ports(self, ports: Mapping[str, int]) -> "Job":
-        """The same job with its cluster computed from each task's port, by task name."""
-        if not ports:
-            return self
+        """The same job with its cluster, from the port of each task by task name."""
         addresses: dict[str, tuple[str, ...]] = {}
         for plan in self.plans:
             if plan.task.name in ports:
                 address = plan.host.endpoint(ports[plan.task.name])
                 addresses[plan.task.role] = (*addresses.get(plan.task.role, ()), address)
-        return replace(self, cluster=Cluster(addresses))
+        return replace(self, cluster=Cluster(addresses)) if addresses else self
 
     def environment(self, plan: TaskPlan) -> dict[str, str]:
-        """What this task finds in its environment beside the agent's own."""
+        """The variables that the task gets in addition to its agent's environment."""
         env = {**plan.program.env, "TFDIST_TASK": plan.task.name}
         tf_config = self.cluster.tf_config(plan.task)
         if tf_config is not None:
@@ -95,95 +101,98 @@ class Job:
 
 
 def plan_job(shape: Shape, program: Program, machines: Machines) -> Job:
-    """Every task in the order of roles, with its host, its cores or GPUs there, and its port.
+    """Give every task a host, cores or GPUs, and a port.
 
     Raises:
-        TfdistError: they do not fit onto the hosts, or the ports will not do.
+        TfdistError: the tasks do not fit on the hosts, or the ports are invalid.
     """
-    placed = place(shape.roles, {host: machine.slots for host, machine in machines.items()})
-    plans = []
-    for host in dict.fromkeys(placed.values()):
-        plans += plan_host(shape, program, host, machines[host], [task for task in placed if placed[task] == host])
-    order = list(placed)
-    return Job(tuple(sorted(plans, key=lambda plan: order.index(plan.task))), shape.leader)
+    counts = {role: tasks.count for role, tasks in shape.roles.items()}
+    hosts = place(counts, {host: machine.slots for host, machine in machines.items()})
+    plans: dict[Task, TaskPlan] = {}
+    for host in dict.fromkeys(hosts.values()):
+        plans |= _plan_host(shape, program, host, machines[host], [task for task in hosts if hosts[task] == host])
+    return Job(tuple(plans[task] for task in hosts), shape.leader)
 
 
-def plan_host(shape: Shape, program: Program, host: Host, machine: Machine, tasks: Sequence[Task]) -> list[TaskPlan]:
-    """The tasks of one host. Ports count up on each host by itself, so that all firewalls can be alike."""
-    computing = [task for task in tasks if has_devices(task, shape)]
-    if shape.gpus and len(computing) * shape.devices > len(machine.gpus):
+def _plan_host(
+    shape: Shape, program: Program, host: Host, machine: Machine, tasks: Sequence[Task]
+) -> dict[Task, TaskPlan]:
+    computing = [task for task in tasks if shape.roles[task.role].computes]
+    gpus = len(computing) * shape.devices
+    if shape.gpus and gpus > len(machine.gpus):
         raise TfdistError(
-            f"{host.name} shows {len(machine.gpus)} GPUs, and {len(computing)} workers of {shape.devices} are to run "
-            f"there: give it fewer slots, or use fewer --devices"
+            f"{host.name} has {len(machine.gpus)} GPUs, but its {len(computing)} workers with {shape.devices} devices "
+            f"each need {gpus}: give it fewer slots, or reduce --devices"
         )
-    base = host.port or shape.base_port
-    check_ports(replace(shape, base_port=base), len(tasks), f"{host.name} port=" if host.port else "--port ")
-    plans = []
+    base_port = _base_port(shape, host, len(tasks))
+    plans = {}
     for position, task in enumerate(tasks):
-        at = computing.index(task) if task in computing else None
-        port = None if not shape.has_cluster else base + position if base else 0
-        cores = cores_of(at, len(computing), shape, machine.cores)
-        env = {**device_environment(at, shape, cores, machine.gpu_ids), **program.env}
+        index = computing.index(task) if task in computing else None
+        cores = _pinned_cores(index, len(computing), shape, machine.cores)
+        env = {**_device_environment(index, shape, cores, machine.gpu_ids), **program.env}
         argv = (machine.python, *program.argv) if program.python else program.argv
-        plans.append(TaskPlan(task, host, replace(program, env=env, argv=argv), cores, port))
+        port = base_port + position if base_port else base_port
+        plans[task] = TaskPlan(task, host, replace(program, env=env, argv=argv), cores, port)
     return plans
 
 
-def check_ports(shape: Shape, tasks: int, told: str = "--port ") -> None:
-    """Ports from `base_port` on must exist, and be of use; `told` is how they were asked for.
+def _base_port(shape: Shape, host: Host, count: int) -> int | None:
+    # Each host counts from the same port, so that one firewall rule fits all hosts.
+    base_port = host.port or shape.base_port
+    option = f"{host.name} port=" if host.port else "--port "
+    if base_port is None:
+        return 0 if shape.has_cluster else None
+    if not shape.has_cluster:
+        raise TfdistError(f"{option}{base_port}: a job without a cluster uses no ports; omit {option.strip()}")
+    check_ports(base_port, count, option)
+    return base_port
+
+
+def check_ports(base_port: int, count: int, option: str = "--port ") -> None:
+    """Check that `count` ports from `base_port` on exist; `option` names the setting in the message.
 
     Raises:
-        TfdistError: they do not, or are not.
+        TfdistError: one of them does not exist.
     """
-    first = shape.base_port
-    if first is None:
-        return
-    if not shape.has_cluster:
-        raise TfdistError(f"{told}{first}: a job without a cluster listens on no port; leave {told.strip()} away")
-    if not 1 <= first <= 65536 - tasks:
+    if not 1 <= base_port <= 65536 - count:
         raise TfdistError(
-            f"{told}{first}: {tasks} tasks count up from there; use 1024 to {65536 - tasks}, or leave it away"
+            f"{option}{base_port}: {count} tasks need a port each, counted up from this one; "
+            f"use 1024 to {65536 - count}, or omit it"
         )
 
 
-def has_devices(task: Task, shape: Shape) -> bool:
-    """Whether the task computes; a chief beside parameter servers and a ps do not."""
-    return task.role in COMPUTING_ROLES and not (task.role == "chief" and "ps" in shape.roles)
+def _pinned_cores(index: int | None, computing: int, shape: Shape, cores: tuple[int, ...]) -> tuple[int, ...]:
+    """The cores to pin a task to. Computing tasks take theirs in turn and share cores if the host has too few.
 
-
-def cores_of(place: int | None, computing: int, shape: Shape, cores: tuple[int, ...]) -> tuple[int, ...]:
-    """The cores a task is pinned to: computing tasks get theirs in turn, starting over when there are not enough.
-
-    Tasks that do not compute share the cores of those that do, so that a job of n devices never has more than n
-    devices' cores on a host, whatever its strategy; where no task computes they have them all. With GPUs nothing is
-    pinned.
+    Other tasks share the cores of the host's computing tasks, so that n devices never use more than n devices' cores,
+    whatever the strategy. On a host without computing tasks, and with GPUs, nothing is pinned.
 
     Args:
-        place: the how-manieth computing task of its host it is; None: it does not compute.
-        computing: how many such tasks its host has.
+        index: the task's index among the host's computing tasks; None: it does not compute.
+        computing: number of computing tasks on the host.
         shape: of the job.
-        cores: those of its host.
+        cores: all cores of the host.
     """
     if shape.cores_per_device is None or shape.gpus or not computing:
         return ()
-    each = shape.devices * shape.cores_per_device
-    first, wanted = (0, each * computing) if place is None else (place * each, each)
-    return tuple(sorted({cores[(first + offset) % len(cores)] for offset in range(wanted)}))
+    per_task = shape.devices * shape.cores_per_device
+    first, count = (0, per_task * computing) if index is None else (index * per_task, per_task)
+    return tuple(sorted({cores[(first + offset) % len(cores)] for offset in range(count)}))
 
 
-def device_environment(
-    place: int | None, shape: Shape, cores: tuple[int, ...], gpu_ids: tuple[str, ...]
+def _device_environment(
+    index: int | None, shape: Shape, cores: tuple[int, ...], gpu_ids: tuple[str, ...]
 ) -> dict[str, str]:
-    """TensorFlow's thread pools as large as the task's cores, and the task's own GPUs.
+    """The task's GPUs, or TensorFlow's thread pools sized to the task's cores. TensorFlow reads both on import.
 
-    These are read when TensorFlow is imported. As many inter-op threads as cores, two at least: with one, the replicas
-    of mirrored and central-storage wait for each other (two replicas on two cores were half as fast).
+    The inter-op pool has at least 2 threads: with one, the replicas of mirrored and central-storage wait for each
+    other (two replicas on two cores took twice as long).
     """
     if shape.gpus:
-        first = (place or 0) * shape.devices
-        own = range(first, first + shape.devices) if place is not None else ()
-        seen = [gpu_ids[number] if gpu_ids else str(number) for number in own]
-        return {"CUDA_VISIBLE_DEVICES": ",".join(seen) or NO_GPUS}
+        first = (index or 0) * shape.devices
+        numbers = range(first, first + shape.devices) if index is not None else ()
+        visible = [gpu_ids[number] if gpu_ids else str(number) for number in numbers]
+        return {"CUDA_VISIBLE_DEVICES": ",".join(visible) or NO_GPUS}
     if not cores:
         return {}
     threads = str(len(cores))

@@ -37,7 +37,7 @@ class Machine:
             str(description["executable"]),
         )
 
-    def only(self, gpus: tuple[str, ...]) -> "Machine":
+    def restricted_to(self, gpus: tuple[str, ...]) -> "Machine":
         """With these of its GPUs, as CUDA_VISIBLE_DEVICES calls them; all if none is named.
 
         Raises:
@@ -54,9 +54,9 @@ Machines = Mapping[Host, Machine]
 """What every host of a job offers, in the job's order of hosts."""
 
 
-def alone(machine: Machine) -> Machines:
-    """This machine as the only host."""
-    return {LOCAL: machine}
+def local_machines(machine: Machine | None = None) -> Machines:
+    """A job's machines when localhost is its only host: `machine`, by default this one."""
+    return {LOCAL: machine or local_machine()}
 
 
 def machines_of(hellos: Mapping[Host, Mapping[str, Any]]) -> Machines:
@@ -71,13 +71,13 @@ def machines_of(hellos: Mapping[Host, Mapping[str, Any]]) -> Machines:
 def _machine(host: Host, hello: Mapping[str, Any]) -> Machine:
     machine = Machine.from_description(hello)
     try:
-        return machine.only(host.gpus)
+        return machine.restricted_to(host.gpus)
     except KeyError as error:
         shown = ", ".join(machine.gpu_ids) or "none"
         raise TfdistError(f"{host.name} has no GPU {error}: it shows {shown}") from None
 
 
-def together(machines: Machines) -> Machine:
+def combined(machines: Machines) -> Machine:
     """All hosts as if they were one machine, for counting what there is; a single one is itself."""
     if len(machines) == 1:
         return next(iter(machines.values()))
@@ -87,7 +87,7 @@ def together(machines: Machines) -> Machine:
     return Machine(tuple(range(cores)), gpus, slots=slots, hosts=len(machines))
 
 
-def with_slots(machines: Machines, per_host: int | None, devices: int) -> Machines:
+def assign_slots(machines: Machines, per_host: int | None, devices: int) -> Machines:
     """The machines with a number of slots each (`place.slots_of`).
 
     Args:

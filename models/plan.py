@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfdist.launch.cluster import Cluster, Task
-from tfdist.launch.job import Job, Program, Shape, plan_job
+from tfdist.launch.job import Job, Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import Machines
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG, Ends, Keras
@@ -55,7 +55,7 @@ def plan_command(choice: StrategyChoice, command: Program, machines: Machines, b
     shape = shape_of(choice, base_port)
     evaluators = sum(host.slots or 1 for host in machines if host.role == "evaluator")
     if evaluators and shape.has_cluster:
-        shape = replace(shape, roles={**shape.roles, "evaluator": evaluators})
+        shape = replace(shape, roles={**shape.roles, "evaluator": RoleShape(evaluators, computes=False)})
     return plan_job(shape, replace(command, env={**task_environment(choice), **command.env}), machines)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tfdist.launch.diagnose import Outcome, Status
 from tfdist.launch.environment import command_shown
-from tfdist.launch.machine import Machines, alone, local_machine
+from tfdist.launch.machine import Machines, local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.run import launch
 from tfdist.launch.rundir import RunDir
@@ -48,7 +48,7 @@ def run_spec(
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     folder = RunDir(run_dir)
-    job = plan_training(spec, machines or alone(local_machine()))
+    job = plan_training(spec, machines or local_machines())
     started = datetime.now(timezone.utc)
     outcome = launch(job, folder, Policy(timeout_s=timeout_s), listen, needs_tensorflow=True)
     return record_of(outcome, spec, job.measuring, arm=arm, round=round, started=started)

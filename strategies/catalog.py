@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from tfdist.launch.job import RoleShape
 from tfdist.launch.str_enum import StrEnum
 
 
@@ -100,11 +101,15 @@ class Strategy:
         """Tasks step by themselves in a loop of their own; False: a chief schedules the steps of workers."""
         return self.exchange is not Exchange.ASYNC
 
-    def roles(self, workers: int, ps: int) -> Mapping[str, int]:
-        """How many tasks of each role the job has."""
+    def roles(self, workers: int, ps: int) -> Mapping[str, RoleShape]:
+        """The tasks of each role."""
         if self.name is StrategyName.PARAMETER_SERVER:
-            return {"chief": 1, "worker": workers, "ps": ps}
-        return {"worker": workers if self.many_processes else 1}
+            return {
+                "chief": RoleShape(1, computes=False),
+                "worker": RoleShape(workers),
+                "ps": RoleShape(ps, computes=False),
+            }
+        return {"worker": RoleShape(workers if self.many_processes else 1)}
 
 
 def _one_process(name: StrategyName, tf_name: str, summary: str, options: tuple[str, ...], needs: str) -> Strategy:

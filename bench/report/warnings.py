@@ -101,7 +101,7 @@ def _pinned(record: Record) -> bool:
 
 
 def _servers_share_cores(rows: Sequence[ArmRow]) -> Iterable[Warning]:
-    """As `tfdist.launch.job.cores_of` places them."""
+    """As `tfdist.launch.job` pins them."""
     sharing = [row for row in rows if any(_pinned(record) and record.spec["ps"] for record in row.measured)]
     if sharing:
         yield Warning(

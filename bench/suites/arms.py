@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from tfdist.bench.suites.suite import Arm
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.machine import Machine, Machines, together, with_slots
+from tfdist.launch.machine import Machine, Machines, assign_slots, combined
 from tfdist.models.spec import TrainingSpec
 
 
@@ -49,8 +49,8 @@ def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None, re
     for arm in arms:
         try:
             own = _own(arm, machines)
-            _check_gpus(arm, together(own))
-            resolved = resolve(arm.choices, together(own), preset)
+            _check_gpus(arm, combined(own))
+            resolved = resolve(arm.choices, combined(own), preset)
         except TfdistError as error:
             refused[arm.name] = str(error)
         else:
@@ -66,7 +66,7 @@ def _own(arm: Arm, machines: Machines) -> Machines:
         there = "1 is there" if len(machines) == 1 else f"{len(machines)} are there"
         raise TfdistError(f"the arm needs {arm.hosts} hosts and {there}: name more with --hosts or --hostfile")
     own = dict(list(machines.items())[: arm.hosts])
-    return with_slots(own, None, arm.choices.get("devices", 1)) if arm.hosts > 1 else own
+    return assign_slots(own, None, arm.choices.get("devices", 1)) if arm.hosts > 1 else own
 
 
 def with_room(machines: Machines, workers: int) -> Machines:

@@ -21,7 +21,7 @@ from tfdist.launch.doctor.links import SECONDS, Link
 from tfdist.launch.doctor.preflight import ALL_PAIRS, preparations
 from tfdist.launch.doctor.results import Survey, TaskFolder
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.job import Shape, check_ports
+from tfdist.launch.job import check_ports
 from tfdist.launch.place import slots_of
 from tfdist.launch.policy import Policy
 
@@ -94,7 +94,8 @@ def ports_of(host: Host, tasks: Mapping[Host, int], wish: HostRequest) -> tuple[
     """
     count = max(2, tasks[host]) if len(tasks) == 1 else tasks[host]
     base = host.port or wish.port
-    check_ports(Shape({}, has_cluster=True, base_port=base), count)
+    if base is not None:
+        check_ports(base, count)
     return tuple(base + position if base else 0 for position in range(count))
 
 

@@ -15,12 +15,12 @@ from tfdist.bench.run import RunnerHooks, seconds_left
 from tfdist.bench.session import BenchOptions, default_suite, missing, prepare, run_session
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
-from tfdist.launch.machine import Machine, Machines, alone
+from tfdist.launch.machine import Machine, Machines, local_machines
 from tfdist.models.presets import resolve
 from tfdist.models.record import BUSY_BEFORE, RankRecord, Record, TaskUsage, Window
 from tfdist.models.spec import TrainingSpec
 
-MACHINES = alone(Machine((0, 1), ()))
+MACHINES = local_machines(Machine((0, 1), ()))
 SUITE = """
 name = "mine"
 preset = "smoke"
@@ -191,7 +191,7 @@ def test_what_was_refused_before_may_run_when_resumed(asked: BenchOptions) -> No
     run_session(session, hooks(FakeRuns()))
     with_gpus = Machine((0, 1), ("A", "B"))
     runs = FakeRuns()
-    run_session(prepare(BenchOptions(resume=session.root), alone(with_gpus), resolve), hooks(runs))
+    run_session(prepare(BenchOptions(resume=session.root), local_machines(with_gpus), resolve), hooks(runs))
     assert [arm for arm, *_ in runs.calls] == ["refused", "refused"]
     assert {one.status for one in read_folder(session.root, "").records} == {"ok"}
 
@@ -222,7 +222,7 @@ def test_a_resume_on_other_hosts_is_refused_with_the_way_out(asked: BenchOptions
 
 
 def test_a_resume_where_a_measured_arm_can_no_longer_run_is_refused(asked: BenchOptions) -> None:
-    session = prepare(asked, alone(Machine((0, 1), ("A", "B"))), resolve)
+    session = prepare(asked, local_machines(Machine((0, 1), ("A", "B"))), resolve)
     run_session(session, hooks(FakeRuns()))
     with pytest.raises(TfdistError, match=r"refused was measured when the bench was begun and cannot be now: .*GPUs"):
         prepare(BenchOptions(resume=session.root), MACHINES, resolve)
@@ -251,7 +251,7 @@ def test_a_folder_that_will_not_do_is_refused_and_nothing_is_written(asked: Benc
 
 def test_the_suite_is_chosen_by_the_machine() -> None:
     assert default_suite(MACHINES) == "cpu"
-    assert default_suite(alone(Machine((0,), ("A",)))) == "gpu"
+    assert default_suite(local_machines(Machine((0,), ("A",)))) == "gpu"
     two = {LOCAL: Machine((0,), ()), Host("h2", "10.0.0.2"): Machine((0,), ())}
     assert default_suite(two) == "hosts"
 

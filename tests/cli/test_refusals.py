@@ -50,7 +50,7 @@ WRONG = [
     (["--keras", "3", "--strategy", "parameter-server"], ["parameter-server", "--keras 2"]),
     (["--port", "0", "--strategy", "multiworker"], ["--port 0"]),
     (["--port", "70000", "--strategy", "multiworker"], ["--port 70000"]),
-    (["--port", "5000"], ["--port 5000", "leave --port away"]),
+    (["--port", "5000"], ["--port 5000", "omit --port"]),
     (["--port", "65535", "--strategy", "multiworker", "--workers", "2"], ["--port 65535", "65534"]),
     (["--strategy", "multiworker", "--devices", "2"], ["--devices 2", "--workers 2"]),
     (["--strategy", "multiworker", "--devices", "2", "--", "true"], ["--devices 2", "--workers 2"]),

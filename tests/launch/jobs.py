@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tfdist.launch.agents.messages import Message
 from tfdist.launch.diagnose import Outcome
-from tfdist.launch.job import Job, Program, Shape, plan_job
-from tfdist.launch.machine import alone, local_machine
+from tfdist.launch.job import Job, Program, RoleShape, Shape, plan_job
+from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.run import launch
 from tfdist.launch.rundir import RunDir
@@ -14,10 +14,15 @@ from tfdist.launch.rundir import RunDir
 QUICK = Policy(grace_s=1.0, settle_s=0.3)
 
 
-def python_job(code: str, roles: dict[str, int], *, cluster: bool = True, leader: str | None = None) -> Job:
+def roles(**counts: int) -> dict[str, RoleShape]:
+    """A number of tasks for each role; only workers compute."""
+    return {role: RoleShape(count, computes=role == "worker") for role, count in counts.items()}
+
+
+def python_job(code: str, counts: dict[str, int], *, cluster: bool = True, leader: str | None = None) -> Job:
     """A job whose every task runs this Python code."""
-    shape = Shape(roles, has_cluster=cluster, leader=leader)
-    return plan_job(shape, Program((sys.executable, "-S", "-c", code), {}, "/"), alone(local_machine()))
+    shape = Shape(roles(**counts), has_cluster=cluster, leader=leader)
+    return plan_job(shape, Program((sys.executable, "-S", "-c", code), {}, "/"), local_machines())
 
 
 class Heard(list[Message]):

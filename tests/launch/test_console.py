@@ -7,7 +7,9 @@ import pytest
 from tfdist.launch.agents.messages import Event, Exited, Heartbeat, Output, Started
 from tfdist.launch.console import LiveTable, PrefixedLines, Quiet, prefixed
 from tfdist.launch.job import Program, Shape, plan_job
-from tfdist.launch.machine import Machine, alone
+from tfdist.launch.machine import Machine, local_machines
+
+from .jobs import roles
 
 NOISE = """\
 WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
@@ -51,7 +53,7 @@ def test_quiet_is_quiet():
 
 @pytest.fixture
 def table():
-    job = plan_job(Shape({"worker": 2}, True), Program(("true",), {}, "/"), alone(Machine((0,), ())))
+    job = plan_job(Shape(roles(worker=2), True), Program(("true",), {}, "/"), local_machines(Machine((0,), ())))
     clock = iter(range(1000))
     return LiveTable(job, io.StringIO(), now=lambda: float(next(clock)))
 
@@ -97,7 +99,7 @@ def test_numbers_that_are_too_large_are_left_out():
 @pytest.mark.parametrize("gone", ["before", "meanwhile"])
 def test_a_terminal_that_goes_away_ends_no_job(gone):
     ours, theirs = os.openpty()
-    job = plan_job(Shape({"worker": 1}, True), Program(("true",), {}, "/"), alone(Machine((0,), ())))
+    job = plan_job(Shape(roles(worker=1), True), Program(("true",), {}, "/"), local_machines(Machine((0,), ())))
     table = LiveTable(job, os.fdopen(theirs, "w"), now=time.monotonic)
     if gone == "before":
         os.close(ours)

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from tfdist.launch.environment import HIDDEN, OURS, command_shown, forwarded, read_file, shown
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Program, Shape, plan_job
-from tfdist.launch.machine import Machine, alone
+from tfdist.launch.machine import Machine, local_machines
 from tfdist.launch.run import describe_plan, write_plan
 from tfdist.launch.rundir import RunDir
+
+from .jobs import roles
 
 HERE = {
     "NCCL_DEBUG": "INFO",
@@ -149,7 +151,7 @@ def test_what_is_computed_for_every_task_is_refused(name):
 def test_secrets_reach_the_task_and_no_file_of_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["tfdist", "launch", "-x", "MY_TOKEN=hunter2", "--", "t.py"])
     program = Program(("t.py", "--password=hunter2"), {"MY_TOKEN": "hunter2", "SHOWN": "yes"}, "/")
-    job = plan_job(Shape({"worker": 2}, has_cluster=False), program, alone(Machine((0,), ())))
+    job = plan_job(Shape(roles(worker=2), has_cluster=False), program, local_machines(Machine((0,), ())))
     (tmp_path / "run").mkdir()
     write_plan(job, {}, RunDir(tmp_path / "run"))
     assert job.environment(job.plans[0])["MY_TOKEN"] == "hunter2"

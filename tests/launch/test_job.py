@@ -7,48 +7,50 @@ from hypothesis import strategies as st
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Program, Shape, plan_job
-from tfdist.launch.machine import Machine, alone
+from tfdist.launch.machine import Machine, local_machines
+
+from .jobs import roles
 
 PROGRAM = Program(("true",), {"A": "b"}, "/")
 FOUR = Machine((0, 1, 2, 3), ())
 
 
 def plan(shape, machine=FOUR):
-    return plan_job(shape, PROGRAM, alone(machine))
+    return plan_job(shape, PROGRAM, local_machines(machine))
 
 
 def test_workers_get_their_cores_in_turn():
-    job = plan(Shape({"worker": 2}, has_cluster=True, devices=2, cores_per_device=1))
+    job = plan(Shape(roles(worker=2), has_cluster=True, devices=2, cores_per_device=1))
     assert [each.cores for each in job.plans] == [(0, 1), (2, 3)]
 
 
 def test_more_devices_than_cores_start_over():
-    job = plan(Shape({"worker": 3}, True, cores_per_device=2))
+    job = plan(Shape(roles(worker=3), True, cores_per_device=2))
     assert [each.cores for each in job.plans] == [(0, 1), (2, 3), (0, 1)]
 
 
 def test_chief_and_ps_share_the_workers_cores_and_have_no_more():
-    job = plan(Shape({"chief": 1, "worker": 2, "ps": 1}, True, "chief-0", cores_per_device=1))
+    job = plan(Shape(roles(chief=1, worker=2, ps=1), True, "chief-0", cores_per_device=1))
     assert {each.task.name: each.cores for each in job.plans} == {
         "chief-0": (0, 1), "worker-0": (0,), "worker-1": (1,), "ps-0": (0, 1),
     }  # fmt: skip
 
 
 def test_nothing_is_pinned_unless_asked_and_thread_pools_are_left_alone():
-    (only,) = plan(Shape({"worker": 1}, False)).plans
+    (only,) = plan(Shape(roles(worker=1), False)).plans
     assert only.cores == ()
     assert only.program.env == {"A": "b"}
 
 
 def test_thread_pools_are_as_large_as_the_tasks_cores():
-    (only,) = plan(Shape({"worker": 1}, False, devices=2, cores_per_device=2)).plans
+    (only,) = plan(Shape(roles(worker=1), False, devices=2, cores_per_device=2)).plans
     assert only.program.env["TF_NUM_INTRAOP_THREADS"] == "4"
 
 
 def test_each_worker_sees_its_own_gpus_and_a_ps_none():
     machine = Machine((0, 1), ("A100",) * 4)
     job = plan(
-        Shape({"chief": 1, "worker": 2, "ps": 1}, True, "chief-0", devices=2, cores_per_device=1, gpus=True), machine
+        Shape(roles(chief=1, worker=2, ps=1), True, "chief-0", devices=2, cores_per_device=1, gpus=True), machine
     )
     seen = {each.task.name: each.program.env["CUDA_VISIBLE_DEVICES"] for each in job.plans}
     assert seen == {"chief-0": "-1", "worker-0": "0,1", "worker-1": "2,3", "ps-0": "-1"}
@@ -63,7 +65,7 @@ def test_each_worker_sees_its_own_gpus_and_a_ps_none():
 )
 def test_cores_are_always_some_that_the_machine_has(workers, devices, each, cores):
     job = plan(
-        Shape({"worker": workers}, True, devices=devices, cores_per_device=each), Machine(tuple(sorted(cores)), ())
+        Shape(roles(worker=workers), True, devices=devices, cores_per_device=each), Machine(tuple(sorted(cores)), ())
     )
     for one in job.plans:
         assert set(one.cores) <= cores
@@ -71,12 +73,12 @@ def test_cores_are_always_some_that_the_machine_has(workers, devices, each, core
 
 
 def test_a_fixed_port_counts_up_over_the_tasks():
-    job = plan(Shape({"chief": 1, "worker": 2}, True, base_port=5000))
+    job = plan(Shape(roles(chief=1, worker=2), True, base_port=5000))
     assert [each.port for each in job.plans] == [5000, 5001, 5002]
 
 
 def test_the_cluster_is_in_every_tasks_environment_once_ports_are_known():
-    job = plan(Shape({"worker": 2}, True)).with_ports({"worker-0": 7, "worker-1": 8})
+    job = plan(Shape(roles(worker=2), True)).with_ports({"worker-0": 7, "worker-1": 8})
     values = [json.loads(job.environment(each)["TF_CONFIG"]) for each in job.plans]
     assert [value["task"]["index"] for value in values] == [0, 1]
     assert all(value["cluster"] == {"worker": ["127.0.0.1:7", "127.0.0.1:8"]} for value in values)
@@ -84,9 +86,9 @@ def test_the_cluster_is_in_every_tasks_environment_once_ports_are_known():
     assert job.environment(job.plans[1])["TF_GRPC_REUSE_PORT"] == "true"
 
 
-@pytest.mark.parametrize("roles", [{"worker": 1}, {"worker": 3}])
-def test_without_a_cluster_there_are_no_ports_and_no_tf_config(roles):
-    job = plan(Shape(roles, has_cluster=False)).with_ports({})
+@pytest.mark.parametrize("counts", [{"worker": 1}, {"worker": 3}])
+def test_without_a_cluster_there_are_no_ports_and_no_tf_config(counts):
+    job = plan(Shape(roles(**counts), has_cluster=False)).with_ports({})
     assert all(each.port is None for each in job.plans)
     assert all("TF_CONFIG" not in job.environment(each) for each in job.plans)
 
@@ -94,9 +96,9 @@ def test_without_a_cluster_there_are_no_ports_and_no_tf_config(roles):
 @pytest.mark.parametrize(
     ("shape", "says"),
     [
-        (Shape({"worker": 2}, True, base_port=65535), "65534"),
-        (Shape({"worker": 1}, True, base_port=0), "--port 0"),
-        (Shape({"worker": 1}, False, base_port=5000), "leave --port away"),
+        (Shape(roles(worker=2), True, base_port=65535), "65534"),
+        (Shape(roles(worker=1), True, base_port=0), "--port 0"),
+        (Shape(roles(worker=1), False, base_port=5000), "omit --port"),
     ],
 )
 def test_ports_must_exist_and_be_of_use(shape, says):
@@ -106,7 +108,7 @@ def test_ports_must_exist_and_be_of_use(shape, says):
 
 def test_gpus_are_handed_out_by_the_names_under_which_they_are_visible():
     machine = Machine((0,), ("A", "B"), ("3", "GPU-ab"))
-    job = plan(Shape({"worker": 2}, True, gpus=True), machine)
+    job = plan(Shape(roles(worker=2), True, gpus=True), machine)
     assert [each.program.env["CUDA_VISIBLE_DEVICES"] for each in job.plans] == ["3", "GPU-ab"]
 
 
@@ -124,13 +126,13 @@ def slots(number, cores=(0, 1, 2, 3), gpus=()):
 
 
 def test_cores_are_handed_out_on_each_host_by_itself():
-    shape = Shape({"worker": 3}, True, devices=2, cores_per_device=1)
+    shape = Shape(roles(worker=3), True, devices=2, cores_per_device=1)
     job = plan_on({H1: slots(2), H2: slots(1, cores=(8, 9, 10, 11))}, shape)
     assert [(each.host.name, each.cores) for each in job.plans] == [("h1", (0, 1)), ("h1", (2, 3)), ("h2", (8, 9))]
 
 
 def test_a_ps_shares_the_cores_of_its_own_hosts_workers():
-    shape = Shape({"chief": 1, "worker": 2, "ps": 2}, True, "chief-0", cores_per_device=1)
+    shape = Shape(roles(chief=1, worker=2, ps=2), True, "chief-0", cores_per_device=1)
     job = plan_on({H1: slots(1), H2: slots(1, cores=(5, 6))}, shape)
     assert {each.task.name: each.cores for each in job.plans} == {
         "chief-0": (0,), "worker-0": (0,), "worker-1": (5,), "ps-0": (0,), "ps-1": (5,),
@@ -139,35 +141,35 @@ def test_a_ps_shares_the_cores_of_its_own_hosts_workers():
 
 def test_ports_count_up_on_each_host_and_a_hosts_own_port_wins():
     own = Host("h3", "10.0.0.3", port=7000)
-    job = plan_on({H1: slots(2), own: slots(2)}, Shape({"worker": 4}, True, base_port=5000))
+    job = plan_on({H1: slots(2), own: slots(2)}, Shape(roles(worker=4), True, base_port=5000))
     assert [each.port for each in job.plans] == [5000, 5001, 7000, 7001]
-    free = plan_on({H1: slots(1), own: slots(1)}, Shape({"worker": 2}, True))
+    free = plan_on({H1: slots(1), own: slots(1)}, Shape(roles(worker=2), True))
     assert [each.port for each in free.plans] == [0, 7000]
 
 
 @pytest.mark.parametrize(
     ("port", "cluster", "says"),
-    [(65535, True, "h3 port=65535: 2 tasks"), (7000, False, "leave h3 port= away")],
+    [(65535, True, "h3 port=65535: 2 tasks"), (7000, False, "omit h3 port=")],
 )
 def test_a_hosts_own_port_that_will_not_do_is_named_as_what_it_is(port, cluster, says):
     with pytest.raises(TfdistError, match=says):
-        plan_on({Host("h3", port=port): slots(2)}, Shape({"worker": 2}, cluster))
+        plan_on({Host("h3", port=port): slots(2)}, Shape(roles(worker=2), cluster))
 
 
 def test_each_hosts_gpus_are_handed_out_from_its_first():
-    shape = Shape({"worker": 3}, True, devices=2, gpus=True)
+    shape = Shape(roles(worker=3), True, devices=2, gpus=True)
     job = plan_on({H1: slots(2, gpus=("A",) * 4), H2: slots(1, gpus=("B",) * 2)}, shape)
     assert [each.program.env["CUDA_VISIBLE_DEVICES"] for each in job.plans] == ["0,1", "2,3", "0,1"]
 
 
 def test_a_host_with_too_few_gpus_is_named():
-    shape = Shape({"worker": 2}, True, devices=2, gpus=True)
-    with pytest.raises(TfdistError, match="h2 shows 1 GPUs, and 1 workers of 2"):
+    shape = Shape(roles(worker=2), True, devices=2, gpus=True)
+    with pytest.raises(TfdistError, match="h2 has 1 GPUs, but its 1 workers with 2 devices each need 2"):
         plan_on({H1: slots(1, gpus=("A",) * 2), H2: slots(1, gpus=("A",))}, shape)
 
 
 def test_tf_config_has_every_hosts_address_with_ipv6_in_brackets():
-    job = plan_on({H1: slots(1), H2: slots(1)}, Shape({"worker": 2}, True))
+    job = plan_on({H1: slots(1), H2: slots(1)}, Shape(roles(worker=2), True))
     job = job.with_ports({"worker-0": 5000, "worker-1": 5000})
     cluster = json.loads(job.environment(job.plans[0])["TF_CONFIG"])["cluster"]
     assert cluster == {"worker": ["10.0.0.1:5000", "[2001:db8::2]:5000"]}
@@ -176,7 +178,7 @@ def test_tf_config_has_every_hosts_address_with_ipv6_in_brackets():
 
 def test_a_program_for_python_runs_with_each_hosts_own():
     machines = {H1: Machine((0,), (), python="/one/python", slots=1), H2: Machine((0,), (), python="/two", slots=1)}
-    job = plan_job(Shape({"worker": 2}, True), Program(("t.py", "-v"), {}, "/", python=True), machines)
+    job = plan_job(Shape(roles(worker=2), True), Program(("t.py", "-v"), {}, "/", python=True), machines)
     assert [each.program.argv for each in job.plans] == [("/one/python", "t.py", "-v"), ("/two", "t.py", "-v")]
 
 
@@ -190,7 +192,7 @@ def test_a_program_for_python_runs_with_each_hosts_own():
 def test_on_any_hosts_tasks_keep_their_order_and_no_port_is_given_twice(shape, room):
     machines = {Host(f"h{at}", f"10.0.0.{at}"): slots(number) for at, number in enumerate(room)}
     try:
-        job = plan_on(machines, Shape(shape, True, base_port=5000))
+        job = plan_on(machines, Shape(roles(**shape), True, base_port=5000))
     except TfdistError:
         return
     assert [each.task.role for each in job.plans] == [role for role, number in shape.items() for _ in range(number)]

@@ -19,11 +19,11 @@ from tfdist.launch.diagnose import Status
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Program, Shape, plan_job
-from tfdist.launch.machine import alone, local_machine
+from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.run import dry_ports
 
-from .jobs import python_job, run
+from .jobs import python_job, roles, run
 
 EMIT = "import os, json; emit = lambda **e: os.write(int(os.environ['TFDIST_EVENTS_FD']), json.dumps(e).encode() + b'\\n')\n"
 
@@ -166,7 +166,7 @@ def test_what_the_system_says_of_a_process_is_kept(tmp_path):
 
 def test_a_program_that_is_not_there_and_a_folder_that_is_not_there(tmp_path):
     for program in (Program(("/no/such program",), {}, "/"), Program(("true",), {}, "/no/such/folder")):
-        outcome, _ = run(plan_job(Shape({"worker": 2}, True), program, alone(local_machine())), tmp_path)
+        outcome, _ = run(plan_job(Shape(roles(worker=2), True), program, local_machines()), tmp_path)
         assert outcome.exit_code == 127
         assert "/no/such" in outcome.reason
 
@@ -177,9 +177,9 @@ def test_a_port_in_use_is_named_before_anything_starts(tmp_path):
         taken.listen()
         port = taken.getsockname()[1]
         job = plan_job(
-            Shape({"worker": 1}, True, base_port=port),
+            Shape(roles(worker=1), True, base_port=port),
             Program(("touch", str(tmp_path / "ran")), {}, "/"),
-            alone(local_machine()),
+            local_machines(),
         )
         for act in (lambda: run(job, tmp_path), lambda: dry_ports(job)):
             with pytest.raises(TfdistError, match=f"port {port} on localhost"):
@@ -190,9 +190,9 @@ def test_a_port_in_use_is_named_before_anything_starts(tmp_path):
 def test_a_port_that_another_launch_holds_is_in_use_and_free_again_afterwards(tmp_path):
     (port,) = (plan.port for plan in dry_ports(python_job("", {"worker": 1})).plans)
     chosen = int(dry_ports(python_job("", {"worker": 1})).cluster.addresses["worker"][0].rpartition(":")[2])
-    shape = Shape({"worker": 1}, True, base_port=chosen)
+    shape = Shape(roles(worker=1), True, base_port=chosen)
     probe = f"import socket; s = socket.socket(); s.setsockopt(1, 15, 1); s.bind(('', {chosen})); s.listen()"
-    job = plan_job(shape, Program((sys.executable, "-S", "-c", probe), {}, "/"), alone(local_machine()))
+    job = plan_job(shape, Program((sys.executable, "-S", "-c", probe), {}, "/"), local_machines())
     for _ in range(2):
         outcome, _ = run(job, tmp_path)
         assert outcome.status is Status.OK

@@ -10,9 +10,11 @@ from tfdist.launch.agents.messages import AgentLost, Event, Exited, Interrupted,
 from tfdist.launch.diagnose import Status, diagnose
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.job import Program, Shape, plan_job
-from tfdist.launch.machine import Machine, alone
+from tfdist.launch.machine import Machine, local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.supervise import Watch
+
+from .jobs import roles
 
 
 class FakeChannel:
@@ -26,8 +28,8 @@ class FakeChannel:
         return [message for message in self.told if isinstance(message, Stop)]
 
 
-def watch_of(roles, leader=None, **policy):
-    job = plan_job(Shape(roles, True, leader), Program(("true",), {}, "/"), alone(Machine((0,), ())))
+def watch_of(counts, leader=None, **policy):
+    job = plan_job(Shape(roles(**counts), True, leader), Program(("true",), {}, "/"), local_machines(Machine((0,), ())))
     channel = FakeChannel()
     names = [plan.task.name for plan in job.plans]
     watch = Watch(job, dict.fromkeys(names, channel), Policy(**policy), SimpleQueue(), running=set(names))
@@ -124,15 +126,15 @@ def test_the_time_limit_comes_once():
 
 
 @pytest.mark.parametrize(
-    ("roles", "leader", "come", "opens"),
+    ("counts", "leader", "come", "opens"),
     [
         ({"worker": 2}, None, ["worker-0"], False),
         ({"worker": 2}, None, ["worker-0", "worker-1"], True),
         ({"chief": 1, "worker": 2, "ps": 1}, "chief-0", ["chief-0"], True),
     ],
 )
-def test_the_barrier_opens_when_all_that_train_have_come(roles, leader, come, opens):
-    watch, channel = watch_of(roles, leader)
+def test_the_barrier_opens_when_all_that_train_have_come(counts, leader, come, opens):
+    watch, channel = watch_of(counts, leader)
     for task in come:
         watch.note(Event(task, 0.0, {"event": "barrier"}))
     assert (Release() in channel.told) is opens

@@ -5,7 +5,7 @@ import pytest
 
 from tfdist.launch.agents.messages import Exited
 from tfdist.launch.diagnose import Outcome, Status
-from tfdist.launch.machine import Machine, alone
+from tfdist.launch.machine import Machine, local_machines
 from tfdist.models.plan import plan_training, shape_of
 from tfdist.models.presets import resolve
 from tfdist.models.record import RankRecord, Window
@@ -69,7 +69,9 @@ def test_a_record_holds_no_path_and_no_name_of_a_device():
 def test_each_strategys_processes():
     spec = TrainingSpec(strategy=StrategyName.PARAMETER_SERVER, workers=2, ps=1)
     shape = shape_of(spec)
-    assert dict(shape.roles) == {"chief": 1, "worker": 2, "ps": 1}
+    assert {role: (tasks.count, tasks.computes) for role, tasks in shape.roles.items()} == {
+        "chief": (1, False), "worker": (2, True), "ps": (1, False),
+    }  # fmt: skip
     assert shape.leader == "chief-0"
     assert shape_of(SPEC).leader is None
     assert not shape_of(TrainingSpec(strategy=StrategyName.INDEPENDENT, workers=3)).has_cluster
@@ -77,7 +79,7 @@ def test_each_strategys_processes():
 
 def test_every_task_finds_the_whole_spec_in_its_environment():
     spec = resolve({"strategy": "multiworker"}, Machine((0, 1), ()), "smoke").spec
-    job = plan_training(spec, alone(Machine((0, 1), ())))
+    job = plan_training(spec, local_machines(Machine((0, 1), ())))
     for plan in job.plans:
         assert plan.program.env["TF_USE_LEGACY_KERAS"] == "1"
         assert plan.program.env.keys() >= spec.to_env().keys()

@@ -8,7 +8,7 @@ from tfdist.bench.suites.arms import resolve_arms
 from tfdist.bench.suites.suite import Arm, load_suite, parse_suite
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.machine import Machine, Machines, alone
+from tfdist.launch.machine import Machine, Machines, local_machines
 from tfdist.models.presets import resolve
 
 H1, H2 = Host("h1", "10.0.0.1"), Host("h2", "10.0.0.2")
@@ -41,7 +41,7 @@ def test_without_a_number_every_host_has_one_worker() -> None:
 
 
 def test_what_does_not_fit_is_a_row_with_its_reason() -> None:
-    arms = resolve_arms(load_suite("hosts").arms, alone(Machine((0, 1), ())), "smoke", resolve)
+    arms = resolve_arms(load_suite("hosts").arms, local_machines(Machine((0, 1), ())), "smoke", resolve)
     assert set(arms.specs) == {"one-device", "independent/1-host", "multiworker/1-host"}
     assert all("needs 2 hosts and 1 is there:" in reason for reason in arms.refused.values())
     three = resolve_arms([arm(3, strategy="multiworker")], TWO, "smoke", resolve)

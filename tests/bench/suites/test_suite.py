@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tfdist.bench.suites.arms import resolve_arms
 from tfdist.bench.suites.suite import built_in_suites, load_suite, narrow, parse_suite
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.machine import Machine, alone
+from tfdist.launch.machine import Machine, local_machines
 from tfdist.models.presets import resolve
 from tfdist.strategies.catalog import CATALOG, CrossDevice, StrategyName
 
@@ -125,7 +125,7 @@ def test_a_pattern_that_matches_nothing_lists_the_arms() -> None:
 @pytest.mark.parametrize("name", ["smoke", "cpu"])
 def test_the_cpu_suites_run_every_strategy_on_two_cores(name: str) -> None:
     suite = load_suite(name)
-    arms = resolve_arms(suite.arms, alone(Machine((0, 1), ())), suite.preset, resolve)
+    arms = resolve_arms(suite.arms, local_machines(Machine((0, 1), ())), suite.preset, resolve)
     assert not arms.refused
     assert not arms.warnings
     assert {spec.strategy for spec in arms.specs.values()} == set(CATALOG) - {StrategyName.TPU}
@@ -134,14 +134,14 @@ def test_the_cpu_suites_run_every_strategy_on_two_cores(name: str) -> None:
 
 def test_the_gpu_suite_takes_every_gpu() -> None:
     suite = load_suite("gpu")
-    arms = resolve_arms(suite.arms, alone(Machine((0, 1), ("A", "B", "C", "D"))), suite.preset, resolve)
+    arms = resolve_arms(suite.arms, local_machines(Machine((0, 1), ("A", "B", "C", "D"))), suite.preset, resolve)
     assert not arms.refused
     assert {spec.replicas for name, spec in arms.specs.items() if "one-device" not in name} == {4}
 
 
 def test_the_gpu_suite_is_refused_arm_by_arm_without_gpus() -> None:
     suite = load_suite("gpu")
-    arms = resolve_arms(suite.arms, alone(Machine((0, 1), ())), suite.preset, resolve)
+    arms = resolve_arms(suite.arms, local_machines(Machine((0, 1), ())), suite.preset, resolve)
     assert not arms.specs
     assert len(arms.refused) == len(suite.arms)
     assert all("GPU" in reason for reason in arms.refused.values())

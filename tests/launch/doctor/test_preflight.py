@@ -18,7 +18,7 @@ from tfdist.launch.doctor.preflight import (
 )
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.job import Program, Shape, plan_job
+from tfdist.launch.job import Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import Machine
 from tfdist.launch.policy import Policy
 
@@ -31,9 +31,13 @@ def hello(python="3.11.7", **packages):
     return {"python": python, "packages": packages, "executable": "/usr/bin/python3"}
 
 
-def job(roles, *hosts, leader=None, cluster=True, slots=None):
+def roles(**counts):
+    return {role: RoleShape(count) for role, count in counts.items()}
+
+
+def job(counts, *hosts, leader=None, cluster=True, slots=None):
     machines = {host: Machine((0,), (), slots=slots) for host in hosts}
-    return plan_job(Shape(roles, cluster, leader), PROGRAM, machines)
+    return plan_job(Shape(roles(**counts), cluster, leader), PROGRAM, machines)
 
 
 def names(targets):
@@ -109,7 +113,7 @@ def test_workers_of_parameter_servers_need_not_reach_each_other():
 def test_many_workers_reach_the_chief_and_all_parameter_servers():
     ps = Host("p", "10.0.0.7", role="ps")
     machines = {H1: Machine((0,), (), slots=40), H2: Machine((0,), (), slots=40), ps: Machine((0,), (), slots=3)}
-    big = plan_job(Shape({"chief": 1, "worker": 80, "ps": 3}, True, "chief-0"), PROGRAM, machines)
+    big = plan_job(Shape(roles(chief=1, worker=80, ps=3), True, "chief-0"), PROGRAM, machines)
     found = dials(big)
     assert {"chief-0", "ps-0", "ps-1", "ps-2"} <= set(names(found[H2]))
     others = set(range(40))
@@ -191,7 +195,7 @@ def test_a_port_that_is_taken_there_is_named_with_its_host():
 def test_a_folder_that_is_not_there_is_said_and_one_that_was_asked_for_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     machines = {host: Machine((0,), (), slots=1) for host in (ONE, TWO)}
-    nowhere = plan_job(Shape({"worker": 2}, True), Program(("true",), {}, "/no/such/folder"), machines)
+    nowhere = plan_job(Shape(roles(worker=2), True), Program(("true",), {}, "/no/such/folder"), machines)
     planned, notes = run(nowhere)
     assert {plan.program.cwd for plan in planned.plans} == {str(tmp_path)}
     assert [note.host for note in notes] == ["one", "two"]
