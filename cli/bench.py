@@ -41,7 +41,6 @@ Silent = Annotated[bool, option("--quiet", "Print only where the report is.", sh
 
 @host_options(FOR_A_BENCH)
 def bench(
-    selection: "HostSelection",
     suite: Suite = None,
     rounds: Rounds = None,
     arm: ArmPattern = None,
@@ -51,6 +50,8 @@ def bench(
     dry_run: DryRun = False,
     json: Json = False,
     quiet: Silent = False,
+    *,
+    selection: "HostSelection",
 ) -> None:
     """Measure every arm of a suite, round by round in fresh processes, and write a report with plots.
 

@@ -108,16 +108,18 @@ def gather(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command many options and hand them over as one `parameter`: what `collect` makes of their values.
 
-    Typer reads a command's signature, so the signature is made to hold them.
+    Typer reads a command's signature, so the signature is made to hold them, where `parameter` is: that is their place
+    in --help.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = [each for each in inspect.signature(command).parameters.values() if each.name != parameter]
         added = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
             for name, annotation in options.items()
         ]
-        every = [*added, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own)]
+        every: list[inspect.Parameter] = []
+        for each in inspect.signature(command).parameters.values():
+            every += added if each.name == parameter else [each.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
 
         @wraps(command)
         def wrapped(**values: Any) -> None:
