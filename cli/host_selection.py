@@ -14,8 +14,8 @@ from tfdist.launch.agents.fleet import Fleet, connect
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.locate import locate, slurm_hosts
-from tfdist.launch.hosts.parse import read_hosts
-from tfdist.launch.hosts.transport import Reach
+from tfdist.launch.hosts.selection import read_hosts
+from tfdist.launch.hosts.transport import TransportOptions
 from tfdist.launch.machine import Machine, Machines, assign_slots, local_machines, machines_of
 from tfdist.launch.policy import Policy
 
@@ -97,7 +97,7 @@ def select_hosts(given: Mapping[str, Any]) -> HostSelection:
         TfdistError: one of them is wrong, or without hosts would have no effect.
     """
     chosen = {name: value for name, value in given.items() if value not in (None, [])}
-    reach = Reach(
+    options = TransportOptions(
         transport=chosen.get("transport", "ssh"),
         ssh=chosen.get("ssh", "ssh"),
         ssh_options=tuple(chosen.get("ssh_option", ())),
@@ -107,10 +107,10 @@ def select_hosts(given: Mapping[str, Any]) -> HostSelection:
         chdir=chosen.get("chdir", ""),
     )
     check_values(chosen)
-    hosts = named_hosts(chosen, reach)
-    check_used(chosen, reach, hosts)
+    hosts = named_hosts(chosen, options)
+    check_used(chosen, options, hosts)
     words = tuple(word for name, value in chosen.items() for word in as_words(name, value))
-    return HostSelection(locate(hosts, reach), chosen.get("workers_per_host"), words) if hosts else HostSelection()
+    return HostSelection(locate(hosts, options), chosen.get("workers_per_host"), words) if hosts else HostSelection()
 
 
 def as_words(name: str, value: Any) -> list[str]:
@@ -130,24 +130,24 @@ def check_values(chosen: Mapping[str, Any]) -> None:
         raise TfdistError(f"{given('identity', chosen)}: there is no such file; give the path of a private key")
 
 
-def named_hosts(chosen: Mapping[str, Any], reach: Reach) -> tuple[Host, ...]:
+def named_hosts(chosen: Mapping[str, Any], options: TransportOptions) -> tuple[Host, ...]:
     """From --hosts or --hostfile, or for srun from the allocation."""
     text, file = ",".join(chosen["hosts"]) if "hosts" in chosen else None, chosen.get("hostfile")
     patterns = chosen.get("include", ()), chosen.get("exclude", ())
     if text is not None and file is not None:
         raise TfdistError(f"{given('hosts', chosen)} and {given('hostfile', chosen)}: give one of them")
-    if text is None and file is None and reach.transport == "srun":
+    if text is None and file is None and options.transport == "srun":
         text = ",".join(host.name for host in slurm_hosts())
     return read_hosts(text, file, *patterns)
 
 
-def check_used(chosen: Mapping[str, Any], reach: Reach, hosts: tuple[Host, ...]) -> None:
+def check_used(chosen: Mapping[str, Any], options: TransportOptions, hosts: tuple[Host, ...]) -> None:
     """An option that would have no effect is refused."""
     stray = [name for name in chosen if name not in ("hosts", "hostfile")]
     if not hosts and stray:
         raise TfdistError(f"{given(stray[0], chosen)} has no effect without --hosts or --hostfile")
     for_ssh = [name for name in ("ssh", "ssh_option", "identity", "ssh_port") if name in chosen]
-    if reach.transport != "ssh" and for_ssh:
+    if options.transport != "ssh" and for_ssh:
         told = given(for_ssh[0], chosen)
         raise TfdistError(f"{told} has no effect with {given('transport', chosen)}: leave it away")
 

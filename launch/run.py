@@ -59,7 +59,7 @@ def launch(
         supervise(watch, run_dir, listen)
         wall_s = time.monotonic() - began
         for channel in fleet.channels.values():
-            channel.say(Finish())
+            channel.send(Finish())
     tails = {name: tail(run_dir.log(name, "stderr")) for name in watch.channels}
     places = {} if job.hosts == (LOCAL,) else {plan.task.name: plan.host.name for plan in job.plans}
     outcome = replace(
@@ -77,7 +77,7 @@ def start(job: Job, fleet: Fleet, policy: Policy) -> Watch:
     """Tell the agents to start every task; who watches over them."""
     by_task = {plan.task.name: fleet.channels[plan.host] for plan in job.plans}
     for plan in job.plans:
-        by_task[plan.task.name].say(start_message(job, plan))
+        by_task[plan.task.name].send(start_message(job, plan))
     return Watch(job, by_task, policy, fleet.inbox, running=set(by_task))
 
 

@@ -90,7 +90,7 @@ class Watch:
             self.at_barrier.add(message.task)
             if self.at_barrier >= set(self.job.measuring):
                 for channel in set(self.channels.values()):
-                    channel.say(Release())
+                    channel.send(Release())
 
     def is_local(self, task: str) -> bool:
         """Whether it runs on this machine."""
@@ -108,7 +108,7 @@ class Watch:
         for channel in set(self.channels.values()):
             tasks = tuple(task for task in sorted(self.running) if self.channels[task] is channel)
             if tasks:
-                channel.say(Stop(tasks, grace_s))
+                channel.send(Stop(tasks, grace_s))
 
     def do_what_is_due(self, now: float) -> None:
         """The time limit, the end of the settling time, and agents that have fallen silent."""
@@ -118,13 +118,13 @@ class Watch:
             self.stop(self.policy.grace_s)
         if self.stop_at is not None and now >= self.stop_at:
             self.stop(self.policy.grace_s)
-        for _, lost in self.silence.look(set(self.channels.values()), now):
+        for _, lost in self.silence.newly_silent(set(self.channels.values()), now):
             self.note(lost)
 
     def next_due(self) -> float:
         """Monotonic time at which to look again even if nothing comes."""
         look = time.monotonic() + self.policy.heartbeat_s
-        silences = map(self.silence.due, self.channels.values())
+        silences = map(self.silence.deadline, self.channels.values())
         return min(moment for moment in (self.stop_at, self.time_out_at, look, *silences) if moment is not None)
 
 
@@ -142,6 +142,6 @@ def supervise(watch: Watch, run_dir: RunDir, listen: OnMessage) -> None:
                 continue
             log.write(message)
             if source is not None and isinstance(message, Output):
-                source.room.release()
+                source.output_slots.release()
             watch.note(message)
             listen(message)

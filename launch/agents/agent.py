@@ -1,8 +1,8 @@
-"""The agent: one process on every host of a job. It reserves ports, starts tasks, relays what they say, and kills.
+"""The agent: one process on every host of a job. It reserves ports, starts tasks, relays their output and stops them.
 
-The launcher sends this file's text through a stream and talks to it in JSON, one object a line, over its stdin and
-stdout (`messages.py` is the launcher's side of the same conversation). So it is one file, it needs nothing but
-Python 3.10, and the host needs nothing of ours. One thread, one `select`; it sleeps when nothing happens.
+The launcher sends the text of this file to a Python on the host, so the file needs only Python 3.10 and its standard
+library; tfdist need not be installed there. Agent and launcher then exchange JSON, one object per line, over the
+agent's stdin and stdout (`messages.py` is the launcher's side). One thread and one `select` do everything.
 """
 
 import ctypes
@@ -24,23 +24,24 @@ from collections.abc import Callable
 from typing import Any
 
 HEARTBEAT_S = 2.0
-"""How often each side says that it is alive."""
-PATIENCE_S = 8.0
-"""For another program's answer; the launcher waits 14 s for our hello."""
+"""Send a heartbeat after this time without another message."""
+COMMAND_TIMEOUT_S = 8.0
+"""For nvidia-smi. The launcher waits 14 s for the hello."""
 CHUNK = 1 << 16
+"""Bytes per read."""
 BACKLOG = 1 << 20
-"""Bytes waiting for the launcher above which tasks' output is left in their pipes, so that they wait, not we."""
-MOST_CHUNKS_IN_A_PIPE = 16
-"""A pipe holds 1 MiB at most (fs.pipe-max-size)."""
-MOST_NESTED = 50
-"""Levels of an event of a task; deeper ones would exhaust the stack of whoever reads them."""
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+"""With more unsent bytes than this, stop reading the tasks' pipes: the tasks block, and our memory stays bounded."""
+MAX_CHUNKS_IN_PIPE = 16
+"""A pipe holds at most 1 MiB (fs.pipe-max-size)."""
+MAX_EVENT_DEPTH = 50
+"""A deeper JSON object could exhaust the stack of a recursive reader."""
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # man 2 prctl
 LIBC = ctypes.CDLL(None)
 PACKAGES = ("tensorflow", "tf_keras", "keras", "numpy", "tfdist")
 
 
 def describe() -> dict[str, Any]:
-    """This host, as plain JSON values. TensorFlow is not imported: versions come from the packages' metadata."""
+    """This host as JSON values. Does not import TensorFlow: versions come from package metadata."""
     return {
         "host": socket.gethostname(),
         "python": platform.python_version(),
@@ -51,7 +52,7 @@ def describe() -> dict[str, Any]:
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "memory_free_bytes": _memory_free(),
         "disk_free_bytes": shutil.disk_usage(temporary_root()).free,
-        **describe_gpus(),
+        **_describe_gpus(),
         "os": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
         "clock": time.time(),
@@ -59,18 +60,18 @@ def describe() -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    """From the names of the .dist-info folders: 30 times faster than importlib.metadata, which parses each file."""
-    found: dict[str, str] = {}
+    # The names of the .dist-info folders: 30 times faster than importlib.metadata, which parses each file.
+    versions: dict[str, str] = {}
     pattern = re.compile(r"([A-Za-z0-9_.]+)-([^-]+)\.dist-info$")
     for folder in sys.path:
         try:
             names = os.listdir(folder)
-        except OSError:  # a zip, or not there, or not ours to read: Python passes over it as well
+        except OSError:  # a zip, missing, or unreadable: Python skips it too
             continue
         for name, version in (match.groups() for match in map(pattern.match, names) if match):
             if name.lower() in PACKAGES:
-                found.setdefault(name.lower(), version)
-    return found
+                versions.setdefault(name.lower(), version)
+    return versions
 
 
 def _cpu_model() -> str:
@@ -82,7 +83,7 @@ def _cpu_model() -> str:
 
 
 def _memory_free() -> int:
-    """Bytes that new processes can have: the kernel's MemAvailable, which counts the page cache as free."""
+    # MemAvailable counts the page cache as free.
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
@@ -90,12 +91,10 @@ def _memory_free() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
 
 
-def describe_gpus() -> dict[str, Any]:
-    """Names of the GPUs that CUDA would show here, and by which each is asked for in CUDA_VISIBLE_DEVICES.
-
-    The driver's own tool is asked, and only where there is a driver: `gpu_devices` is what the kernel's part of it
-    shows, `gpus_hidden` how many CUDA_VISIBLE_DEVICES takes away, `driver` empty if the tool does not answer.
-    """
+def _describe_gpus() -> dict[str, Any]:
+    # From nvidia-smi, which is started only if the kernel driver has devices. `gpus` and `gpu_ids` are names and
+    # CUDA_VISIBLE_DEVICES identifiers of the visible GPUs, `gpus_hidden` is the number of GPUs that
+    # CUDA_VISIBLE_DEVICES hides, `gpu_devices` the number of device files; `driver` is empty if nvidia-smi failed.
     tool, devices = shutil.which("nvidia-smi"), glob.glob("/dev/nvidia[0-9]*")
     rows: list[list[str]] = []
     if tool is not None and devices:
@@ -113,48 +112,48 @@ def describe_gpus() -> dict[str, Any]:
 
 
 def output_of(command: list[str]) -> str:
-    """What a program prints; nothing if it takes too long, as nvidia-smi does while the driver hangs."""
+    """The stdout of a command; empty after a timeout (nvidia-smi hangs if the driver does)."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMMAND_TIMEOUT_S).stdout
     except subprocess.TimeoutExpired:
         return ""
 
 
 def visible_gpus(rows: list[list[str]], visible: str | None) -> list[tuple[str, str]]:
-    """(identifier, name) of what CUDA_VISIBLE_DEVICES leaves visible of these GPUs (index, UUID, name), in its order.
+    """(identifier, name) of each GPU that a value of CUDA_VISIBLE_DEVICES selects, in its order.
 
-    As CUDA reads it: indices, or beginnings of UUIDs; the first that is none of them hides itself and all after it
-    (https://docs.nvidia.com/cuda/cuda-c-programming-guide/#env-vars).
+    `rows` are the (index, UUID, name) of all GPUs. As in CUDA, an entry is an index or a UUID prefix, and an invalid
+    entry hides itself and all that follow (https://docs.nvidia.com/cuda/cuda-c-programming-guide/#env-vars).
     """
     if visible is None:
         return [(index, name) for index, _, name in rows]
     shown = []
-    for word in map(str.strip, visible.split(",")):
-        found = [name for index, uuid, name in rows if word and (word == index or uuid.startswith(word))]
-        if not found and not (rows and word.startswith("MIG-")):
+    for entry in map(str.strip, visible.split(",")):
+        names = [name for index, uuid, name in rows if entry and (entry == index or uuid.startswith(entry))]
+        if not names and not (rows and entry.startswith("MIG-")):
             break
-        shown.append((word, found[0] if found else "MIG device"))
+        shown.append((entry, names[0] if names else "MIG device"))
     return shown
 
 
 def temporary_root() -> str:
-    """Where temporary files belong on this host."""
-    wanted = os.environ.get("TMPDIR") or "/tmp"
-    return os.path.abspath(wanted) if os.path.isdir(wanted) else "/tmp"
+    """The folder for temporary files: TMPDIR if it is a folder, else /tmp."""
+    folder = os.environ.get("TMPDIR") or "/tmp"
+    return os.path.abspath(folder) if os.path.isdir(folder) else "/tmp"
 
 
 def reserve(port: int) -> socket.socket:
-    """Bind `port` (0: any free one) and hold it, not listening, so that nobody else gets it before the task does.
+    """Bind `port` (0: any free one) without listening, so that no other process takes it before the task does.
 
-    The task binds the same port beside us: both sides set SO_REUSEPORT (gRPC does with TF_GRPC_REUSE_PORT=true).
-    A port that another such holder has would be shared in silence, so a fixed port is first bound without it.
+    The task can bind the same port because both set SO_REUSEPORT (gRPC does with TF_GRPC_REUSE_PORT=true).
+    A fixed port is first bound without SO_REUSEPORT, to detect another job that has reserved it.
 
     Raises:
-        OSError: the port is in use, or may not be bound.
+        OSError: the port is in use, or binding it is not permitted.
     """
     if port:
         with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a closed connection's TIME_WAIT is no user
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore connections in TIME_WAIT
             probe.bind(("", port))
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -162,147 +161,137 @@ def reserve(port: int) -> socket.socket:
     return held
 
 
-class RunningTask:
-    """A started process, its pipes, and when it will be killed."""
-
+class _RunningTask:
     def __init__(self, name: str, process: "subprocess.Popen[bytes]", pipes: dict[str, int], barrier: int) -> None:
         self.name, self.process, self.pipes = name, process, pipes
         self.barrier: int | None = barrier
-        self.partial: dict[str, bytes] = {}  # the unfinished last line, by stream
+        self.partial: dict[str, bytes] = {}  # the incomplete last line of each stream
         self.kill_at: float | None = None
 
     def release(self) -> None:
-        """Let the task pass the start barrier: it reads the other end."""
+        """Open the start barrier: the task reads the other end of this pipe until it is closed."""
         if self.barrier is not None:
             os.close(self.barrier)
             self.barrier = None
 
 
 class Agent:
-    """Everything between the first message and the last."""
+    """The event loop. A method `_do_<kind>` handles each message; `messages.py` says what the messages mean."""
 
     def __init__(self, heartbeat_timeout_s: float = 10.0) -> None:
         self.heartbeat_timeout_s = heartbeat_timeout_s
         self.selector = selectors.EpollSelector()
-        self.pipes = (
-            selectors.EpollSelector()
-        )  # the tasks' output: one descriptor of the other, so it can be paused whole
-        self.tasks: dict[str, RunningTask] = {}
-        self.by_pid: dict[int, RunningTask] = {}
+        self.task_selector = selectors.EpollSelector()  # nested in the other one, so reading all tasks can be paused
+        self.tasks: dict[str, _RunningTask] = {}
+        self.by_pid: dict[int, _RunningTask] = {}
         self.ports: list[socket.socket] = []
-        self.inbox, self.outbox = b"", bytearray()
-        self.heard = self.said = time.monotonic()
-        self.over = self.cut_off = False
+        self.unparsed, self.unsent = b"", bytearray()
+        self.last_received = self.last_sent = time.monotonic()
+        self.finished = self.disconnected = False
         self.expects_heartbeats = False
         self.temporary = os.path.join(temporary_root(), f"tfdist-{os.urandom(6).hex()}")
-        self.package = ""  # the folder with our own package, where it was sent
-        self.listener: Any = None
-        self.results: list[tuple[str, dict[str, Any]]] = []  # what threads have found out, for the select to say
+        self.package = ""  # the folder of the unpacked tfdist package, if the launcher sent it
+        self.probe_server: Any = None
+        self.replies: list[tuple[str, dict[str, Any]]] = []  # from threads, to be sent by the event loop
 
     def run(self) -> None:
-        """Serve until the launcher says finish, goes away, or falls silent; then leave nothing behind."""
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
-        self.watch_signals()
+        """Serve until the launcher sends `Finish`, disconnects or times out; then clean up the host."""
+        _prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self._watch_signals()
         for stream in (0, 1):
             os.set_blocking(stream, False)
-        self.selector.register(0, selectors.EVENT_READ, self.hear)
-        self.selector.register(self.pipes, selectors.EVENT_READ, self.relay_ready)
+        self.selector.register(0, selectors.EVENT_READ, self._receive)
+        self.selector.register(self.task_selector, selectors.EVENT_READ, self._relay_all)
         try:
             os.mkdir(self.temporary, 0o700)
-            self.outbox += b"\n"  # ends what a login script may have left on the line
-            self.say("hello", **describe())
-            while not self.over:
-                self.turn()
+            self.unsent += b"\n"  # ends a partial line that a login script may have printed
+            self._send("hello", description=describe())
+            while not self.finished:
+                self._step()
         except Exception as error:
-            self.say("leaving", reason=f"{type(error).__name__}: {error}")
+            self._send("leaving", reason=f"{type(error).__name__}: {error}")
             raise
         finally:
-            self.clean_up()
+            self._clean_up()
 
-    def turn(self) -> None:
-        """One wake-up: whatever is ready, then whatever is due."""
-        for key, _ in self.selector.select(self.patience()):
+    def _step(self) -> None:
+        for key, _ in self.selector.select(self._seconds_until_due()):
             key.data()
         now = time.monotonic()
         for task in self.tasks.values():
             if task.kill_at is not None and now >= task.kill_at:
                 task.kill_at = None
-                kill_group(task.process.pid, signal.SIGKILL)
-        if now - self.said >= HEARTBEAT_S:
-            self.say("heartbeat")
-        if self.expects_heartbeats and now - self.heard >= self.heartbeat_timeout_s:
-            self.say("leaving", reason=f"it did not hear from the launcher for {self.heartbeat_timeout_s:g} s")
-            self.over = self.cut_off = True
+                _signal_group(task.process.pid, signal.SIGKILL)
+        if now - self.last_sent >= HEARTBEAT_S:
+            self._send("heartbeat")
+        if self.expects_heartbeats and now - self.last_received >= self.heartbeat_timeout_s:
+            self._send("leaving", reason=f"no message from the launcher for {self.heartbeat_timeout_s:g} s")
+            self.finished = self.disconnected = True
 
-    def patience(self) -> float:
-        """Seconds until something is due even if nothing happens."""
-        due = [self.said + HEARTBEAT_S, *(task.kill_at for task in self.tasks.values() if task.kill_at is not None)]
-        due += [self.heard + self.heartbeat_timeout_s] if self.expects_heartbeats else []
+    def _seconds_until_due(self) -> float:
+        due = [
+            self.last_sent + HEARTBEAT_S,
+            *(task.kill_at for task in self.tasks.values() if task.kill_at is not None),
+        ]
+        due += [self.last_received + self.heartbeat_timeout_s] if self.expects_heartbeats else []
         return max(0.0, min(due) - time.monotonic())
 
-    # --- the launcher
+    # --- the stream to the launcher
 
-    def hear(self) -> None:
-        """Do what the launcher says; its end of the stream closing means that it is gone."""
+    def _receive(self) -> None:
         try:
             chunk = os.read(0, CHUNK)
         except OSError:
             chunk = b""
-        self.heard = time.monotonic()
-        self.over = self.over or not chunk
-        *lines, self.inbox = (self.inbox + chunk).split(b"\n")
+        self.last_received = time.monotonic()
+        self.finished = self.finished or not chunk  # end of file: the launcher is gone
+        *lines, self.unparsed = (self.unparsed + chunk).split(b"\n")
         for line in lines:
             message = json.loads(line)
-            getattr(self, "do_" + message.pop("kind"))(**message)
+            getattr(self, "_do_" + message.pop("kind"))(**message)
 
-    def say(self, kind: str, **values: Any) -> None:
-        """Queue one message, and send what the stream takes now."""
-        self.outbox += json.dumps({"kind": kind, **values}).encode() + b"\n"
-        self.said = time.monotonic()
-        self.flush()
+    def _send(self, kind: str, **values: Any) -> None:
+        self.unsent += json.dumps({"kind": kind, **values}).encode() + b"\n"
+        self.last_sent = time.monotonic()
+        self._flush()
 
-    def flush(self) -> None:
-        """Send what the stream takes, and be woken for the rest; while much is left, tasks wait with their output."""
+    def _flush(self) -> None:
+        # Writes without blocking. The rest follows when the stream is writable; a large rest pauses reading of tasks.
         try:
-            del self.outbox[: os.write(1, self.outbox)]
+            del self.unsent[: os.write(1, self.unsent)]
         except BlockingIOError:
             pass
         except OSError:
-            self.over, self.outbox = True, bytearray()
-        self.listen(1, selectors.EVENT_WRITE, self.flush, bool(self.outbox))
-        self.listen(self.pipes.fileno(), selectors.EVENT_READ, self.relay_ready, len(self.outbox) < BACKLOG)
+            self.finished, self.unsent = True, bytearray()
+        self._watch(1, selectors.EVENT_WRITE, self._flush, bool(self.unsent))
+        self._watch(self.task_selector.fileno(), selectors.EVENT_READ, self._relay_all, len(self.unsent) < BACKLOG)
 
-    def listen(self, descriptor: int, events: int, act: Callable[[], None], wanted: bool) -> None:
-        """Have `descriptor` in the select if it is `wanted` there, and only then."""
-        there = descriptor in self.selector.get_map()
-        if wanted and not there:
-            self.selector.register(descriptor, events, act)
-        elif there and not wanted:
+    def _watch(self, descriptor: int, events: int, callback: Callable[[], None], enabled: bool) -> None:
+        registered = descriptor in self.selector.get_map()
+        if enabled and not registered:
+            self.selector.register(descriptor, events, callback)
+        elif registered and not enabled:
             self.selector.unregister(descriptor)
 
-    # --- what the launcher may ask
+    # --- messages from the launcher
 
-    def do_heartbeat(self) -> None:
-        """Having been heard is all; a launcher that sends one will go on, or the way to it is cut."""
-        self.expects_heartbeats = True
+    def _do_heartbeat(self) -> None:
+        self.expects_heartbeats = True  # a launcher that has sent one sends more; without them, the link is cut
 
-    def do_finish(self) -> None:
-        """The job is over."""
-        self.over = True
+    def _do_finish(self) -> None:
+        self.finished = True
 
-    def do_prepare(self, package: str, cwd: str, or_home: bool) -> None:
-        """Unpack our own package, if it is sent, into the folder that goes with us; find where tasks can run."""
+    def _do_prepare(self, package: str, cwd: str, home_fallback: bool) -> None:
         home, cwd = os.path.expanduser("~"), os.path.expanduser(cwd)
-        there = os.path.isdir(cwd)
+        exists = os.path.isdir(cwd)
         if package:
-            self.unpack(package)
-        if there or (or_home and os.path.isdir(home)):
-            self.say("prepared", cwd=cwd if there else home, as_asked=there)
+            self._unpack(package)
+        if exists or (home_fallback and os.path.isdir(home)):
+            self._send("prepared", cwd=cwd if exists else home, as_requested=exists)
         else:
-            self.say("unprepared", reason=f"the folder {cwd} is not there: make it, or choose another --chdir")
+            self._send("not_prepared", reason=f"the folder {cwd} does not exist: create it, or change --chdir")
 
-    def unpack(self, package: str) -> None:
-        """Put our own package where tasks, and we, will find it."""
+    def _unpack(self, package: str) -> None:
         import base64  # these three are not needed on the launcher's own host
         import io
         import zipfile
@@ -311,137 +300,125 @@ class Agent:
         zipfile.ZipFile(io.BytesIO(base64.b64decode(package))).extractall(self.package)
         sys.path.insert(0, self.package)
 
-    def do_reserve(self, ports: list[int], token: str) -> None:
-        """Reserve these ports, 0 for any; with a token, answer peers that dial them."""
+    def _do_reserve(self, ports: list[int], token: str) -> None:
         for port in ports:
             try:
                 self.ports.append(reserve(port))
             except OSError as error:
-                self.say("refused", port=port, reason=os.strerror(error.errno or 0))
+                self._send("not_reserved", port=port, reason=os.strerror(error.errno or 0))
                 return
-        numbers = [held.getsockname()[1] for held in self.ports[len(self.ports) - len(ports) :]]
+        numbers = [reserved.getsockname()[1] for reserved in self.ports[len(self.ports) - len(ports) :]]
         if token:
-            from tfdist.launch.agents.probe import ProbeServer  # installed here, or unpacked by do_prepare
+            from tfdist.launch.agents.probe import ProbeServer  # installed, or unpacked by _do_prepare
 
-            self.listener = ProbeServer(numbers, token)
-        self.say("reserved", ports=numbers)
+            self.probe_server = ProbeServer(numbers, token)
+        self._send("reserved", ports=numbers)
 
-    def do_hush(self) -> None:
-        """Answer peers no more: the ports belong to the tasks now."""
-        if self.listener is not None:
-            self.listener.close()
-            self.listener = None
+    def _do_close_probe(self) -> None:
+        if self.probe_server is not None:
+            self.probe_server.close()
+            self.probe_server = None
 
-    def do_dial(self, targets: list[tuple[str, int]], token: str, timeout_s: float) -> None:
-        """Try to reach peers, from a thread: names may take their time."""
+    def _do_dial(self, targets: list[tuple[str, int]], token: str, timeout_s: float) -> None:
         from tfdist.launch.agents.probe import dial_all
 
-        self.find_out("dialled", lambda: {"failures": dial_all(targets, token, timeout_s)})
+        self._reply_later("dial_result", lambda: {"failures": dial_all(targets, token, timeout_s)})
 
-    def do_measure(self, address: str, port: int, token: str, seconds: float) -> None:
-        """Measure the way to a peer."""
-        from tfdist.launch.agents.probe import measured
+    def _do_measure_link(self, address: str, port: int, token: str, seconds: float) -> None:
+        from tfdist.launch.agents.probe import measure_link
 
-        self.find_out("measured", lambda: measured(address, port, token, seconds))
+        self._reply_later("link_speed", lambda: measure_link(address, port, token, seconds))
 
-    def find_out(self, kind: str, act: Callable[[], dict[str, Any]]) -> None:
-        """Say what `act` returns, once a thread has done it."""
-
+    def _reply_later(self, kind: str, compute: Callable[[], dict[str, Any]]) -> None:
         def run() -> None:
-            self.results.append((kind, act()))
-            os.write(self.woken[1].fileno(), b"\0")
+            self.replies.append((kind, compute()))
+            os.write(self.wake_sockets[1].fileno(), b"\0")
 
         threading.Thread(target=run, name=kind, daemon=True).start()
 
-    def do_start(self, task: str, argv: list[str], env: dict[str, str], cwd: str, cores: list[int]) -> None:
-        """Start one task."""
+    def _do_start(self, task: str, argv: list[str], env: dict[str, str], cwd: str, cores: list[int]) -> None:
         try:
-            pid = self.spawn(task, argv, env, cwd, cores)
+            pid = self._spawn(task, argv, env, cwd, cores)
         except (OSError, ValueError) as error:
-            self.say("not_started", task=task, reason=str(error))
+            self._send("not_started", task=task, reason=str(error))
         else:
-            self.say("started", task=task, pid=pid, time=time.time())
+            self._send("started", task=task, pid=pid, time=time.time())
 
-    def do_stop(self, tasks: list[str], grace_s: float) -> None:
-        """Ask these tasks to end, and kill them after `grace_s` seconds; one that was asked is not asked again."""
+    def _do_stop(self, tasks: list[str], grace_s: float) -> None:
+        # A task gets SIGTERM only once. A later request can only shorten the time until SIGKILL.
         for task in (self.tasks[name] for name in tasks if name in self.tasks):
             task.release()
-            until = time.monotonic() + grace_s
+            deadline = time.monotonic() + grace_s
             if grace_s == 0:
-                kill_group(task.process.pid, signal.SIGKILL)
+                _signal_group(task.process.pid, signal.SIGKILL)
                 task.kill_at = None
             elif task.kill_at is None:
-                kill_group(task.process.pid, signal.SIGTERM)
-                task.kill_at = until
+                _signal_group(task.process.pid, signal.SIGTERM)
+                task.kill_at = deadline
             else:
-                task.kill_at = min(until, task.kill_at)
+                task.kill_at = min(deadline, task.kill_at)
 
-    def do_release(self) -> None:
-        """All tasks of the job stand at the start barrier: open it."""
+    def _do_release(self) -> None:
         for task in self.tasks.values():
             task.release()
 
     # --- tasks
 
-    def spawn(self, name: str, argv: list[str], env: dict[str, str], cwd: str, cores: list[int]) -> int:
-        """Start one task in its own process group, pinned to `cores` before its first instruction; its pid."""
+    def _spawn(self, name: str, argv: list[str], env: dict[str, str], cwd: str, cores: list[int]) -> int:
+        """Start a task in its own process group and return its pid.
+
+        The child inherits the affinity, so it is pinned before its first instruction.
+        """
         events, events_child = os.pipe()
         barrier_child, barrier = os.pipe()
-        everything = os.sched_getaffinity(0)
-        given = {
-            "TFDIST_EVENTS_FD": str(events_child),
-            "TFDIST_BARRIER_FD": str(barrier_child),
-        }
+        all_cores = os.sched_getaffinity(0)
+        descriptors = {"TFDIST_EVENTS_FD": str(events_child), "TFDIST_BARRIER_FD": str(barrier_child)}
         try:
-            os.sched_setaffinity(0, cores or everything)
+            os.sched_setaffinity(0, cores or all_cores)
             process = subprocess.Popen(
                 argv,
-                env=self.environment(env) | given,
+                env=self._task_environment(env) | descriptors,
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
                 pass_fds=(events_child, barrier_child),
-                preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
+                preexec_fn=lambda: _prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
             )
         except (OSError, ValueError):
             os.close(events)
             os.close(barrier)
             raise
         finally:
-            os.sched_setaffinity(0, everything)
+            os.sched_setaffinity(0, all_cores)
             os.close(events_child)
             os.close(barrier_child)
         assert process.stdout is not None
         assert process.stderr is not None
         pipes = {"stdout": process.stdout.fileno(), "stderr": process.stderr.fileno(), "events": events}
-        task = self.tasks[name] = self.by_pid[process.pid] = RunningTask(name, process, pipes, barrier)
+        task = self.tasks[name] = self.by_pid[process.pid] = _RunningTask(name, process, pipes, barrier)
         for stream, descriptor in pipes.items():
             os.set_blocking(descriptor, False)
-            self.pipes.register(descriptor, selectors.EVENT_READ, (task, stream))
+            self.task_selector.register(descriptor, selectors.EVENT_READ, (task, stream))
         return process.pid
 
-    def environment(self, own: dict[str, str]) -> dict[str, str]:
-        """What a task finds in its environment: ours, its own, and the way to our package where that was sent.
-
-        Unless it was told otherwise, its temporary files are in our folder: what a killed task could not delete
-        (TensorFlow writes some) goes with us.
-        """
-        env = {**os.environ, "TMPDIR": self.temporary, **own}
+    def _task_environment(self, env: dict[str, str]) -> dict[str, str]:
+        # TMPDIR is our own folder unless `env` sets it: TensorFlow leaves files there if killed, and we delete them.
+        env = {**os.environ, "TMPDIR": self.temporary, **env}
         if self.package:
             env["PYTHONPATH"] = os.pathsep.join(filter(None, (self.package, env.get("PYTHONPATH"))))
         return env
 
-    def relay_ready(self) -> None:
-        """Pass on what tasks have written."""
-        for key, _ in self.pipes.select(0):
-            self.relay(*key.data)
+    def _relay_all(self) -> None:
+        for key, _ in self.task_selector.select(0):
+            self._relay(*key.data)
 
-    def relay(self, task: RunningTask, stream: str) -> bool:
-        """Pass on the whole lines among the next chunk of a stream; the unfinished one waits, if it is not too long.
+    def _relay(self, task: _RunningTask, stream: str) -> bool:
+        """Read one chunk of a stream and send its whole lines; keep an incomplete one, unless it is a chunk long.
 
-        Returns whether there was anything.
+        Returns:
+            Whether there was anything to read.
         """
         descriptor = task.pipes[stream]
         try:
@@ -449,50 +426,49 @@ class Agent:
         except BlockingIOError:
             return False
         if not chunk:
-            self.pipes.unregister(descriptor)
-        whole, newline, rest = (task.partial.pop(stream, b"") + chunk).rpartition(b"\n")
+            self.task_selector.unregister(descriptor)
+        lines, newline, rest = (task.partial.pop(stream, b"") + chunk).rpartition(b"\n")
         if chunk and (stream == "events" or len(rest) < CHUNK):
             task.partial[stream], rest = rest, b""
-        self.pass_on(task, stream, whole + newline + rest)
+        self._send_lines(task, stream, lines + newline + rest)
         return bool(chunk)
 
-    def pass_on(self, task: RunningTask, stream: str, text: bytes) -> None:
-        """One message for a piece of output, one for each event."""
+    def _send_lines(self, task: _RunningTask, stream: str, text: bytes) -> None:
         if stream != "events":
-            if text:  # bytes that are not UTF-8 travel as surrogates, which the launcher turns back
-                self.say("output", task=task.name, stream=stream, text=text.decode("utf-8", "surrogateescape"))
+            if text:  # bytes that are not UTF-8 travel as surrogates
+                self._send("output", task=task.name, stream=stream, text=text.decode("utf-8", "surrogateescape"))
             return
         for line in text.splitlines():
             try:
                 event = dict(json.loads(line))
             except (ValueError, TypeError, RecursionError):
                 continue
-            if nests_deeper(event, MOST_NESTED):
+            if nests_deeper(event, MAX_EVENT_DEPTH):
                 continue
-            self.say("event", task=task.name, time=time.time(), event=event)
+            self._send("event", task=task.name, time=time.time(), event=event)
 
-    def watch_signals(self) -> None:
-        """Have a child's end wake the select, which then reaps; be ended politely by the usual signals."""
+    # --- signals and exits
+
+    def _watch_signals(self) -> None:
+        # SIGCHLD wakes the select; the usual signals finish the agent as the launcher would.
         receive, send = socket.socketpair()
         for end in (receive, send):
             end.setblocking(False)
-        self.woken = (receive, send)
+        self.wake_sockets = (receive, send)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-            signal.signal(number, lambda *_: self.do_finish())
+            signal.signal(number, lambda *_: self._do_finish())
         signal.set_wakeup_fd(send.fileno(), warn_on_full_buffer=False)
-        self.selector.register(receive, selectors.EVENT_READ, self.wake)
+        self.selector.register(receive, selectors.EVENT_READ, self._wake)
 
-    def wake(self) -> None:
-        """A signal came, or a thread has found something out."""
-        self.woken[0].recv(CHUNK)
-        self.reap()
-        while self.results:
-            kind, values = self.results.pop(0)
-            self.say(kind, **values)
+    def _wake(self) -> None:
+        self.wake_sockets[0].recv(CHUNK)
+        self._reap()
+        while self.replies:
+            kind, values = self.replies.pop(0)
+            self._send(kind, **values)
 
-    def reap(self) -> None:
-        """Take note of every child that has ended."""
+    def _reap(self) -> None:
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -501,18 +477,18 @@ class Agent:
             if pid == 0:
                 return
             if pid in self.by_pid:
-                self.exited(self.by_pid.pop(pid), os.waitstatus_to_exitcode(status), usage)
+                self._report_exit(self.by_pid.pop(pid), os.waitstatus_to_exitcode(status), usage)
 
-    def exited(self, task: RunningTask, code: int, usage: resource.struct_rusage) -> None:
-        """Say that a task has ended, after everything that it had written."""
+    def _report_exit(self, task: _RunningTask, code: int, usage: resource.struct_rusage) -> None:
+        # The exit is sent after all output of the task.
         task.process.returncode, task.kill_at = code, None
         for stream, descriptor in task.pipes.items():
-            for _ in range(MOST_CHUNKS_IN_A_PIPE):
-                if descriptor not in self.pipes.get_map() or not self.relay(task, stream):
+            for _ in range(MAX_CHUNKS_IN_PIPE):
+                if descriptor not in self.task_selector.get_map() or not self._relay(task, stream):
                     break
-            self.pass_on(task, stream, task.partial.pop(stream, b""))
+            self._send_lines(task, stream, task.partial.pop(stream, b""))
         task.release()
-        self.say(
+        self._send(
             "exited",
             task=task.name,
             code=code,
@@ -521,53 +497,54 @@ class Agent:
             cpu_s=usage.ru_utime + usage.ru_stime,
         )
 
-    def clean_up(self) -> None:
-        """Polite, then firm, to our children and to what becomes ours when its parent ends; then ports and files."""
+    def _clean_up(self) -> None:
+        # As a subreaper, we also inherit orphaned grandchildren, so signal until no child is left.
         for number, seconds in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 3.0)):
-            until = time.monotonic() + seconds
-            told: set[int] = set()
-            while (alive := children()) and time.monotonic() < until:
-                for pid in alive - told:
-                    kill_group(pid, number)
-                told |= alive
-                self.reap()
+            deadline = time.monotonic() + seconds
+            signalled: set[int] = set()
+            while (alive := _children()) and time.monotonic() < deadline:
+                for pid in alive - signalled:
+                    _signal_group(pid, number)
+                signalled |= alive
+                self._reap()
                 time.sleep(0.01)
         shutil.rmtree(self.temporary, ignore_errors=True)
-        for held in self.ports:
-            held.close()
-        if not self.cut_off:  # nobody would read the rest, and the stream takes no more
+        for reserved in self.ports:
+            reserved.close()
+        if not self.disconnected:  # else the write would block
             os.set_blocking(1, True)
-            self.flush()
+            self._flush()
 
 
 def nests_deeper(value: Any, levels: int) -> bool:
-    """Whether lists and objects are in each other more than so many levels deep."""
-    inside = [value]
+    """Whether lists and objects in a JSON value are nested more than `levels` deep. Not recursive."""
+    level = [value]
     for _ in range(levels + 1):
-        if not inside:
+        if not level:
             return False
-        lists = [each.values() if isinstance(each, dict) else each for each in inside if isinstance(each, (dict, list))]
-        inside = [each for one in lists for each in one]
-    return bool(inside)
+        containers = [
+            node.values() if isinstance(node, dict) else node for node in level if isinstance(node, (dict, list))
+        ]
+        level = [child for container in containers for child in container]
+    return bool(level)
 
 
-def prctl(option: int, value: int) -> None:
-    """The system call of that name, man 2 prctl."""
+def _prctl(option: int, value: int) -> None:
     LIBC.prctl(option, value, 0, 0, 0)
 
 
-def children() -> set[int]:
-    """The pids of our children, those that have ended but were not reaped included."""
+def _children() -> set[int]:
+    # Includes children that have exited but were not reaped.
     with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
         return {int(pid) for pid in file.read().split()}
 
 
-def kill_group(pid: int, number: int) -> None:
-    """Signal the process group that a descendant is in, if there still is one; never our own."""
+def _signal_group(pid: int, number: int) -> None:
+    # Signals the process group of a descendant, but never our own group.
     try:
         group = os.getpgid(pid)
     except ProcessLookupError:
-        group = pid  # reaped, but its group may live on
+        group = pid  # reaped, but the group may still have members
     try:
         if group != os.getpgrp():
             os.killpg(group, number)

@@ -1,4 +1,4 @@
-"""A running agent as the launcher sees it: say something to it, and what it says arrives in the inbox."""
+"""The launcher's connection to one agent: a process, its pipes, and a thread that reads its messages."""
 
 import contextlib
 import errno
@@ -29,88 +29,92 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 
 CLEAN_UP_S = 10.0
-"""For an agent to end its tasks and clean up: it gives them 6 s."""
+"""For an agent to stop its tasks and clean up; it gives the tasks 5 s."""
 
 Inbox = SimpleQueue[tuple["Channel | None", FromAgent | AgentLost | Interrupted]]
-"""The one queue of events. SimpleQueue, since a signal handler puts into it."""
+"""The queue of all events. A SimpleQueue, because signal handlers put into it."""
 
 PIPE_BYTES = 1 << 20
-"""As large as anybody may make a pipe (fs.pipe-max-size): our package fits in, so saying it never waits for a host."""
+"""The largest pipe that any user may have (fs.pipe-max-size). The zipped package fits, so sending it does not block."""
 UNREAD_OUTPUTS = 256
-"""Pieces of output (64 KiB at most) that may wait in the inbox; then the stream is left unread and tasks wait."""
+"""Unprocessed `Output` messages (at most 64 KiB each) after which the stream is left unread, and the tasks block."""
 
 
 class Channel:
-    """The launcher's end of one agent's stdin and stdout."""
+    """One agent's stdin and stdout. Messages from the agent go to the inbox, with this channel as their source."""
 
     def __init__(self, host: Host, inbox: Inbox) -> None:
-        """Start an agent on `host`; its hello comes through `inbox`."""
+        """Start an agent on `host`. Its first message will be `Hello`, or `AgentLost`.
+
+        Raises:
+            TfdistError: the program that connects to the host cannot be started.
+        """
         self.host = host
-        self.heard = time.monotonic()
-        """When it last said something; infinity while we ourselves leave it unread."""
-        self._saying = threading.Lock()
-        self._closing = False
-        self.greeted_at = 0.0
-        """What this machine's clock said when its hello came."""
-        self.room = threading.Semaphore(UNREAD_OUTPUTS)
+        self.last_received = time.monotonic()
+        """When the last message came; infinity while the stream is left unread."""
+        self.hello_at = 0.0
+        """Wall clock time at which the hello came; 0 before."""
+        self.output_slots = threading.Semaphore(UNREAD_OUTPUTS)
+        """The consumer of the inbox releases one for each `Output` that it has processed."""
         self.silent = False
-        """It has said nothing for too long, so it will not say goodbye either."""
-        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
+        """Nothing was received for too long, so `close` does not wait for the agent."""
+        self._write_lock = threading.Lock()
+        self._closing = False
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         try:
             self._process = subprocess.Popen(
                 agent_argv(host),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._words,
-                start_new_session=True,  # a Ctrl-C at the terminal is ours to handle, not the agent's
+                stderr=self._stderr,
+                start_new_session=True,  # Ctrl-C at the terminal goes to the launcher only
             )
         except OSError as error:
-            self._words.close()
+            self._stderr.close()
             program = agent_argv(host)[0]
-            mend = "raise 'ulimit -n'" if error.errno == errno.EMFILE else "install it, or name another one"
-            raise TfdistError(f"{program!r} cannot be run ({error.strerror}): {mend}") from None
+            fix = "raise 'ulimit -n'" if error.errno == errno.EMFILE else "install it, or specify another program"
+            raise TfdistError(f"cannot run {program!r} ({error.strerror}): {fix}") from None
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # too many large pipes are refused; then writing may wait
+        with contextlib.suppress(OSError):  # the kernel limits large pipes per user; with a small one, writes may block
             fcntl.fcntl(self._process.stdin, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self._write(agent_source())
         self._reader = threading.Thread(target=self._read, args=(inbox,), name=f"agent on {host.name}", daemon=True)
         self._reader.start()
 
-    def say(self, message: ToAgent) -> None:
-        """Send one message. An agent that is gone is noticed by its silence, not here."""
+    def send(self, message: ToAgent) -> None:
+        """Send one message. Does not raise if the agent is gone: the inbox then gets an `AgentLost`."""
         self._write(encode(message))
 
-    def let_go(self) -> None:
-        """Let the agent end, which cleans up its host; do not wait for it."""
+    def close_stdin(self) -> None:
+        """Make the agent clean up its host and exit; do not wait for it."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         self._closing = True
-        self.room.release()  # a reader that waits for room need not wait any more
+        self.output_slots.release()  # a blocked reader continues
 
-    def close(self, within_s: float = CLEAN_UP_S) -> None:
-        """End the agent and wait until it has cleaned up; end what connects to it if it takes too long.
+    def close(self, timeout_s: float = CLEAN_UP_S) -> None:
+        """Make the agent exit and wait until it has cleaned up; after `timeout_s`, kill our end of the connection.
 
-        One that has not said hello has nothing to clean up, and one that is silent will not be heard to.
+        Does not wait for an agent that has sent no hello (it has nothing to clean up) or that is silent.
         """
-        self.let_go()
-        patience_s = 0.0 if self.silent or not self.greeted_at else within_s
-        self._reader.join(patience_s)  # woken when the stream ends; waiting for a process with a limit means polling
+        self.close_stdin()
+        if self.silent or not self.hello_at:
+            timeout_s = 0.0
+        self._reader.join(timeout_s)  # returns at end of file; Popen.wait with a timeout would poll
         try:
-            self._process.wait(timeout=0.0 if self._reader.is_alive() else patience_s)
+            self._process.wait(timeout=0.0 if self._reader.is_alive() else timeout_s)
         except subprocess.TimeoutExpired:
-            self._end()
+            self._kill()
         self._reader.join(timeout=5)
-        if not self._reader.is_alive():  # else closing would wait for it
+        if not self._reader.is_alive():  # else closing would block
             assert self._process.stdout is not None
             self._process.stdout.close()
-            self._words.close()
+            self._stderr.close()
 
-    def _end(self) -> None:
-        """Polite, then firm, to what connects and what that has started, as ssh a ProxyCommand.
-
-        What runs as another user (as behind sudo) is not ours to signal; it ends with its stream.
-        """
+    def _kill(self) -> None:
+        # The group, since ssh may have started a ProxyCommand. Processes of another user (sudo) cannot be signalled;
+        # they end with their stream.
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
@@ -120,62 +124,62 @@ class Channel:
 
     def _write(self, data: bytes) -> None:
         assert self._process.stdin is not None
-        with self._saying, contextlib.suppress(OSError, ValueError):
+        with self._write_lock, contextlib.suppress(OSError, ValueError):
             self._process.stdin.write(data)
             self._process.stdin.flush()
 
     def _read(self, inbox: Inbox) -> None:
         assert self._process.stdout is not None
-        reason, noise = "", ""
+        reason, text = "", ""
         for line in self._process.stdout:
-            self.heard = time.monotonic()
+            self.last_received = time.monotonic()
             try:
                 message = decode(line)
             except ValueError as error:
-                if not self.greeted_at:  # what a login script prints, or somebody who does not let us in
-                    noise = line.decode(errors="replace").strip() or noise
+                if not self.hello_at:  # output of a login script, or why the login failed
+                    text = line.decode(errors="replace").strip() or text
                     continue
                 reason = str(error)
                 break
-            self.greeted_at = self.greeted_at or time.time()
+            self.hello_at = self.hello_at or time.time()
             if isinstance(message, Output) and not self._closing:
-                self.heard = math.inf
-                self.room.acquire()
-                self.heard = time.monotonic()
+                self.last_received = math.inf
+                self.output_slots.acquire()
+                self.last_received = time.monotonic()
             if isinstance(message, Leaving):
                 inbox.put((self, AgentLost(self.host.name, message.reason)))
                 continue
             inbox.put((self, message))
-        inbox.put((self, AgentLost(self.host.name, reason or self._last_words() or noise or "its stream ended")))
+        inbox.put((self, AgentLost(self.host.name, reason or self._stderr_text() or text or "its stream ended")))
 
-    def _last_words(self) -> str:
-        """What was said on stderr; the way there is what says why there is none."""
-        return os.pread(self._words.fileno(), 1 << 16, 0).decode(errors="replace").strip()
+    def _stderr_text(self) -> str:
+        """The start of the stderr of the agent, or of the ssh that carries it."""
+        return os.pread(self._stderr.fileno(), 1 << 16, 0).decode(errors="replace").strip()
 
 
 @contextlib.contextmanager
-def heartbeats(channels: Sequence[Channel], every_s: float) -> Iterator[None]:
-    """While this lasts, tell the agents on other hosts every few seconds that we are alive.
+def heartbeats(channels: Sequence[Channel], interval_s: float) -> Iterator[None]:
+    """Send heartbeats to the agents on other hosts, from a thread, so that a blocked console cannot delay them.
 
-    From a thread of its own, for a console that takes no more text may hold up everything else. The local agent needs
-    none: its stream ends when we do, and a launcher that is merely paused (Ctrl-Z) is no reason to end a training.
+    The local agent gets none: its stream ends if the launcher dies, and a suspended launcher (Ctrl-Z) should not end
+    a training.
     """
-    over = threading.Event()
-    others = [channel for channel in channels if not channel.host.local]
+    stopped = threading.Event()
+    remote = [channel for channel in channels if not channel.host.local]
 
-    def beat() -> None:
-        while True:  # the first one at once: before it, an agent would not notice that the way to it is cut
-            for channel in others:
-                channel.say(Heartbeat())
-            if over.wait(every_s):
+    def send_all() -> None:
+        while True:  # the first at once: an agent watches for a cut link only after its first heartbeat
+            for channel in remote:
+                channel.send(Heartbeat())
+            if stopped.wait(interval_s):
                 return
 
-    thread = threading.Thread(target=beat, name="heartbeats", daemon=True)
-    if others:
+    thread = threading.Thread(target=send_all, name="heartbeats", daemon=True)
+    if remote:
         thread.start()
     try:
         yield
     finally:
-        over.set()
-        if others:
+        stopped.set()
+        if remote:
             thread.join()

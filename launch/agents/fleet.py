@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from tfdist.launch.agents.channel import CLEAN_UP_S, Channel, Inbox, heartbeats
-from tfdist.launch.agents.messages import AgentLost, BeforeStart, Hello, Interrupted, Message, Note, ToAgent
+from tfdist.launch.agents.messages import AgentLost, Hello, Interrupted, Message, Note, Reply, ToAgent
 from tfdist.launch.agents.signals import interruptions
 from tfdist.launch.agents.silence import SilenceDetector
 from tfdist.launch.errors import ExitCode, TfdistError, raise_problems
@@ -48,13 +48,13 @@ class Fleet:
         """What is to be said of the hosts' clocks."""
         return tuple(note for host, behind_s in self.behind_s.items() for note in clock_note(host, behind_s))
 
-    def ask(self, questions: Mapping[Host, ToAgent], what: str, seconds: float) -> dict[Host, BeforeStart]:
+    def ask(self, questions: Mapping[Host, ToAgent], what: str, seconds: float) -> dict[Host, Reply]:
         """Each host's answer to its question, all asked at once; in their order, whoever was the first.
 
         Raises:
             TfdistError: an agent is lost or takes longer than `seconds`, or the user has had enough.
         """
-        answers: dict[Host, BeforeStart] = {}
+        answers: dict[Host, Reply] = {}
         try:
             for host, message in self._replies(questions, what, seconds):
                 if isinstance(message, AgentLost):
@@ -65,14 +65,14 @@ class Fleet:
             raise TfdistError(str(error), ExitCode.HOST_LOST) from None
         return {host: answers[host] for host in questions}
 
-    def inquire(self, questions: Mapping[Host, ToAgent], what: str, seconds: float) -> dict[Host, BeforeStart]:
+    def inquire(self, questions: Mapping[Host, ToAgent], what: str, seconds: float) -> dict[Host, Reply]:
         """As `ask`, but a host that does not answer is noted among the lost ones, which are not asked any more.
 
         Raises:
             TfdistError: the user has had enough.
         """
         asked = {host: question for host, question in questions.items() if host not in self.lost}
-        answers: dict[Host, BeforeStart] = {}
+        answers: dict[Host, Reply] = {}
         try:
             for host, message in self._replies(asked, what, seconds):
                 if isinstance(message, AgentLost):
@@ -86,7 +86,7 @@ class Fleet:
 
     def _replies(
         self, questions: Mapping[Host, ToAgent], what: str, seconds: float
-    ) -> Iterator[tuple[Host, BeforeStart | AgentLost]]:
+    ) -> Iterator[tuple[Host, Reply | AgentLost]]:
         """Each host's answer as it comes, and every agent that is lost meanwhile.
 
         Raises:
@@ -94,12 +94,12 @@ class Fleet:
             TfdistError: the user has had enough.
         """
         for host, question in questions.items():
-            self.channels[host].say(question)
+            self.channels[host].send(question)
         deadline = time.monotonic() + seconds
         missing = list(questions)
         while missing:
             for host, message in (*self._fallen_silent(), *self._next(deadline, what, missing)):
-                if isinstance(message, AgentLost) or (isinstance(message, BeforeStart) and host in missing):
+                if isinstance(message, AgentLost) or (isinstance(message, Reply) and host in missing):
                     missing = [each for each in missing if each != host]
                     yield host, message
 
@@ -120,7 +120,7 @@ class Fleet:
 
     def _fallen_silent(self) -> list[tuple[Host, AgentLost]]:
         there = [channel for host, channel in self.channels.items() if host not in self.lost]
-        return [(channel.host, lost) for channel, lost in self.silence.look(there, time.monotonic())]
+        return [(channel.host, lost) for channel, lost in self.silence.newly_silent(there, time.monotonic())]
 
 
 @contextmanager
@@ -167,7 +167,7 @@ def end(channels: Iterable[Channel]) -> None:
     """Let all agents clean up at the same time, and wait for them."""
     every = list(channels)
     for channel in every:
-        channel.let_go()
+        channel.close_stdin()
     until = time.monotonic() + CLEAN_UP_S
     for channel in every:
         channel.close(max(0.0, until - time.monotonic()))
@@ -188,7 +188,7 @@ def _greeted(channels: Mapping[Host, Channel], inbox: Inbox, policy: Policy) -> 
             lost[host] = message.reason
         elif isinstance(message, Hello):
             hellos[host] = message.description
-            behind_s[host] = channels[host].greeted_at - float(message.description["clock"])
+            behind_s[host] = channels[host].hello_at - float(message.description["clock"])
     said = {host: hellos[host] for host in channels if host in hellos}
     return Fleet(channels, inbox, policy, said, {host: behind_s[host] for host in said}, lost)
 

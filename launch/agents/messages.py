@@ -1,25 +1,31 @@
-"""What launcher and agent say to each other: one JSON object a line. `agent.py` has the other side."""
+"""The protocol between launcher and agent: one JSON object per line. `agent.py` implements the other side.
+
+A message is a dataclass in one of the two unions below. Its kind is the class name in snake case.
+"""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, get_args
+
+# --- from the launcher to an agent
 
 
 @dataclass(frozen=True)
 class Prepare:
-    """To the agent: unpack our package for tasks, and look whether they can run in `cwd` (`~` is their home)."""
+    """Unpack the tfdist package and check that tasks can run in `cwd` (`~` is expanded on the host)."""
 
     package: str
-    """A zip in base64; empty where tfdist is installed."""
+    """A zip in base64; empty if tfdist is installed on the host."""
     cwd: str
-    or_home: bool
-    """Without that folder tasks run in the home folder; else it must be there."""
+    home_fallback: bool
+    """Whether tasks run in the home folder if `cwd` does not exist."""
 
 
 @dataclass(frozen=True)
 class Reserve:
-    """To the agent: hold these ports (0: any free one). With a token, answer peers on them until `Hush`."""
+    """Reserve these ports (0: any free one). With a token, answer probes on them until `CloseProbe`."""
 
     ports: tuple[int, ...]
     token: str = ""
@@ -27,17 +33,16 @@ class Reserve:
 
 @dataclass(frozen=True)
 class Dial:
-    """To the agent: try to reach peers' ports."""
+    """Try to connect to these (address, port) pairs."""
 
     targets: tuple[tuple[str, int], ...]
-    """Address and port."""
     token: str
     timeout_s: float
 
 
 @dataclass(frozen=True)
-class Measure:
-    """To the agent: measure the way to a peer, which answers at this port."""
+class MeasureLink:
+    """Measure the link to a peer that answers probes at this port, for `seconds`."""
 
     address: str
     port: int
@@ -46,13 +51,13 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Hush:
-    """To the agent: answer no more on the reserved ports; they stay held."""
+class CloseProbe:
+    """Stop answering probes. The ports stay reserved."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """To the agent: start this task. No `cores` means: leave it where it is."""
+    """Start a task, pinned to `cores` if there are any."""
 
     task: str
     argv: tuple[str, ...]
@@ -63,7 +68,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Stop:
-    """To the agent: SIGTERM to these tasks, SIGKILL `grace_s` seconds later; with 0 SIGKILL at once."""
+    """Send SIGTERM to these tasks, and SIGKILL `grace_s` seconds later (0: SIGKILL at once)."""
 
     tasks: tuple[str, ...]
     grace_s: float
@@ -71,52 +76,70 @@ class Stop:
 
 @dataclass(frozen=True)
 class Release:
-    """To the agent: open the start barrier."""
+    """Open the start barrier."""
 
 
 @dataclass(frozen=True)
 class Finish:
-    """To the agent: clean up and go."""
+    """Clean up and exit."""
 
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """Both ways: I am alive."""
+    """The sender is alive. Both sides send it."""
+
+
+# --- from an agent to the launcher
 
 
 @dataclass(frozen=True)
 class Hello:
-    """From the agent: its host (`agent.describe()`)."""
+    """The first message: the host, as `agent.describe()` returns it."""
 
     description: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """From the agent: tasks can run, and in which folder."""
+    """Tasks can run in this folder."""
 
     cwd: str
-    as_asked: bool
-    """False: the home folder, since the one that was asked for is not there."""
+    as_requested: bool
+    """False: it is the home folder, since the requested one does not exist."""
 
 
 @dataclass(frozen=True)
-class Unprepared:
-    """From the agent: tasks cannot run, and why."""
+class NotPrepared:
+    """Tasks cannot run on the host."""
 
     reason: str
 
 
 @dataclass(frozen=True)
-class Dialled:
-    """From the agent: why each target could not be reached, in the order asked; empty if it could."""
+class Reserved:
+    """The reserved ports, in the order of the request."""
+
+    ports: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class NotReserved:
+    """A port could not be reserved."""
+
+    port: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class DialResult:
+    """Why each target could not be reached, in the order of the request; an empty string if it could."""
 
     failures: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Measured:
-    """From the agent: round-trip time and throughput of one TCP stream; a reason if they could not be measured."""
+class LinkSpeed:
+    """Round-trip time and throughput of one TCP stream; zeros and a reason if the measurement failed."""
 
     rtt_s: float
     bytes_per_s: float
@@ -124,23 +147,8 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Reserved:
-    """From the agent: the ports that it holds, in the order asked."""
-
-    ports: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Refused:
-    """From the agent: a port that it could not get."""
-
-    port: int
-    reason: str
-
-
-@dataclass(frozen=True)
 class Started:
-    """From the agent: a task runs."""
+    """A task was started."""
 
     task: str
     pid: int
@@ -149,7 +157,7 @@ class Started:
 
 @dataclass(frozen=True)
 class NotStarted:
-    """From the agent: a task's program could not be started."""
+    """The program of a task could not be started."""
 
     task: str
     reason: str
@@ -157,7 +165,7 @@ class NotStarted:
 
 @dataclass(frozen=True)
 class Output:
-    """From the agent: whole lines of a task's stdout or stderr (a line over 64 KiB comes in pieces)."""
+    """Whole lines of a task's stdout or stderr. A line over 64 KiB comes in pieces."""
 
     task: str
     stream: str
@@ -167,7 +175,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Event:
-    """From a task, through the agent: one line that it wrote to TFDIST_EVENTS_FD."""
+    """One JSON object that a task wrote to TFDIST_EVENTS_FD."""
 
     task: str
     time: float
@@ -176,7 +184,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Exited:
-    """From the agent: a task has ended. `code` is negative for a signal (as in subprocess), `time` the host's clock."""
+    """A task has exited. `code` is negative for a signal, as in subprocess; `time` is the host's clock."""
 
     task: str
     code: int
@@ -187,14 +195,17 @@ class Exited:
 
 @dataclass(frozen=True)
 class Leaving:
-    """From the agent: it ends of itself, and its tasks with it."""
+    """The agent stops its tasks and exits, without a request from the launcher."""
 
     reason: str
 
 
+# --- within the launcher, never sent
+
+
 @dataclass(frozen=True)
 class AgentLost:
-    """Not sent by anybody: what the launcher notes when an agent's stream ends or falls silent."""
+    """An agent's stream ended, or no message came for too long."""
 
     host: str
     reason: str
@@ -202,7 +213,7 @@ class AgentLost:
 
 @dataclass(frozen=True)
 class Note:
-    """Not sent by anybody: what the launcher has to say of a host."""
+    """A remark about a host."""
 
     host: str
     text: str
@@ -210,64 +221,41 @@ class Note:
 
 @dataclass(frozen=True)
 class Interrupted:
-    """Not sent by anybody: the launcher itself got this signal."""
+    """The launcher received this signal."""
 
     signal: int
 
 
-ToAgent = Prepare | Reserve | Dial | Measure | Hush | Start | Stop | Release | Finish | Heartbeat
-BeforeStart = Hello | Prepared | Unprepared | Reserved | Refused | Dialled | Measured
-FromAgent = BeforeStart | Started | NotStarted | Output | Event | Exited | Heartbeat | Leaving
+ToAgent = Prepare | Reserve | Dial | MeasureLink | CloseProbe | Start | Stop | Release | Finish | Heartbeat
+Reply = Hello | Prepared | NotPrepared | Reserved | NotReserved | DialResult | LinkSpeed
+FromAgent = Reply | Started | NotStarted | Output | Event | Exited | Heartbeat | Leaving
 Message = FromAgent | AgentLost | Interrupted | Note
 
-_KINDS = {
-    "prepare": Prepare,
-    "reserve": Reserve,
-    "dial": Dial,
-    "measure": Measure,
-    "hush": Hush,
-    "start": Start,
-    "stop": Stop,
-    "release": Release,
-    "finish": Finish,
-    "heartbeat": Heartbeat,
-    "prepared": Prepared,
-    "unprepared": Unprepared,
-    "reserved": Reserved,
-    "dialled": Dialled,
-    "measured": Measured,
-    "refused": Refused,
-    "started": Started,
-    "not_started": NotStarted,
-    "output": Output,
-    "event": Event,
-    "exited": Exited,
-    "leaving": Leaving,
-}
-_LISTS = ("reserved", "dialled")
-"""Kinds whose one value is a list."""
-_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+def _kind(message_class: type) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", message_class.__name__).lower()
+
+
+_FROM_AGENT: Mapping[str, type] = {_kind(message_class): message_class for message_class in get_args(FromAgent)}
 
 
 def encode(message: ToAgent) -> bytes:
-    """One line."""
-    return json.dumps({"kind": _NAMES[type(message)], **asdict(message)}).encode() + b"\n"
+    """The message as one line."""
+    return json.dumps({"kind": _kind(type(message)), **asdict(message)}).encode() + b"\n"
 
 
 def decode(line: bytes) -> FromAgent:
-    """What an agent said.
+    """The message in a line from an agent. JSON lists become tuples.
 
     Raises:
-        ValueError: it is not a message; a login script that prints something can cause this.
+        ValueError: not a message, for example the output of a login script.
     """
     try:
         values = json.loads(line)
-        kind = values.pop("kind")
-        if kind == "hello":
-            return Hello(values)
-        if kind in _LISTS:
-            values = {name: tuple(value) for name, value in values.items()}
-        message: FromAgent = _KINDS[kind](**values)
+        message_class = _FROM_AGENT[values.pop("kind")]
+        message: FromAgent = message_class(
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"not a message of an agent: {line[:200]!r}") from error
+        raise ValueError(f"not a message from an agent: {line[:200]!r}") from error
     return message

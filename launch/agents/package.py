@@ -1,4 +1,4 @@
-"""Our own package as a zip: hosts need not have it, and all of a job run the same version by construction."""
+"""The tfdist package as a zip, sent to hosts: they need no installation, and all tasks run the same version."""
 
 import base64
 import io
@@ -11,8 +11,8 @@ PACKAGES = ("tfdist", *(f"tfdist.{name}" for name in ("cli", "launch", "strategi
 
 @cache
 def package_zip() -> bytes:
-    """All of `tfdist` as it is installed here, data files included."""
-    import zipfile  # for other hosts only
+    """All installed files of tfdist, data files included. Works for wheels and for editable installs."""
+    import zipfile  # only jobs on other hosts need it
 
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as archive:
@@ -25,7 +25,7 @@ def package_zip() -> bytes:
 
 
 def package_text() -> str:
-    """The zip in base64, as it travels in a message."""
+    """The zip in base64, for the `Prepare` message."""
     return base64.b64encode(package_zip()).decode()
 
 

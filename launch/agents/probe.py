@@ -1,9 +1,8 @@
-"""Can hosts really reach each other: an agent listens on its tasks' ports and dials its peers' before any task runs.
+"""Probes of the links between hosts, before any task runs: agents listen on the reserved ports and dial each other.
 
-Runs inside agents, on every host: standard library only, and little of it, for each module that is imported delays
-every agent (concurrent.futures and statistics would take 25 ms of a core). A connection is greeted with the job's
-token, so that whatever else answers at an address is told apart; then the dialler may ask for echoes, or send data to
-be counted.
+Runs inside agents, so it uses the standard library only, and few modules of it: each import delays every agent
+(concurrent.futures and statistics would cost 25 ms of CPU time). The server greets a connection with the token of the
+job, to detect other programs at the address. Then the client may request echoes, or send data that the server counts.
 """
 
 import contextlib
@@ -17,23 +16,23 @@ from typing import Any
 
 ECHO, COUNT = b"e", b"c"
 CHUNK = 1 << 18
-AT_ONCE = 64
-"""So that peers that do not answer take one timeout, not several."""
+MAX_THREADS = 64
+"""Parallel connections, so that many unreachable peers cost one timeout."""
 PINGS = 9
-STUCK_S = 6.0
-"""A way that takes not one chunk in this time is cut."""
+STALL_S = 6.0
+"""A link is cut if it transmits no chunk in this time."""
 DRAIN_S = 20.0
-"""For what the buffers still hold: up to 4 MiB, on a slow way."""
+"""For up to 4 MiB in the socket buffers, on a slow link."""
 
 
 class ProbeServer:
-    """Answers on these ports until it is closed, from threads of its own."""
+    """Answers probes on these ports in background threads until it is closed."""
 
     def __init__(self, ports: Sequence[int], token: str) -> None:
-        """Listen beside the sockets that hold the ports.
+        """Listen on the ports, which other sockets keep reserved.
 
         Raises:
-            OSError: one cannot be listened at.
+            OSError: a port is in use by another program.
         """
         self._token = token.encode()
         self._selector = selectors.DefaultSelector()
@@ -49,7 +48,7 @@ class ProbeServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening; the ports stay held by whoever holds them."""
+        """Stop listening. The ports stay reserved."""
         self._wake.close()
         self._thread.join()
         self._close_sockets()
@@ -73,9 +72,9 @@ class ProbeServer:
             connection.settimeout(10.0)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.sendall(self._token)
-            while (wish := connection.recv(1)) == ECHO:
+            while (request := connection.recv(1)) == ECHO:
                 connection.sendall(ECHO)
-            if wish == COUNT:
+            if request == COUNT:
                 buffer, total = bytearray(CHUNK), 0
                 while count := connection.recv_into(buffer):
                     total += count
@@ -83,29 +82,20 @@ class ProbeServer:
 
 
 def _listen(port: int) -> socket.socket:
-    """As TensorFlow's servers do: on all addresses, those of IPv6 too where there are any, beside who holds the port.
-
-    Raises:
-        OSError: it cannot be listened at.
-    """
+    # Like TensorFlow's servers: on all IPv4 and IPv6 addresses, with SO_REUSEPORT.
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     return socket.create_server(("", port), family=family, backlog=512, reuse_port=True, dualstack_ipv6=both)
 
 
-def _call(address: str, port: int, token: str, timeout_s: float) -> socket.socket:
-    """A connection to a peer's listener, which has shown the token.
-
-    Raises:
-        OSError: there is none.
-    """
+def _connect(address: str, port: int, token: str, timeout_s: float) -> socket.socket:
     connection = socket.create_connection((address, port), timeout=timeout_s)
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        wanted, got = token.encode(), b""
-        while len(got) < len(wanted) and (more := connection.recv(len(wanted) - len(got))):
-            got += more
-        if got != wanted:
+        expected, received = token.encode(), b""
+        while len(received) < len(expected) and (chunk := connection.recv(len(expected) - len(received))):
+            received += chunk
+        if received != expected:
             raise OSError("something else answers there")
     except OSError:
         connection.close()
@@ -114,9 +104,13 @@ def _call(address: str, port: int, token: str, timeout_s: float) -> socket.socke
 
 
 def dial(address: str, port: int, token: str, timeout_s: float) -> str:
-    """Why a peer's listener cannot be reached: `refused`, `timed out`, `not resolved` or other words; else empty."""
+    """Why a peer's probe server cannot be reached; empty if it can.
+
+    Returns:
+        `refused`, `timed out`, `not resolved`, `something else answers there`, or the system's message.
+    """
     try:
-        _call(address, port, token, timeout_s).close()
+        _connect(address, port, token, timeout_s).close()
     except ConnectionRefusedError:
         return "refused"
     except TimeoutError:
@@ -129,55 +123,54 @@ def dial(address: str, port: int, token: str, timeout_s: float) -> str:
 
 
 def dial_all(targets: Sequence[tuple[str, int]], token: str, timeout_s: float) -> list[str]:
-    """`dial` for each (address, port), several at once."""
-    found = [""] * len(targets)
-    left = deque(enumerate(targets))
+    """`dial` for each (address, port), in parallel; the results in the order of `targets`."""
+    failures = [""] * len(targets)
+    pending = deque(enumerate(targets))
 
     def run() -> None:
-        with contextlib.suppress(IndexError):  # none is left
+        with contextlib.suppress(IndexError):  # the deque is empty
             while True:
-                place, (address, port) = left.popleft()
-                found[place] = dial(address, port, token, timeout_s)
+                index, (address, port) = pending.popleft()
+                failures[index] = dial(address, port, token, timeout_s)
 
-    threads = [threading.Thread(target=run, daemon=True) for _ in targets[:AT_ONCE]]
+    threads = [threading.Thread(target=run, daemon=True) for _ in targets[:MAX_THREADS]]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return found
+    return failures
 
 
-def measure(address: str, port: int, token: str, seconds: float) -> tuple[float, float]:
-    """Round-trip time in seconds and bytes a second, between this host and a peer's listener.
+def measure_link(address: str, port: int, token: str, seconds: float) -> dict[str, Any]:
+    """Round-trip time in seconds and throughput in bytes per second to a peer's probe server, over one TCP connection.
 
-    The median of a few echoes of one byte; then as many bytes as go out in `seconds`, over the time until the peer has
-    counted the last of them. One TCP stream, TCP's own payload.
+    The time is the median of a few one-byte echoes. The throughput counts TCP payload that is sent for `seconds`,
+    over the time until the peer has received all of it.
 
-    Raises:
-        OSError: the connection cannot be made, or breaks.
+    Returns:
+        The values of a `LinkSpeed` message: zeros and a reason if the measurement failed.
     """
-    with _call(address, port, token, 5.0) as connection:
-        connection.settimeout(STUCK_S)
-        trips = []
+    try:
+        rtt_s, bytes_per_s = _measure(address, port, token, seconds)
+    except (OSError, ValueError) as error:
+        return {"rtt_s": 0.0, "bytes_per_s": 0.0, "reason": str(error) or type(error).__name__}
+    return {"rtt_s": rtt_s, "bytes_per_s": bytes_per_s, "reason": ""}
+
+
+def _measure(address: str, port: int, token: str, seconds: float) -> tuple[float, float]:
+    with _connect(address, port, token, 5.0) as connection:
+        connection.settimeout(STALL_S)
+        round_trips = []
         for _ in range(PINGS):
-            began = time.perf_counter()
+            start = time.perf_counter()
             connection.sendall(ECHO)
             connection.recv(1)
-            trips.append(time.perf_counter() - began)
+            round_trips.append(time.perf_counter() - start)
         connection.sendall(COUNT)
-        data, began = bytes(CHUNK), time.perf_counter()
-        while time.perf_counter() - began < seconds:
+        data, start = bytes(CHUNK), time.perf_counter()
+        while time.perf_counter() - start < seconds:
             connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
         connection.settimeout(DRAIN_S)
         total = int(connection.makefile("rb").readline() or b"0")
-        return sorted(trips)[PINGS // 2], total / (time.perf_counter() - began)
-
-
-def measured(address: str, port: int, token: str, seconds: float) -> dict[str, Any]:
-    """`measure` as a message, with the reason if it was not possible."""
-    try:
-        rtt_s, bytes_per_s = measure(address, port, token, seconds)
-    except (OSError, ValueError) as error:
-        return {"rtt_s": 0.0, "bytes_per_s": 0.0, "reason": str(error) or type(error).__name__}
-    return {"rtt_s": rtt_s, "bytes_per_s": bytes_per_s, "reason": ""}
+        return sorted(round_trips)[PINGS // 2], total / (time.perf_counter() - start)

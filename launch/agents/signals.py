@@ -1,4 +1,4 @@
-"""Signals to the launcher become messages, and what a lost agent leaves on this machine is killed."""
+"""Signals: those that the launcher receives become messages; tasks of a killed agent get SIGKILL."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from tfdist.launch.agents.messages import Interrupted
 
 
 def kill_groups(pids: Iterable[int]) -> None:
-    """End what is left of tasks whose agent was killed: each led a process group of its own."""
+    """Send SIGKILL to the process groups that these tasks led, as far as they exist."""
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
@@ -19,16 +19,16 @@ def kill_groups(pids: Iterable[int]) -> None:
 
 @contextmanager
 def interruptions(inbox: Inbox) -> Iterator[None]:
-    """While this lasts, SIGINT, SIGTERM and SIGHUP are events like others; one that is ignored (nohup) stays so."""
+    """Put SIGINT, SIGTERM and SIGHUP into `inbox` as `Interrupted`. Ignored signals (nohup) stay ignored."""
 
     def put(number: int, _frame: FrameType | None) -> None:
         inbox.put((None, Interrupted(number)))
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    wanted = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, put) for number in wanted}
+    active = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, put) for number in active}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

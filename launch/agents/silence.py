@@ -1,4 +1,4 @@
-"""Agents that have fallen silent: a network that is cut ends no stream."""
+"""Detects agents that stopped sending: a cut network does not end a TCP stream."""
 
 import math
 import time
@@ -11,28 +11,28 @@ from tfdist.launch.agents.messages import AgentLost
 
 @dataclass
 class SilenceDetector:
-    """Looks for agents on other hosts that have said nothing for `limit_s` seconds. Times are monotonic.
+    """Finds agents on other hosts that have sent nothing for `limit_s` seconds. Times are monotonic.
 
-    What was not heard while nobody looked (we were paused, held up by a console, or waited for no answer) does not
-    count. The local agent may be silent: its stream tells when it ends.
+    If checks pause for longer than half the limit (launcher suspended, or blocked by the console), the limit starts
+    again. The local agent is exempt: its stream ends if it dies.
     """
 
     limit_s: float
-    looked: float = field(default_factory=time.monotonic)
-    awake_since: float = -math.inf
+    last_check: float = field(default_factory=time.monotonic)
+    resumed_at: float = -math.inf
 
-    def look(self, channels: Iterable[Channel], now: float) -> list[tuple[Channel, AgentLost]]:
-        """Those that are lost since the last look."""
-        if now - self.looked > self.limit_s / 2:
-            self.awake_since = now
-        self.looked = now
-        found = [channel for channel in channels if now >= self.due(channel)]
-        for channel in found:
+    def newly_silent(self, channels: Iterable[Channel], now: float) -> list[tuple[Channel, AgentLost]]:
+        """Agents that have passed their deadline since the last call. Marks their channels as silent."""
+        if now - self.last_check > self.limit_s / 2:
+            self.resumed_at = now
+        self.last_check = now
+        expired = [channel for channel in channels if now >= self.deadline(channel)]
+        for channel in expired:
             channel.silent = True
-        return [(one, AgentLost(one.host.name, f"it said nothing for {self.limit_s:g} s")) for one in found]
+        return [(channel, AgentLost(channel.host.name, f"no message for {self.limit_s:g} s")) for channel in expired]
 
-    def due(self, channel: Channel) -> float:
-        """From when on an agent that says nothing more is lost; infinity if it cannot be, or is already."""
+    def deadline(self, channel: Channel) -> float:
+        """When the agent counts as lost if it sends nothing more; infinity if it is local or already lost."""
         if channel.host.local or channel.silent:
             return math.inf
-        return max(channel.heard, self.awake_since) + self.limit_s
+        return max(channel.last_received, self.resumed_at) + self.limit_s

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.messages import Hush, Measure, Measured, Prepare, Refused, Reserve, Reserved
+from tfdist.launch.agents.messages import CloseProbe, LinkSpeed, MeasureLink, NotReserved, Prepare, Reserve, Reserved
 from tfdist.launch.agents.package import package_text
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
@@ -36,7 +36,7 @@ def neighbours(fleet: Fleet, hosts: Sequence[Host]) -> Links:
     Raises:
         TfdistError: one cannot reach the next.
     """
-    elsewhere = [host for host in hosts if host.bare]
+    elsewhere = [host for host in hosts if host.needs_package]
     fleet.ask({host: Prepare(package_text(), "/", True) for host in elsewhere}, "unpack tfdist", fleet.policy.hello_s)
     return {(one, other): measure(fleet, one, other) for one, other in pairwise(hosts)}
 
@@ -49,13 +49,13 @@ def measure(fleet: Fleet, one: Host, other: Host, seconds: float = SECONDS) -> L
     """
     token = os.urandom(16).hex()
     listening = fleet.ask({other: Reserve((0,), token)}, "reserve a port", fleet.policy.hello_s)[other]
-    if isinstance(listening, Refused):
+    if isinstance(listening, NotReserved):
         raise TfdistError(f"{other.name} has no free port ({listening.reason})", ExitCode.HOST_LOST)
     assert isinstance(listening, Reserved)
-    question = Measure(other.address, listening.ports[0], token, seconds)
+    question = MeasureLink(other.address, listening.ports[0], token, seconds)
     measured = fleet.ask({one: question}, "measure the way to a peer", seconds * 2 + fleet.policy.hello_s)[one]
-    fleet.channels[other].say(Hush())
-    assert isinstance(measured, Measured)
+    fleet.channels[other].send(CloseProbe())
+    assert isinstance(measured, LinkSpeed)
     if measured.reason:
         raise TfdistError(
             f"{one.name} cannot reach {other.endpoint(listening.ports[0])} on {other.name}: {measured.reason}",

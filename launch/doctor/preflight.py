@@ -7,16 +7,16 @@ from typing import Any
 
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.messages import (
+    CloseProbe,
     Dial,
-    Dialled,
-    Hush,
+    DialResult,
     Note,
+    NotPrepared,
+    NotReserved,
     Prepare,
     Prepared,
-    Refused,
     Reserve,
     Reserved,
-    Unprepared,
 )
 from tfdist.launch.agents.package import package_text
 from tfdist.launch.cluster import Task
@@ -108,15 +108,15 @@ def unequal_gpus(hellos: Mapping[Host, Mapping[str, Any]]) -> Iterator[Note]:
 def prepare(job: Job, fleet: Fleet) -> tuple[Job, list[Note]]:
     """Have our package unpacked where it may not be, and find the folder in which tasks run."""
     cwds = {plan.host: plan.host.chdir or plan.program.cwd for plan in job.plans}
-    questions = preparations({host: cwd for host, cwd in cwds.items() if host.bare or host.chdir})
+    questions = preparations({host: cwd for host, cwd in cwds.items() if host.needs_package or host.chdir})
     answers = fleet.ask(questions, "unpack tfdist", fleet.policy.hello_s)
     notes, found = [], {}
     for host, message in answers.items():
-        if isinstance(message, Unprepared):
+        if isinstance(message, NotPrepared):
             raise TfdistError(f"{host.name}: {message.reason}", ExitCode.HOST_LOST)
         assert isinstance(message, Prepared)
         found[host] = message.cwd
-        if not message.as_asked:
+        if not message.as_requested:
             notes.append(Note(host.name, f"{cwds[host]} is not there, so tasks run in {message.cwd}; --chdir chooses"))
     plans = tuple(
         replace(plan, program=replace(plan.program, cwd=found.get(plan.host, plan.program.cwd))) for plan in job.plans
@@ -126,8 +126,8 @@ def prepare(job: Job, fleet: Fleet) -> tuple[Job, list[Note]]:
 
 def preparations(cwds: Mapping[Host, str]) -> dict[Host, Prepare]:
     """What each host is asked for: its tasks' folder, and with it our package where it may not be."""
-    package = package_text() if any(host.bare for host in cwds) else ""
-    return {host: Prepare(package if host.bare else "", cwd, not host.chdir) for host, cwd in cwds.items()}
+    package = package_text() if any(host.needs_package for host in cwds) else ""
+    return {host: Prepare(package if host.needs_package else "", cwd, not host.chdir) for host, cwd in cwds.items()}
 
 
 # --- ports
@@ -139,7 +139,7 @@ def reserve(job: Job, fleet: Fleet, token: str) -> Job:
     questions = {host: Reserve(tuple(p.port or 0 for p in plans), token) for host, plans in wanted.items() if plans}
     ports: dict[str, int] = {}
     for host, message in fleet.ask(questions, "reserve ports", fleet.policy.hello_s).items():
-        if isinstance(message, Refused):
+        if isinstance(message, NotReserved):
             raise TfdistError(port_sentence(host, message.port, message.reason))
         assert isinstance(message, Reserved)
         ports |= {plan.task.name: port for plan, port in zip(wanted[host], message.ports, strict=True)}
@@ -203,7 +203,7 @@ def reach(job: Job, fleet: Fleet, token: str) -> None:
     answers = fleet.ask(questions, "dial its peers", fleet.policy.dial_s * 2 + fleet.policy.hello_s)
     problems = []
     for host, message in answers.items():
-        assert isinstance(message, Dialled)
+        assert isinstance(message, DialResult)
         for peer, why in zip(wanted[host], message.failures, strict=True):
             if why:
                 problems.append(unreached(host, peer, ports[peer.task], why))
@@ -211,7 +211,7 @@ def reach(job: Job, fleet: Fleet, token: str) -> None:
         more = [f"and {len(problems) - 8} more"] if len(problems) > 8 else []
         raise TfdistError("\n".join([*problems[:8], *more]), ExitCode.HOST_LOST)
     for host in questions:
-        fleet.channels[host].say(Hush())
+        fleet.channels[host].send(CloseProbe())
 
 
 def endpoint_port(job: Job, task: Task) -> int:

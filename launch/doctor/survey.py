@@ -7,13 +7,13 @@ from itertools import permutations
 
 from tfdist.launch.agents.fleet import Fleet, connect_some
 from tfdist.launch.agents.messages import (
-    BeforeStart,
     Dial,
-    Dialled,
-    Measure,
-    Measured,
+    DialResult,
+    LinkSpeed,
+    MeasureLink,
+    NotReserved,
     Prepared,
-    Refused,
+    Reply,
     Reserve,
     Reserved,
 )
@@ -106,11 +106,11 @@ def prepare(fleet: Fleet, cwd: str) -> dict[Host, TaskFolder]:
     return {host: folder_of(wanted[host], message) for host, message in answers.items()}
 
 
-def folder_of(wanted: str, answer: BeforeStart) -> TaskFolder:
+def folder_of(wanted: str, answer: Reply) -> TaskFolder:
     """What an agent has found."""
     if not isinstance(answer, Prepared):
         return TaskFolder(wanted)
-    return TaskFolder(answer.cwd if answer.as_asked else wanted, answer.cwd)
+    return TaskFolder(answer.cwd if answer.as_requested else wanted, answer.cwd)
 
 
 def reserve(
@@ -120,7 +120,7 @@ def reserve(
     questions = {host: Reserve(ports, token) for host, ports in wanted.items()}
     answers = fleet.inquire(questions, "reserve ports", fleet.policy.hello_s)
     held = {host: message.ports for host, message in answers.items() if isinstance(message, Reserved)}
-    refused = {host: (said.port, said.reason) for host, said in answers.items() if isinstance(said, Refused)}
+    refused = {host: (said.port, said.reason) for host, said in answers.items() if isinstance(said, NotReserved)}
     return held, refused
 
 
@@ -137,7 +137,7 @@ def dial(fleet: Fleet, ports: Mapping[Host, tuple[int, ...]], token: str) -> dic
     return {
         (host, peer, port): why
         for host, message in answers.items()
-        if isinstance(message, Dialled)
+        if isinstance(message, DialResult)
         for (peer, port), why in zip(targets[host], message.failures, strict=True)
     }
 
@@ -167,9 +167,9 @@ def measure(
     """A short transfer from one host to a port of another that is known to be open; why, if that fails."""
     one, other = pair
     tell(f"measuring {one.name} -> {other.name}")
-    question = Measure(other.address, ports[other][0], token, SECONDS)
+    question = MeasureLink(other.address, ports[other][0], token, SECONDS)
     answers = fleet.inquire({one: question}, "measure the way to a peer", SECONDS * 2 + fleet.policy.hello_s)
     said = answers.get(one)
-    if not isinstance(said, Measured):
+    if not isinstance(said, LinkSpeed):
         return fleet.lost.get(one, "it gave no answer")
     return said.reason or Link(said.rtt_s, said.bytes_per_s)

@@ -1,46 +1,46 @@
-"""A host of a job: how it is called, reached and used."""
+"""A host of a job."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Host:
-    """One host of a job."""
+    """One host of a job: its name, how to run commands on it, and which tasks it takes."""
 
     name: str
-    """As the user calls it."""
+    """As the user writes it."""
     address: str = ""
-    """Where the other hosts' tasks reach its tasks; empty until it is looked up."""
+    """At which tasks on other hosts connect to its tasks; empty until `locate` has run."""
     local: bool = False
-    """It is this machine: its agent is started without a prefix."""
+    """It is this machine, so its agent is started without a prefix."""
     user: str = ""
     slots: int | None = None
-    """How many workers it takes; None: as many as --workers-per-host says."""
+    """Number of workers; None: as --workers-per-host."""
     role: str = ""
-    """It takes tasks of this role only; empty: of any."""
+    """The only role of its tasks; empty: any role."""
     port: int | None = None
-    """Its first task's port, in place of --port."""
+    """Port of its first task; None: as --port."""
     gpus: tuple[str, ...] = ()
-    """Which of its GPUs may be used, as in CUDA_VISIBLE_DEVICES; empty: all."""
+    """GPUs that tasks may use, as in CUDA_VISIBLE_DEVICES; empty: all."""
     python: str = ""
     chdir: str = ""
-    reach: tuple[str, ...] = ()
-    """The argv prefix that runs a command there; empty for this machine."""
-    quoted: bool = False
-    """What stands behind the prefix goes through a shell there, as with ssh."""
+    prefix: tuple[str, ...] = ()
+    """The argv prefix that runs a command on the host; empty for this machine."""
+    needs_quoting: bool = False
+    """The prefix passes the command to a shell on the host, as ssh does."""
 
     @property
     def target(self) -> str:
-        """`user@name`, for the program that connects."""
+        """`user@name`, or `name` if there is no user."""
         return f"{self.user}@{self.name}" if self.user else self.name
 
     @property
-    def bare(self) -> bool:
-        """Its Python may not have our package, so it is sent there."""
+    def needs_package(self) -> bool:
+        """Whether tfdist must be sent to the host, since its Python may not have it."""
         return not self.local or bool(self.python)
 
     def endpoint(self, port: int) -> str:
-        """`address:port` as TF_CONFIG has it; an IPv6 address is in brackets."""
+        """`address:port` as in TF_CONFIG, with an IPv6 address in brackets."""
         return f"[{self.address}]:{port}" if ":" in self.address else f"{self.address}:{port}"
 
 

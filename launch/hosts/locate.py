@@ -1,4 +1,4 @@
-"""Named hosts become reachable ones: which is this machine, how others are reached, where peers find them."""
+"""Which host is this machine, how the others are reached, and at which addresses tasks find each other."""
 
 import ipaddress
 import os
@@ -11,92 +11,90 @@ from dataclasses import replace
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.parse import parse_hosts
-from tfdist.launch.hosts.transport import Reach, ssh_client, transport_of
+from tfdist.launch.hosts.transport import TransportOptions, ssh_client, transport_of
 
-ASK_S = 10.0
-"""For `ssh -G`, which only reads files; a `Match exec` in them may take its time."""
-AT_ONCE = 64
-"""So many of them."""
-DISCARD = 9
-"""Any port will do to ask the kernel for a route; nothing is sent."""
+SSH_CONFIG_S = 10.0
+"""Timeout of `ssh -G`. It only reads files, but a `Match exec` in them may be slow."""
+MAX_PROCESSES = 64
+"""`ssh -G` processes at the same time."""
+DISCARD_PORT = 9
+"""Any port would do: the socket is only used to find a route, and nothing is sent."""
 
 
-def locate(hosts: Sequence[Host], reach: Reach) -> tuple[Host, ...]:
-    """The hosts with all that it takes to reach them, and for their tasks to be reached. No connection is made.
+def locate(hosts: Sequence[Host], options: TransportOptions) -> tuple[Host, ...]:
+    """The hosts with prefixes, addresses and defaults filled in. Makes no connection.
 
     Raises:
-        TfdistError: an unknown transport, no ssh client, a user where none can be told, or this machine under two
-            names or as another user.
+        TfdistError: the transport is unknown or does not support users, ssh is missing or rejects its options, or this
+            machine is listed twice or as another user.
     """
-    transport = transport_of(reach)
-    stray = next((host for host in hosts if host.user and not transport.users), None)
-    if stray is not None:
-        raise TfdistError(f"{stray.target}: --transport {reach.transport} takes no user: leave {stray.user}@ away")
-    names = own_names() if transport.machines else frozenset()
-    known = [replace(host, local=is_local(host.name, names)) for host in hosts]
-    check_here([host for host in known if host.local])
-    others = [host for host in known if not host.local]
-    found = addresses(others, reach) if transport.aliases else {host.name: host.name for host in others}
+    transport = transport_of(options)
+    with_user = next((host for host in hosts if host.user and not transport.supports_users), None)
+    if with_user is not None:
+        raise TfdistError(
+            f"{with_user.target}: --transport {options.transport} does not support users; remove {with_user.user}@"
+        )
+    names = local_names() if transport.may_be_local else frozenset()
+    marked = [replace(host, local=is_local(host.name, names)) for host in hosts]
+    _check_local([host for host in marked if host.local])
+    remote = [host for host in marked if not host.local]
+    addresses = (
+        _ssh_addresses(remote, options) if transport.uses_ssh_config else {host.name: host.name for host in remote}
+    )
     located = [
         replace(
             host,
-            address=host.address or found.get(host.name, ""),
-            reach=() if host.local else transport.prefix(host, reach),
-            quoted=transport.quoted and not host.local,
-            python=host.python or ("" if host.local else reach.python),
-            chdir=host.chdir or reach.chdir,
+            address=host.address or addresses.get(host.name, ""),
+            prefix=() if host.local else transport.prefix(host, options),
+            needs_quoting=transport.needs_quoting and not host.local,
+            python=host.python or ("" if host.local else options.python),
+            chdir=host.chdir or options.chdir,
         )
-        for host in known
+        for host in marked
     ]
     peer = next((host.address for host in located if not host.local), None)
     return tuple(host if host.address else replace(host, address=address_towards(peer)) for host in located)
 
 
-def check_here(here: Sequence[Host]) -> None:
-    """This machine can be in a job once, and as the present user.
-
-    Raises:
-        TfdistError: it is not so.
-    """
-    if len(here) > 1:
-        one, other = here[0].name, here[1].name
-        raise TfdistError(f"{one} and {other} are both this machine: name it once, as {one}:2 for two")
-    for host in here:
-        if host.user not in ("", own_user()):
+def _check_local(local_hosts: Sequence[Host]) -> None:
+    if len(local_hosts) > 1:
+        first, second = local_hosts[0].name, local_hosts[1].name
+        raise TfdistError(f"{first} and {second} are both this machine; list it once, with {first}:2 for two workers")
+    for host in local_hosts:
+        if host.user not in ("", current_user()):
             raise TfdistError(
-                f"{host.target} is this machine, where tasks run as you do: leave {host.user}@ away, "
-                f"or run tfdist as {host.user}"
+                f"{host.target} is this machine, where tasks run as the current user; "
+                f"remove {host.user}@, or run tfdist as {host.user}"
             )
 
 
 def slurm_hosts() -> tuple[Host, ...]:
-    """The hosts of the present Slurm allocation, in Slurm's order.
+    """The hosts of the current Slurm allocation, in Slurm's order.
 
     Source: SLURM_JOB_NODELIST (https://slurm.schedmd.com/sbatch.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES).
 
     Raises:
-        TfdistError: there is no allocation.
+        TfdistError: not inside an allocation.
     """
     nodes = os.environ.get("SLURM_JOB_NODELIST")
     if not nodes:
         raise TfdistError(
-            "--transport srun takes its hosts from a Slurm allocation, and this is none: "
-            "begin with 'salloc' or 'sbatch', or give --hosts"
+            "--transport srun: not inside a Slurm allocation; start one with 'salloc' or 'sbatch', or add --hosts"
         )
     return parse_hosts(nodes, "SLURM_JOB_NODELIST")
 
 
-def own_names() -> frozenset[str]:
-    """What this machine is called, and its addresses."""
-    import psutil  # only a job that names hosts needs it
+def local_names() -> frozenset[str]:
+    """Names and addresses of this machine, in lower case."""
+    import psutil  # only jobs with named hosts need it
 
     name = socket.gethostname()
-    own = {entry.address.partition("%")[0] for card in psutil.net_if_addrs().values() for entry in card}
-    return frozenset(each.lower() for each in ("localhost", name, name.partition(".")[0], *own))
+    addresses = {entry.address.partition("%")[0] for card in psutil.net_if_addrs().values() for entry in card}
+    return frozenset(each.lower() for each in ("localhost", name, name.partition(".")[0], *addresses))
 
 
-def own_user() -> str:
-    """Who we are; empty where the number has no name, as in some containers."""
+def current_user() -> str:
+    """The name of the effective user; empty if it has none, as in some containers."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -104,7 +102,7 @@ def own_user() -> str:
 
 
 def is_local(name: str, names: Collection[str]) -> bool:
-    """Whether `name` is this machine, which has these names and addresses."""
+    """Whether `name` is this machine, given `local_names()`; never if `names` is empty."""
     if name.lower() in names:
         return True
     try:
@@ -114,24 +112,20 @@ def is_local(name: str, names: Collection[str]) -> bool:
     return bool(names) and (address.is_loopback or str(address) in names)
 
 
-def addresses(hosts: Sequence[Host], reach: Reach) -> dict[str, str]:
-    """The host name that the user's ssh configuration has for each, by name: what `ssh -G` prints.
-
-    Raises:
-        TfdistError: there is no such client, or it takes no such options.
-    """
-    found: dict[str, str] = {}
-    for first in range(0, len(hosts), AT_ONCE):
-        asked = {host.name: _asked(host, reach) for host in hosts[first : first + AT_ONCE]}
-        found |= {name: _answer(name, process) for name, process in asked.items()}
-    return found
+def _ssh_addresses(hosts: Sequence[Host], options: TransportOptions) -> dict[str, str]:
+    # `ssh -G` prints the HostName that the user's ssh configuration has for an alias.
+    addresses: dict[str, str] = {}
+    for first in range(0, len(hosts), MAX_PROCESSES):
+        processes = {host.name: _start_ssh_g(host, options) for host in hosts[first : first + MAX_PROCESSES]}
+        addresses |= {name: _hostname(name, process) for name, process in processes.items()}
+    return addresses
 
 
-def _asked(host: Host, reach: Reach) -> "subprocess.Popen[str]":
-    options = (word for one in reach.ssh_options for word in ("-o", one))
+def _start_ssh_g(host: Host, options: TransportOptions) -> "subprocess.Popen[str]":
+    ssh_options = (word for one in options.ssh_options for word in ("-o", one))
     try:
         return subprocess.Popen(
-            [*ssh_client(reach), *options, "-G", "--", host.target],
+            [*ssh_client(options), *ssh_options, "-G", "--", host.target],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -140,33 +134,33 @@ def _asked(host: Host, reach: Reach) -> "subprocess.Popen[str]":
         )
     except OSError as error:
         raise TfdistError(
-            f"--ssh {reach.ssh}: {error.strerror}; install the OpenSSH client, or give its path"
+            f"--ssh {options.ssh}: {error.strerror}; install the OpenSSH client, or set --ssh to its path"
         ) from None
 
 
-def _answer(name: str, process: "subprocess.Popen[str]") -> str:
+def _hostname(name: str, process: "subprocess.Popen[str]") -> str:
     try:
-        out, err = process.communicate(timeout=ASK_S)
+        out, err = process.communicate(timeout=SSH_CONFIG_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
         raise TfdistError(
-            f"ssh -G {name} said nothing for {ASK_S:g} s: look at ~/.ssh/config", ExitCode.HOST_LOST
+            f"ssh -G {name}: no answer within {SSH_CONFIG_S:g} s; check ~/.ssh/config", ExitCode.HOST_LOST
         ) from None
     if process.returncode != 0:
-        said = err.strip().splitlines() or ["it said nothing"]
-        raise TfdistError(f"ssh does not take these options for {name}: {said[-1]}")
+        lines = err.strip().splitlines() or [f"exit code {process.returncode}"]
+        raise TfdistError(f"ssh -G {name}: {lines[-1]}; check --ssh-option and ~/.ssh/config")
     return next((line.split(" ", 1)[1] for line in out.splitlines() if line.startswith("hostname ")), name)
 
 
 def address_towards(peer: str | None) -> str:
-    """This machine's address as `peer` sees it; the loopback address without one."""
+    """The address of this machine on the route to `peer`; the loopback address for None, the host name on failure."""
     if peer is None:
         return "127.0.0.1"
     try:
-        family, kind, _, _, where = socket.getaddrinfo(peer, DISCARD, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind) as probe:
-            probe.connect(where)
-            return str(probe.getsockname()[0])
-    except (OSError, UnicodeError):  # the latter: a name that cannot be one in DNS
+        family, kind, _, _, address = socket.getaddrinfo(peer, DISCARD_PORT, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as udp:
+            udp.connect(address)
+            return str(udp.getsockname()[0])
+    except (OSError, UnicodeError):  # UnicodeError: not a valid DNS name
         return socket.gethostname()

@@ -1,4 +1,4 @@
-"""How a host's agent is reached: an argv prefix, then the same line of Python everywhere."""
+"""Transports: how a command is run on a host, as an argv prefix; and why that fails, with the fix."""
 
 import re
 import shlex
@@ -12,84 +12,88 @@ CONNECT_TIMEOUT_S = 8
 
 
 @dataclass(frozen=True)
-class Reach:
-    """How the user wants hosts to be reached."""
+class TransportOptions:
+    """The user's choices for all hosts."""
 
     transport: str = "ssh"
-    """`ssh`, `srun`, or `exec:` and a command with {host} in it."""
+    """`ssh`, `srun`, or `exec:` and a command that contains {host}."""
     ssh: str = "ssh"
+    """The ssh client."""
     ssh_options: tuple[str, ...] = ()
-    """As behind ssh's -o."""
+    """Values for `ssh -o`."""
     identity: str = ""
+    """Private key file."""
     ssh_port: int | None = None
     python: str = ""
+    """Default of `Host.python`."""
     chdir: str = ""
+    """Default of `Host.chdir`."""
 
 
-def ssh(host: Host, reach: Reach) -> tuple[str, ...]:
-    """The system's OpenSSH client. It never asks for a password, and checks host keys as the user's own set-up says."""
-    ours, unless_told = ("BatchMode=yes", "RemoteCommand=none"), (f"ConnectTimeout={CONNECT_TIMEOUT_S}",)
-    options = (*ours, *reach.ssh_options, *unless_told)  # of two of a kind ssh takes the first
-    return (*ssh_client(reach), "-T", *(word for one in options for word in ("-o", one)), "--", host.target)
+def ssh(host: Host, options: TransportOptions) -> tuple[str, ...]:
+    """The system's OpenSSH client. It never prompts, and checks host keys as the user has configured."""
+    fixed, defaults = ("BatchMode=yes", "RemoteCommand=none"), (f"ConnectTimeout={CONNECT_TIMEOUT_S}",)
+    ordered = (*fixed, *options.ssh_options, *defaults)  # the first value of an option wins
+    return (*ssh_client(options), "-T", *(word for one in ordered for word in ("-o", one)), "--", host.target)
 
 
-def ssh_client(reach: Reach) -> tuple[str, ...]:
-    """The client with what says where it connects, as `ssh -G` needs it too."""
-    port = ("-p", str(reach.ssh_port)) if reach.ssh_port else ()
-    return (reach.ssh, *port, *(("-i", reach.identity) if reach.identity else ()))
+def ssh_client(options: TransportOptions) -> tuple[str, ...]:
+    """The ssh client with port and key: the part that connecting and `ssh -G` share."""
+    port = ("-p", str(options.ssh_port)) if options.ssh_port else ()
+    return (options.ssh, *port, *(("-i", options.identity) if options.identity else ()))
 
 
-def srun(host: Host, reach: Reach) -> tuple[str, ...]:
-    """A step beside others in the present Slurm allocation, with all that the allocation has on that node."""
+def srun(host: Host, options: TransportOptions) -> tuple[str, ...]:
+    """A job step in the current Slurm allocation, with all of its resources on that node, beside other steps."""
     step = ("--nodes=1", "--ntasks=1", "--overlap", "--cpu-bind=none", "--quiet", "--job-name=tfdist")
     return ("srun", *step, f"--nodelist={host.name}")
 
 
-def execute(host: Host, reach: Reach) -> tuple[str, ...]:
-    """A command of the user's, as `kubectl exec -i {host} --`."""
-    return tuple(word.replace("{host}", host.name) for word in shlex.split(reach.transport.removeprefix("exec:")))
+def exec_command(host: Host, options: TransportOptions) -> tuple[str, ...]:
+    """A custom command, for example `kubectl exec -i {host} --`."""
+    return tuple(word.replace("{host}", host.name) for word in shlex.split(options.transport.removeprefix("exec:")))
 
 
 @dataclass(frozen=True)
 class Transport:
-    """One way to run a command on a host."""
+    """One way to run a command on a host, and what it supports."""
 
-    prefix: Callable[[Host, Reach], tuple[str, ...]]
-    quoted: bool = False
-    """It hands the command to a shell there, as one text."""
-    machines: bool = True
-    """Its hosts are machines, so one of them may be this one; False: pods and the like."""
-    aliases: bool = False
-    """A host's name may be an alias, whose address only the client knows."""
-    users: bool = False
-    """It can be told as whom to connect."""
+    prefix: Callable[[Host, TransportOptions], tuple[str, ...]]
+    needs_quoting: bool = False
+    """It passes the command to a shell on the host, as one string."""
+    may_be_local: bool = True
+    """Hosts are machines, so one of them may be this one. False for pods and containers."""
+    uses_ssh_config: bool = False
+    """Host names may be aliases in the ssh configuration."""
+    supports_users: bool = False
 
 
 TRANSPORTS: Mapping[str, Transport] = {
-    "ssh": Transport(ssh, quoted=True, aliases=True, users=True),
+    "ssh": Transport(ssh, needs_quoting=True, uses_ssh_config=True, supports_users=True),
     "srun": Transport(srun),
-    "exec": Transport(execute, machines=False),
+    "exec": Transport(exec_command, may_be_local=False),
 }
 
 
-def transport_of(reach: Reach) -> Transport:
-    """The row of the table.
+def transport_of(options: TransportOptions) -> Transport:
+    """The row of TRANSPORTS for `options.transport`.
 
     Raises:
-        TfdistError: there is none of that name, or `exec:` has no usable command.
+        TfdistError: the transport is unknown, or the command of `exec:` is invalid.
     """
-    kind, colon, command = reach.transport.partition(":")
+    kind, colon, command = options.transport.partition(":")
+    flag = f"--transport {options.transport}"
     if kind not in TRANSPORTS or (kind == "exec") != bool(colon):
         raise TfdistError(
-            f"--transport {reach.transport}: choose ssh, srun, or a command as in exec:'kubectl exec -i {{host}} --'"
+            f"{flag}: unknown transport; use ssh, srun, or a command like exec:'kubectl exec -i {{host}} --'"
         )
     if kind == "exec":
         try:
             words = shlex.split(command)
         except ValueError as error:
-            raise TfdistError(f"--transport {reach.transport}: {error}; close the quote") from None
+            raise TfdistError(f"{flag}: {error}; correct the quotes") from None
         if not any("{host}" in word for word in words):
-            raise TfdistError(f"--transport {reach.transport}: write {{host}} where the host's name belongs")
+            raise TfdistError(f"{flag}: no {{host}} in the command; write {{host}} in place of the host's name")
     return TRANSPORTS[kind]
 
 
@@ -141,10 +145,10 @@ def connection_problem(host: Host, output: str) -> Problem:
     """Why no agent could be started on `host`: the likely cause, from what ssh, a shell or the agent printed."""
     lines = [line.strip() for line in output.strip().splitlines() if line.strip("@ \t\r")]
     last = lines[-1].rstrip(".") if lines else "its stream ended without output"
-    trial = shlex.join((*host.reach, "true"))
-    for pattern, cause, fix in (*(_SSH_FAULTS if host.quoted else ()), *_FAULTS):
+    trial = shlex.join((*host.prefix, "true"))
+    for pattern, cause, fix in (*(_SSH_FAULTS if host.needs_quoting else ()), *_FAULTS):
         if re.search(pattern, output):
             values = {"name": host.name, "target": host.target, "user": host.user or "you", "trial": trial}
             return Problem(f"{cause.format(**values)} ({last})", fix.format(**values), host.name)
-    fix = f"run this to see why: {trial}" if host.reach else "check that the folder for temporary files is writable"
+    fix = f"run this to see why: {trial}" if host.prefix else "check that the folder for temporary files is writable"
     return Problem(f"no agent could be started ({last})", fix, host.name)

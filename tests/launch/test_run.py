@@ -282,7 +282,7 @@ def test_an_agent_on_another_host_ends_its_tasks_when_the_launcher_falls_silent(
     finally:
         launcher.send_signal(signal.SIGCONT)
     assert launcher.wait(timeout=30) == 69
-    assert "did not hear from the launcher" in json.loads((tmp_path / "outcome.json").read_text())["reason"]
+    assert "no message from the launcher" in json.loads((tmp_path / "outcome.json").read_text())["reason"]
     assert not psutil.pid_exists(agent_speaks[0])
 
 

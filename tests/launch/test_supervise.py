@@ -19,9 +19,9 @@ from .jobs import roles
 
 class FakeChannel:
     def __init__(self, host=LOCAL):
-        self.host, self.heard, self.told, self.silent = host, time.monotonic(), [], False
+        self.host, self.last_received, self.told, self.silent = host, time.monotonic(), [], False
 
-    def say(self, message):
+    def send(self, message):
         self.told.append(message)
 
     def stops(self):
@@ -91,16 +91,16 @@ def test_an_agent_that_falls_silent_is_lost():
     watch, channel = watch_of({"worker": 1}, silence_s=10.0)
     channel.host = Host("h2", "10.0.0.2")
     for seconds in (4.0, 8.0, 9.9):
-        watch.do_what_is_due(channel.heard + seconds)
+        watch.do_what_is_due(channel.last_received + seconds)
     assert watch.running
-    watch.do_what_is_due(channel.heard + 10.1)
+    watch.do_what_is_due(channel.last_received + 10.1)
     assert not watch.running
 
 
 def test_a_launcher_that_was_paused_first_hears_what_an_agent_said_meanwhile():
     watch, channel = watch_of({"worker": 1}, silence_s=10.0)
     channel.host = Host("h2", "10.0.0.2")
-    woken = channel.heard + 60.0
+    woken = channel.last_received + 60.0
     for seconds in (0.0, 4.0, 8.0, 9.9):
         watch.do_what_is_due(woken + seconds)
     assert watch.running
@@ -110,14 +110,14 @@ def test_a_launcher_that_was_paused_first_hears_what_an_agent_said_meanwhile():
 
 def test_the_local_agent_may_be_silent_its_stream_tells_when_it_ends():
     watch, channel = watch_of({"worker": 1}, silence_s=10.0)
-    watch.do_what_is_due(channel.heard + 1000.0)
+    watch.do_what_is_due(channel.last_received + 1000.0)
     assert watch.running
 
 
 def test_the_time_limit_comes_once():
     watch, channel = watch_of({"worker": 1}, timeout_s=5.0)
     watch.time_out_at = 100.0
-    channel.heard = 100.0
+    channel.last_received = 100.0
     watch.do_what_is_due(99.9)
     assert not channel.stops()
     watch.do_what_is_due(100.0)

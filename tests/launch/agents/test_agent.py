@@ -20,23 +20,23 @@ ROWS = [["0", "GPU-aa11", "A100"], ["1", "GPU-bb22", "H100"]]
         ("-1", []),
     ],
 )
-def test_which_gpus_are_visible_and_what_each_is_called(visible, shown):
+def test_cuda_visible_devices_selects_gpus_as_in_cuda(visible, shown):
     assert agent.visible_gpus(ROWS, visible) == shown
 
 
-def test_a_host_without_a_driver_has_no_gpu_whatever_is_asked_for():
+def test_a_host_without_a_driver_has_no_gpu():
     assert agent.visible_gpus([], "0,1") == []
     assert agent.visible_gpus([], "MIG-1") == []
 
 
-def test_the_description_names_what_a_job_needs_to_know():
-    described = agent.describe()
-    assert described["packages"]["tensorflow"].startswith("2.21")
-    assert described["cores"]
-    assert described["memory_bytes"] > 1e8
+def test_the_description_has_versions_cores_and_memory():
+    description = agent.describe()
+    assert description["packages"]["tensorflow"].startswith("2.21")
+    assert description["cores"]
+    assert description["memory_bytes"] > 1e8
 
 
-def test_temporary_files_go_where_the_user_says_if_that_is_a_folder(monkeypatch, tmp_path):
+def test_tmpdir_is_used_if_it_is_a_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert agent.temporary_root() == str(tmp_path)
     for wrong in ("", "/no/such/folder"):
@@ -44,17 +44,17 @@ def test_temporary_files_go_where_the_user_says_if_that_is_a_folder(monkeypatch,
         assert agent.temporary_root() == "/tmp"
 
 
-def test_an_unreadable_folder_of_modules_is_passed_over_as_python_does(monkeypatch, tmp_path):
+def test_an_unreadable_folder_on_the_path_is_skipped(monkeypatch, tmp_path):
     monkeypatch.setattr("sys.path", ["/no/such/folder", str(tmp_path / "a.zip"), *sys.path])
     assert agent.describe()["packages"]["tensorflow"].startswith("2.21")
 
 
 @pytest.mark.parametrize(("levels", "deeper"), [(3, True), (4, False), (9, False)])
-def test_how_deep_an_event_nests(levels, deeper):
+def test_nesting_of_an_event_is_limited(levels, deeper):
     assert agent.nests_deeper({"a": [{"b": [1, "text", {}]}]}, levels) is deeper
 
 
-def test_a_program_that_hangs_has_no_output(monkeypatch):
-    monkeypatch.setattr(agent, "PATIENCE_S", 0.1)
+def test_a_command_that_times_out_has_no_output(monkeypatch):
+    monkeypatch.setattr(agent, "COMMAND_TIMEOUT_S", 0.1)
     assert agent.output_of(["sleep", "60"]) == ""
     assert agent.output_of(["echo", "x"]) == "x\n"

@@ -11,19 +11,19 @@ from contextlib import contextmanager
 import pytest
 
 from tfdist.launch.agents.fleet import clock_note, connect, connect_some
-from tfdist.launch.agents.messages import Hush, Reserve, Reserved
+from tfdist.launch.agents.messages import CloseProbe, Reserve, Reserved
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import machines_of
 from tfdist.launch.policy import Policy
 
 QUICK = Policy(hello_s=20.0)
-UNANSWERED = Hush()
+UNANSWERED = CloseProbe()
 
 
 def host(name, script='exec "$@"', **values):
     """A host that is reached through this shell script, which gets the agent's command as its arguments."""
-    return Host(name, "127.0.0.1", reach=("sh", "-c", script, "stand-in"), python=sys.executable, **values)
+    return Host(name, "127.0.0.1", prefix=("sh", "-c", script, "stand-in"), python=sys.executable, **values)
 
 
 @contextmanager
@@ -57,8 +57,8 @@ def test_questions_are_answered_by_each_in_the_order_asked():
 def test_all_hosts_that_cannot_be_reached_are_named_each_with_its_mend(survivors):
     hosts = [
         host("fine"),
-        host("down", "echo 'ssh: connect to host down port 22: Connection refused' >&2; exit 255", quoted=True),
-        host("closed", "echo 'me@closed: Permission denied (publickey).' >&2; exit 255", quoted=True),
+        host("down", "echo 'ssh: connect to host down port 22: Connection refused' >&2; exit 255", needs_quoting=True),
+        host("closed", "echo 'me@closed: Permission denied (publickey).' >&2; exit 255", needs_quoting=True),
     ]
     with refused() as caught, connect(hosts, QUICK):
         pytest.fail("it is not connected")
@@ -94,14 +94,14 @@ def test_what_a_login_script_prints_before_hello_does_no_harm(noise):
 
 def test_a_host_that_lets_nobody_in_is_heard_even_if_it_speaks_on_stdout():
     script = "echo 'This account is currently not available.'; exit 1"
-    with refused() as caught, connect([host("nologin", script, quoted=True)], QUICK):
+    with refused() as caught, connect([host("nologin", script, needs_quoting=True)], QUICK):
         pytest.fail("it is not connected")
     assert "This account is currently not available" in str(caught.value)
     assert "run this to see why" in str(caught.value)
 
 
 def test_a_hello_that_never_comes_is_waited_for_no_longer_than_the_policy_says(survivors):
-    mute = [host(f"mute{number}", "exec sleep 60", quoted=True) for number in range(3)]
+    mute = [host(f"mute{number}", "exec sleep 60", needs_quoting=True) for number in range(3)]
     began = time.monotonic()
     with refused() as caught, connect([host("fine"), *mute], Policy(hello_s=1.5)):
         pytest.fail("it is not connected")
@@ -130,19 +130,19 @@ def test_an_agent_that_may_not_be_signalled_does_not_hide_why_it_is_ended(monkey
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr("os.killpg", forbidden)
-    mute = host("mute", "exec sleep 3", quoted=True)
+    mute = host("mute", "exec sleep 3", needs_quoting=True)
     with refused() as caught, connect([mute], Policy(hello_s=0.5)):
         pytest.fail("it is not connected")
     assert "did not say hello within 0.5 s" in str(caught.value)
 
 
 def test_a_program_that_is_not_there_is_named():
-    with pytest.raises(TfdistError, match="'no-such-ssh' cannot be run"), connect([Host("h", reach=("no-such-ssh",))]):
+    with pytest.raises(TfdistError, match="cannot run 'no-such-ssh'"), connect([Host("h", prefix=("no-such-ssh",))]):
         pytest.fail("it is not connected")
 
 
 def test_a_python_that_is_not_there_is_named_with_the_way_out():
-    away = Host("h", "127.0.0.1", reach=("env",), python="/no/such/python")
+    away = Host("h", "127.0.0.1", prefix=("env",), python="/no/such/python")
     with refused() as caught, connect([away], QUICK):
         pytest.fail("it is not connected")
     assert "/no/such/python" in str(caught.value)
@@ -177,7 +177,7 @@ def test_ctrl_c_while_connecting_ends_it_at_once(survivors):
 
 
 def test_what_connects_takes_its_own_children_with_it(survivors):
-    wrapper = host("wrapped", "trap '' TERM; sleep 60 & wait; wait", quoted=True)
+    wrapper = host("wrapped", "trap '' TERM; sleep 60 & wait; wait", needs_quoting=True)
     with refused(), connect([wrapper], Policy(hello_s=0.5)):
         pytest.fail("it is not connected")
     assert survivors() == []
@@ -200,7 +200,8 @@ def test_a_clock_that_is_off_is_a_warning(behind_s, says):
 
 def test_a_clock_that_is_off_is_noticed_in_the_hello():
     wrong = host(
-        "wrong", 'printf \'{"kind": "hello", "clock": %s}\\n\' $(($(date +%s) - 3600)); exec cat 3>&1 >/dev/null'
+        "wrong",
+        'printf \'{"kind": "hello", "description": {"clock": %s}}\\n\' $(($(date +%s) - 3600)); exec cat 3>&1 >/dev/null',
     )
     with connect([wrong, host("right")], QUICK) as fleet:
         assert [note.host for note in fleet.notes] == ["wrong"]
@@ -216,5 +217,5 @@ def test_an_agent_that_falls_silent_is_lost_long_before_its_answer_is_due(surviv
         began = time.monotonic()
         assert fleet.inquire({frozen: UNANSWERED}, "answer", policy.hello_s) == {}
         assert time.monotonic() - began < 20
-        assert fleet.lost == {frozen: "it said nothing for 5 s"}
+        assert fleet.lost == {frozen: "no message for 5 s"}
     assert survivors() == []

@@ -25,29 +25,29 @@ print(tfdist.__version__)
 
 @pytest.fixture
 def unpacked(tmp_path):
-    """The zip, unpacked as an agent does it."""
+    """The folder of the unpacked zip."""
     folder = tmp_path / "an agent's; folder"
     zipfile.ZipFile(io.BytesIO(package_zip())).extractall(folder)
     return folder
 
 
 @pytest.mark.parametrize("name", ["cli", "launch", "strategies", "models", "bench"])
-def test_every_package_is_in_it_file_for_file(unpacked, name):
+def test_the_zip_has_every_file_of_every_package(unpacked, name):
     def files(folder):
-        found = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-        return {path.relative_to(folder): path.read_bytes() for path in found}
+        paths = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        return {path.relative_to(folder): path.read_bytes() for path in paths}
 
-    there = files(unpacked / "tfdist" / name)
-    assert there == files(Path(importlib.import_module(f"tfdist.{name}").__file__).parent)
-    assert Path("__init__.py") in there
+    zipped = files(unpacked / "tfdist" / name)
+    assert zipped == files(Path(importlib.import_module(f"tfdist.{name}").__file__).parent)
+    assert Path("__init__.py") in zipped
 
 
-def test_data_files_come_too(unpacked):
+def test_the_zip_has_data_files(unpacked):
     assert list((unpacked / "tfdist/bench/suites").glob("*.toml"))
     assert list((unpacked / "tfdist/models/datasets/digits").iterdir())
 
 
-def test_it_is_imported_where_nothing_of_ours_is_installed(unpacked):
+def test_the_zip_can_be_imported_where_tfdist_is_not_installed(unpacked):
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
         [sys.executable, "-S", "-c", IMPORT, str(unpacked)], capture_output=True, text=True, env=environ, cwd="/"
@@ -56,7 +56,7 @@ def test_it_is_imported_where_nothing_of_ours_is_installed(unpacked):
     assert done.stdout.strip() == tfdist.__version__
 
 
-def test_its_text_is_one_word_and_small_enough_for_a_pipe():
+def test_the_text_has_no_whitespace_and_fits_into_a_pipe():
     assert package_text().isascii()
     assert not any(map(str.isspace, package_text()))
     assert len(package_text()) < 1 << 20

@@ -96,7 +96,7 @@ def test_every_row_that_is_not_ok_says_what_to_do():
 
 
 def test_a_host_that_cannot_be_reached_fails_with_the_cause_and_the_others_are_still_examined():
-    down = replace(H2, quoted=True)
+    down = replace(H2, needs_quoting=True)
     lost = {down: "ssh: connect to host h2 port 22: Connection refused"}
     findings = replace(sound(H1), hosts=(H1, down), lost=lost)
     verdict, check, host, text = only(findings)

@@ -1,4 +1,4 @@
-"""Measured ways between hosts; two agents of this machine stand in for two hosts."""
+"""LinkSpeed ways between hosts; two agents of this machine stand in for two hosts."""
 
 import sys
 

@@ -201,7 +201,7 @@ def test_a_folder_that_is_not_there_is_said_and_one_that_was_asked_for_is_an_err
     assert [note.host for note in notes] == ["one", "two"]
     assert all("/no/such/folder is not there" in note.text and "--chdir" in note.text for note in notes)
     asked = Host("asked", "127.0.0.1", python=sys.executable, chdir="/no/such/folder")
-    with pytest.raises(TfdistError, match="asked: the folder /no/such/folder is not there"):
+    with pytest.raises(TfdistError, match="asked: the folder /no/such/folder does not exist"):
         run(job({"worker": 2}, ONE, asked, slots=1), (ONE, asked))
 
 
@@ -221,5 +221,5 @@ def test_a_folder_of_this_machine_is_looked_for_too(tmp_path, monkeypatch):
     assert {plan.program.cwd for plan in planned.plans} == {str(tmp_path / "work")}
     assert notes == ()
     nowhere = replace(LOCAL, chdir="/no/such/folder")
-    with pytest.raises(TfdistError, match="here: the folder /no/such/folder is not there"):
+    with pytest.raises(TfdistError, match="here: the folder /no/such/folder does not exist"):
         run(job({"worker": 2}, nowhere, slots=2), (nowhere,))

@@ -12,9 +12,9 @@ from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.hosts.transport import (
     CONNECT_TIMEOUT_S,
     TRANSPORTS,
-    Reach,
+    TransportOptions,
     connection_problem,
-    execute,
+    exec_command,
     srun,
     ssh,
     transport_of,
@@ -23,46 +23,48 @@ from tfdist.launch.hosts.transport import (
 # --- prefixes
 
 
-def options(argv):
-    """What stands behind each -o, in order."""
+def ssh_options(argv):
+    """The values of all -o flags, in order."""
     return [value for flag, value in pairwise(argv) if flag == "-o"]
 
 
-def test_ssh_never_asks_never_hangs_and_takes_no_host_for_an_option():
-    argv = ssh(Host("h1", user="me"), Reach())
+def test_ssh_never_prompts_has_a_timeout_and_ends_its_options_before_the_host():
+    argv = ssh(Host("h1", user="me"), TransportOptions())
     assert argv[0] == "ssh"
     assert argv[-2:] == ("--", "me@h1")
     assert "-T" in argv
-    assert "BatchMode=yes" in options(argv)
-    assert f"ConnectTimeout={CONNECT_TIMEOUT_S}" in options(argv)
+    assert "BatchMode=yes" in ssh_options(argv)
+    assert f"ConnectTimeout={CONNECT_TIMEOUT_S}" in ssh_options(argv)
 
 
-def test_host_keys_are_checked_as_the_users_own_configuration_says():
-    words = " ".join(ssh(Host("h1"), Reach())).lower()
+def test_host_key_checking_is_left_to_the_users_configuration():
+    words = " ".join(ssh(Host("h1"), TransportOptions())).lower()
     for word in ("stricthostkeychecking", "knownhosts", "-f "):
         assert word not in words
 
 
-def test_the_users_options_come_in_order_behind_batch_mode_and_before_our_own_timeout():
-    reach = Reach(
+def test_user_options_cannot_override_batch_mode_but_override_the_timeout():
+    options = TransportOptions(
         ssh="/opt/ssh", ssh_options=("ProxyJump=gate", "ConnectTimeout=30"), identity="/my key", ssh_port=2222
     )
-    argv = ssh(Host("h1"), reach)
+    argv = ssh(Host("h1"), options)
     assert argv[:5] == ("/opt/ssh", "-p", "2222", "-i", "/my key")
-    told = options(argv)
-    assert told.index("BatchMode=yes") < told.index("ProxyJump=gate") < told.index("ConnectTimeout=30")
-    assert told.index("ConnectTimeout=30") < told.index(f"ConnectTimeout={CONNECT_TIMEOUT_S}")  # ssh takes the first
+    values = ssh_options(argv)
+    assert values.index("BatchMode=yes") < values.index("ProxyJump=gate") < values.index("ConnectTimeout=30")
+    assert values.index("ConnectTimeout=30") < values.index(
+        f"ConnectTimeout={CONNECT_TIMEOUT_S}"
+    )  # ssh takes the first
 
 
-def test_srun_is_a_step_beside_others_on_that_node():
-    argv = srun(Host("gpu07"), Reach(transport="srun"))
+def test_srun_starts_an_overlapping_step_on_the_node():
+    argv = srun(Host("gpu07"), TransportOptions(transport="srun"))
     assert argv[0] == "srun"
     assert {"--nodes=1", "--ntasks=1", "--overlap", "--nodelist=gpu07"} <= set(argv)
 
 
-def test_a_command_of_the_users_has_the_host_where_the_user_says():
-    reach = Reach(transport="exec:kubectl exec -i 'pod/{host}' -c main --")
-    assert execute(Host("p 1"), reach) == ("kubectl", "exec", "-i", "pod/p 1", "-c", "main", "--")
+def test_a_custom_command_gets_the_host_name_in_place_of_host():
+    options = TransportOptions(transport="exec:kubectl exec -i 'pod/{host}' -c main --")
+    assert exec_command(Host("p 1"), options) == ("kubectl", "exec", "-i", "pod/p 1", "-c", "main", "--")
 
 
 @pytest.mark.parametrize(
@@ -70,20 +72,20 @@ def test_a_command_of_the_users_has_the_host_where_the_user_says():
 )
 def test_an_unknown_transport_is_an_error_with_the_value(transport):
     with pytest.raises(TfdistError, match="--transport") as caught:
-        transport_of(Reach(transport=transport))
+        transport_of(TransportOptions(transport=transport))
     assert transport in str(caught.value)
 
 
-def test_every_transport_is_a_row_of_the_table():
-    assert transport_of(Reach()) is TRANSPORTS["ssh"]
-    assert transport_of(Reach(transport="srun")) is TRANSPORTS["srun"]
-    assert transport_of(Reach(transport="exec:x {host}")) is TRANSPORTS["exec"]
+def test_every_transport_has_a_row():
+    assert transport_of(TransportOptions()) is TRANSPORTS["ssh"]
+    assert transport_of(TransportOptions(transport="srun")) is TRANSPORTS["srun"]
+    assert transport_of(TransportOptions(transport="exec:x {host}")) is TRANSPORTS["exec"]
 
 
 # --- a real agent behind a prefix
 
 STAND_IN = """#!/bin/sh
-# As sshd does: the words behind the target, joined by spaces, are a command for the user's shell.
+# Like sshd: the arguments after the target, joined by spaces, are a command for the login shell.
 while [ "$1" != -- ]; do shift; done
 shift 2
 exec {shell} -c "$*"
@@ -91,49 +93,49 @@ exec {shell} -c "$*"
 
 
 def hello(host, cwd="/"):
-    """What an agent on `host` says first, once it has been sent its source; it then ends."""
+    """The host description that an agent on `host` sends."""
     done = subprocess.run(
         agent_argv(host), input=agent_source(), capture_output=True, cwd=cwd, timeout=30
-    )  # the end of its stdin ends it
+    )  # end of file on stdin ends the agent
     lines = [line for line in done.stdout.splitlines() if line.strip()]
     assert lines, done.stderr.decode()
-    return json.loads(lines[0])
+    return json.loads(lines[0])["description"]
 
 
-def behind(prefix, *, quoted, python=""):
-    return Host("far", reach=tuple(prefix), quoted=quoted, python=python)
+def behind(prefix, *, needs_quoting, python=""):
+    return Host("far", prefix=tuple(prefix), needs_quoting=needs_quoting, python=python)
 
 
-def test_this_machines_agent_has_no_prefix():
+def test_the_local_agent_has_no_prefix():
     assert agent_argv(LOCAL)[0] == sys.executable
     assert hello(LOCAL)["executable"] == sys.executable
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash", "bash --posix"])
-def test_the_bootstrap_survives_the_shell_at_the_other_end_of_ssh(tmp_path, shell):
+def test_the_bootstrap_survives_the_login_shell(tmp_path, shell):
     client = tmp_path / "ssh"
     client.write_text(STAND_IN.format(shell=shell))
     client.chmod(0o755)
-    reach = Reach(ssh=str(client))
-    said = hello(Host("far", reach=ssh(Host("far"), reach), quoted=True))
-    assert (said["kind"], said["executable"]) == ("hello", sys.executable)
+    options = TransportOptions(ssh=str(client))
+    description = hello(Host("far", prefix=ssh(Host("far"), options), needs_quoting=True))
+    assert description["executable"] == sys.executable
 
 
-def test_a_command_that_takes_an_argv_needs_no_quoting():
-    prefix = execute(Host("far"), Reach(transport="""exec:sh -c 'exec "$@"' {host}"""))
-    assert hello(behind(prefix, quoted=False))["executable"] == sys.executable
+def test_a_command_that_takes_an_argv_works_without_quoting():
+    prefix = exec_command(Host("far"), TransportOptions(transport="""exec:sh -c 'exec "$@"' {host}"""))
+    assert hello(behind(prefix, needs_quoting=False))["executable"] == sys.executable
 
 
-def test_the_python_that_is_asked_for_runs_the_agent(tmp_path):
+def test_the_configured_python_runs_the_agent(tmp_path):
     python = tmp_path / "a 'python'; of $HOME"
     python.symlink_to(sys.executable)
-    for quoted, prefix in ((False, ["env"]), (True, ["sh", "-c"])):
-        said = hello(behind(prefix, quoted=quoted, python=str(python)))
-        assert said["executable"] == str(python)
+    for needs_quoting, prefix in ((False, ["env"]), (True, ["sh", "-c"])):
+        description = hello(behind(prefix, needs_quoting=needs_quoting, python=str(python)))
+        assert description["executable"] == str(python)
 
 
-def test_a_python_that_is_not_there_is_said_by_the_shell():
-    host = behind(["sh", "-c"], quoted=True, python="/no/such/python")
+def test_a_missing_python_is_explained():
+    host = behind(["sh", "-c"], needs_quoting=True, python="/no/such/python")
     done = subprocess.run(agent_argv(host), input=b"", capture_output=True, text=False, timeout=30)
     assert done.returncode != 0
     sentence = str(connection_problem(host, done.stderr.decode()))
@@ -141,27 +143,27 @@ def test_a_python_that_is_not_there_is_said_by_the_shell():
     assert "--python" in sentence
 
 
-def test_without_our_python_there_python3_is_taken(monkeypatch):
-    monkeypatch.setattr(sys, "executable", "/no/such/python")  # ours, which the other host does not have
-    words = agent_argv(behind(["env"], quoted=False))
+def test_python3_is_the_fallback(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/no/such/python")  # as if the other host did not have it
+    words = agent_argv(behind(["env"], needs_quoting=False))
     monkeypatch.undo()
     done = subprocess.run(words, input=agent_source(), capture_output=True, timeout=30)
     assert b'"kind": "hello"' in done.stdout, done.stderr
 
 
-def test_modules_in_the_working_directory_do_not_shadow_pythons(tmp_path):
+def test_modules_in_the_working_directory_do_not_shadow_the_standard_library(tmp_path):
     for name in ("json.py", "socket.py", "selectors.py"):
         (tmp_path / name).write_text("raise SystemExit('shadowed')")
-    assert hello(LOCAL, tmp_path)["kind"] == "hello"
+    assert hello(LOCAL, tmp_path)["executable"] == sys.executable
 
 
-def test_the_bootstrap_has_nothing_that_a_login_shell_of_any_kind_would_read():
+def test_the_bootstrap_has_no_character_that_any_login_shell_interprets():
     bootstrap = agent_argv(LOCAL)[-1]
-    assert not set("'\n!\\") & set(bootstrap)  # quotes end, csh reads !, fish reads \
+    assert not set("'\n!\\") & set(bootstrap)  # csh interprets !, fish interprets \
     assert shlex.split(shlex.join(["x", bootstrap])) == ["x", bootstrap]
 
 
-def test_a_launcher_that_goes_away_at_once_is_no_traceback():
+def test_a_launcher_that_dies_at_once_causes_no_traceback():
     done = subprocess.run(agent_argv(LOCAL), input="", capture_output=True, text=True, timeout=30)
     assert "Traceback" not in done.stderr
     assert "went away" in done.stderr
@@ -169,8 +171,8 @@ def test_a_launcher_that_goes_away_at_once_is_no_traceback():
 
 # --- connection problems
 
-FAR = Host("h1", user="me", reach=("ssh", "--", "me@h1"), quoted=True)
-POD = Host("pod", reach=("kubectl", "exec", "-i", "pod", "--"))
+FAR = Host("h1", user="me", prefix=("ssh", "--", "me@h1"), needs_quoting=True)
+POD = Host("pod", prefix=("kubectl", "exec", "-i", "pod", "--"))
 
 CHANGED = """@@@@@@@@@@@@@@@@@@@@@@@@
 @    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
@@ -215,6 +217,6 @@ def test_each_connection_failure_has_a_cause_and_a_fix(host, words, says):
         assert each in sentence
 
 
-def test_what_is_no_ssh_is_not_sent_to_ssh():
+def test_fixes_for_other_transports_do_not_mention_ssh():
     for words in ("Connection refused", "timed out", "did not say hello", "Permission denied (x)", ""):
         assert "ssh" not in str(connection_problem(POD, words))

@@ -1,0 +1,120 @@
+import re
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts.host import Host
+from tfdist.launch.hosts.hostfile import parse_hostfile
+
+from .samples import ANY_TEXT, names, sane
+
+
+@pytest.fixture
+def hostfile(tmp_path):
+    """Return a function that writes a hostfile."""
+
+    def write(text):
+        path = tmp_path / "hosts.txt"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+def test_a_file_has_a_host_a_line_with_comments_blank_lines_and_settings(hostfile):
+    path = hostfile(
+        "# two racks, don't move\n"
+        "\n"
+        "   \t\n"
+        "h2 # the big one, it's new\n"
+        "me@h1:3   role=worker port=5000\r\n"
+        "    # indented\n"
+        "[2001:db8::7]:2 addr=[2001:db8::8]\n"
+        "h4 slots=4 gpus=0,GPU-ab python=/opt/py/bin/python 'chdir=/data/my work' addr=10.0.0.4"
+    )
+    assert parse_hostfile(path) == (
+        Host("h2"),
+        Host("h1", user="me", slots=3, role="worker", port=5000),
+        Host("2001:db8::7", slots=2, address="2001:db8::8"),
+        Host("h4", slots=4, gpus=("0", "GPU-ab"), python="/opt/py/bin/python", chdir="/data/my work", address="10.0.0.4"),
+    )  # fmt: skip
+
+
+def test_a_range_in_a_file_gives_all_of_them_the_settings(hostfile):
+    found = parse_hostfile(hostfile("node[09-10] slots=2 role=ps\nlast"))
+    assert found == (Host("node09", slots=2, role="ps"), Host("node10", slots=2, role="ps"), Host("last"))
+
+
+def test_a_byte_order_mark_is_no_part_of_a_name(hostfile):
+    assert names(parse_hostfile(hostfile(b"\xef\xbb\xbfh1\n"))) == ["h1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("h1\nh2 color=red\n", 2, ["'color=red'", "slots=", "chdir="]),
+        ("h1 fast\n", 1, ["'fast'", "unknown setting"]),
+        ("h1\n\n# c\nh2\nh1:2\n", 5, ["duplicate host h1"]),
+        ("h1 slots=0\n", 1, ["slots=0", "invalid number of slots '0'"]),
+        ("h1\nh2:x\n", 2, ["h2:x", "invalid number of slots 'x'"]),
+        ("h1:2 slots=2\n", 1, ["h1:2 already sets the slots; remove slots=2"]),
+        ("h1 slots=1 slots=2\n", 1, ["slots= is set twice; remove one"]),
+        ("h1\n-h2\n", 2, ["invalid name '-h2'"]),
+        ("'-oProxyCommand=touch x'\n", 1, ["invalid name"]),
+        ("slots=2\n", 1, ["invalid name 'slots=2'"]),
+        ("h1,h2\n", 1, ["invalid name 'h1,h2'"]),
+        ("''\n", 1, ["invalid name ''"]),
+        ("h1 role=boss\n", 1, ["role=boss", "chief, worker, ps, evaluator"]),
+        ("h1 port=0\n", 1, ["port=0", "1024 to 65535"]),
+        ("h1 port=70000\n", 1, ["port=70000"]),
+        ("h1 gpus=0,0\n", 1, ["gpus=0,0", "list each GPU once"]),
+        ("h1 gpus=\n", 1, ["list each GPU once"]),
+        ("h1 python=\n", 1, ["empty value"]),
+        ("h1 addr=\n", 1, ["invalid address ''"]),
+        ("h1 addr=10.0.0.1:22\n", 1, ["invalid address '10.0.0.1:22'", "without a port"]),
+        ("h1 'addr=a b'\n", 1, ["invalid address"]),
+        ("h[1-2] addr=10.0.0.1\n", 1, ["2 hosts cannot share it; write a line for each"]),
+        ("h1\nh2 chdir='/a b\n", 2, ["correct the quotes"]),
+    ],
+)
+def test_a_wrong_line_is_named_with_file_number_and_value(hostfile, text, line, says):
+    path = hostfile(text)
+    with pytest.raises(TfdistError) as caught:
+        parse_hostfile(path)
+    assert f"--hostfile {path}, line {line}:" in str(caught.value)
+    for words in says:
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# nothing but this\n   # and this"])
+def test_a_file_without_a_host_is_never_taken_for_this_machine(hostfile, text):
+    with pytest.raises(TfdistError, match="no hosts"):
+        parse_hostfile(hostfile(text))
+
+
+def test_a_file_that_is_missing_or_a_folder_is_named(tmp_path):
+    for path, why in ((tmp_path / "none.txt", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(TfdistError, match=re.escape(f"--hostfile {path}: {why}")):
+            parse_hostfile(path)
+
+
+def test_a_file_that_is_not_utf_8_is_named_with_the_line(hostfile):
+    path = hostfile(b"h1\nh2\nh\xff3\n")
+    with pytest.raises(TfdistError, match=re.escape(f"{path}, line 3: not UTF-8")):
+        parse_hostfile(path)
+    with pytest.raises(TfdistError, match="not UTF-8"):
+        parse_hostfile(hostfile("h1\n".encode("utf-16")))
+
+
+@given(ANY_TEXT.map(str.encode) | st.binary(max_size=60) | st.just(b"h1 slots=1\n"))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_file_gives_hosts_or_one_sentence(hostfile, data):
+    path = hostfile(data)
+    try:
+        found = parse_hostfile(path)
+    except TfdistError:
+        return
+    assert found
+    assert all(map(sane, found))
