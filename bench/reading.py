@@ -72,14 +72,14 @@ def read_record(path: Path) -> Record:
     except ValueError:
         raise TfdistError("cut short, or no JSON at all") from None
     if not isinstance(data, dict):
-        raise TfdistError("not a whole record: no JSON object")
+        raise TfdistError("incomplete record: no JSON object")
     record = Record.from_json(data)
     try:
         _check_types(record)
         if record.status == "ok":
             throughput(record)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise TfdistError(f"not a whole record: {error}") from None
+        raise TfdistError(f"incomplete record: {error}") from None
     return record
 
 

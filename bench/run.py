@@ -15,7 +15,7 @@ from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machines
 from tfdist.launch.supervise import OnMessage
-from tfdist.models.record import BUSY_BEFORE, Record
+from tfdist.models.record import BUSY_BEFORE, Record, RecordStatus
 from tfdist.models.spec import TrainingSpec
 
 
@@ -129,7 +129,9 @@ def _run(run: PlannedRun, order: int, arms: Arms, bench: BenchFile, root: Path, 
 
 
 def _not_started(run: PlannedRun, spec: TrainingSpec, reason: str, exit_code: int) -> Record:
-    status = "interrupted" if exit_code > 128 else "failed"  # 128 + the signal that we got before any task ran
+    status = (
+        RecordStatus.INTERRUPTED if exit_code > 128 else RecordStatus.FAILED
+    )  # 128 + the signal that we got before any task ran
     return Record(run.arm, run.round, spec.to_json(), status, reason, exit_code)
 
 
@@ -143,5 +145,7 @@ def _save_refusals(bench: BenchFile, arms: Arms, root: Path) -> None:
         path.unlink(missing_ok=True)
         if arm.name in arms.refused:
             reason = arms.refused[arm.name]
-            refused = Record(arm.name, 1, dict(arm.choices), "refused", reason, ExitCode.USAGE, hosts=arm.hosts)
+            refused = Record(
+                arm.name, 1, dict(arm.choices), RecordStatus.REFUSED, reason, ExitCode.USAGE, hosts=arm.hosts
+            )
             save_json(path, refused.to_json())

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from tfdist.launch.errors import TfdistError
-from tfdist.strategies.catalog import Api, Communication, CrossDevice, Keras, Placement, StrategyName
+from tfdist.strategies.options import Api, Communication, CrossDevice, Keras, Placement, StrategyName
 
 WHAT, WHERE, HOW, TRAIN, DATA, TIMING = "What runs", "How many", "Communication", "Training", "Data", "Measuring"
 HOSTS = "Hosts"

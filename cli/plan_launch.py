@@ -16,9 +16,7 @@ from tfdist.launch.machine import Machine, Machines, combined, local_machines
 from tfdist.models.plan import only_task, plan_command, plan_training
 from tfdist.models.presets import resolve, resolve_strategy
 from tfdist.strategies.choice import StrategyChoice
-
-KERAS = "TF_USE_LEGACY_KERAS"
-"""1: tf.keras is tf_keras (Keras 2); a program's own choice of it is left alone."""
+from tfdist.strategies.options import LEGACY_KERAS
 
 
 @dataclass(frozen=True)
@@ -66,18 +64,22 @@ def plan_own(asked: LaunchOptions, machines: Machines) -> PlannedLaunch:
     """A job whose cluster is ours."""
     choices, machine = with_servers(asked.choices, machines), combined(machines)
     if not asked.command:
-        if KERAS in asked.env:
-            raise TfdistError(f"--env {KERAS}={asked.env[KERAS]}: say --keras 2 or --keras 3 to the built-in training")
+        if LEGACY_KERAS in asked.env:
+            raise TfdistError(
+                f"--env {LEGACY_KERAS}={asked.env[LEGACY_KERAS]}: say --keras 2 or --keras 3 to the built-in training"
+            )
         resolved = resolve({**choices, "preset": None}, machine, choices.get("preset"))
         job = plan_training(resolved.spec, machines, asked.port, asked.env)
         return PlannedLaunch(job, resolved.spec, (), resolved.notes, resolved.warnings)
     refuse_training_options(choices)
-    own_keras = {KERAS: os.environ[KERAS]} if KERAS in os.environ and "keras" not in choices else {}
+    own_keras = (
+        {LEGACY_KERAS: os.environ[LEGACY_KERAS]} if LEGACY_KERAS in os.environ and "keras" not in choices else {}
+    )
     elsewhere = any(host.chdir or not host.local for host in machines)
     program = find_program(asked.command, {**own_keras, **asked.env}, elsewhere)
     own = resolve_strategy(choices, machine)
-    job = plan_command(own.choice, program, machines, asked.port)
-    return PlannedLaunch(job, own.choice, asked.command, own.notes, own.warnings)
+    job = plan_command(own.spec, program, machines, asked.port)
+    return PlannedLaunch(job, own.spec, asked.command, own.notes, own.warnings)
 
 
 def with_servers(choices: Mapping[str, Any], machines: Machines) -> Mapping[str, Any]:

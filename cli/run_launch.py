@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TextIO
 
@@ -21,8 +20,8 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.run import describe_plan, dry_ports
 from tfdist.launch.run import launch as run_job
 from tfdist.launch.rundir import RunDir, create_run_dir
-from tfdist.models.record import Record
-from tfdist.models.run import record_of
+from tfdist.models.record import Record, RecordStatus
+from tfdist.models.run import run_training
 from tfdist.models.spec import TrainingSpec
 
 
@@ -103,15 +102,13 @@ def run_and_keep(
 ) -> tuple[Outcome, Record | None]:
     """Run the job and write its spec and, for the built-in training, its record."""
     save_json(run_dir.spec, {"command": [word_shown(word) for word in request.argv], **request.spec.to_json()})
-    started = datetime.now(timezone.utc)
+    job, spec = request.job, request.spec
     with console:
-        outcome = run_job(request.job, run_dir, policy, console.hear, fleet=fleet, needs_tensorflow=not request.argv)
-    if not isinstance(request.spec, TrainingSpec):
-        return outcome, None
-    record = record_of(
-        outcome, request.spec, request.job.measuring, arm=str(request.spec.strategy), round=0, started=started
-    )
-    save_json(run_dir.records / f"{record.arm}.json", record.to_json())
+        if not isinstance(spec, TrainingSpec):
+            return run_job(job, run_dir, policy, console.hear, fleet=fleet), None
+        arm = str(spec.strategy)
+        outcome, record = run_training(job, spec, run_dir, policy, console.hear, fleet=fleet, arm=arm)
+    save_json(run_dir.records / f"{arm}.json", record.to_json())
     return outcome, record
 
 
@@ -119,7 +116,7 @@ def conclude(outcome: Outcome, record: Record | None, run_dir: RunDir, options: 
     """The last thing printed."""
     if outcome.status is not Status.OK:
         show_failure(outcome, run_dir, sys.stderr)
-    elif record is not None and record.status != Status.OK:
+    elif record is not None and record.status is not RecordStatus.OK:
         typer.echo(f"tfdist: {record.reason}; logs: {outcome.run_dir}", err=True)
     elif not options.quiet:
         show_success(outcome, record, options.out)

@@ -9,9 +9,10 @@ from tfdist.launch.diagnose import Outcome, Status
 from tfdist.launch.environment import command_shown
 from tfdist.launch.run import tail
 from tfdist.launch.rundir import RunDir
-from tfdist.models.record import Record
+from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import throughput
-from tfdist.strategies.catalog import CATALOG, Ends, StrategyName
+from tfdist.strategies.catalog import CATALOG, Ends
+from tfdist.strategies.options import StrategyName
 
 
 def outcome_json(outcome: Outcome, record: Record | None) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def outcome_json(outcome: Outcome, record: Record | None) -> dict[str, Any]:
             for name, exit in outcome.exits.items()
         },
     }
-    if record is not None and record.status == Status.OK:
+    if record is not None and record.status is RecordStatus.OK:
         told["images_per_s"] = throughput(record)
         told["loss"] = {rank.task: rank.windows[-1].loss if rank.windows else None for rank in record.ranks}
         told["accuracy"] = record.ranks[0].accuracy

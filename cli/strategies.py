@@ -9,16 +9,9 @@ import typer
 
 from tfdist.cli.options import option
 from tfdist.launch.json_files import dumps
-from tfdist.strategies.catalog import (
-    CATALOG,
-    TPU_DEVICES,
-    Api,
-    CrossDevice,
-    Keras,
-    Strategy,
-    StrategyName,
-    keras_refusal,
-)
+from tfdist.strategies.catalog import CATALOG, Strategy
+from tfdist.strategies.options import Api, Keras, StrategyName
+from tfdist.strategies.refusals import keras_refusal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,28 +51,24 @@ def row_of(strategy: Strategy, machine: "Machine") -> dict[str, Any]:
         "exchange": str(strategy.exchange),
         "options": list(strategy.options),
         "needs": strategy.needs,
-        "here": here(strategy, machine),
+        "here": here(strategy),
         "nccl_here": bool(machine.gpus),
         "ends_when": str(strategy.ends),
         "keras": keras_cells(strategy.name),
     }
 
 
-def here(strategy: Strategy, machine: "Machine", dev: Path = DEV) -> str:
+def here(strategy: Strategy, dev: Path = DEV) -> str:
     """Whether this machine has what the strategy needs: `yes`, or what is missing."""
-    if strategy.name is not StrategyName.TPU or os.environ.get("TPU_NAME"):
+    files = [dev / file for file in strategy.device_files]
+    if not files or os.environ.get("TPU_NAME") or any(file.exists() for file in files):
         return "yes"
-    devices = [dev / device for device in TPU_DEVICES]
-    return (
-        "yes"
-        if any(device.exists() for device in devices)
-        else f"no (none of {', '.join(map(str, devices))}, TPU_NAME)"
-    )
+    return f"no (none of {', '.join(map(str, files))}, TPU_NAME)"
 
 
 def cell(name: StrategyName, keras: Keras, api: Api) -> str:
     """`yes`, or why that Keras cannot train this way."""
-    refusal = keras_refusal(name, CrossDevice.AUTO, keras, api)
+    refusal = keras_refusal(name, keras, api)
     return "yes" if refusal is None else f"no: {refusal.reason}"
 
 

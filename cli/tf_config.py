@@ -38,7 +38,7 @@ def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = No
     from tfdist.models.presets import resolve_strategy
 
     machine = replace(local_machine(), gpus=())  # the processes may be meant for other machines
-    spec = resolve_strategy(choices, machine).choice
+    spec = resolve_strategy(choices, machine).spec
     job = plan_job(shape_of(spec, port), Program((), {}, "/"), local_machines(machine))
     if not any(plan.port is not None for plan in job.plans):
         raise TfdistError(f"--strategy {spec.strategy} is one process or has no cluster: it needs no TF_CONFIG")

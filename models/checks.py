@@ -1,55 +1,45 @@
-"""What is refused before anything starts, and what is only warned of. Each refusal is one sentence with the way out."""
+"""Checks of a complete spec: what cannot work is refused before anything starts, what may surprise is a warning."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
-from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.catalog import (
-    CATALOG,
-    Communication,
-    CrossDevice,
-    Refusal,
-    StrategyName,
-    devices_refusal,
-    keras_refusal,
-    precision_refusal,
-)
+from tfdist.models.datasets.info import DataInfo
+from tfdist.models.datasets.table import PREPARED, SYNTHETIC
+from tfdist.models.spec import Architecture, TrainingSpec
+from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import Communication, CrossDevice
 from tfdist.strategies.partitioner import parse_partitioner
+from tfdist.strategies.refusals import Refusal, devices_refusal, keras_refusal, precision_refusal
 
-AT_LEAST = {
+_MINIMUM = {
     "workers": 1, "ps": 0, "devices": 1, "cores_per_device": 1, "packs": 1, "bytes_per_pack": 1, "classes": 2,
     "batch_size": 1, "steps": 1, "epochs": 1, "steps_per_window": 1, "warmup_steps": 0, "shuffle": 1, "seed": 0,
-    "image_size": 32,
+    "image_size": 32,  # MobileNetV2 halves the image five times
 }  # fmt: skip
-MOST_SEED = 2**32 - 1
-WHY = {"image_size": " (MobileNetV2 halves the image five times)"}
-ALPHAS = (0.35, 0.5, 0.75, 1.0, 1.3, 1.4)
-STRATEGY_FIELDS = (
-    "workers", "ps", "devices", "communication", "cross_device", "packs", "bytes_per_pack", "timeout_collective_s",
-    "variable_partitioner", "placement",
-)  # fmt: skip
-"""Fields that belong to some strategies only (`Strategy.options`)."""
+_MAX_SEED = 2**32 - 1  # of NumPy
+_ALPHAS = (0.35, 0.5, 0.75, 1.0, 1.3, 1.4)
 
 
-def option(field: str) -> str:
-    """The command line's name of a field."""
+def flag_of(field: str) -> str:
+    """The command line option of a field."""
     return "--" + field.removesuffix("_s").replace("_", "-")
 
 
 def check(spec: TrainingSpec, chosen: Mapping[str, Any], machine: Machine) -> None:
-    """Refuse what cannot work, or would have no effect.
+    """Refuse what cannot work or would have no effect.
 
     Args:
-        spec: every value, chosen or by default.
-        chosen: those that the user gave.
+        spec: all values, defaults included.
+        chosen: the values that the user set, by field.
+        machine: the combined hosts.
 
     Raises:
-        TfdistError: the first thing found.
+        TfdistError: the first problem.
     """
-    check_ranges(spec)
+    _check_ranges(spec)
     check_strategy(spec, chosen, machine)
     check_combinations(spec)
     check_effect(spec, chosen)
@@ -58,144 +48,163 @@ def check(spec: TrainingSpec, chosen: Mapping[str, Any], machine: Machine) -> No
 
 
 def check_strategy(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machine) -> None:
-    """As `check`, for a program whose training we do not know."""
-    check_least(choice)
+    """The part of `check` that also applies to custom programs.
+
+    Raises:
+        TfdistError: the first problem.
+    """
+    _check_minimums(choice)
     if choice.timeout_collective_s is not None and not choice.timeout_collective_s > 0:
-        raise TfdistError(f"--timeout-collective {choice.timeout_collective_s}: it must be more than 0 seconds")
+        raise TfdistError(f"--timeout-collective {choice.timeout_collective_s}: must be positive; omit it for no limit")
     parse_partitioner(choice.variable_partitioner)
-    check_options_belong(choice, chosen)
-    check_cross_device(choice, machine)
-    check_devices(choice, machine)
-    check_worker_devices(choice)
-
-
-def check_ranges(spec: TrainingSpec) -> None:
-    """Numbers in their ranges, names among the known ones."""
-    check_least(spec)
-    if spec.seed > MOST_SEED:
-        raise TfdistError(f"--seed {spec.seed}: NumPy takes seeds up to {MOST_SEED}")
-    for field, known in (("alpha", ALPHAS),):
-        if getattr(spec, field) not in known:
-            raise TfdistError(f"{option(field)} {getattr(spec, field)}: choose one of {', '.join(map(str, known))}")
-    if not 0.0 <= spec.bn_momentum < 1.0:
-        raise TfdistError(f"--bn-momentum {spec.bn_momentum}: it must be at least 0 and less than 1")
-    if not spec.learning_rate > 0:
-        raise TfdistError(f"--learning-rate {spec.learning_rate}: it must be more than 0")
-
-
-def check_least(choice: StrategyChoice) -> None:
-    """Whole numbers that are large enough."""
-    for field, least in AT_LEAST.items():
-        value = getattr(choice, field, None)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-            raise TfdistError(
-                f"{option(field)} {value}: it must be a whole number of at least {least}{WHY.get(field, '')}"
-            )
-
-
-def check_options_belong(spec: StrategyChoice, chosen: Mapping[str, Any]) -> None:
-    """An option that the strategy would ignore is refused, unless it says what holds anyway."""
-    strategy = CATALOG[spec.strategy]
-    for field in STRATEGY_FIELDS:
-        if option(field) in strategy.options or field not in chosen:
-            continue
-        if str(chosen[field]) != str(getattr(StrategyChoice, field)):
-            owners = ", ".join(row.name for row in CATALOG.values() if option(field) in row.options)
-            flag = f"{option(field)} {chosen[field]}"
-            raise TfdistError(f"{flag} has no effect under --strategy {spec.strategy}: it belongs to {owners}")
-    if spec.strategy is StrategyName.PARAMETER_SERVER and spec.ps == 0:
-        raise TfdistError("--ps 0: parameter-server keeps its variables on parameter servers; use --ps 1 or more")
-
-
-def check_cross_device(spec: StrategyChoice, machine: Machine) -> None:
-    """NCCL needs GPUs, and packs need an all-reduce that packs."""
-    nccl = [
-        flag
-        for flag, wanted in (
-            ("--communication nccl", spec.communication is Communication.NCCL),
-            ("--cross-device nccl", spec.cross_device is CrossDevice.NCCL),
-        )
-        if wanted
-    ]
-    if nccl and not machine.gpus:
-        instead = "ring" if "communication" in nccl[0] else "auto, hierarchical-copy or reduction-to-one"
-        raise TfdistError(f"{nccl[0]} needs GPUs and there are none: use {instead}")
-    if spec.packs is not None and spec.cross_device not in (CrossDevice.NCCL, CrossDevice.HIERARCHICAL_COPY):
-        raise TfdistError(
-            f"--packs {spec.packs} needs --cross-device nccl or hierarchical-copy: {spec.cross_device} packs nothing"
-        )
-
-
-def check_devices(spec: StrategyChoice, machine: Machine) -> None:
-    """One process is on one host. A GPU is not shared between replicas; cores may be (that is a warning)."""
-    if machine.hosts > 1 and not CATALOG[spec.strategy].many_processes:
-        raise TfdistError(
-            f"--strategy {spec.strategy} is one process, and {machine.hosts} hosts were given: "
-            f"use --strategy multiworker, or choose one host with --include"
-        )
-    wanted = spec.replicas
-    if machine.gpus and wanted > len(machine.gpus):
-        raise TfdistError(
-            f"{wanted} devices ({spec.workers} workers x {spec.devices}) are more than the {len(machine.gpus)} GPUs "
-            f"that are there: use fewer --workers or --devices"
-        )
+    _check_options(choice, chosen)
+    _check_all_reduce(choice, machine)
+    _check_devices(choice, machine)
 
 
 def check_combinations(spec: TrainingSpec) -> None:
-    """The combinations of strategy, Keras, API and precision that TensorFlow cannot train."""
+    """Refuse combinations of strategy, Keras, API, precision and devices that TensorFlow cannot train.
+
+    Raises:
+        TfdistError: the first problem.
+    """
     keras = f"--keras {spec.keras}"
-    trains = keras_refusal(spec.strategy, spec.cross_device, spec.keras, spec.api)
-    refuse(trains, f"{keras} --api {spec.api} --strategy {spec.strategy}")
-    scales = precision_refusal(spec.strategy, spec.keras, spec.precision, spec.replicas)
-    refuse(scales, f"{keras} --precision {spec.precision}")
-    check_worker_devices(spec)
-
-
-def check_worker_devices(spec: StrategyChoice) -> None:
-    """Some strategies use one CPU device of each process, however many there are."""
-    refuse(devices_refusal(spec.strategy, spec.devices, spec.gpus), f"--devices {spec.devices}")
-
-
-def refuse(refusal: Refusal | None, what: str) -> None:
-    """Raise the refusal, if it is one."""
-    if refusal is not None:
-        raise TfdistError(f"{what}: {refusal.reason}; {refusal.instead}")
+    _refuse(keras_refusal(spec.strategy, spec.keras, spec.api), f"{keras} --api {spec.api} --strategy {spec.strategy}")
+    _refuse(
+        precision_refusal(spec.strategy, spec.keras, spec.precision, spec.replicas),
+        f"{keras} --precision {spec.precision}",
+    )
+    _check_cpu_devices(spec)
 
 
 def check_effect(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:
-    """Options that the chosen model, data or device would ignore."""
+    """Refuse options that the model, the data set or the device would ignore.
+
+    Raises:
+        TfdistError: the first problem.
+    """
     ignored = (
-        ("bn_momentum", "--model tiny", spec.model == "tiny"),
-        ("shuffle", "--dataset synthetic", spec.dataset == "synthetic"),
-        ("data_dir", f"--dataset {spec.dataset}", not spec.dataset.startswith("tfds:")),
+        ("bn_momentum", f"--model {spec.model}", spec.model == Architecture.TINY),
+        ("shuffle", f"--dataset {spec.dataset}", spec.dataset == SYNTHETIC),
+        ("data_dir", f"--dataset {spec.dataset}", not spec.dataset.startswith(PREPARED)),
         ("cores_per_device", "a GPU", spec.gpus),
     )
-    for field, what, without_effect in ignored:
-        if without_effect and field in chosen:
-            raise TfdistError(f"{option(field)} {chosen[field]} has no effect with {what}: leave it away")
+    for field, option, has_no_effect in ignored:
+        if has_no_effect and field in chosen:
+            raise TfdistError(f"{flag_of(field)} {chosen[field]} has no effect with {option}: omit it")
 
 
 def check_length(spec: TrainingSpec) -> None:
-    """As many steps must be left to be timed as are warm-up."""
+    """Refuse a training with fewer timed than warm-up steps.
+
+    Raises:
+        TfdistError: it has.
+    """
     if spec.steps < max(1, 2 * spec.warmup_steps):
         raise TfdistError(
-            f"--steps {spec.steps} leaves too few to time after {spec.warmup_steps} warm-up steps: "
+            f"--steps {spec.steps}: too few to time after {spec.warmup_steps} warm-up steps; "
             f"use --steps {2 * spec.warmup_steps} or more, or --warmup-steps 0"
         )
 
 
-def cores_warnings(choice: StrategyChoice, machine: Machine) -> tuple[str, ...]:
-    """Devices that share cores."""
+def check_data(spec: TrainingSpec, data: DataInfo) -> None:
+    """Refuse a spec that does not fit its data set.
+
+    Raises:
+        TfdistError: other classes, no held-out examples to evaluate on, or fewer examples than one global batch.
+    """
+    if data.classes not in (None, spec.classes):
+        raise TfdistError(f"--classes {spec.classes}: {spec.dataset} has {data.classes} classes; omit --classes")
+    if spec.evaluate and not data.test_examples:
+        raise TfdistError(f"--evaluate: {spec.dataset} has no held-out examples; omit it, or use --dataset digits")
+    if data.train_examples is not None and data.train_examples < spec.global_batch_size:
+        raise TfdistError(
+            f"{spec.dataset} has {data.train_examples} training examples, less than one global batch of "
+            f"{spec.global_batch_size}: use a smaller --batch-size"
+        )
+
+
+def strategy_warnings(choice: StrategyChoice, machine: Machine) -> tuple[str, ...]:
+    """What works but may surprise, for any program."""
     cores = choice.replicas * (choice.cores_per_device or 0)
     if machine.gpus or cores <= len(machine.cores):
         return ()
     return (
-        f"{choice.replicas} devices of {choice.cores_per_device} core(s) share {len(machine.cores)} cores: "
-        f"they slow each other down, so do not read scaling from this run",
+        f"{choice.replicas} devices with {choice.cores_per_device} core(s) each share {len(machine.cores)} cores "
+        f"and slow each other down: do not infer scaling from this run",
     )
 
 
-def warnings_of(spec: TrainingSpec, machine: Machine) -> tuple[str, ...]:
-    """What works but will surprise."""
+def training_warnings(spec: TrainingSpec, machine: Machine) -> tuple[str, ...]:
+    """What works but may surprise, for the built-in training."""
     slow = "--xla on a CPU is about 100 times slower for MobileNetV2 (its depthwise gradients)"
-    return (*cores_warnings(spec, machine), *([slow] if spec.xla and not machine.gpus else []))
+    return (*strategy_warnings(spec, machine), *([slow] if spec.xla and not machine.gpus else []))
+
+
+def _check_ranges(spec: TrainingSpec) -> None:
+    _check_minimums(spec)
+    if spec.seed > _MAX_SEED:
+        raise TfdistError(f"--seed {spec.seed}: must be at most {_MAX_SEED}")
+    if spec.alpha not in _ALPHAS:
+        raise TfdistError(f"--alpha {spec.alpha}: choose from {', '.join(map(str, _ALPHAS))}")
+    if not 0.0 <= spec.bn_momentum < 1.0:
+        raise TfdistError(f"--bn-momentum {spec.bn_momentum}: must be at least 0 and less than 1")
+    if not spec.learning_rate > 0:
+        raise TfdistError(f"--learning-rate {spec.learning_rate}: must be positive")
+
+
+def _check_minimums(choice: StrategyChoice) -> None:
+    for field, minimum in _MINIMUM.items():
+        value = getattr(choice, field, None)
+        if value is not None and value < minimum:
+            raise TfdistError(f"{flag_of(field)} {value}: must be at least {minimum}")
+
+
+def _check_options(choice: StrategyChoice, chosen: Mapping[str, Any]) -> None:
+    """Refuse an option that the strategy would ignore, unless it is the default."""
+    for field, value in chosen.items():
+        takers = [row.name for row in CATALOG.values() if flag_of(field) in row.options]
+        if takers and choice.strategy not in takers and value != getattr(StrategyChoice, field):
+            raise TfdistError(
+                f"{flag_of(field)} {value} has no effect under --strategy {choice.strategy}: "
+                f"omit it, or use {', '.join(takers)}"
+            )
+    if "--ps" in CATALOG[choice.strategy].options and choice.ps == 0:
+        raise TfdistError(f"--ps 0: {choice.strategy} keeps its variables on parameter servers; use --ps 1 or more")
+
+
+def _check_all_reduce(choice: StrategyChoice, machine: Machine) -> None:
+    if not machine.gpus and choice.communication is Communication.NCCL:
+        raise TfdistError("--communication nccl needs GPUs, and none was found: use ring or auto")
+    if not machine.gpus and choice.cross_device is CrossDevice.NCCL:
+        raise TfdistError(
+            "--cross-device nccl needs GPUs, and none was found: use hierarchical-copy, reduction-to-one or auto"
+        )
+    if choice.packs is not None and choice.cross_device not in (CrossDevice.NCCL, CrossDevice.HIERARCHICAL_COPY):
+        raise TfdistError(
+            f"--packs {choice.packs} has no effect with --cross-device {choice.cross_device}: "
+            f"omit it, or use nccl or hierarchical-copy"
+        )
+
+
+def _check_devices(choice: StrategyChoice, machine: Machine) -> None:
+    if machine.hosts > 1 and not CATALOG[choice.strategy].many_processes:
+        raise TfdistError(
+            f"--strategy {choice.strategy} is one process, and {machine.hosts} hosts were given: "
+            f"use --strategy multiworker, or choose one host with --include"
+        )
+    if machine.gpus and choice.replicas > len(machine.gpus):
+        raise TfdistError(
+            f"{choice.replicas} devices ({choice.workers} workers x {choice.devices}) but only {len(machine.gpus)} "
+            f"GPUs: use fewer --workers or --devices"
+        )
+    _check_cpu_devices(choice)
+
+
+def _check_cpu_devices(choice: StrategyChoice) -> None:
+    _refuse(devices_refusal(choice.strategy, choice.devices, choice.gpus), f"--devices {choice.devices}")
+
+
+def _refuse(refusal: Refusal | None, options: str) -> None:
+    if refusal is not None:
+        raise TfdistError(f"{options}: {refusal.reason}; {refusal.instead}")

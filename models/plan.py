@@ -1,4 +1,4 @@
-"""A training spec becomes the processes of a job. No TensorFlow."""
+"""A spec -> the processes of its job. No TensorFlow."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,20 +8,19 @@ from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.job import Job, Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import Machines
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.catalog import CATALOG, Ends, Keras
+from tfdist.strategies.catalog import CATALOG, Role
 from tfdist.strategies.choice import StrategyChoice
 
-TRAINING_COMMAND = ("-m", "tfdist.models.training.task")
-"""Behind the Python of each host."""
+_TRAINING_COMMAND = ("-m", "tfdist.models.training.task")
 
 
 def shape_of(choice: StrategyChoice, base_port: int | None = None) -> Shape:
-    """The processes that the choice's strategy needs."""
+    """The tasks of the strategy's job."""
     strategy = CATALOG[choice.strategy]
     return Shape(
-        roles=strategy.roles(choice.workers, choice.ps),
+        roles={role.name: RoleShape(_count(role, choice), role.computes) for role in strategy.roles},
         has_cluster=strategy.has_cluster,
-        leader="chief-0" if strategy.ends is Ends.LEADER_EXITS else None,
+        leader=next((Task(role.name, 0).name for role in strategy.roles if role.leads), None),
         devices=choice.devices,
         cores_per_device=choice.cores_per_device,
         gpus=choice.gpus,
@@ -29,38 +28,39 @@ def shape_of(choice: StrategyChoice, base_port: int | None = None) -> Shape:
     )
 
 
-def task_environment(choice: StrategyChoice) -> dict[str, str]:
-    """What every task of the job finds in its environment, its own cluster and devices apart.
-
-    A server that a peer has not reached yet must not fail its calls at once: GRPC_FAIL_FAST=use_caller, as
-    https://www.tensorflow.org/tutorials/distribute/parameter_server_training says for workers and ps.
-    """
-    return {
-        **choice.to_env(),
-        "TF_USE_LEGACY_KERAS": "1" if choice.keras is Keras.TWO else "0",
-        **({"GRPC_FAIL_FAST": "use_caller"} if choice.ps else {}),
-    }
+def _count(role: Role, choice: StrategyChoice) -> int:
+    return {"one": 1, "workers": choice.workers, "ps": choice.ps}[role.count]
 
 
 def plan_training(
-    spec: TrainingSpec, machines: Machines, base_port: int | None = None, extra: Mapping[str, str] | None = None
+    spec: TrainingSpec, machines: Machines, base_port: int | None = None, env: Mapping[str, str] | None = None
 ) -> Job:
-    """The built-in training as a job, with `extra` variables in each task's environment."""
-    env = {**(extra or {}), **task_environment(spec), "PYTHONSAFEPATH": "1"}  # a user's folder may hold a random.py
-    return plan_job(shape_of(spec, base_port), Program(TRAINING_COMMAND, env, str(Path.cwd()), python=True), machines)
+    """The built-in training as a job; its tasks also get the variables of `env`."""
+    # PYTHONSAFEPATH: the working directory may contain a random.py
+    variables = {**(env or {}), **_environment(spec), "PYTHONSAFEPATH": "1"}
+    return plan_job(shape_of(spec, base_port), Program(_TRAINING_COMMAND, variables, str(Path.cwd()), True), machines)
 
 
 def plan_command(choice: StrategyChoice, command: Program, machines: Machines, base_port: int | None = None) -> Job:
-    """The user's own program as a job; the spec says under which strategy. Its own variables win over ours."""
+    """A custom program as a job. Hosts with role=evaluator run it too; the program's variables win over ours."""
     shape = shape_of(choice, base_port)
     evaluators = sum(host.slots or 1 for host in machines if host.role == "evaluator")
     if evaluators and shape.has_cluster:
         shape = replace(shape, roles={**shape.roles, "evaluator": RoleShape(evaluators, computes=False)})
-    return plan_job(shape, replace(command, env={**task_environment(choice), **command.env}), machines)
+    return plan_job(shape, replace(command, env={**_environment(choice), **command.env}), machines)
+
+
+def _environment(choice: StrategyChoice) -> dict[str, str]:
+    """The variables of every task. With parameter servers, calls wait for a server that is not up yet.
+
+    Source: https://www.tensorflow.org/tutorials/distribute/parameter_server_training (GRPC_FAIL_FAST).
+    """
+    fail_fast = {"GRPC_FAIL_FAST": "use_caller"} if choice.ps else {}
+    return {**choice.to_env(), **choice.keras.environment, **fail_fast}
 
 
 def only_task(job: Job, cluster: Cluster, task: Task) -> Job:
-    """Of a job, the one task that somebody else's TF_CONFIG describes; it has this machine's devices to itself."""
-    same = [plan for plan in job.plans if plan.task.role == task.role]
-    first = (same or list(job.plans))[0]  # a chief without parameter servers is a worker that also saves
-    return Job((replace(first, task=task, port=None),), None, cluster)
+    """The job reduced to the one task that an inherited TF_CONFIG describes. It gets this machine's first devices."""
+    # without parameter servers a chief is a worker that also saves, so it gets a worker's plan
+    plan = next((plan for plan in job.plans if plan.task.role == task.role), job.plans[0])
+    return Job((replace(plan, task=task, port=None),), None, cluster)

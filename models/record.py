@@ -1,10 +1,10 @@
-"""What one run measured: raw windows of every rank, as frozen dataclasses that travel as versioned JSON.
+"""The raw measurements of one run: the windows of every rank, as versioned JSON. Statistics are computed later.
 
-Statistics are derived later, from these. No TensorFlow and no pandas: tasks and the launcher both use this file.
+No TensorFlow and no pandas: tasks and the launcher both use this file.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tfdist.launch.errors import TfdistError
@@ -12,70 +12,70 @@ from tfdist.launch.str_enum import StrEnum
 
 FORMAT = 1
 BUSY_BEFORE = "busy_before"
-"""Key in Record.hardware: the share of all cores (0..1) that was in use just before the run, by others then.
+"""Key in Record.hardware: the share of this machine's cores, 0..1, in use just before the run.
 
-Only where this machine is one of the run's hosts: of the others nobody asked.
+Missing if this machine is not one of the run's hosts.
 """
 
 
 class RecordStatus(StrEnum):
-    """What became of a run."""
+    """How a run ended."""
 
     OK = "ok"
     FAILED = "failed"
     REFUSED = "refused"
-    """This machine cannot run it: no process was started."""
+    """These hosts cannot run it: no process was started."""
     TIMEOUT = "timeout"
     INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of consecutive steps between two moments at which the device had really finished."""
+    """Consecutive steps between two moments at which the device had finished all its work."""
 
     steps: int
     examples: int
-    """What this rank's replicas (synchronous), or all workers together (asynchronous, applied) went through."""
+    """Processed by the replicas of this rank; asynchronous: applied by all workers together."""
     elapsed_s: float
-    """time.perf_counter() at its end minus at its start."""
+    """By time.perf_counter()."""
     loss: float | None
-    """At its end: the mean over the global batch of the last step."""
+    """Mean over the global batch of its last step."""
 
 
 @dataclass(frozen=True)
 class RankRecord:
-    """What one task measured of itself and emits as its `record` event."""
+    """The measurements of one task, sent as its `record` event."""
 
     task: str
-    """`worker-0`; for an asynchronous job `chief-0`, which sees all workers."""
+    """`worker-0`; in an asynchronous job `chief-0`, which measures all workers."""
     host: str
     replicas: int
     warmup: tuple[Window, ...]
     windows: tuple[Window, ...]
-    """The timed ones."""
+    """The timed windows."""
     phases_s: Mapping[str, float]
-    """Start-up, one after the other: `import`, `strategy`, `build` (until the first window), `trace` (the first step).
+    """Seconds of each start-up phase: `import`, `strategy`, `build` (until the first window), `trace` (the first step).
 
-    And `first_step_end`, since the process was started.
+    `first_step_end`: from the start of the process to the end of the first step.
     """
     examples_applied: int
-    """Over the whole run, warm-up included, by this rank (asynchronous: by the job, from the counter on the ps)."""
+    """In the whole run, warm-up included, by this rank; asynchronous: by all workers, from a counter on the ps."""
     updates_applied: int
     """The optimizer's iterations at the end."""
     accuracy: float | None = None
-    """On the held-out examples, 0..1, if they were evaluated."""
+    """On the held-out examples, 0..1; None: not evaluated."""
     peak_memory_bytes: int = 0
     cpu_s: float = 0.0
     affinity: tuple[int, ...] = ()
     software: Mapping[str, str] = field(default_factory=dict)
     """`tensorflow`, `keras` (with its engine), `python`, `tfdist`, `numpy`."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """The variables that change speed and were set."""
+    """Environment variables that affect speed."""
 
 
 @dataclass(frozen=True)
 class TaskUsage:
-    """What the operating system says of one finished process (getrusage)."""
+    """Resource usage of one finished process, from getrusage."""
 
     peak_memory_bytes: int
     cpu_s: float
@@ -83,14 +83,13 @@ class TaskUsage:
 
 @dataclass(frozen=True)
 class Record:
-    """One run of one arm, whatever came of it."""
+    """One run of one arm, successful or not."""
 
     arm: str
     round: int
     spec: Mapping[str, Any]
     """TrainingSpec.to_json()."""
-    status: str
-    """`ok`, `failed`, `refused`, `timeout` or `interrupted`."""
+    status: RecordStatus
     reason: str
     """One sentence; empty for `ok`."""
     exit_code: int
@@ -98,21 +97,21 @@ class Record:
     usage: Mapping[str, TaskUsage] = field(default_factory=dict)
     """By task name; parameter servers and user programs included."""
     hardware: Mapping[str, Any] = field(default_factory=dict)
-    """The agent's hello: CPU model, cores, memory, GPUs, OS. Of the first host."""
+    """CPU model, cores, memory, GPUs and OS of the first host."""
     command: str = ""
     started: str = ""
     """UTC, ISO 8601."""
     wall_s: float = 0.0
-    """From the first process's start to the last one's end."""
+    """From the start of the first process to the end of the last one."""
     run_dir: str = ""
-    """The run's folder, relative to the folder of the bench; its logs are there."""
+    """The run's folder with its logs, relative to the folder of the bench."""
     git_commit: str = ""
     hosts: int = 1
-    """On how many the job ran."""
+    """Number of hosts of the job."""
     link: Mapping[str, float] = field(default_factory=dict)
-    """The slowest way between neighbouring hosts, measured before: `bytes_per_s` of one TCP stream, `rtt_s`."""
+    """The slowest link between neighbouring hosts, measured before: `bytes_per_s` of one TCP stream, `rtt_s`."""
     order: int = 0
-    """Position in which the run was made, over the whole bench."""
+    """Position among all runs of the bench."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
@@ -120,10 +119,10 @@ class Record:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Record":
-        """The record that `to_json` wrote.
+        """The inverse of `to_json`.
 
         Raises:
-            TfdistError: another format version, or not a whole record.
+            TfdistError: another format version, or an incomplete record.
         """
         if data.get("format") != FORMAT:
             raise TfdistError(f"a record of format {data.get('format')!r}: this tfdist reads format {FORMAT}")
@@ -131,16 +130,17 @@ class Record:
         try:
             values["ranks"] = tuple(rank_from_json(rank) for rank in values.get("ranks", ()))
             values["usage"] = {name: TaskUsage(**usage) for name, usage in values.get("usage", {}).items()}
-            return cls(**values)
-        except (TypeError, AttributeError, KeyError) as error:
-            raise TfdistError(f"not a whole record: {error}") from None
+            record = cls(**values)
+            return replace(record, status=RecordStatus(record.status))
+        except (TypeError, AttributeError, KeyError, ValueError) as error:
+            raise TfdistError(f"incomplete record: {error}") from None
 
 
 def rank_from_json(data: Mapping[str, Any]) -> RankRecord:
-    """The RankRecord that `dataclasses.asdict` made plain.
+    """The inverse of `dataclasses.asdict` on a RankRecord.
 
     Raises:
-        TypeError, KeyError: it is not a whole one.
+        TypeError, KeyError: incomplete.
     """
     windows = {name: tuple(Window(**window) for window in data[name]) for name in ("warmup", "windows")}
     return RankRecord(**{**data, **windows, "affinity": tuple(data.get("affinity", ()))})

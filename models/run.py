@@ -1,6 +1,5 @@
-"""Runs one training and makes the Record of what it measured. No TensorFlow."""
+"""Runs one training and builds the Record of its measurements. No TensorFlow."""
 
-import contextlib
 import subprocess
 import sys
 from collections.abc import Collection, Mapping
@@ -8,27 +7,24 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from tfdist.launch.diagnose import Outcome, Status
+from tfdist.launch.agents.fleet import Fleet
+from tfdist.launch.diagnose import Outcome
 from tfdist.launch.environment import command_shown
+from tfdist.launch.errors import ExitCode
+from tfdist.launch.job import Job
 from tfdist.launch.machine import Machines, local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.run import launch
 from tfdist.launch.rundir import RunDir
 from tfdist.launch.supervise import OnMessage
 from tfdist.models.plan import plan_training
-from tfdist.models.record import RankRecord, Record, TaskUsage, rank_from_json
+from tfdist.models.record import RankRecord, Record, RecordStatus, TaskUsage, rank_from_json
 from tfdist.models.spec import TrainingSpec
 
-PRIVATE = (
-    "executable",
-    "clock",
-    "gpu_ids",
-    "gpus_hidden",
-    "gpu_devices",
-    "memory_free_bytes",
-    "disk_free_bytes",
+_PRIVATE = frozenset(
+    ["executable", "clock", "gpu_ids", "gpus_hidden", "gpu_devices", "memory_free_bytes", "disk_free_bytes"]
 )
-"""What a host says of itself that does not belong into a record, which may be published."""
+"""Facts about a host that are kept out of records, which may be published."""
 
 
 def run_spec(
@@ -41,65 +37,83 @@ def run_spec(
     timeout_s: float | None = None,
     listen: OnMessage = lambda _: None,
 ) -> Record:
-    """Run one training in fresh processes and say what it measured, whatever came of it.
+    """Run one training in new processes. A failed training also has a record.
 
     Raises:
         TfdistError: no process was started.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
-    folder = RunDir(run_dir)
     job = plan_training(spec, machines or local_machines())
+    return run_training(job, spec, RunDir(run_dir), Policy(timeout_s=timeout_s), listen, arm=arm, round=round)[1]
+
+
+def run_training(
+    job: Job,
+    spec: TrainingSpec,
+    run_dir: RunDir,
+    policy: Policy,
+    on_message: OnMessage,
+    *,
+    fleet: Fleet | None = None,
+    arm: str,
+    round: int = 0,
+) -> tuple[Outcome, Record]:
+    """Run the planned training of `spec`, by default with a fleet of its own.
+
+    Raises:
+        TfdistError: no process was started.
+    """
     started = datetime.now(timezone.utc)
-    outcome = launch(job, folder, Policy(timeout_s=timeout_s), listen, needs_tensorflow=True)
-    return record_of(outcome, spec, job.measuring, arm=arm, round=round, started=started)
+    outcome = launch(job, run_dir, policy, on_message, fleet=fleet, needs_tensorflow=True)
+    return outcome, record_of(outcome, spec, job.measuring, arm=arm, round=round, started=started)
 
 
 def record_of(
     outcome: Outcome, spec: TrainingSpec, measuring: Collection[str], *, arm: str, round: int, started: datetime
 ) -> Record:
-    """The record of a finished job, each of whose `measuring` tasks ought to have sent its part.
-
-    A job that ended well but left out a rank's measurement has failed, with exit code 1.
-    """
-    ranks, problem = ranks_of(outcome.records)
-    silent = sorted(set(measuring) - {rank.task for rank in ranks if rank.windows})
-    if silent:
-        problem = problem or f"{', '.join(silent)} ended well but sent no record with a timed window"
-    bad = outcome.status is Status.OK and bool(problem)
+    """The record of a finished job. A successful job fails if one of its `measuring` tasks sent no valid record."""
+    ranks, problem = _ranks(outcome.records)
+    missing = sorted(set(measuring) - {rank.task for rank in ranks if rank.windows})
+    if missing:
+        problem = problem or f"{', '.join(missing)} exited with code 0 but sent no record with a timed window"
+    status, reason, exit_code = RecordStatus(outcome.status), outcome.reason, outcome.exit_code
+    if status is RecordStatus.OK and problem:
+        status, reason, exit_code = RecordStatus.FAILED, problem, ExitCode.FAILED
     hosts = list(outcome.hosts.values())
     return Record(
         arm=arm,
         round=round,
         spec=spec.to_json(),
-        status=str(Status.FAILED if bad else outcome.status),
-        reason=problem if bad else outcome.reason,
-        exit_code=1 if bad else outcome.exit_code,
+        status=status,
+        reason=reason,
+        exit_code=exit_code,
         ranks=ranks,
         usage={name: TaskUsage(exit.peak_memory_bytes, exit.cpu_s) for name, exit in outcome.exits.items()},
-        hardware={key: value for key, value in hosts[0].items() if key not in PRIVATE} if hosts else {},
+        hardware={key: value for key, value in hosts[0].items() if key not in _PRIVATE} if hosts else {},
         command=command_shown(["tfdist", *sys.argv[1:]]),
         started=started.isoformat(timespec="seconds"),
         wall_s=outcome.wall_s,
         run_dir=Path(outcome.run_dir).name,
-        git_commit=git_commit(),
+        git_commit=_git_commit(),
         hosts=max(1, len(hosts)),
     )
 
 
-def ranks_of(records: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[RankRecord, ...], str]:
-    """Every rank's measurement in order of task, and what was wrong with one of them, if any."""
+def _ranks(records: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[RankRecord, ...], str]:
+    """The valid records by role and index, and the problem of the first invalid one."""
     ranks = []
     for task in sorted(records, key=lambda name: (name.rpartition("-")[0], int(name.rpartition("-")[2]))):
         try:
             ranks.append(rank_from_json(records[task]))
         except (TypeError, KeyError) as error:
-            return tuple(ranks), f"{task} sent a record that is not whole: {error}"
+            return tuple(ranks), f"{task} sent an incomplete record: {error}"
     return tuple(ranks), ""
 
 
-def git_commit() -> str:
-    """The commit of the working directory, if it is in a git repository."""
-    with contextlib.suppress(OSError):
-        asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-        return asked.stdout.strip() if asked.returncode == 0 else ""
-    return ""
+def _git_commit() -> str:
+    """The commit of the working directory; empty outside a git repository."""
+    try:
+        git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return git.stdout.strip()

@@ -1,15 +1,15 @@
-"""What is trained and how: one frozen record, complete before any process starts, that travels as JSON."""
+"""What to train and how: one frozen record, complete before any process starts. Tasks receive it as JSON."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from tfdist.launch.str_enum import StrEnum
-from tfdist.strategies.catalog import Api, Precision
 from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import Api, Precision
 
 
 class Architecture(StrEnum):
-    """The built-in models."""
+    """The built-in models; each is a file in architectures/."""
 
     MOBILENET_V2 = "mobilenet_v2"
     TINY = "tiny"
@@ -26,8 +26,8 @@ class Optimizer(StrEnum):
 class TrainingSpec(StrategyChoice):
     """A strategy and the training to run under it, with nothing left to decide.
 
-    `batch_size` is per replica. `steps` counts every training step of the job; the first `warmup_steps` (or more, until
-    the pace is steady) are not timed. Under parameter-server a step is one scheduled step of a worker.
+    `steps` counts all training steps of the job. The first `warmup_steps` are not timed, nor are later ones until the
+    step time is stable. Under parameter-server a step is one scheduled step of a worker.
     """
 
     VARIABLE: ClassVar[str] = "TFDIST_SPEC"
@@ -56,7 +56,7 @@ class TrainingSpec(StrategyChoice):
     steps_per_window: int = 10
     warmup_steps: int = 10
     evaluate: bool = False
-    """Measure accuracy on the data set's held-out part after training."""
+    """Measure accuracy on the held-out part of the data set after training."""
 
     @property
     def global_batch_size(self) -> int:

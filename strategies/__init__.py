@@ -1,4 +1,4 @@
-"""Which strategies exist, and how to make each. `current()` is for a user's own program."""
+"""The strategies and how to build them. A custom program calls `current()`."""
 
 from tfdist.strategies.current import current
 

@@ -1,74 +1,16 @@
-"""Which strategies exist, what each needs, how its job ends, and which Keras it works with. No TensorFlow in here."""
+"""The table of strategies: the tasks, devices and options of each, and what does not work with it. No TensorFlow."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Literal
 
-from tfdist.launch.job import RoleShape
 from tfdist.launch.str_enum import StrEnum
-
-
-class StrategyName(StrEnum):
-    """The names that the command line takes."""
-
-    AUTO = "auto"
-    ONE_DEVICE = "one-device"
-    MIRRORED = "mirrored"
-    MULTI_WORKER = "multiworker"
-    CENTRAL_STORAGE = "central-storage"
-    PARAMETER_SERVER = "parameter-server"
-    TPU = "tpu"
-    INDEPENDENT = "independent"
-
-
-class Communication(StrEnum):
-    """`tf.distribute.experimental.CommunicationImplementation`: the all-reduce between workers."""
-
-    AUTO = "auto"
-    RING = "ring"
-    NCCL = "nccl"
-
-
-class CrossDevice(StrEnum):
-    """`tf.distribute.CrossDeviceOps`: the all-reduce between the devices of one process. auto: TensorFlow's default."""
-
-    AUTO = "auto"
-    NCCL = "nccl"
-    HIERARCHICAL_COPY = "hierarchical-copy"
-    REDUCTION_TO_ONE = "reduction-to-one"
-
-
-class Placement(StrEnum):
-    """How variables are spread over servers: as TensorFlow does, by count, or to the one that holds fewest bytes."""
-
-    ROUND_ROBIN = "round-robin"
-    GREEDY = "greedy"
-
-
-class Keras(StrEnum):
-    """2 is tf_keras, 3 the keras that TensorFlow 2.21 brings."""
-
-    TWO = "2"
-    THREE = "3"
-
-
-class Api(StrEnum):
-    """Who runs the steps: our timed loop, or Model.fit."""
-
-    LOOP = "loop"
-    FIT = "fit"
-
-
-class Precision(StrEnum):
-    """Keras' global dtype policy."""
-
-    FLOAT32 = "float32"
-    MIXED_BFLOAT16 = "mixed_bfloat16"
-    MIXED_FLOAT16 = "mixed_float16"
+from tfdist.strategies.options import Api, StrategyName
 
 
 class Exchange(StrEnum):
-    """How the replicas of a job depend on each other, which decides what its wall time is."""
+    """How the replicas of a job exchange gradients, which decides how its throughput is computed."""
 
     SYNC = "sync"
     ASYNC = "async"
@@ -83,167 +25,150 @@ class Ends(StrEnum):
 
 
 @dataclass(frozen=True)
+class Role:
+    """The tasks of one role in the job of a strategy."""
+
+    name: str
+    count: Literal["one", "workers", "ps"]
+    """One task, or as many as --workers or --ps."""
+    computes: bool = True
+    """Its tasks have devices."""
+    serves: bool = False
+    """Its tasks run a TensorFlow server for the leader and no program."""
+    leads: bool = False
+    """The job ends when its only task exits."""
+
+
+@dataclass(frozen=True)
 class Strategy:
     """One row of the table."""
 
     name: StrategyName
+    module: str
+    """The file of this folder that builds it."""
     tf_name: str
     summary: str
-    exchange: Exchange
-    many_processes: bool
-    has_cluster: bool
-    ends: Ends
-    options: tuple[str, ...]
     needs: str
+    roles: tuple[Role, ...] = (Role("worker", "one"),)
+    exchange: Exchange = Exchange.SYNC
+    has_cluster: bool = False
+    """Its tasks talk to each other: they have ports and a TF_CONFIG."""
+    options: tuple[str, ...] = ()
+    """The options of the command line that change it."""
+    replicas_known: bool = True
+    """The launcher knows the number of replicas; False: only a running task does."""
+    pins_cores: bool = True
+    """By default a CPU device is pinned to a core."""
+    many_cpu_devices: bool = True
+    """A process without GPUs runs a replica on each of its virtual CPU devices."""
+    scales_loss: bool = True
+    """tf_keras scales the loss under it, which float16 needs."""
+    keras3_problems: Mapping[Api, str] = field(default_factory=dict)
+    """Why Keras 3 does not train under it, for each API that fails."""
+    device_files: tuple[str, ...] = ()
+    """Files below /dev, one of which this machine needs."""
 
     @property
     def synchronous(self) -> bool:
-        """Tasks step by themselves in a loop of their own; False: a chief schedules the steps of workers."""
+        """Every task runs its own training loop; False: the leader schedules the steps of the workers."""
         return self.exchange is not Exchange.ASYNC
 
-    def roles(self, workers: int, ps: int) -> Mapping[str, RoleShape]:
-        """The tasks of each role."""
-        if self.name is StrategyName.PARAMETER_SERVER:
-            return {
-                "chief": RoleShape(1, computes=False),
-                "worker": RoleShape(workers),
-                "ps": RoleShape(ps, computes=False),
-            }
-        return {"worker": RoleShape(workers if self.many_processes else 1)}
+    @property
+    def many_processes(self) -> bool:
+        """The number of processes depends on --workers."""
+        return any(role.count == "workers" for role in self.roles)
+
+    @property
+    def ends(self) -> Ends:
+        """When its job is over."""
+        return Ends.LEADER_EXITS if any(role.leads for role in self.roles) else Ends.ALL_EXIT
 
 
-def _one_process(name: StrategyName, tf_name: str, summary: str, options: tuple[str, ...], needs: str) -> Strategy:
-    return Strategy(
-        name,
-        tf_name,
-        summary,
-        Exchange.SYNC,
-        False,
-        False,
-        Ends.ALL_EXIT,
-        options,
-        needs,
-    )
-
+_WORKERS = (Role("worker", "workers"),)
 
 _ROWS = (
-    _one_process(
-        StrategyName.ONE_DEVICE, "OneDeviceStrategy", "one device: the baseline of every comparison", (), "one device"
+    Strategy(
+        StrategyName.ONE_DEVICE,
+        module="one_device",
+        tf_name="OneDeviceStrategy",
+        summary="one device: the baseline of every comparison",
+        needs="one device",
     ),
-    _one_process(
+    Strategy(
         StrategyName.MIRRORED,
-        "MirroredStrategy",
-        "one process, a replica on each device, gradients all-reduced between the devices",
-        ("--devices", "--cross-device", "--packs"),
-        "one host",
+        module="mirrored",
+        tf_name="MirroredStrategy",
+        summary="one process, a replica on each device, gradients all-reduced between the devices",
+        needs="one host",
+        options=("--devices", "--cross-device", "--packs"),
     ),
     Strategy(
         StrategyName.MULTI_WORKER,
-        "MultiWorkerMirroredStrategy",
-        "one process a worker, gradients all-reduced over the network",
-        Exchange.SYNC,
-        True,
-        True,
-        Ends.ALL_EXIT,
-        ("--workers", "--devices", "--communication", "--bytes-per-pack", "--timeout-collective"),
-        "a free port for each worker",
+        module="multi_worker",
+        tf_name="MultiWorkerMirroredStrategy",
+        summary="one process per worker, gradients all-reduced over the network",
+        needs="a free port for each worker",
+        roles=_WORKERS,
+        has_cluster=True,
+        options=("--workers", "--devices", "--communication", "--bytes-per-pack", "--timeout-collective"),
+        many_cpu_devices=False,
+        keras3_problems={Api.FIT: "Keras 3's fit cannot convert MultiWorkerMirroredStrategy's PerReplica values"},
     ),
-    _one_process(
+    Strategy(
         StrategyName.CENTRAL_STORAGE,
-        "experimental.CentralStorageStrategy",
-        "one process, one copy of the variables (on the CPU), a replica on each device",
-        ("--devices",),
-        "one host",
+        module="central_storage",
+        tf_name="experimental.CentralStorageStrategy",
+        summary="one process, one copy of the variables (on the CPU), a replica on each device",
+        needs="one host",
+        options=("--devices",),
+        scales_loss=False,
+        keras3_problems=dict.fromkeys(
+            Api, "Keras 3's BatchNorm names no aggregation for its variables, which central-storage requires"
+        ),
     ),
     Strategy(
         StrategyName.PARAMETER_SERVER,
-        "experimental.ParameterServerStrategy",
-        "asynchronous: workers compute gradients and apply them to variables on parameter servers as they come",
-        Exchange.ASYNC,
-        True,
-        True,
-        Ends.LEADER_EXITS,
-        ("--workers", "--ps", "--devices", "--variable-partitioner", "--placement"),
-        "a free port for the chief, each worker and each ps",
+        module="parameter_server",
+        tf_name="experimental.ParameterServerStrategy",
+        summary="asynchronous: each worker applies its gradients to variables on parameter servers when they are ready",
+        needs="a free port for the chief, each worker and each ps",
+        roles=(
+            Role("chief", "one", computes=False, leads=True),
+            Role("worker", "workers", serves=True),
+            Role("ps", "ps", computes=False, serves=True),
+        ),
+        exchange=Exchange.ASYNC,
+        has_cluster=True,
+        options=("--workers", "--ps", "--devices", "--variable-partitioner", "--placement"),
+        many_cpu_devices=False,
+        scales_loss=False,
+        keras3_problems={
+            Api.FIT: "Keras 3's fit does not run under ParameterServerStrategy",
+            Api.LOOP: "Keras 3's optimizer loses counter updates (iterations is not atomic) under "
+            "ParameterServerStrategy",
+        },
     ),
-    _one_process(
-        StrategyName.TPU, "TPUStrategy", "one process, a replica on each TPU core", (), "a TPU (not run on hardware)"
+    Strategy(
+        StrategyName.TPU,
+        module="tpu",
+        tf_name="TPUStrategy",
+        summary="one process, a replica on each TPU core",
+        needs="a TPU (not run on hardware)",
+        replicas_known=False,
+        pins_cores=False,
+        scales_loss=False,
+        device_files=("accel0", "vfio/0"),  # by generation of the TPU VM
     ),
     Strategy(
         StrategyName.INDEPENDENT,
-        "none: OneDeviceStrategy in each process",
-        "N one-device trainings side by side without any exchange: the ceiling that the others are held against",
-        Exchange.NONE,
-        True,
-        False,
-        Ends.ALL_EXIT,
-        ("--workers",),
-        "one device for each worker",
+        module="one_device",
+        tf_name="none: OneDeviceStrategy in each process",
+        summary="N one-device trainings side by side without gradient exchange: the upper bound for the others",
+        needs="one device for each worker",
+        roles=_WORKERS,
+        exchange=Exchange.NONE,
+        options=("--workers",),
     ),
 )
 
 CATALOG: Mapping[StrategyName, Strategy] = MappingProxyType({row.name: row for row in _ROWS})
-
-
-TPU_DEVICES = ("accel0", "vfio/0")
-"""What a TPU VM has below /dev, by generation: one of these."""
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why a combination does not work with TensorFlow 2.21, and what to use instead."""
-
-    reason: str
-    instead: str
-
-
-_TWO = "use --keras 2 (the default)"
-_NO_FIT = "use --api loop, or --keras 2"
-
-
-def keras_refusal(strategy: StrategyName, cross_device: CrossDevice, keras: Keras, api: Api) -> Refusal | None:
-    """Whether Keras `keras` trains under `strategy` through `api`: None if it does.
-
-    Source: every cell was run with tensorflow 2.21.0, keras 3.15.1 and tf_keras 2.21.0; tests/integration runs those
-    that are said to work.
-    """
-    if keras is Keras.TWO:
-        return None
-    if strategy is StrategyName.MULTI_WORKER and api is Api.FIT:
-        return Refusal("Keras 3's fit cannot convert MultiWorkerMirroredStrategy's PerReplica values", _NO_FIT)
-    if strategy is StrategyName.CENTRAL_STORAGE:
-        return Refusal(
-            "Keras 3's BatchNorm names no aggregation for its variables, which central-storage requires", _TWO
-        )
-    if strategy is StrategyName.PARAMETER_SERVER:
-        what = "fit does not run" if api is Api.FIT else "optimizer loses counter updates (iterations is not atomic)"
-        return Refusal(f"Keras 3's {what} under ParameterServerStrategy", _TWO)
-    return None
-
-
-_SCALES_NO_LOSS = (StrategyName.CENTRAL_STORAGE, StrategyName.PARAMETER_SERVER, StrategyName.TPU)
-
-
-def precision_refusal(strategy: StrategyName, keras: Keras, precision: Precision, replicas: int) -> Refusal | None:
-    """Whether Keras `keras` trains so many replicas safely in this precision: None if it does.
-
-    Source: tf_keras' `strategy_supports_loss_scaling` names the strategies that it takes; with Keras 3, 12 of 120
-    trainings of several replicas ended in NaN, none with tf_keras.
-    """
-    if keras is Keras.TWO and precision is Precision.MIXED_FLOAT16 and strategy in _SCALES_NO_LOSS:
-        return Refusal(f"tf_keras scales no loss for float16 under {strategy}", "use --precision mixed_bfloat16")
-    if keras is Keras.THREE and precision is Precision.MIXED_FLOAT16 and replicas > 1:
-        what = "Keras 3 looks for overflows of float16 on the first replica only: trainings of several can end in NaN"
-        return Refusal(what, "use --precision mixed_bfloat16, or --keras 2")
-    return None
-
-
-def devices_refusal(strategy: StrategyName, devices: int, gpus: bool) -> Refusal | None:
-    """Whether a process of `strategy` makes a replica on each of its devices: None if it does.
-
-    Source: MultiWorkerMirroredStrategy takes `CPU:0` where there is no GPU, ParameterServerStrategy counts GPUs.
-    """
-    if devices > 1 and not gpus and strategy in (StrategyName.MULTI_WORKER, StrategyName.PARAMETER_SERVER):
-        what = f"without GPUs {CATALOG[strategy].tf_name} uses one device of each worker, not {devices}"
-        return Refusal(what, f"use --workers {devices} in place of --devices {devices}")
-    return None

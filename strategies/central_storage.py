@@ -7,5 +7,5 @@ from tfdist.strategies.choice import StrategyChoice
 
 
 def build(choice: StrategyChoice) -> tf.distribute.Strategy:
-    """The strategy over all of the task's devices, with the variables on the CPU."""
+    """The strategy over all devices of this task, with the variables on the CPU."""
     return tf.distribute.experimental.CentralStorageStrategy(devices.names(choice), parameter_device="CPU:0")

@@ -1,4 +1,4 @@
-"""The strategy of a job, with every option of it: what the launcher decides and a task builds from."""
+"""The strategy of a job with all its options: decided by the launcher, built by each task. No TensorFlow."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
 from tfdist.launch.errors import TfdistError
-from tfdist.strategies.catalog import Communication, CrossDevice, Keras, Placement, StrategyName
+from tfdist.strategies.options import Communication, CrossDevice, Keras, Placement, StrategyName
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -17,10 +17,10 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class StrategyChoice:
-    """A strategy with nothing left to decide. Travels to tasks as JSON in an environment variable."""
+    """A strategy with nothing left to decide. Tasks receive it as JSON in an environment variable."""
 
     VARIABLE: ClassVar[str] = "TFDIST_STRATEGY_CHOICE"
-    """The environment variable in which a task finds it."""
+    """The environment variable that holds it."""
 
     strategy: StrategyName = StrategyName.ONE_DEVICE
     workers: int = 1
@@ -28,7 +28,7 @@ class StrategyChoice:
     devices: int = 1
     """Devices (replicas) of each worker process."""
     cores_per_device: int | None = 1
-    """CPU cores behind each virtual CPU device; None: not pinned."""
+    """CPU cores of each virtual CPU device; None: not pinned."""
     gpus: bool = False
     """The devices are GPUs."""
     communication: Communication = Communication.AUTO
@@ -54,27 +54,27 @@ class StrategyChoice:
         return {"format": FORMAT, **asdict(self)}
 
     def to_env(self) -> dict[str, str]:
-        """The environment variable that carries it to a task."""
+        """The environment variable that passes it to a task."""
         return {self.VARIABLE: json.dumps(self.to_json())}
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> "Self | None":
-        """What `to_env` wrote; None where the variable is not set.
+        """The inverse of `to_env`; None if the variable is not set.
 
         Raises:
-            TfdistError: the value is not such JSON.
+            TfdistError: another value.
         """
         text = environ.get(cls.VARIABLE)
         if text is None:
             return None
         try:
             return cls.from_json(json.loads(text))
-        except (ValueError, TypeError) as error:
-            raise TfdistError(f"{cls.VARIABLE} is not what tfdist writes ({error}): unset it") from None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise TfdistError(f"{cls.VARIABLE} is malformed ({error}): unset it") from None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Self":
-        """What `to_json` wrote.
+        """The inverse of `to_json`.
 
         Raises:
             TfdistError: another format version, an unknown key, or a value outside its choices.
@@ -86,14 +86,13 @@ class StrategyChoice:
         if unknown:
             raise TfdistError(f"a spec with the unknown key {unknown[0]!r}")
         try:
-            chosen = {name: kind(values[name]) for name, kind in closed_choices(cls).items() if name in values}
+            enums = {name: enum(values[name]) for name, enum in enum_fields(cls).items() if name in values}
         except ValueError as error:
             raise TfdistError(f"a spec with a value outside its choices: {error}") from None
-        return cls(**{**values, **chosen})
+        return cls(**{**values, **enums})
 
 
-def closed_choices(spec: type[StrategyChoice]) -> Mapping[str, type[Enum]]:
+def enum_fields(spec: type[StrategyChoice]) -> Mapping[str, type[Enum]]:
     """The fields of `spec` that are closed choices: name -> enum."""
-    return {
-        name: kind for name, kind in get_type_hints(spec).items() if isinstance(kind, type) and issubclass(kind, Enum)
-    }
+    hints = get_type_hints(spec)
+    return {name: kind for name, kind in hints.items() if isinstance(kind, type) and issubclass(kind, Enum)}

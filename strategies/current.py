@@ -1,4 +1,4 @@
-"""`current()`: the strategy that `tfdist launch` chose, for a user's own program."""
+"""`current()`: the strategy that `tfdist launch` chose, for a custom program."""
 
 import os
 from functools import cache
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 @cache
 def current() -> "tf.distribute.Strategy":
-    """The strategy of this program, built on the first call: make that call before any TensorFlow operation.
+    """The strategy of this program. The first call builds it: make that call before any TensorFlow operation.
 
-    Started by `tfdist launch` it is the launcher's choice. Otherwise it is MultiWorkerMirroredStrategy if TF_CONFIG is
-    set, and TensorFlow's default strategy if not. In a worker or ps of a parameter-server job it serves the chief and
-    never returns: there only the code above this call runs.
+    Under `tfdist launch` it is the launcher's choice. Without it, it is MultiWorkerMirroredStrategy if TF_CONFIG is
+    set, else TensorFlow's default strategy. In a worker or ps of a parameter-server job the call serves the chief and
+    never returns: the code below it runs in the chief only.
 
     Raises:
         TfdistError: TFDIST_STRATEGY_CHOICE or TF_CONFIG is malformed, or a device is missing.
@@ -24,16 +24,16 @@ def current() -> "tf.distribute.Strategy":
     from tfdist.strategies.choice import StrategyChoice
 
     choice = StrategyChoice.from_env(os.environ)
-    return _unlaunched() if choice is None else _launched(choice)
+    return _without_launcher() if choice is None else _from_launcher(choice)
 
 
-def _unlaunched() -> "tf.distribute.Strategy":
+def _without_launcher() -> "tf.distribute.Strategy":
     import tensorflow as tf
 
     return tf.distribute.MultiWorkerMirroredStrategy() if os.environ.get("TF_CONFIG") else tf.distribute.get_strategy()
 
 
-def _launched(choice: "StrategyChoice") -> "tf.distribute.Strategy":
+def _from_launcher(choice: "StrategyChoice") -> "tf.distribute.Strategy":
     from tfdist.launch import events
     from tfdist.launch.cluster import parse_tf_config
     from tfdist.strategies.build import build

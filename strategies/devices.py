@@ -1,7 +1,6 @@
-"""The devices of this task: configured before TensorFlow's first operation, then named for a strategy.
+"""The devices of this task: configured before the first TensorFlow operation, then named for a strategy.
 
-Cores and threads are none of its business: the launcher sets the affinity, TF_NUM_INTRAOP_THREADS and
-TF_NUM_INTEROP_THREADS (and CUDA_VISIBLE_DEVICES) before the task starts.
+The launcher sets cores, threads (TF_NUM_INTRAOP_THREADS, TF_NUM_INTEROP_THREADS) and CUDA_VISIBLE_DEVICES.
 """
 
 import os
@@ -12,37 +11,37 @@ from tfdist.strategies.choice import StrategyChoice
 
 
 def names(choice: StrategyChoice) -> list[str]:
-    """The devices that a strategy of one process spreads over: `GPU:0`, `GPU:1` or, without GPUs, `CPU:0`, `CPU:1`."""
+    """The devices of a task: `GPU:0`, `GPU:1` or, without GPUs, `CPU:0`, `CPU:1`."""
     return [f"{'GPU' if choice.gpus else 'CPU'}:{index}" for index in range(choice.devices)]
 
 
 def configure(choice: StrategyChoice) -> None:
-    """Let GPU memory grow, or cut the CPU into `choice.devices` logical devices. Call it before any TensorFlow op.
+    """Enable memory growth of GPUs, or split the CPU into `choice.devices` logical devices.
 
-    A task that does not compute (a parameter server, a chief beside them) has its GPUs hidden and needs none.
+    Call it before any TensorFlow operation. Tasks that do not compute have their GPUs hidden and need none.
 
     Raises:
         TfdistError: fewer GPUs than `choice.devices`.
     """
     if choice.gpus:
-        _let_gpu_memory_grow(0 if os.environ.get("CUDA_VISIBLE_DEVICES") == NO_GPUS else choice.devices)
+        _enable_memory_growth(0 if os.environ.get("CUDA_VISIBLE_DEVICES") == NO_GPUS else choice.devices)
     else:
-        _cut_cpu(choice.devices)
+        _split_cpu(choice.devices)
 
 
-def _let_gpu_memory_grow(wanted: int) -> None:
+def _enable_memory_growth(least: int) -> None:
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
-    if len(gpus) < wanted:
+    if len(gpus) < least:
         raise TfdistError(
-            f"TensorFlow sees {len(gpus)} GPUs, the task needs {wanted}: lower --devices, or check the driver"
+            f"TensorFlow sees {len(gpus)} GPUs, the task needs {least}: lower --devices, or check the driver"
         )
     for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
 
 
-def _cut_cpu(count: int) -> None:
+def _split_cpu(count: int) -> None:
     import tensorflow as tf
 
     tf.config.set_visible_devices([], "GPU")

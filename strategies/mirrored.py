@@ -6,13 +6,11 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.strategies import devices
-from tfdist.strategies.catalog import CrossDevice
 from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import CrossDevice
 
-_DEFAULT_PACKS = 1
-
-CROSS_DEVICE: Mapping[CrossDevice, Callable[[int], Any]] = {
-    # None is TensorFlow's own choice: CollectiveAllReduce, over NCCL if all devices are physical GPUs, else a ring.
+_CROSS_DEVICE_OPS: Mapping[CrossDevice, Callable[[int], Any]] = {
+    # None: TensorFlow uses CollectiveAllReduce, over NCCL if all devices are physical GPUs, else over a ring.
     CrossDevice.AUTO: lambda packs: None,
     CrossDevice.NCCL: lambda packs: tf.distribute.NcclAllReduce(num_packs=packs),
     CrossDevice.HIERARCHICAL_COPY: lambda packs: tf.distribute.HierarchicalCopyAllReduce(num_packs=packs),
@@ -21,10 +19,10 @@ CROSS_DEVICE: Mapping[CrossDevice, Callable[[int], Any]] = {
 
 
 def build(choice: StrategyChoice) -> tf.distribute.Strategy:
-    """The strategy over all of the task's devices."""
+    """The strategy over all devices of this task."""
     return tf.distribute.MirroredStrategy(devices.names(choice), cross_device_ops(choice))
 
 
 def cross_device_ops(choice: StrategyChoice) -> Any:
-    """The tf.distribute.CrossDeviceOps that the choice names, or None for TensorFlow's default."""
-    return CROSS_DEVICE[choice.cross_device](choice.packs or _DEFAULT_PACKS)
+    """The tf.distribute.CrossDeviceOps of `choice`; None: TensorFlow's default."""
+    return _CROSS_DEVICE_OPS[choice.cross_device](choice.packs or 1)

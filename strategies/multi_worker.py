@@ -1,4 +1,4 @@
-"""tf.distribute.MultiWorkerMirroredStrategy: one process a worker, gradients all-reduced over the network."""
+"""tf.distribute.MultiWorkerMirroredStrategy: one process per worker, gradients all-reduced over the network."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from tfdist.strategies.choice import StrategyChoice
 
 
 def communication_options(choice: StrategyChoice) -> Any:
-    """The tf.distribute.experimental.CommunicationOptions of `choice`; None and `auto` are TensorFlow's defaults."""
+    """The tf.distribute.experimental.CommunicationOptions of `choice`."""
     return tf.distribute.experimental.CommunicationOptions(
         bytes_per_pack=choice.bytes_per_pack or 0,
         timeout_seconds=choice.timeout_collective_s,
@@ -17,5 +17,5 @@ def communication_options(choice: StrategyChoice) -> Any:
 
 
 def build(choice: StrategyChoice) -> tf.distribute.Strategy:
-    """The strategy of this worker in the cluster of TF_CONFIG; it blocks until all workers are there."""
+    """The strategy of this worker in the cluster of TF_CONFIG. Blocks until all workers are up."""
     return tf.distribute.MultiWorkerMirroredStrategy(communication_options=communication_options(choice))

@@ -7,5 +7,5 @@ from tfdist.strategies.choice import StrategyChoice
 
 
 def build(choice: StrategyChoice) -> tf.distribute.Strategy:
-    """The strategy on the task's first device."""
+    """The strategy on the first device of this task."""
     return tf.distribute.OneDeviceStrategy(devices.names(choice)[0])

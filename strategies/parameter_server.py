@@ -5,8 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.strategies.catalog import Placement
 from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import Placement
 from tfdist.strategies.partitioner import parse_partitioner
 
 _PARTITIONERS: Mapping[str, Callable[[int, int], Any]] = {
@@ -17,7 +17,7 @@ _PARTITIONERS: Mapping[str, Callable[[int, int], Any]] = {
 
 
 def build(choice: StrategyChoice) -> tf.distribute.Strategy:
-    """The chief's strategy in the cluster of TF_CONFIG; it blocks until all workers and parameter servers are there."""
+    """The chief's strategy in the cluster of TF_CONFIG. Blocks until all workers and parameter servers are up."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     strategy = tf.distribute.experimental.ParameterServerStrategy(resolver, variable_partitioner(choice))
     PLACEMENTS[choice.placement](strategy.extended, choice.ps)
@@ -25,25 +25,25 @@ def build(choice: StrategyChoice) -> tf.distribute.Strategy:
 
 
 def variable_partitioner(choice: StrategyChoice) -> Any:
-    """The tf.distribute.experimental.partitioners object that the choice names, or None. At most one shard a server."""
+    """The tf.distribute.experimental.partitioners object of `choice`, or None. At most one shard per server."""
     chosen = parse_partitioner(choice.variable_partitioner)
     return chosen and _PARTITIONERS[chosen.kind](chosen.size, choice.ps)
 
 
 def place_greedily(extended: Any, servers: int) -> None:
-    """Have each new variable (or shard) put where the fewest bytes are, the lowest index first.
+    """Place each new variable (or shard) on the server that holds the fewest bytes, the lowest index first.
 
-    TensorFlow puts variable number `_variable_count` on server `_variable_count % servers`; there is no public way to
-    choose, so the number is set just before each creation.
+    TensorFlow places variable number `_variable_count` on server `_variable_count % servers`. It has no public API to
+    choose the server, so the number is set before each creation.
     """
     create = extended._create_variable_round_robin
-    held = [0] * servers
+    placed_bytes = [0] * servers
 
     def create_on_least_loaded(next_creator: Any, **kwargs: Any) -> Any:
-        server = held.index(min(held))
+        server = placed_bytes.index(min(placed_bytes))
         extended._variable_count = server
         variable = create(next_creator, **kwargs)
-        held[server] += variable.shape.num_elements() * variable.dtype.size
+        placed_bytes[server] += variable.shape.num_elements() * variable.dtype.size
         return variable
 
     extended._create_variable_round_robin = create_on_least_loaded

@@ -1,4 +1,4 @@
-"""How --variable-partitioner is written: none, fixed:N, min-size:BYTES or max-size:BYTES. No TensorFlow."""
+"""The syntax of --variable-partitioner: none, fixed:N, min-size:BYTES or max-size:BYTES. No TensorFlow."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ KINDS = ("fixed", "min-size", "max-size")
 
 @dataclass(frozen=True)
 class Partitioner:
-    """Cut each variable into `size` shards (fixed), or into shards of at least or at most `size` bytes."""
+    """Splits each variable into `size` shards (fixed), or into shards of at least or at most `size` bytes."""
 
     kind: str
     size: int
@@ -19,7 +19,7 @@ def parse_partitioner(text: str) -> Partitioner | None:
     """The partitioner that `text` names; None for `none`.
 
     Raises:
-        TfdistError: it names none.
+        TfdistError: `text` has another form.
     """
     if text == "none":
         return None

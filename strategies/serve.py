@@ -1,32 +1,26 @@
-"""What workers and parameter servers of ParameterServerStrategy do all their life: serve the chief."""
+"""The servers of ParameterServerStrategy: its workers and parameter servers only serve the chief."""
 
-import os
 from collections.abc import Callable
 from typing import NoReturn
 
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.strategies import devices
-from tfdist.strategies.catalog import StrategyName
+from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
-
-SERVING_ROLES = ("worker", "ps")
 
 
 def serves(choice: StrategyChoice, task: Task) -> bool:
-    """Whether this task has no program of its own."""
-    return choice.strategy is StrategyName.PARAMETER_SERVER and task.role in SERVING_ROLES
+    """Whether this task runs a server instead of a program."""
+    return any(role.serves and role.name == task.role for role in CATALOG[choice.strategy].roles)
 
 
-def serve(choice: StrategyChoice, cluster: Cluster, task: Task, ready: Callable[[], None]) -> NoReturn:
-    """Start the server, call `ready`, and serve until the launcher ends the process."""
-    # Without it a call to a server that is not up yet fails for good
-    # (https://www.tensorflow.org/tutorials/distribute/parameter_server_training).
-    os.environ["GRPC_FAIL_FAST"] = "use_caller"
+def serve(choice: StrategyChoice, cluster: Cluster, task: Task, on_ready: Callable[[], None]) -> NoReturn:
+    """Start the server, call `on_ready`, and serve until the launcher stops the process."""
     import tensorflow as tf
 
     devices.configure(choice)
-    peers = {role: list(hosts) for role, hosts in cluster.addresses.items()}
-    server = tf.distribute.Server(peers, job_name=task.role, task_index=task.index, protocol="grpc")
-    ready()
+    addresses = {role: list(hosts) for role, hosts in cluster.addresses.items()}
+    server = tf.distribute.Server(addresses, job_name=task.role, task_index=task.index, protocol="grpc")
+    on_ready()
     server.join()
     raise SystemExit(0)

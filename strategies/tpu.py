@@ -1,4 +1,4 @@
-"""tf.distribute.TPUStrategy, as https://www.tensorflow.org/guide/tpu says. Not run on hardware."""
+"""tf.distribute.TPUStrategy, set up as in https://www.tensorflow.org/guide/tpu. Not run on hardware."""
 
 import os
 from collections.abc import Mapping
@@ -7,23 +7,25 @@ from pathlib import Path
 import tensorflow as tf
 
 from tfdist.launch.errors import TfdistError
-from tfdist.strategies.catalog import TPU_DEVICES
+from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import StrategyName
 
 
 def address(environment: Mapping[str, str], dev: Path) -> str:
-    """What TPUClusterResolver takes: the name in TPU_NAME, or `local` on a TPU VM.
+    """The argument of TPUClusterResolver: the name in TPU_NAME, or `local` on a TPU VM.
 
-    Looking first matters: without a TPU, TensorFlow asks a cloud's metadata server for minutes.
+    Without this check TensorFlow queries a cloud's metadata server for minutes where there is no TPU.
 
     Raises:
-        TfdistError: there is no TPU.
+        TfdistError: no TPU.
     """
     if environment.get("TPU_NAME"):
         return environment["TPU_NAME"]
-    if any((dev / device).exists() for device in TPU_DEVICES):
+    files = CATALOG[StrategyName.TPU].device_files
+    if any((dev / file).exists() for file in files):
         return "local"
-    missing = ", ".join(f"no /dev/{device}" for device in TPU_DEVICES)
+    missing = ", ".join(f"no /dev/{file}" for file in files)
     raise TfdistError(f"--strategy tpu: no TPU here ({missing}, no TPU_NAME): run on a TPU VM, or set TPU_NAME")
 
 
@@ -31,7 +33,7 @@ def build(choice: StrategyChoice) -> tf.distribute.Strategy:
     """The strategy over all cores of the TPU.
 
     Raises:
-        TfdistError: there is no TPU, or it does not answer.
+        TfdistError: no TPU, or it does not respond.
     """
     name = address(os.environ, Path("/dev"))
     try:
@@ -39,6 +41,6 @@ def build(choice: StrategyChoice) -> tf.distribute.Strategy:
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, RuntimeError, tf.errors.OpError) as error:
-        sentence = " ".join(str(error).split())
-        raise TfdistError(f"--strategy tpu: the TPU {name!r} does not answer ({sentence}): check TPU_NAME") from None
+        reason = " ".join(str(error).split())
+        raise TfdistError(f"--strategy tpu: the TPU {name!r} does not respond ({reason}): check TPU_NAME") from None
     return tf.distribute.TPUStrategy(resolver)

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from tfdist.models.record import Record
 from tfdist.models.throughput import exchange
-from tfdist.strategies.catalog import Exchange, StrategyName
+from tfdist.strategies.catalog import CATALOG, Exchange
+from tfdist.strategies.options import StrategyName
 
 Baseline = Literal["one device", "independent"]
 
@@ -76,7 +77,7 @@ def _fits(candidate: Record, mine: Record, which: Baseline) -> bool:
 
 def devices_of(measured: Record) -> int:
     """How many replicas the job had. How many cores a TPU has is known only to the tasks that ran on it."""
-    if measured.spec["strategy"] == StrategyName.TPU:
+    if not CATALOG[StrategyName(measured.spec["strategy"])].replicas_known:
         return sum(rank.replicas for rank in measured.ranks)
     return int(measured.spec["workers"] * measured.spec["devices"])
 

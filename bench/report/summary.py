@@ -10,7 +10,8 @@ from tfdist.bench.report.baseline import Candidate, devices_of, find_baseline
 from tfdist.bench.statistics import Comparison, Interval, compare, interval_over_rounds
 from tfdist.models.record import Record
 from tfdist.models.throughput import exchange, throughput
-from tfdist.strategies.catalog import CATALOG, Exchange, StrategyName
+from tfdist.strategies.catalog import CATALOG, Exchange
+from tfdist.strategies.options import StrategyName
 
 NOT_RUN = "not run"
 
@@ -162,7 +163,7 @@ def _planned_devices(spec: Mapping[str, Any]) -> int | None:
     """Replicas of a job that measured nothing; None where they were left to a machine that refused, or to a TPU."""
     workers, devices = spec.get("workers"), spec.get("devices")
     strategy = CATALOG[StrategyName(spec["strategy"])]
-    if strategy.name is StrategyName.TPU:
+    if not strategy.replicas_known:
         return None
     if (strategy.many_processes and workers is None) or (
         "--devices" in strategy.options and workers is devices is None

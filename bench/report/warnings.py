@@ -8,7 +8,8 @@ from tfdist.bench.report.scaling import scaling_of
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
 from tfdist.models.record import BUSY_BEFORE, Record
-from tfdist.strategies.catalog import CATALOG, StrategyName
+from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.options import StrategyName
 
 BUSY = 0.1
 """Above this share of all cores in use by others, a machine is called busy."""

@@ -13,7 +13,7 @@ from tfdist.bench.suites.check import check_choices, check_keys, of_kind
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean
 from tfdist.models.presets import PRESETS
-from tfdist.strategies.catalog import StrategyName
+from tfdist.strategies.options import StrategyName
 
 _toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 Scaling = Literal["weak", "strong"]

@@ -1,4 +1,4 @@
-"""MobileNetV2 (https://arxiv.org/abs/1801.04381), from Keras, with weights from the seed and never from the network."""
+"""MobileNetV2 (https://arxiv.org/abs/1801.04381) from Keras, with random weights: nothing is downloaded."""
 
 import tensorflow as tf
 
@@ -6,10 +6,10 @@ from tfdist.models.spec import TrainingSpec
 
 
 def build(spec: TrainingSpec) -> tf.keras.Model:
-    """The model under whatever scope surrounds it: images of shape (batch, side, side, 3) in 0..1 -> float32 logits.
+    """The model in the current strategy scope: images of shape (batch, side, side, 3) in 0..1 -> float32 logits.
 
-    Its BatchNorm layers get `spec.bn_momentum`: with Keras' 0.999 the moving statistics of a short training lag far
-    behind, and the model is right on its training batches and wrong on everything else.
+    Its BatchNorm layers use `spec.bn_momentum`. With Keras' 0.999 the moving statistics lag behind in a short training,
+    and the model is accurate on its training batches only.
     """
     shape = (spec.image_size, spec.image_size, 3)
     body = tf.keras.applications.MobileNetV2(

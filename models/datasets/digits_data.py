@@ -1,4 +1,4 @@
-"""1,797 handwritten digits of 8x8 pixels, shipped with tfdist (see digits/README): real data that needs no network."""
+"""1,797 handwritten digits of 8x8 pixels, shipped with tfdist (see digits/README): real data without a network."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,18 +10,17 @@ if TYPE_CHECKING:
 
 _FILE = Path(__file__).parent / "digits" / "digits.npz"
 _TRAIN, _TEST, _CLASSES = 1438, 359, 10
-_EVERY = 5
-"""Every fifth digit, from the fifth on, is held out."""
+_HELD_OUT_EVERY = 5
 _WHITE = 16.0
 
 
 def describe(name: str, data_dir: str | None) -> DataInfo:
-    """Ten classes; every fifth digit is held out. `name` and `data_dir` are not needed."""
+    """Ten classes; every fifth digit is held out. `name` and `data_dir` are unused."""
     return DataInfo(_CLASSES, _TRAIN, _TEST)
 
 
 def examples(name: str, data_dir: str | None) -> "Examples":
-    """The digits, from memory; scaling them up is left to the pipeline."""
+    """The digits at 8x8 pixels; the pipeline resizes them."""
     import numpy as np
     import tensorflow as tf
 
@@ -30,7 +29,7 @@ def examples(name: str, data_dir: str | None) -> "Examples":
     with np.load(_FILE) as arrays:
         images, labels = arrays["images"], arrays["labels"]
 
-    held_out = np.arange(len(labels)) % _EVERY == _EVERY - 1
+    held_out = np.arange(len(labels)) % _HELD_OUT_EVERY == _HELD_OUT_EVERY - 1
 
     def part(chosen: np.ndarray) -> tf.data.Dataset:
         return tf.data.Dataset.from_tensor_slices((images[chosen], labels[chosen]))

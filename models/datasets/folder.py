@@ -1,4 +1,4 @@
-"""folder:PATH, with one subfolder of images for each class."""
+"""folder:PATH: one subfolder of images per class."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,14 +9,14 @@ from tfdist.models.datasets.info import HELD_OUT, DataInfo
 if TYPE_CHECKING:
     from tfdist.models.datasets.pipeline import Examples
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
 
 Labelled = list[tuple[str, int]]
-"""Paths with the index of their class."""
+"""Paths, each with the index of its class."""
 
 
 def describe(name: str, data_dir: str | None) -> DataInfo:
-    """Classes and files below the folder `name`; `data_dir` is not needed.
+    """Classes and images below the folder `name`; `data_dir` is unused.
 
     Raises:
         TfdistError: no such folder, fewer than two classes, or too few images to hold any out.
@@ -26,40 +26,38 @@ def describe(name: str, data_dir: str | None) -> DataInfo:
 
 
 def split(folder: Path) -> tuple[Labelled, Labelled]:
-    """Training and held-out images: of all, in order of class and name, every tenth is held out.
+    """Training and held-out images: every tenth is held out, in order of class and name.
 
     Raises:
         TfdistError: see `describe`.
     """
     classes = _classes(folder)
-    found = [(str(path), index) for index, name in enumerate(classes) for path in _images(folder / name)]
-    if len(found) < HELD_OUT:
+    images = [(str(path), index) for index, name in enumerate(classes) for path in _images(folder / name)]
+    if len(images) < HELD_OUT:
         raise TfdistError(
-            f"--dataset folder:{folder} holds {len(found)} images ({', '.join(SUFFIXES)}): {HELD_OUT} are the least"
+            f"--dataset folder:{folder} has {len(images)} images ({', '.join(_SUFFIXES)}): use at least {HELD_OUT}"
         )
     return (
-        [item for position, item in enumerate(found) if position % HELD_OUT != HELD_OUT - 1],
-        found[HELD_OUT - 1 :: HELD_OUT],
+        [item for position, item in enumerate(images) if position % HELD_OUT != HELD_OUT - 1],
+        images[HELD_OUT - 1 :: HELD_OUT],
     )
 
 
 def _classes(folder: Path) -> list[str]:
     if not folder.is_dir():
-        raise TfdistError(f"--dataset folder:{folder}: there is no such folder")
+        raise TfdistError(f"--dataset folder:{folder}: no such folder")
     names = sorted(path.name for path in folder.iterdir() if path.is_dir())
     if len(names) < 2:
-        raise TfdistError(
-            f"--dataset folder:{folder} has {len(names)} subfolders: put each class's images into its own"
-        )
+        raise TfdistError(f"--dataset folder:{folder} has {len(names)} subfolders: make one per class, at least two")
     return names
 
 
 def _images(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES)
 
 
 def examples(name: str, data_dir: str | None) -> "Examples":
-    """The images, each read and decoded when its turn comes."""
+    """The images, read and decoded on demand."""
     import tensorflow as tf
 
     from tfdist.models.datasets.pipeline import Examples, decode_image

@@ -1,4 +1,4 @@
-"""Prepared TensorFlow Datasets as they lie on the disk, read from their JSON files without TensorFlow or network."""
+"""Metadata of prepared TensorFlow Datasets, read from their JSON files without TensorFlow or network."""
 
 import json
 import os
@@ -10,14 +10,14 @@ from typing import Any
 from tfdist.launch.errors import TfdistError
 from tfdist.models.datasets.info import HELD_OUT, DataInfo
 
-TEST_SPLITS = ("test", "validation")
-READABLE = ("tfrecord", "")
-"""The file formats that tf.data reads; an old dataset_info.json does not say and is tfrecord."""
+_TEST_SPLITS = ("test", "validation")
+_READABLE = ("tfrecord", "")
+"""File formats that tf.data reads; an old dataset_info.json names none and means tfrecord."""
 
 
 @dataclass(frozen=True)
 class PreparedDataset:
-    """One version of a prepared data set: its folder, its classes and its two parts in TFDS' notation."""
+    """One version of a prepared data set, with its training and test splits in TFDS notation."""
 
     folder: Path
     classes: int
@@ -28,15 +28,15 @@ class PreparedDataset:
 
     @property
     def info(self) -> DataInfo:
-        """What the launcher wants to know."""
+        """Its number of classes and examples."""
         return DataInfo(self.classes, self.train_examples, self.test_examples)
 
 
 def find(name: str, data_dir: str | None) -> PreparedDataset:
-    """The newest prepared version of data set `name` (or `name/config`, or with a version at its end).
+    """The newest prepared version of data set `name`, `name/config` or `name/version`.
 
     Raises:
-        TfdistError: it is not prepared, or is not made of an image and a label.
+        TfdistError: not prepared, or its examples are not an image and a label.
     """
     root = Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
     versions = _versions(root / name)
@@ -65,17 +65,17 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _read(name: str, folder: Path) -> PreparedDataset:
     info, features = _json(folder / "dataset_info.json"), _json(folder / "features.json")
-    if info.get("fileFormat", "") not in READABLE:
+    if info.get("fileFormat", "") not in _READABLE:
         raise TfdistError(f"--dataset tfds:{name} is prepared as {info['fileFormat']}: prepare it as tfrecord")
     sizes = {split["name"]: sum(map(int, split.get("shardLengths", ()))) for split in info.get("splits", ())}
     if "train" not in sizes:
-        raise TfdistError(f"--dataset tfds:{name} in {folder} has no train split: choose one that has")
+        raise TfdistError(f"--dataset tfds:{name} in {folder} has no train split: use another data set")
     return PreparedDataset(folder, _classes(name, features), *_parts(sizes))
 
 
 def _parts(sizes: Mapping[str, int]) -> tuple[str, int, str, int]:
     train = sizes["train"]
-    for split in TEST_SPLITS:
+    for split in _TEST_SPLITS:
         if sizes.get(split):
             return "train", train, split, sizes[split]
     kept = train - train // HELD_OUT
@@ -86,7 +86,7 @@ def _classes(name: str, features: Mapping[str, Any]) -> int:
     parts: Mapping[str, Any] = features.get("featuresDict", {}).get("features", {})
     if "image" not in parts.get("image", {}) or "classLabel" not in parts.get("label", {}):
         raise TfdistError(
-            f"--dataset tfds:{name} has {', '.join(parts) or 'no features'}: choose one with image and label"
+            f"--dataset tfds:{name} has {', '.join(parts) or 'no features'}: use a data set with image and label"
         )
     return int(parts["label"]["classLabel"]["numClasses"])
 

@@ -1,4 +1,4 @@
-"""Random images and labels, made once for each replica: training costs what it costs, the input nothing."""
+"""Random images and labels, generated once per replica: measures training without the cost of input."""
 
 from typing import TYPE_CHECKING
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 def describe(name: str, data_dir: str | None) -> DataInfo:
-    """As many classes and examples as are asked for; none is held out."""
+    """Any number of classes and examples; none is held out."""
     return DataInfo(None, None, 0)
 
 
 def batch(spec: "TrainingSpec", replica: "int | tf.Tensor") -> "tuple[tf.Tensor, tf.Tensor]":
     """The one batch of global replica `replica`: images (float32, 0..1) and labels (int32).
 
-    It depends on the seed and the replica's number only, so that it is the same under every strategy.
+    It depends only on the seed and the replica's index, so it is the same under every strategy.
     """
     import tensorflow as tf
 
@@ -30,7 +30,7 @@ def batch(spec: "TrainingSpec", replica: "int | tf.Tensor") -> "tuple[tf.Tensor,
 
 
 def batches(spec: "TrainingSpec", first: "int | tf.Tensor", replicas: int) -> "tf.data.Dataset":
-    """The batches of the replicas from `first` on, in turn and for ever, for who can only read a tf.data.Dataset."""
+    """The batches of `replicas` replicas from `first` on, in turn, repeated forever."""
     import tensorflow as tf
 
     dataset = tf.data.Dataset.from_tensors(batch(spec, first))

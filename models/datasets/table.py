@@ -1,4 +1,4 @@
-"""Which data sets there are: `synthetic`, `digits`, `tfds:NAME`, `folder:PATH`. No TensorFlow until one is loaded."""
+"""The data sets: `synthetic`, `digits`, `tfds:NAME`, `folder:PATH`. No TensorFlow until one is loaded."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -11,23 +11,24 @@ from tfdist.models.datasets.info import DataInfo
 if TYPE_CHECKING:
     from tfdist.models.datasets.pipeline import Examples
 
-MODULES: Mapping[str, str] = {
+SYNTHETIC = "synthetic"
+PREPARED = "tfds:"
+_MODULES: Mapping[str, str] = {
     "synthetic": "synthetic",
     "digits": "digits_data",
     "tfds": "tfds_data",
     "folder": "folder",
 }
-SYNTHETIC = "synthetic"
 _WITH_NAME = ("tfds", "folder")
 
 
 def describe(dataset: str, data_dir: str | None = None) -> DataInfo:
-    """What the launcher must know of a data set before any process starts; it needs neither TensorFlow nor the network.
+    """The number of classes and examples of a data set, without TensorFlow or network.
 
     Raises:
-        TfdistError: there is no such data set, or it is not prepared.
+        TfdistError: unknown, missing, or not prepared.
     """
-    module, name = _find(dataset)
+    module, name = _module_and_name(dataset)
     info: DataInfo = module.describe(name, data_dir)
     return info
 
@@ -38,13 +39,13 @@ def examples(dataset: str, data_dir: str | None = None) -> "Examples":
     Raises:
         TfdistError: as `describe`.
     """
-    module, name = _find(dataset)
-    found: Examples = module.examples(name, data_dir)
-    return found
+    module, name = _module_and_name(dataset)
+    loaded: Examples = module.examples(name, data_dir)
+    return loaded
 
 
-def _find(dataset: str) -> tuple[ModuleType, str]:
+def _module_and_name(dataset: str) -> tuple[ModuleType, str]:
     kind, _, name = dataset.partition(":")
-    if kind not in MODULES or bool(name) != (kind in _WITH_NAME):
-        raise TfdistError(f"--dataset {dataset!r} is unknown: use synthetic, digits, tfds:NAME or folder:PATH")
-    return import_module(f"tfdist.models.datasets.{MODULES[kind]}"), name
+    if kind not in _MODULES or bool(name) != (kind in _WITH_NAME):
+        raise TfdistError(f"--dataset {dataset}: unknown; use synthetic, digits, tfds:NAME or folder:PATH")
+    return import_module(f"tfdist.models.datasets.{_MODULES[kind]}"), name

@@ -1,4 +1,4 @@
-"""The timed loop of a parameter-server job: the chief schedules steps, workers apply them as they come."""
+"""The timed loop of a parameter-server job: the chief schedules steps and workers apply them."""
 
 from collections import deque
 from collections.abc import Callable
@@ -13,15 +13,15 @@ from tfdist.models.training.schedule import schedule
 from tfdist.models.training.windows import WindowLog
 
 AHEAD = 2
-"""Windows that are already scheduled while one is waited for: workers never run out of work."""
+"""Windows scheduled beyond the one being timed, so that workers never run out of work."""
 
 
 def train(job: TrainingContext) -> TrainingResult:
-    """Schedule `job.spec.steps` steps, wherever a worker is free, and time what was applied.
+    """Schedule `job.spec.steps` steps on free workers, and time the applied ones.
 
-    A timed window ends when the last step that was scheduled for it is done; what counts is how many examples all
-    workers had applied by then, read from one counter on a parameter server. A window whose steps were all applied
-    before it is part of the next one, or of none if it is the last. Only the last window waits for all of its steps.
+    A timed window ends when the last step scheduled for it is done. Its examples are those that all workers applied
+    by then, from a counter on a parameter server. If all of them were counted before, the window becomes part of the
+    next one, or is dropped if it is the last. Only the last window waits for all of its steps.
     """
     coordinator = tf.distribute.experimental.coordinator.ClusterCoordinator(job.strategy)
     model, optimizer, replica_step = step.build(job)
@@ -40,9 +40,9 @@ def train(job: TrainingContext) -> TrainingResult:
 def _worker_step(
     job: TrainingContext, replica_step: step.ReplicaStep, draw: Callable[[Any], Any], applied: tf.Variable
 ) -> Any:
-    """The tf.function that one worker runs: a step, then its examples added to the counter; its loss comes back."""
+    """The tf.function that a worker runs: a step, then its examples are added to the counter. Returns the loss."""
 
-    # A function of its own: what depends on its result also waits for the updates that it makes.
+    # A separate function: whatever depends on its result also waits for its updates.
     @tf.function
     def update(source: Any) -> tf.Tensor:
         losses = job.strategy.run(replica_step, draw(source))
@@ -60,7 +60,7 @@ def _worker_step(
 
 @dataclass
 class _Chief:
-    """The coordinator's side: `schedule_one` gives the RemoteValue of a step's loss, `drain` waits for all steps."""
+    """The coordinator: `schedule_one` returns the RemoteValue of a step's loss, `drain` waits for all steps."""
 
     log: WindowLog
     schedule_one: Callable[[], Any]
@@ -68,10 +68,10 @@ class _Chief:
     applied: tf.Variable
     examples_per_step: int
     counted: int = 0
-    """Examples in the windows that are closed."""
+    """Examples in closed windows."""
 
     def train(self, windows: tuple[int, ...]) -> None:
-        """Go through all windows; those of the warm-up are drained one by one, so that their times compare."""
+        """Run all windows. Warm-up windows are drained one by one, so that their times are comparable."""
         sizes = deque(windows)
         while not self.log.warm:
             self.log.open()
@@ -79,12 +79,12 @@ class _Chief:
             self.drain()
             self._close(last)
         self.log.open()
-        waiting: deque[Any] = deque()
-        while sizes or waiting:
-            while sizes and len(waiting) <= AHEAD:
-                waiting.append(self._fill(sizes.popleft()))
-            last = waiting.popleft()
-            if not (sizes or waiting):
+        pending: deque[Any] = deque()
+        while sizes or pending:
+            while sizes and len(pending) <= AHEAD:
+                pending.append(self._fill(sizes.popleft()))
+            last = pending.popleft()
+            if not (sizes or pending):
                 self.drain()
             self._close(last)
 
@@ -99,7 +99,7 @@ class _Chief:
         return last
 
     def _close(self, last: Any) -> None:
-        """Wait for a window's last step and close it; if all of it was counted before, the next one goes on with it."""
+        """Wait for a window's last step and close it, unless all its examples were counted before."""
         loss = float(last.fetch())
         now = int(self.applied.read_value())
         examples, self.counted = now - self.counted, now

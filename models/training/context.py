@@ -1,4 +1,4 @@
-"""What a training task works on and what comes of it: passed between task, loops and evaluation."""
+"""What a training task works on, and its result: passed between task, loops and evaluation."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +13,13 @@ from tfdist.models.training.windows import WindowLog
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """This task's view of the training."""
+    """The training, as one of its tasks needs it."""
 
     spec: TrainingSpec
     strategy: tf.distribute.Strategy
     task: Task
     workers: int
-    """Tasks that step together; 1 for independent ones, and for parameter-server, whose workers step alone."""
+    """Tasks that step together; 1 for independent tasks and for parameter-server, whose workers step alone."""
 
     @property
     def replicas(self) -> int:
@@ -29,36 +29,36 @@ class TrainingContext:
 
     @property
     def batch(self) -> int:
-        """Examples of one step of all tasks that step together: what gradients are averaged over."""
+        """Examples in one step of all tasks that step together: gradients are averaged over them."""
         return self.spec.batch_size * self.replicas * self.workers
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """A training that is done."""
+    """A finished training."""
 
     model: tf.keras.Model
     warmup: tuple[Window, ...]
     windows: tuple[Window, ...]
     opened_at: float
-    """time.perf_counter() when the first window began."""
+    """time.perf_counter() at the start of the first window."""
     first_step_at: float
-    """time.perf_counter() when the first step, tracing included, had really finished."""
+    """time.perf_counter() at the end of the first step, tracing included."""
     updates: int
     """The optimizer's iterations."""
-    kept: Any
-    """What must not be freed while the task still has to do: the end of a data iterator can take a minute.
+    keep_alive: Any
+    """Referenced until the task exits, because freeing a data iterator can take a minute.
 
-    tf.data's tuning thread misses being cancelled if it looks a moment too early, and then sleeps its whole period.
+    tf.data's tuning thread can miss its cancellation, and then sleeps for a whole period.
     """
 
     @classmethod
-    def of(cls, model: tf.keras.Model, log: WindowLog, updates: int, kept: Any) -> "TrainingResult":
-        """What `log` wrote down of the training of `model`, fed by `kept`."""
+    def of(cls, model: tf.keras.Model, log: WindowLog, updates: int, keep_alive: Any) -> "TrainingResult":
+        """The result of a training whose windows are in `log`."""
         opened, first = log.opened_at or 0.0, log.first_step_at or 0.0
-        return cls(model, tuple(log.warmup), tuple(log.timed), opened, first, updates, kept)
+        return cls(model, tuple(log.warmup), tuple(log.timed), opened, first, updates, keep_alive)
 
     @property
     def examples(self) -> int:
-        """Gone through by this task in all windows; under parameter-server by all workers, from the counter."""
+        """Examples in all windows, processed by this task; parameter-server: applied by all workers."""
         return sum(window.examples for window in (*self.warmup, *self.windows))

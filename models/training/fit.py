@@ -5,26 +5,26 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.models.architectures import table as architectures
+from tfdist.models.architectures.build import build as build_model
 from tfdist.models.training import feed, optimizers
-from tfdist.models.training.agreement import agreement
 from tfdist.models.training.context import TrainingContext, TrainingResult
-from tfdist.models.training.finish import finish
 from tfdist.models.training.schedule import schedule
+from tfdist.models.training.sync import mean_over_ranks, wait_for_devices
 from tfdist.models.training.windows import WindowLog
-from tfdist.strategies.catalog import CATALOG, Keras
+from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.options import Keras
 
 
 def train(job: TrainingContext) -> TrainingResult:
     """Train `job.spec.steps` steps.
 
-    Two things differ from our own loop: a window's loss is the mean over its steps, which is what fit reports, and what
-    counts as the first step is the whole first window, for a hook after each step would cost each a synchronisation.
-    With Keras 3, examples come in another order: its fit makes two iterators and trains with the second one's shuffle.
-    A last window that is smaller than the others is a second call of fit, with a data iterator of its own.
+    Differences from the timed loop: the loss of a window is the mean over its steps, as fit reports it. The first step
+    is the whole first window, because a callback after each step would synchronize each step. With Keras 3 the order of
+    examples differs: its fit creates two iterators and trains with the second one. A smaller last window is a second
+    call of fit, with a new data iterator.
     """
     spec, model = job.spec, _compiled(job)
-    log = WindowLog(schedule(spec), 1 / job.workers, agreement(job))
+    log = WindowLog(schedule(spec), 1 / job.workers, mean_over_ranks(job))
     data, size = _data(job), log.schedule.windows[0]
     for steps, windows in ((size, spec.steps // size), (spec.steps % size, 1)):
         if steps:
@@ -35,20 +35,20 @@ def train(job: TrainingContext) -> TrainingResult:
 
 def _compiled(job: TrainingContext) -> tf.keras.Model:
     with job.strategy.scope():
-        model = architectures.build(job.spec)
+        model = build_model(job.spec)
         loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(optimizers.build(job.spec, model), loss, jit_compile=job.spec.xla)
     return model
 
 
 def _clock(job: TrainingContext, log: WindowLog, steps: int) -> tf.keras.callbacks.Callback:
-    """Opens and closes the log's windows. Under parameter-server fit itself has waited for all steps of an epoch."""
+    """Opens and closes the log's windows. Under parameter-server fit waits for all steps of an epoch itself."""
     examples = steps * job.spec.batch_size * job.replicas
 
     def end(epoch: int, logs: Mapping[str, Any]) -> None:
         loss = float(logs["loss"])
         if CATALOG[job.spec.strategy].synchronous:
-            finish(job.strategy)
+            wait_for_devices(job.strategy)
         log.first_step()
         log.close(steps, examples, loss)
 
@@ -56,7 +56,7 @@ def _clock(job: TrainingContext, log: WindowLog, steps: int) -> tf.keras.callbac
 
 
 def _data(job: TrainingContext) -> Any:
-    """What fit takes: a function that makes each worker's dataset, which only tf_keras knows, or the dataset itself."""
+    """The data argument of fit: a creator of each worker's dataset (tf_keras only), or the dataset itself."""
     spec, task = job.spec, job.task
     if spec.keras is Keras.THREE:
         return feed.worker_batches(spec, feed.share(spec, task, job.replicas))
@@ -65,7 +65,7 @@ def _data(job: TrainingContext) -> Any:
         return tf.keras.utils.experimental.DatasetCreator(lambda context: feed.batches(spec, part))
     arrivals = feed.arrival_counter(job.strategy)
 
-    def own(context: tf.distribute.InputContext) -> tf.data.Dataset:
+    def worker_dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
         return feed.batches(spec, feed.arriving_share(spec, arrivals, job.replicas))
 
-    return tf.keras.utils.experimental.DatasetCreator(own)
+    return tf.keras.utils.experimental.DatasetCreator(worker_dataset)

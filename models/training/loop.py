@@ -1,4 +1,4 @@
-"""The timed loop of all strategies whose replicas step together, and of independent tasks."""
+"""The timed loop of synchronous strategies and of independent tasks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,10 +6,9 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.models.training import feed, optimizers, step
-from tfdist.models.training.agreement import agreement
 from tfdist.models.training.context import TrainingContext, TrainingResult
-from tfdist.models.training.finish import finish
 from tfdist.models.training.schedule import schedule
+from tfdist.models.training.sync import mean_over_ranks, wait_for_devices
 from tfdist.models.training.windows import WindowLog
 
 
@@ -18,23 +17,23 @@ def train(job: TrainingContext) -> TrainingResult:
     spec, strategy = job.spec, job.strategy
     model, optimizer, replica_step = step.build(job)
     batches = feed.synchronous(spec, strategy, feed.share(spec, job.task, job.replicas))
-    all_step = tf.function(lambda source: strategy.run(replica_step, batches.draw(source)))
+    all_replicas = tf.function(lambda source: strategy.run(replica_step, batches.draw(source)))
     total = tf.function(lambda losses: strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None))
-    log = WindowLog(schedule(spec), 1 / job.workers, agreement(job))
+    log = WindowLog(schedule(spec), 1 / job.workers, mean_over_ranks(job))
     for steps in log.schedule.windows:
         log.open()
-        loss = _window(lambda: all_step(batches.source), lambda losses: float(total(losses)), steps, log)
-        finish(strategy)
+        loss = _window(lambda: all_replicas(batches.source), lambda losses: float(total(losses)), steps, log)
+        wait_for_devices(strategy)
         log.close(steps, steps * spec.batch_size * job.replicas, loss)
     return TrainingResult.of(model, log, optimizers.updates(optimizer), batches)
 
 
-def _window(one: Callable[[], Any], fetch: Callable[[Any], float], steps: int, log: WindowLog) -> float:
-    """Run `steps` steps and return the last one's loss, which can be fetched once the device has come so far."""
-    losses = one()
+def _window(run_step: Callable[[], Any], fetch: Callable[[Any], float], steps: int, log: WindowLog) -> float:
+    """Run `steps` steps and return the loss of the last one; fetching it waits for the device."""
+    losses = run_step()
     if log.first_step_at is None:
         fetch(losses)
         log.first_step()
     for _ in range(steps - 1):
-        losses = one()
+        losses = run_step()
     return fetch(losses)

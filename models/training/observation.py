@@ -1,4 +1,4 @@
-"""What a task sees of itself: its process, its libraries and the settings that change its speed."""
+"""The process of a task, its libraries and the settings that affect its speed."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 import tfdist
-from tfdist.strategies.catalog import Keras
+from tfdist.strategies.options import LEGACY_KERAS, Keras
 
 SPEED_VARIABLES = frozenset(
     [
@@ -23,7 +23,7 @@ SPEED_VARIABLES = frozenset(
         "TF_FORCE_GPU_ALLOW_GROWTH",
         "TF_GPU_ALLOCATOR",
         "TF_XLA_FLAGS",
-        "TF_USE_LEGACY_KERAS",
+        LEGACY_KERAS,
         "TF_CUDNN_USE_AUTOTUNE",
         "TF_ENABLE_TENSOR_FLOAT_32",
         "TF_OVERRIDE_GLOBAL_THREADPOOL",
@@ -50,7 +50,7 @@ SPEED_VARIABLES = frozenset(
         "NCCL_LAUNCH_MODE",
     ]
 )
-"""By name, not by prefix: what else begins with TF_ may be a path or a secret, and records are published."""
+"""By name, not by prefix: another TF_ variable may hold a path or a secret, and records are published."""
 
 _KERAS = {Keras.TWO: "tf_keras", Keras.THREE: "keras"}
 
@@ -61,12 +61,12 @@ def since_start() -> float:
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Those of `variables` that change TensorFlow's speed."""
+    """The variables that affect TensorFlow's speed."""
     return {name: value for name, value in sorted(variables.items()) if name in SPEED_VARIABLES}
 
 
 def software(keras: Keras) -> dict[str, str]:
-    """Versions, from the packages' metadata; Keras is the one that trained, on TensorFlow."""
+    """Versions from package metadata. `keras` is the package that trains, with its backend."""
     package = _KERAS[keras]
     return {
         "tensorflow": version("tensorflow"),
@@ -78,7 +78,7 @@ def software(keras: Keras) -> dict[str, str]:
 
 
 def process() -> dict[str, Any]:
-    """The fields of RankRecord that the operating system knows."""
+    """The fields of RankRecord that come from the operating system."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "host": platform.node(),

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.models.architectures import table as architectures
+from tfdist.models.architectures.build import build as build_model
 from tfdist.models.training import optimizers
 from tfdist.models.training.context import TrainingContext
 
@@ -15,11 +15,11 @@ ReplicaStep = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, ReplicaStep]:
     """The model, its optimizer and the step of one replica, which returns its part of the global batch's mean loss.
 
-    The parts' sum over all replicas is the mean: gradients are summed over replicas too
+    The parts sum to the mean, because gradients are summed over replicas
     (https://www.tensorflow.org/tutorials/distribute/custom_training).
     """
     with job.strategy.scope():
-        model = architectures.build(job.spec)
+        model = build_model(job.spec)
         optimizer = optimizers.build(job.spec, model)
         per_example = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
 
@@ -31,13 +31,13 @@ def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, ReplicaStep]:
         return loss, tape.gradient(scaled, model.trainable_variables)
 
     if job.spec.xla:
-        # The exchange stays outside: on a CPU XLA knows no collective between processes.
+        # The all-reduce stays outside: on a CPU, XLA has no collectives between processes.
         gradients = tf.function(gradients, jit_compile=True)
 
     def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         loss, scaled = gradients(images, labels)
-        found = optimizers.unscale(optimizer, scaled)
-        optimizer.apply_gradients(zip(found, model.trainable_variables, strict=True))
+        unscaled = optimizers.unscale(optimizer, scaled)
+        optimizer.apply_gradients(zip(unscaled, model.trainable_variables, strict=True))
         return loss
 
     return model, optimizer, step

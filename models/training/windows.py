@@ -1,4 +1,4 @@
-"""The clock of a training: read at window edges only, it tells warm-up from what is timed and writes both down."""
+"""The clock of a training: logs warm-up and timed windows, and is read between windows only."""
 
 import time
 from collections.abc import Callable
@@ -9,23 +9,18 @@ from tfdist.models.record import Window
 from tfdist.models.training.schedule import Schedule
 
 
-def alone(elapsed_s: float) -> float:
-    """What all ranks agree that a window took, where a rank has nobody to agree with."""
-    return elapsed_s
-
-
 @dataclass
 class WindowLog:
-    """Call `open` before each window's first step and `close` after its last one has really finished.
+    """Call `open` before the first step of each window and `close` after the device has finished its last one.
 
-    Windows follow each other without a gap, but for the start barrier before the first timed one.
+    There is no gap between windows, except for the start barrier before the first timed one.
     """
 
     schedule: Schedule
     share: float = 1.0
-    """Which part of the whole job's examples this rank counts."""
-    agree: Callable[[float], float] = alone
-    """From this rank's elapsed seconds to the one number by which all ranks decide that they are warm."""
+    """The part of the job's examples, 0..1, that this rank counts."""
+    agree: Callable[[float], float] = lambda elapsed_s: elapsed_s
+    """From this rank's elapsed seconds to the value by which all ranks together decide that the warm-up is over."""
     wait: Callable[[], None] = events.wait_for_the_others
     clock: Callable[[], float] = time.perf_counter
     warmup: list[Window] = field(default_factory=list)
@@ -33,18 +28,18 @@ class WindowLog:
     opened_at: float | None = None
     """The clock at the first window's start."""
     first_step_at: float | None = None
-    """The clock when the very first step, tracing included, had really finished."""
+    """The clock at the end of the first step, tracing included."""
     _agreed: list[float] = field(default_factory=list)
     _edge: float | None = None
     _waited: bool = False
 
     @property
     def warm(self) -> bool:
-        """Whether the next window is a timed one."""
+        """Whether the next window is timed."""
         return self._waited or self.schedule.is_warm(tuple(self._agreed))
 
     def open(self) -> None:
-        """Start the clock, unless it is running; before the first timed window, wait for the other ranks."""
+        """Start a window; before the first timed one, wait for the other ranks."""
         if self.warm and not self._waited:
             self.wait()
             self._waited, self._edge = True, None
@@ -54,14 +49,14 @@ class WindowLog:
             self.opened_at = self._edge
 
     def first_step(self) -> None:
-        """Say that a step has really finished; only the first time counts."""
+        """Note the time of the first step's end; later calls do nothing."""
         if self.first_step_at is None:
             self.first_step_at = self.clock()
 
     def close(self, steps: int, examples: int, loss: float) -> None:
-        """End a window of `steps` steps and `examples` examples of this rank, and tell the launcher."""
+        """End a window of `steps` steps and `examples` examples of this rank, and report it to the launcher."""
         if self._edge is None:
-            raise RuntimeError("a window that was never opened")
+            raise RuntimeError("close() without open()")
         now = self.clock()
         elapsed, self._edge = now - self._edge, now
         window = Window(steps, examples, elapsed, loss)

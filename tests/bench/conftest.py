@@ -12,7 +12,7 @@ from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machine
 from tfdist.models.record import RankRecord, Record, TaskUsage, Window
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.catalog import StrategyName
+from tfdist.strategies.options import StrategyName
 
 MACHINE = Machine(cores=(0, 1), gpus=())
 HARDWARE = {"cpu": "A CPU", "cores": [0, 1], "memory_bytes": 8_000_000_000, "gpus": [], "os": "Linux 6"}

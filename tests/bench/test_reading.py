@@ -34,9 +34,9 @@ def test_no_arm_name_leaves_the_folder(tmp_path: Path, make_record: MakeRecord, 
     [
         ("", "cut short"),
         ('{"format": 1, "arm": "a', "cut short"),
-        ("[1]", "not a whole record"),
+        ("[1]", "incomplete record"),
         ('{"format": 2}', "format 2"),
-        ('{"format": 1, "arm": "a"}', "not a whole record"),
+        ('{"format": 1, "arm": "a"}', "incomplete record"),
     ],
 )
 def test_what_cannot_be_read_is_named_and_the_rest_is_kept(
@@ -60,7 +60,7 @@ def test_an_ok_record_that_cannot_be_reckoned_with_is_no_record(
 ) -> None:
     path = tmp_path / "r.json"
     path.write_text(json.dumps({**make_record().to_json(), **change}))
-    with pytest.raises(TfdistError, match="not a whole record"):
+    with pytest.raises(TfdistError, match="incomplete record"):
         read_record(path)
 
 

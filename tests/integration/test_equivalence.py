@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.catalog import Api, CrossDevice, Keras, StrategyName
+from tfdist.strategies.options import Api, CrossDevice, Keras, StrategyName
 
 from .training import MOBILE, TINY, losses, train_all
 

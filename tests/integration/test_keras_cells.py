@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.catalog import Api, CrossDevice, Keras, StrategyName, keras_refusal
+from tfdist.strategies.options import Api, CrossDevice, Keras, StrategyName
+from tfdist.strategies.refusals import keras_refusal
 
 from .training import TINY, train_all
 

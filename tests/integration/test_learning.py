@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfdist.strategies.catalog import StrategyName
+from tfdist.strategies.options import StrategyName
 
 from .training import MOBILE, losses, train
 

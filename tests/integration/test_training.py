@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tfdist.models.record import RankRecord
-from tfdist.strategies.catalog import Api, Keras, Placement, StrategyName
+from tfdist.strategies.options import Api, Keras, Placement, StrategyName
 
 from .training import TINY, losses, train, train_all
 

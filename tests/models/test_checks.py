@@ -1,4 +1,4 @@
-"""Which options are refused because they would have no effect."""
+"""Options without effect are refused."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
 from tfdist.models.checks import check_effect, check_strategy
 from tfdist.models.presets import resolve
-from tfdist.models.spec import TrainingSpec
+from tfdist.models.spec import Architecture, TrainingSpec
 
 CPU = Machine((0, 1), ())
 
@@ -16,9 +16,13 @@ def test_alpha_scales_the_tiny_model_too():
 
 
 @pytest.mark.parametrize(
-    ("spec", "chosen", "said"),
+    ("spec", "chosen", "message"),
     [
-        (TrainingSpec(model="tiny"), {"bn_momentum": 0.5}, "--bn-momentum 0.5 has no effect with --model tiny"),
+        (
+            TrainingSpec(model=Architecture.TINY),
+            {"bn_momentum": 0.5},
+            "--bn-momentum 0.5 has no effect with --model tiny",
+        ),
         (TrainingSpec(), {"shuffle": 8}, "--shuffle 8 has no effect with --dataset synthetic"),
         (TrainingSpec(), {"data_dir": "d"}, "--data-dir d has no effect with --dataset synthetic"),
         (TrainingSpec(dataset="digits"), {"data_dir": "d"}, "--data-dir d has no effect with --dataset digits"),
@@ -26,17 +30,17 @@ def test_alpha_scales_the_tiny_model_too():
         (TrainingSpec(gpus=True), {"cores_per_device": 1}, "--cores-per-device 1 has no effect with a GPU"),
     ],
 )
-def test_what_has_no_effect_is_refused(spec, chosen, said):
+def test_an_option_without_effect_is_refused(spec, chosen, message):
     with pytest.raises(TfdistError) as raised:
         check_effect(spec, chosen)
-    assert str(raised.value) == f"{said}: leave it away"
+    assert str(raised.value) == f"{message}: omit it"
 
 
-def test_what_has_an_effect_is_not():
+def test_an_option_with_an_effect_is_accepted():
     check_effect(TrainingSpec(dataset="tfds:cats_vs_dogs"), {"data_dir": "d", "shuffle": 8})
     check_effect(TrainingSpec(dataset="digits"), {"shuffle": 8, "bn_momentum": 0.5, "cores_per_device": 1})
 
 
-def test_a_partitioner_that_is_none_is_out_of_range():
+def test_an_invalid_partitioner_is_refused():
     with pytest.raises(TfdistError, match="--variable-partitioner 'fixed:0'"):
         check_strategy(TrainingSpec(variable_partitioner="fixed:0"), {}, Machine((0,), ()))

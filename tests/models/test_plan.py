@@ -11,7 +11,7 @@ from tfdist.models.presets import resolve
 from tfdist.models.record import RankRecord, Window
 from tfdist.models.run import record_of
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.catalog import StrategyName
+from tfdist.strategies.options import StrategyName
 
 SPEC = TrainingSpec(strategy=StrategyName.MULTI_WORKER, workers=2)
 WINDOW = Window(steps=5, examples=10, elapsed_s=1.0, loss=0.5)
@@ -35,14 +35,14 @@ def record(records, status=Status.OK, exit_code=0, hosts=None):
     return record_of(outcome, SPEC, ("worker-0", "worker-1"), arm="a", round=1, started=now)
 
 
-def test_ranks_are_in_order_and_the_system_s_figures_kept():
+def test_ranks_are_in_order_with_their_resource_usage():
     made = record({f"worker-{n}": rank(f"worker-{n}") for n in (1, 0)}, hosts={"h1": HOST, "h2": HOST})
     assert [one.task for one in made.ranks] == ["worker-0", "worker-1"]
     assert (made.status, made.hosts) == ("ok", 2)
     assert made.usage["worker-0"].peak_memory_bytes == 7
 
 
-def test_ten_and_more_tasks_are_in_the_order_of_their_numbers():
+def test_more_than_ten_ranks_are_in_numeric_order():
     made = record({f"worker-{n}": rank(f"worker-{n}") for n in range(11)})
     assert [one.task for one in made.ranks][-2:] == ["worker-9", "worker-10"]
 
@@ -56,17 +56,17 @@ def test_ten_and_more_tasks_are_in_the_order_of_their_numbers():
         {"worker-0": rank("worker-0"), "worker-1": {"task": "worker-1"}},
     ],
 )
-def test_a_job_that_ended_well_without_every_measurement_has_failed(records):
+def test_a_successful_job_without_every_measurement_has_failed(records):
     made = record(records)
     assert (made.status, made.exit_code) == ("failed", 1)
     assert "worker-1" in made.reason
 
 
-def test_a_record_holds_no_path_and_no_name_of_a_device():
+def test_a_record_contains_no_path_and_no_gpu_id():
     assert set(record({}).hardware) == {"cores", "cpu"}
 
 
-def test_each_strategys_processes():
+def test_the_tasks_of_each_strategy():
     spec = TrainingSpec(strategy=StrategyName.PARAMETER_SERVER, workers=2, ps=1)
     shape = shape_of(spec)
     assert {role: (tasks.count, tasks.computes) for role, tasks in shape.roles.items()} == {
@@ -77,7 +77,7 @@ def test_each_strategys_processes():
     assert not shape_of(TrainingSpec(strategy=StrategyName.INDEPENDENT, workers=3)).has_cluster
 
 
-def test_every_task_finds_the_whole_spec_in_its_environment():
+def test_every_task_receives_the_spec_in_its_environment():
     spec = resolve({"strategy": "multiworker"}, Machine((0, 1), ()), "smoke").spec
     job = plan_training(spec, local_machines(Machine((0, 1), ())))
     for plan in job.plans:

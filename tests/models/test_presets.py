@@ -6,18 +6,24 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
 from tfdist.models.presets import PRESETS, resolve, resolve_strategy
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.catalog import CATALOG, CrossDevice, StrategyName
+from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.options import CrossDevice, StrategyName
 
 CPU = Machine((0, 1), ())
 FOUR_GPUS = Machine(tuple(range(32)), ("A100",) * 4)
 
 
-def test_without_a_preset_a_gpu_decides_and_it_is_said_why(tmp_path):
-    assert resolve({}, CPU).notes[0] == "preset cpu: no GPU is there"
-    assert resolve({"dataset": "digits"}, FOUR_GPUS).notes[0] == "preset reference: a GPU is there"
+def test_without_a_preset_the_machine_decides_with_a_note():
+    assert resolve({}, CPU).notes[0] == "preset cpu: no GPU found"
+    assert resolve({"dataset": "digits"}, FOUR_GPUS).notes[0] == "preset reference: GPUs found"
 
 
-def test_reference_is_the_published_set_up():
+def test_a_chosen_preset_and_strategy_have_no_note():
+    assert resolve({"strategy": "mirrored"}, CPU, "smoke").notes == ()
+    assert resolve_strategy({"strategy": "mirrored"}, CPU).notes == ()
+
+
+def test_the_reference_preset_is_the_published_setup():
     spec = resolve({"dataset": "digits", "strategy": "one-device"}, FOUR_GPUS, "reference").spec
     assert (spec.image_size, spec.batch_size, spec.optimizer, spec.learning_rate) == (224, 64, "adam", 0.001)
     assert (spec.epochs, spec.shuffle) == (5, 1024)
@@ -36,10 +42,11 @@ def test_reference_is_the_published_set_up():
         ({"workers": 4}, FOUR_GPUS, StrategyName.MULTI_WORKER),
     ],
 )
-def test_auto_chooses_and_says_so(choices, machine, strategy):
+def test_auto_chooses_a_strategy_with_a_note(choices, machine, strategy):
     resolved = resolve(choices, machine, "cpu")
     assert resolved.spec.strategy is strategy
-    assert resolved.notes[1].startswith(f"strategy {strategy}: ")
+    (note,) = resolved.notes
+    assert note.startswith(f"strategy {strategy}: ")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +65,7 @@ def test_devices_of_each_worker_and_workers_share_the_gpus():
         resolve({"strategy": "multiworker", "devices": 2, "workers": 3}, FOUR_GPUS, "cpu")
 
 
-def test_nccl_is_taken_where_there_are_gpus():
+def test_nccl_is_accepted_with_gpus():
     spec = resolve({"strategy": "mirrored", "cross_device": "nccl", "packs": 2}, FOUR_GPUS, "cpu").spec
     assert (spec.cross_device, spec.packs) == (CrossDevice.NCCL, 2)
 
@@ -74,9 +81,11 @@ def test_a_global_batch_is_divided_among_the_replicas(replicas, share):
 def test_epochs_become_steps_of_the_whole_job():
     one = resolve({"dataset": "digits", "epochs": 2, "batch_size": 32}, CPU, "smoke").spec
     two = resolve({"dataset": "digits", "epochs": 2, "batch_size": 32, "workers": 2}, CPU, "smoke").spec
-    alone = resolve({"dataset": "digits", "epochs": 2, "batch_size": 32, "workers": 2, "ps": 1}, CPU, "smoke").spec
+    asynchronous = resolve(
+        {"dataset": "digits", "epochs": 2, "batch_size": 32, "workers": 2, "ps": 1}, CPU, "smoke"
+    ).spec
     assert two.steps == one.steps // 2
-    assert alone.steps == 2 * two.steps  # each asynchronous step is one worker's batch
+    assert asynchronous.steps == 2 * two.steps  # each asynchronous step is one worker's batch
     assert one.classes == 10
     assert one.evaluate
 
@@ -92,14 +101,14 @@ def test_more_devices_than_cores_is_allowed_with_a_warning():
     assert not resolve({"strategy": "mirrored", "devices": 2}, CPU, "smoke").warnings
 
 
-def test_a_program_of_ones_own_is_not_pinned_unless_asked():
-    assert resolve_strategy({"workers": 2}, CPU).choice.cores_per_device is None
-    assert resolve_strategy({"workers": 2, "cores_per_device": 1}, CPU).choice.cores_per_device == 1
+def test_a_custom_program_is_pinned_on_request_only():
+    assert resolve_strategy({"workers": 2}, CPU).spec.cores_per_device is None
+    assert resolve_strategy({"workers": 2, "cores_per_device": 1}, CPU).spec.cores_per_device == 1
 
 
 def test_a_tpu_pins_no_core_and_shares_no_global_batch():
     assert resolve({"strategy": "tpu"}, CPU, "cpu").spec.cores_per_device is None
-    with pytest.raises(TfdistError, match=r"--global-batch-size 64: .* use --batch-size, which is per core"):
+    with pytest.raises(TfdistError, match=r"--global-batch-size 64: .* use --batch-size, which is per replica"):
         resolve({"strategy": "tpu", "global_batch_size": 64}, CPU, "cpu")
     with pytest.raises(TfdistError, match=r"--epochs 2.*use --steps"):
         resolve({"strategy": "tpu", "epochs": 2, "dataset": "digits"}, CPU, "cpu")
@@ -107,7 +116,7 @@ def test_a_tpu_pins_no_core_and_shares_no_global_batch():
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("strategy", CATALOG)
-def test_every_preset_and_strategy_make_a_spec_that_survives_json(preset, strategy):
+def test_a_spec_of_any_preset_and_strategy_survives_json(preset, strategy):
     length = {"steps": 100} if strategy is StrategyName.TPU else {}
     spec = resolve({"strategy": str(strategy), "dataset": "digits", **length}, FOUR_GPUS, preset).spec
     assert TrainingSpec.from_json(spec.to_json()) == spec

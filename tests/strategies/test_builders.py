@@ -1,4 +1,4 @@
-"""Every option of a strategy reaches TensorFlow."""
+"""Every option of a strategy is passed to TensorFlow."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -8,10 +8,10 @@ import pytest
 from tfdist.launch.errors import TfdistError
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies import devices
-from tfdist.strategies.catalog import Communication, CrossDevice
+from tfdist.strategies.options import Communication, CrossDevice
 
 
-def test_devices_are_named_after_what_they_are():
+def test_devices_are_named_by_kind_and_index():
     assert devices.names(TrainingSpec(devices=2)) == ["CPU:0", "CPU:1"]
     assert devices.names(TrainingSpec(devices=2, gpus=True)) == ["GPU:0", "GPU:1"]
 
@@ -20,7 +20,7 @@ def test_devices_are_named_after_what_they_are():
     ("visible", "seen", "enough"),
     [("0,1", 2, True), ("0", 1, False), ("-1", 0, True), (None, 2, True), (None, 0, False)],
 )
-def test_every_task_that_computes_needs_its_gpus_and_a_parameter_server_none(visible, seen, enough, monkeypatch):
+def test_computing_tasks_need_their_gpus_and_parameter_servers_none(visible, seen, enough, monkeypatch):
     import tensorflow as tf
 
     grown = []
@@ -48,7 +48,7 @@ def test_communication_options():
 
 @pytest.mark.parametrize("choice", [CrossDevice.NCCL, CrossDevice.HIERARCHICAL_COPY])
 @pytest.mark.parametrize(("packs", "made"), [(None, 1), (3, 3)])
-def test_packs_reach_the_all_reduce(choice, packs, made):
+def test_packs_are_passed_to_the_all_reduce(choice, packs, made):
     from tfdist.strategies.mirrored import cross_device_ops
 
     assert cross_device_ops(replace(TrainingSpec(), cross_device=choice, packs=packs))._num_packs == made

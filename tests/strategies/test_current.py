@@ -1,4 +1,4 @@
-"""`current()` and the table behind it, without a training."""
+"""`current()` and the modules of the catalog, without a training."""
 
 import subprocess
 import sys
@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tfdist.strategies import build
-from tfdist.strategies.catalog import StrategyName
+from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.options import StrategyName
 
 
-def test_importing_the_strategies_brings_no_tensorflow():
+def test_importing_the_strategies_does_not_import_tensorflow():
     code = (
         "import sys, tfdist.strategies, tfdist.strategies.build, tfdist.strategies.serve, tfdist.models.training.task; "
         "sys.exit('tensorflow' in sys.modules)"
@@ -20,8 +21,8 @@ def test_importing_the_strategies_brings_no_tensorflow():
 
 def test_every_strategy_but_auto_has_a_file():
     folder = Path(build.__file__).resolve().parent
-    assert set(build.MODULES) == set(StrategyName) - {StrategyName.AUTO}
-    assert all((folder / f"{module}.py").is_file() for module in build.MODULES.values())
+    assert set(CATALOG) == set(StrategyName) - {StrategyName.AUTO}
+    assert all((folder / f"{row.module}.py").is_file() for row in CATALOG.values())
 
 
 PROGRAM = """
@@ -40,7 +41,7 @@ print(type(strategy).__name__, strategy.num_replicas_in_sync)
         ('{"format": 1, "strategy": "independent"}', "OneDeviceStrategy 1"),
     ],
 )
-def test_a_program_gets_the_strategy_that_was_chosen(spec, printed, monkeypatch):
+def test_a_program_gets_the_chosen_strategy(spec, printed, monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     monkeypatch.delenv("TFDIST_STRATEGY_CHOICE", raising=False)
     if spec:

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.catalog import Placement
+from tfdist.strategies.options import Placement
 
 
 @dataclass
 class Extended:
-    """Puts variable number n on server n % servers and counts on, as TensorFlow 2.21 does."""
+    """Places variable number n on server n % servers, as TensorFlow 2.21 does."""
 
     servers: int
     _variable_count: int = 0
@@ -46,7 +46,7 @@ def test_greedy_fills_the_least_loaded_server(parameter_server):
     assert extended.placed == [0, 1, 1, 1, 1]
 
 
-def test_round_robin_leaves_tensorflow_alone(parameter_server):
+def test_round_robin_is_tensorflows_placement(parameter_server):
     extended = Extended(2)
     parameter_server.PLACEMENTS[Placement.ROUND_ROBIN](extended, 2)
     create(extended, 100, 10, 10, 10, 100)
@@ -57,7 +57,7 @@ def test_round_robin_leaves_tensorflow_alone(parameter_server):
     ("text", "shards"),
     [("fixed:3", [3, 1]), ("min-size:2048", [2, 1]), ("max-size:1024", [4, 1]), ("min-size:999999", [1, 1])],
 )
-def test_partitioners_cut_as_they_say(parameter_server, text, shards):
+def test_each_partitioner_makes_its_number_of_shards(parameter_server, text, shards):
     """A matrix of 64 x 16 float32 is 4,096 bytes."""
     import tensorflow as tf
 

@@ -1,13 +1,14 @@
-"""What is looked at before TensorFlow asks for a TPU. Not run on hardware."""
+"""The search for a TPU before TensorFlow connects to it. Not run on hardware."""
 
 import pytest
 
 from tfdist.cli.strategies import here
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.machine import Machine
-from tfdist.strategies.catalog import CATALOG, TPU_DEVICES, StrategyName
+from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.options import StrategyName
 
 tpu = pytest.importorskip("tfdist.strategies.tpu")
+ROW = CATALOG[StrategyName.TPU]
 
 
 def test_a_named_tpu_comes_first(tmp_path):
@@ -15,25 +16,24 @@ def test_a_named_tpu_comes_first(tmp_path):
     assert tpu.address({"TPU_NAME": "pod"}, tmp_path) == "pod"
 
 
-@pytest.mark.parametrize("device", TPU_DEVICES)
-def test_a_tpu_vm_is_known_by_its_devices(device, tmp_path):
+@pytest.mark.parametrize("device", ROW.device_files)
+def test_a_tpu_vm_is_recognised_by_its_device_files(device, tmp_path):
     (tmp_path / device).parent.mkdir(exist_ok=True)
     (tmp_path / device).touch()
     assert tpu.address({}, tmp_path) == "local"
 
 
-@pytest.mark.parametrize("device", TPU_DEVICES)
-def test_the_table_of_strategies_looks_for_the_same_devices(device, tmp_path, monkeypatch):
+@pytest.mark.parametrize("device", ROW.device_files)
+def test_tfdist_strategies_checks_the_same_device_files(device, tmp_path, monkeypatch):
     monkeypatch.delenv("TPU_NAME", raising=False)
-    row, machine = CATALOG[StrategyName.TPU], Machine((0,), ())
-    missing = here(row, machine, tmp_path)
+    missing = here(ROW, tmp_path)
     assert missing.startswith("no (")
     assert device in missing
     (tmp_path / device).parent.mkdir(exist_ok=True)
     (tmp_path / device).touch()
-    assert here(row, machine, tmp_path) == "yes"
+    assert here(ROW, tmp_path) == "yes"
 
 
-def test_no_tpu_is_said_in_one_sentence(tmp_path):
+def test_a_missing_tpu_is_refused(tmp_path):
     with pytest.raises(TfdistError, match=r"no TPU here \(no /dev/accel0, no /dev/vfio/0, no TPU_NAME\)"):
         tpu.address({"TPU_NAME": ""}, tmp_path)

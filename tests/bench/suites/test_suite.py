@@ -11,7 +11,8 @@ from tfdist.bench.suites.suite import built_in_suites, load_suite, narrow, parse
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine, local_machines
 from tfdist.models.presets import resolve
-from tfdist.strategies.catalog import CATALOG, CrossDevice, StrategyName
+from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.options import CrossDevice, StrategyName
 
 GOOD = """
 name = "mine"

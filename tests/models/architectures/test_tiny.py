@@ -1,12 +1,12 @@
-"""What its docstring says of the small model."""
+"""The size of the tiny model."""
 
 from dataclasses import replace
 
 import pytest
 
-from tfdist.models.spec import TrainingSpec
+from tfdist.models.spec import Architecture, TrainingSpec
 
-SPEC = TrainingSpec(model="tiny", image_size=32, classes=10)
+SPEC = TrainingSpec(model=Architecture.TINY, image_size=32, classes=10)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Who sees which examples, and what they look like when they come."""
+"""Which worker gets which examples, and their format."""
 
 from collections import Counter
 from dataclasses import replace
@@ -45,7 +45,7 @@ def flat(batches):
     return list(chain.from_iterable(batches))
 
 
-def test_a_replicas_share_does_not_depend_on_who_has_it(numbers):
+def test_a_replicas_examples_do_not_depend_on_its_worker(numbers):
     from tfdist.models.datasets.pipeline import Share, training
 
     examples, _ = numbers
@@ -64,7 +64,7 @@ def test_a_replicas_share_does_not_depend_on_who_has_it(numbers):
     assert order[:80] != order[100:180]  # and the next one in another order
 
 
-def test_a_worker_decodes_its_own_share_only(numbers):
+def test_a_worker_decodes_only_its_share(numbers):
     from tfdist.models.datasets.pipeline import Share, training
 
     examples, decoded = numbers
@@ -74,7 +74,7 @@ def test_a_worker_decodes_its_own_share_only(numbers):
     assert all(number // 4 % 2 == 1 for number in decoded)
 
 
-def test_held_out_examples_are_seen_once_by_one(numbers):
+def test_each_held_out_example_is_read_once_by_one_worker(numbers):
     from tfdist.models.datasets.pipeline import Share, held_out
 
     examples, _ = numbers
@@ -100,7 +100,7 @@ def load(spec):
     return training(examples, spec, Share()), held_out(examples, spec, Share())
 
 
-def test_digits_are_digits(tf):
+def test_digits_are_read(tf):
     train, test = load(replace(SPEC, dataset="digits", shuffle=1, batch_size=40))
     images, found = check_images(train, replace(SPEC, batch_size=40), 10)
     assert found[:8].tolist() == [0, 1, 2, 3, 5, 6, 7, 8]

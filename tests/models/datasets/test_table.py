@@ -1,4 +1,4 @@
-"""What the launcher is told of a data set before anything starts."""
+"""Describing a data set without TensorFlow."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from tfdist.models.datasets.table import describe
 
 
 def prepare(root, name="cats_vs_dogs", version="4.0.1", *, splits=None, features=None, file_format="tfrecord"):
-    """The two files by which a prepared data set is known."""
+    """The two metadata files of a prepared data set."""
     folder = root / name / version
     folder.mkdir(parents=True)
     splits = {"train": ["100", "23"]} if splits is None else splits
@@ -26,7 +26,7 @@ def prepare(root, name="cats_vs_dogs", version="4.0.1", *, splits=None, features
     return folder
 
 
-def test_synthetic_has_what_is_asked_for():
+def test_synthetic_data_has_any_size():
     assert describe("synthetic") == DataInfo(None, None, 0)
 
 
@@ -34,12 +34,12 @@ def test_digits():
     assert describe("digits") == DataInfo(10, 1438, 359)
 
 
-def test_without_a_test_part_a_tenth_is_held_out(tmp_path):
+def test_without_a_test_split_a_tenth_is_held_out(tmp_path):
     prepare(tmp_path)
     assert describe("tfds:cats_vs_dogs", str(tmp_path)) == DataInfo(2, 111, 12)
 
 
-def test_the_newest_version_and_its_test_part(tmp_path, monkeypatch):
+def test_the_newest_version_with_its_test_split_is_used(tmp_path, monkeypatch):
     prepare(tmp_path, "cifar10", "3.9.0")
     prepare(tmp_path, "cifar10", "3.10.0", splits={"train": ["50"], "test": ["7"]})
     (tmp_path / "cifar10" / "incomplete.3.11.0").mkdir()
@@ -62,13 +62,13 @@ def test_a_configuration_is_part_of_the_name(tmp_path):
         ({"splits": {"test": ["5"]}}, "no train split"),
     ],
 )
-def test_what_cannot_be_learnt_is_said(how, sentence, tmp_path):
+def test_an_unusable_prepared_data_set_is_refused(how, sentence, tmp_path):
     prepare(tmp_path, **how)
     with pytest.raises(TfdistError, match=sentence):
         describe("tfds:cats_vs_dogs", str(tmp_path))
 
 
-def test_missing_data_names_the_one_command(tmp_path):
+def test_missing_data_is_refused_with_the_command_to_prepare_it(tmp_path):
     with pytest.raises(TfdistError) as caught:
         describe("tfds:cats_vs_dogs", str(tmp_path))
     sentence = str(caught.value)
@@ -78,7 +78,7 @@ def test_missing_data_names_the_one_command(tmp_path):
     compile(code, "advice", "exec")
 
 
-def test_a_file_that_is_cut_short_is_named(tmp_path):
+def test_a_truncated_file_is_named(tmp_path):
     (prepare(tmp_path) / "features.json").write_text("{")
     with pytest.raises(TfdistError, match=r"features\.json cannot be read"):
         describe("tfds:cats_vs_dogs", str(tmp_path))
@@ -103,7 +103,7 @@ def test_a_folder_of_images(tmp_path):
     assert describe(images(tmp_path / "a:b", cat=12, dog=19)) == DataInfo(2, 28, 3)
 
 
-def test_its_split_is_fixed_and_disjoint(tmp_path):
+def test_the_split_of_a_folder_is_fixed_and_disjoint(tmp_path):
     from tfdist.models.datasets.folder import split
 
     images(tmp_path, b=20, a=20)
@@ -117,7 +117,7 @@ def test_its_split_is_fixed_and_disjoint(tmp_path):
 @pytest.mark.parametrize(
     ("counts", "sentence"), [({}, "subfolders"), ({"a": 50}, "1 subfolders"), ({"a": 4, "b": 5}, "9 images")]
 )
-def test_a_folder_that_holds_too_little(counts, sentence, tmp_path):
+def test_a_folder_with_too_few_images_is_refused(counts, sentence, tmp_path):
     with pytest.raises(TfdistError, match=sentence):
         describe(images(tmp_path, **counts))
     with pytest.raises(TfdistError, match="no such folder"):

@@ -1,4 +1,4 @@
-"""The chief of a parameter-server job, with workers and a clock of our own."""
+"""The chief of a parameter-server job, with simulated workers and clock."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ BATCH = 8
 
 @dataclass
 class Workers:
-    """Coordinator and counter of workers that apply scheduled steps in their order, a step a second.
+    """Simulates the coordinator and the counter: workers apply the scheduled steps in order, one per second.
 
-    They apply what is waited for, and as many more as `ahead` says of the how-manieth wait.
+    A wait applies steps up to the awaited one, and `ahead(n)` more in the n-th wait.
     """
 
     ahead: Callable[[int], int]
@@ -74,13 +74,13 @@ def test_every_step_is_in_one_window_and_no_window_is_empty(ahead, warmup_steps)
     assert [window.elapsed_s for window in log.timed] == [window.steps for window in log.timed]
 
 
-def test_a_window_in_which_nothing_new_was_applied_is_part_of_the_next():
+def test_a_window_without_new_steps_is_merged_into_the_next():
     # the third timed window's wait (the sixth of all) finds all five that are scheduled applied
     log = train((2,) * 8, lambda wait: 99 if wait == 6 else 0)
     assert [window.steps for window in log.timed] == [2, 2, 6, 2]
     assert [window.loss for window in log.timed] == [6.0, 8.0, 10.0, 16.0]
 
 
-def test_the_last_windows_are_left_out_if_all_steps_were_applied_before():
+def test_last_windows_without_new_steps_are_dropped():
     log = train((2,) * 6, lambda wait: 99)
     assert [window.steps for window in log.timed] == [6, 2]

@@ -1,9 +1,9 @@
-"""What a task says of itself."""
+"""What a task records about its process."""
 
 import os
 
 from tfdist.models.training import observation
-from tfdist.strategies.catalog import Keras
+from tfdist.strategies.options import Keras
 
 
 def test_only_variables_that_change_speed_are_kept():
@@ -19,8 +19,8 @@ def test_software_names_the_keras_that_trains():
     assert set(observation.software(Keras.TWO)) == {"tensorflow", "keras", "python", "tfdist", "numpy"}
 
 
-def test_the_process_is_seen():
-    seen = observation.process()
-    assert set(seen["affinity"]) == os.sched_getaffinity(0)
-    assert seen["peak_memory_bytes"] > 10e6
+def test_resource_usage_of_the_process():
+    process = observation.process()
+    assert set(process["affinity"]) == os.sched_getaffinity(0)
+    assert process["peak_memory_bytes"] > 10e6
     assert observation.since_start() > 0

@@ -13,7 +13,7 @@ def plan(steps, size=10, warmup=10) -> Schedule:
 
 
 def warmup_windows(made: Schedule, times) -> int:
-    """How many windows are warm-up where window i takes times[i]; it goes on with the last of them."""
+    """How many windows are warm-up if window i takes times[i]; the last time repeats."""
     count = 0
     while not made.is_warm(tuple(times[min(i, len(times) - 1)] for i in range(count))):
         count += 1
@@ -37,7 +37,7 @@ def test_all_steps_are_in_windows_and_at_least_half_are_timed(total, size, warmu
 
 
 @given(steps, sizes)
-def test_a_user_who_wants_no_warm_up_gets_none(total, size):
+def test_no_warm_up_on_request(total, size):
     assert warmup_windows(plan(total, size, 0), [9.0, 1.0]) == 0
 
 
@@ -46,11 +46,11 @@ def test_the_warm_up_ends_when_two_windows_agree():
     assert warmup_windows(plan(200), [1.0, 1.0]) == 2
 
 
-def test_it_takes_the_steps_that_were_asked_for():
+def test_the_warm_up_lasts_at_least_the_requested_steps():
     assert warmup_windows(plan(200, warmup=55), [1.0]) == 6
 
 
-def test_a_pace_that_never_settles_is_timed_all_the_same():
+def test_at_most_half_of_an_unstable_training_is_warm_up():
     assert warmup_windows(plan(200), [1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0]) == 10
 
 

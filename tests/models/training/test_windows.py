@@ -1,4 +1,4 @@
-"""The window log with a clock of our own."""
+"""The window log with a simulated clock."""
 
 import json
 import os
@@ -20,7 +20,7 @@ class Clock:
 
 
 def run(times, *, warmup_steps=2, agree=lambda elapsed: elapsed, barrier_s=50.0):
-    """One window of two steps for each of `times`, and how the clock stood when the others were waited for."""
+    """One window of two steps for each of `times`; the clock at each wait for the other ranks."""
     clock, waited = Clock(), []
 
     def wait():
@@ -37,7 +37,7 @@ def run(times, *, warmup_steps=2, agree=lambda elapsed: elapsed, barrier_s=50.0)
     return log, waited
 
 
-def test_windows_are_contiguous_but_for_the_barrier():
+def test_windows_are_contiguous_except_at_the_barrier():
     log, waited = run([5.0, 1.0, 1.0, 2.0, 3.0, 4.0])
     assert [window.elapsed_s for window in log.warmup] == [5.0, 1.0, 1.0]
     assert [window.elapsed_s for window in log.timed] == [2.0, 3.0, 4.0]
@@ -47,7 +47,7 @@ def test_windows_are_contiguous_but_for_the_barrier():
     assert (log.opened_at, log.first_step_at) == (100.0, 102.5)
 
 
-def test_without_warm_up_the_others_are_waited_for_at_once():
+def test_without_warm_up_the_barrier_comes_first():
     log, waited = run([5.0, 1.0], warmup_steps=0)
     assert log.warmup == []
     assert [window.elapsed_s for window in log.timed] == [5.0, 1.0]
@@ -55,14 +55,14 @@ def test_without_warm_up_the_others_are_waited_for_at_once():
     assert log.opened_at == 150.0
 
 
-def test_what_all_ranks_agree_on_decides_and_not_what_this_one_measured():
+def test_the_agreed_times_end_the_warm_up():
     agreed = iter([9.0, 5.0, 2.0, 1.0])
     steady, _ = run([1.0] * 8, agree=lambda _: next(agreed))
     assert len(steady.warmup) == 4
     assert [window.elapsed_s for window in steady.warmup] == [1.0] * 4
 
 
-def test_the_clock_is_read_at_edges_only():
+def test_the_clock_is_read_between_windows_only():
     clock = Clock()
     log = WindowLog(Schedule((5, 5, 5), 0), wait=lambda: None, clock=clock)
     for _ in range(3):
@@ -72,7 +72,7 @@ def test_the_clock_is_read_at_edges_only():
     assert clock.read == 4
 
 
-def test_the_launcher_hears_the_whole_jobs_rate(monkeypatch):
+def test_the_reported_throughput_is_that_of_the_whole_job(monkeypatch):
     read, write = os.pipe()
     monkeypatch.setenv("TFDIST_EVENTS_FD", str(write))
     clock = Clock()
@@ -85,6 +85,6 @@ def test_the_launcher_hears_the_whole_jobs_rate(monkeypatch):
         assert [json.loads(line) for line in lines] == [{"event": "step", "step": 5, "images_per_s": 80.0, "loss": 1.5}]
 
 
-def test_closing_what_was_not_opened_is_a_bug():
-    with pytest.raises(RuntimeError, match="never opened"):
+def test_close_without_open_raises():
+    with pytest.raises(RuntimeError, match="without open"):
         WindowLog(Schedule((1,), 0)).close(1, 1, 0.0)

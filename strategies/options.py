@@ -1,0 +1,70 @@
+"""The closed choices of the command line, each listed once. No TensorFlow."""
+
+from tfdist.launch.str_enum import StrEnum
+
+
+class StrategyName(StrEnum):
+    """A distribution strategy; `auto` is resolved before any task starts."""
+
+    AUTO = "auto"
+    ONE_DEVICE = "one-device"
+    MIRRORED = "mirrored"
+    MULTI_WORKER = "multiworker"
+    CENTRAL_STORAGE = "central-storage"
+    PARAMETER_SERVER = "parameter-server"
+    TPU = "tpu"
+    INDEPENDENT = "independent"
+
+
+class Communication(StrEnum):
+    """`tf.distribute.experimental.CommunicationImplementation`: the all-reduce between workers."""
+
+    AUTO = "auto"
+    RING = "ring"
+    NCCL = "nccl"
+
+
+class CrossDevice(StrEnum):
+    """`tf.distribute.CrossDeviceOps`: the all-reduce between the devices of one process. auto: TensorFlow's default."""
+
+    AUTO = "auto"
+    NCCL = "nccl"
+    HIERARCHICAL_COPY = "hierarchical-copy"
+    REDUCTION_TO_ONE = "reduction-to-one"
+
+
+class Placement(StrEnum):
+    """Which parameter server holds a new variable: the next one in turn, or the one with the fewest bytes."""
+
+    ROUND_ROBIN = "round-robin"
+    GREEDY = "greedy"
+
+
+class Keras(StrEnum):
+    """2 is tf_keras, 3 the keras that TensorFlow 2.21 installs."""
+
+    TWO = "2"
+    THREE = "3"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variable that makes `tf.keras` this Keras. TensorFlow reads it on import."""
+        return {LEGACY_KERAS: "1" if self is Keras.TWO else "0"}
+
+
+LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
+
+
+class Api(StrEnum):
+    """What runs the steps: the timed loop of tfdist, or Model.fit."""
+
+    LOOP = "loop"
+    FIT = "fit"
+
+
+class Precision(StrEnum):
+    """Keras' global dtype policy."""
+
+    FLOAT32 = "float32"
+    MIXED_BFLOAT16 = "mixed_bfloat16"
+    MIXED_FLOAT16 = "mixed_float16"

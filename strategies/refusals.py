@@ -1,0 +1,58 @@
+"""Combinations of strategy, Keras, precision and devices that do not work with TensorFlow 2.21."""
+
+from dataclasses import dataclass
+
+from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.options import Api, Keras, Precision, StrategyName
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a combination does not work, and what to use instead."""
+
+    reason: str
+    instead: str
+
+
+def keras_refusal(strategy: StrategyName, keras: Keras, api: Api) -> Refusal | None:
+    """Why this Keras does not train under `strategy` through `api`; None if it does.
+
+    Source: every combination was run with tensorflow 2.21.0, keras 3.15.1 and tf_keras 2.21.0.
+    """
+    problems = CATALOG[strategy].keras3_problems
+    if keras is Keras.TWO or api not in problems:
+        return None
+    works = [f"--api {other}" for other in Api if other not in problems]
+    return Refusal(problems[api], " or ".join(("use --keras 2 (the default)", *works)))
+
+
+def precision_refusal(strategy: StrategyName, keras: Keras, precision: Precision, replicas: int) -> Refusal | None:
+    """Why this Keras does not train `replicas` replicas safely in this precision; None if it does.
+
+    Source: tf_keras' `strategy_supports_loss_scaling` lists the strategies with loss scaling; with Keras 3, 12 of 120
+    trainings of several replicas ended in NaN, with tf_keras none.
+    """
+    if precision is not Precision.MIXED_FLOAT16:
+        return None
+    if keras is Keras.TWO and not CATALOG[strategy].scales_loss:
+        return Refusal(
+            f"tf_keras does not scale the loss for float16 under {strategy}", "use --precision mixed_bfloat16"
+        )
+    if keras is Keras.THREE and replicas > 1:
+        return Refusal(
+            "Keras 3 checks only the first replica for float16 overflows, so the loss can become NaN",
+            "use --precision mixed_bfloat16, or --keras 2",
+        )
+    return None
+
+
+def devices_refusal(strategy: StrategyName, devices: int, gpus: bool) -> Refusal | None:
+    """Why a process of `strategy` does not run a replica on each of its devices; None if it does.
+
+    Source: without a GPU MultiWorkerMirroredStrategy uses `CPU:0` only; ParameterServerStrategy counts GPUs.
+    """
+    row = CATALOG[strategy]
+    if devices == 1 or gpus or row.many_cpu_devices:
+        return None
+    reason = f"without GPUs {row.tf_name} uses one device of each worker, not {devices}"
+    return Refusal(reason, f"use --workers {devices} instead of --devices {devices}")
