@@ -69,12 +69,12 @@ def bench(
     The exit code is 0 if no arm failed, 1 if one did. An arm that this machine cannot run is a row with its reason.
     """
     from tfdist.bench.session import BenchOptions, prepare
-    from tfdist.launch.environment import command_shown
+    from tfdist.launch.environment import redact_command
     from tfdist.models.presets import resolve
 
     refuse_tf_config()
     stream = sys.stderr if json else sys.stdout
-    command = command_shown(["tfdist", *sys.argv[1:]])
+    command = redact_command(["tfdist", *sys.argv[1:]])
     asked = BenchOptions(suite, rounds, tuple(arm or ()), out, resume, seed, command)
     with selection.connected() as fleet:
         session = prepare(asked, selection.raw_machines(fleet), resolve)

@@ -81,14 +81,14 @@ def launch(
     """
     from tfdist.cli.plan_launch import LaunchOptions
     from tfdist.cli.run_launch import RunOptions, carry_out
-    from tfdist.launch.environment import forwarded
+    from tfdist.launch.environment import forwarded_variables
     from tfdist.launch.policy import Policy
 
     if timeout is not None and not timeout > 0:
         raise TfdistError(f"--timeout {timeout:g}: use more than 0 seconds, or leave it away")
     if not inherit_tf_config:
         refuse_tf_config()
-    forward = forwarded(env or (), env_file, os.environ)
+    forward = forwarded_variables(env or (), env_file, os.environ)
     asked = LaunchOptions(choices, tuple(command or ()), port, forward, inherit_tf_config)
     options = RunOptions(name, runs_dir, dry_run=dry_run, json=json, quiet=quiet, verbose=verbose)
     raise typer.Exit(carry_out(asked, selection, Policy(timeout_s=timeout), options))

@@ -14,10 +14,10 @@ from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.console import LiveTable, PrefixedLines, Quiet
 from tfdist.launch.diagnose import Outcome, Status
 from tfdist.launch.doctor.preflight import preflight
-from tfdist.launch.environment import word_shown
+from tfdist.launch.dry_run import describe_plan, with_free_ports
+from tfdist.launch.environment import redact_argument
 from tfdist.launch.json_files import dumps, save_json
 from tfdist.launch.policy import Policy
-from tfdist.launch.run import describe_plan, dry_ports
 from tfdist.launch.run import launch as run_job
 from tfdist.launch.rundir import RunDir, create_run_dir
 from tfdist.models.record import Record, RecordStatus
@@ -71,7 +71,7 @@ def announce(request: PlannedLaunch, out: TextIO) -> None:
 def show_plan(request: PlannedLaunch, fleet: Fleet | None, as_json: bool) -> None:
     """Every task, as it would be started; on other hosts after their preflight."""
     if fleet is None:
-        job = dry_ports(request.job)
+        job = with_free_ports(request.job)
     else:
         job, notes = preflight(request.job, fleet, needs_tensorflow=not request.argv)
         for note in notes:
@@ -101,13 +101,13 @@ def run_and_keep(
     request: PlannedLaunch, run_dir: RunDir, policy: Policy, console: PrefixedLines, fleet: Fleet | None
 ) -> tuple[Outcome, Record | None]:
     """Run the job and write its spec and, for the built-in training, its record."""
-    save_json(run_dir.spec, {"command": [word_shown(word) for word in request.argv], **request.spec.to_json()})
+    save_json(run_dir.spec, {"command": [redact_argument(word) for word in request.argv], **request.spec.to_json()})
     job, spec = request.job, request.spec
     with console:
         if not isinstance(spec, TrainingSpec):
-            return run_job(job, run_dir, policy, console.hear, fleet=fleet), None
+            return run_job(job, run_dir, policy, console.handle, fleet=fleet), None
         arm = str(spec.strategy)
-        outcome, record = run_training(job, spec, run_dir, policy, console.hear, fleet=fleet, arm=arm)
+        outcome, record = run_training(job, spec, run_dir, policy, console.handle, fleet=fleet, arm=arm)
     save_json(run_dir.records / f"{arm}.json", record.to_json())
     return outcome, record
 

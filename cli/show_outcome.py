@@ -6,8 +6,8 @@ from typing import Any, TextIO
 import typer
 
 from tfdist.launch.diagnose import Outcome, Status
-from tfdist.launch.environment import command_shown
-from tfdist.launch.run import tail
+from tfdist.launch.environment import redact_command
+from tfdist.launch.logs import tail
 from tfdist.launch.rundir import RunDir
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import throughput
@@ -64,5 +64,5 @@ def show_failure(outcome: Outcome, run_dir: RunDir, err: TextIO) -> None:
         words = tail(run_dir.log(outcome.culprit, "stderr")) or tail(run_dir.log(outcome.culprit, "stdout"))
         lines += [f"  | {line}" for line in words.splitlines()]
     lines += [f"  then {task} {ending}" for task, ending in outcome.casualties.items()]
-    lines += [f"  logs:  {outcome.run_dir}", f"  again: {command_shown(['tfdist', *sys.argv[1:]])}"]
+    lines += [f"  logs:  {outcome.run_dir}", f"  again: {redact_command(['tfdist', *sys.argv[1:]])}"]
     print("\n".join(lines), file=err)

@@ -31,9 +31,9 @@ def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = No
 
     With --task only the value is printed. Give the same --port for every task: without it, free ports are chosen anew.
     """
+    from tfdist.launch.dry_run import with_free_ports
     from tfdist.launch.job import Program, plan_job
     from tfdist.launch.machine import local_machine, local_machines
-    from tfdist.launch.run import dry_ports
     from tfdist.models.plan import shape_of
     from tfdist.models.presets import resolve_strategy
 
@@ -43,7 +43,9 @@ def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = No
     if not any(plan.port is not None for plan in job.plans):
         raise TfdistError(f"--strategy {spec.strategy} is one process or has no cluster: it needs no TF_CONFIG")
     # A fixed port may already serve a task that was started by hand, so it is not tried.
-    job = dry_ports(job) if port is None else job.with_ports({plan.task.name: plan.port or 0 for plan in job.plans})
+    job = (
+        with_free_ports(job) if port is None else job.with_ports({plan.task.name: plan.port or 0 for plan in job.plans})
+    )
     if task is not None:
         typer.echo(job.cluster.tf_config(find_task(job, task)))
         return

@@ -1,4 +1,4 @@
-"""Which tasks a job has and where they are: pure data, and the TF_CONFIG that TensorFlow reads from it."""
+"""The tasks of a job and their addresses, and TF_CONFIG, through which TensorFlow reads them."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 from tfdist.launch.errors import TfdistError
 
 ROLES = ("chief", "worker", "ps", "evaluator")
-"""The only task types that TF_CONFIG knows."""
+"""The task types that TF_CONFIG allows."""
 
 
 @dataclass(frozen=True, order=True)
@@ -20,23 +20,23 @@ class Task:
 
     @property
     def name(self) -> str:
-        """`worker-1`: how the task is called in logs, folders and messages."""
+        """The task's name in logs, folders and messages, e.g. `worker-1`."""
         return f"{self.role}-{self.index}"
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The addresses (`host:port`) of every task, by role and in order of index.
+    """The addresses (`host:port`) of all tasks, by role and in order of index.
 
-    A job without a cluster (one task, or independent ones) has no addresses at all.
+    Empty for a job without a cluster: one task, or several independent ones.
     """
 
     addresses: Mapping[str, tuple[str, ...]]
 
     def tf_config(self, task: Task) -> str | None:
-        """The value of TF_CONFIG for `task`, or None where the job has no cluster.
+        """TF_CONFIG of `task`; None if the job has no cluster.
 
-        The evaluator is in nobody's cluster but its own
+        Only an evaluator's TF_CONFIG names evaluators
         (https://www.tensorflow.org/guide/distributed_training#TF_CONFIG).
         """
         if not self.addresses:
@@ -48,28 +48,26 @@ class Cluster:
 
 
 def parse_tf_config(text: str) -> tuple[Cluster, Task]:
-    """The cluster and the task that a TF_CONFIG value describes.
+    """The cluster and the task in a TF_CONFIG value.
 
     Raises:
-        TfdistError: it is not what TensorFlow would accept; the sentence says where.
+        TfdistError: TensorFlow would reject the value.
     """
     try:
         config: dict[str, Any] = json.loads(text)
-        addresses = {str(role): _endpoints(hosts) for role, hosts in config["cluster"].items()}
+        addresses = {str(role): _addresses(hosts) for role, hosts in config["cluster"].items()}
         task = Task(str(config["task"]["type"]), int(config["task"]["index"]))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise TfdistError(
-            f"TF_CONFIG in the environment is not a cluster and a task ({text!r}: {error!r}): correct it, or unset it"
-        ) from None
+        raise TfdistError(f"TF_CONFIG={text!r}: not a cluster and a task ({error!r}); correct or unset it") from None
     unknown = sorted({*addresses, task.role} - set(ROLES))
     if unknown:
-        raise TfdistError(f"TF_CONFIG names the task type {unknown[0]!r}: TensorFlow knows {', '.join(ROLES)}")
+        raise TfdistError(f"TF_CONFIG: unknown task type {unknown[0]!r}; use {', '.join(ROLES)}")
     if not 0 <= task.index < len(addresses.get(task.role, ())):
-        raise TfdistError(f"TF_CONFIG's task {task.role}:{task.index} is not in its own cluster: correct its index")
+        raise TfdistError(f"TF_CONFIG: its task {task.role}:{task.index} is not in its cluster; correct one of them")
     return Cluster(addresses), task
 
 
-def _endpoints(hosts: Any) -> tuple[str, ...]:
+def _addresses(hosts: Any) -> tuple[str, ...]:
     if not isinstance(hosts, list):
-        raise TypeError(f"{hosts!r} is no list of addresses")
+        raise TypeError(f"{hosts!r} is not a list of addresses")
     return tuple(map(str, hosts))

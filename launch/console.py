@@ -1,15 +1,14 @@
-"""The only place that prints tasks' output: prefixed lines, or on a terminal a live table with the lines above it."""
+"""Print a running job: prefixed lines, or on a terminal a live table with the lines above it."""
 
 import re
 import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from tfdist.launch.agents.messages import Event, Exited, Message, Note, NotStarted, Output, Started
-from tfdist.launch.diagnose import how
+from tfdist.launch.diagnose import describe_exit
 from tfdist.launch.job import Job
 
 if TYPE_CHECKING:
@@ -23,99 +22,100 @@ NOISE = re.compile(
     r"|/job:\w+/replica:\d+/task:\d+$"
     r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] \S+\.(cc|h):\d+\]"
 )
-"""How the start-up lines of TensorFlow's C++ side begin. They are in the log files; errors are shown."""
+"""Start of the lines that TensorFlow's C++ code logs on start-up. Only the log files keep them; errors are printed."""
 REFRESH_S = 0.5
+NUMBERS = ("step", "images/s", "loss")
+"""Right-aligned columns of the live table."""
 
 
-def prefixed(task: str, text: str, verbose: bool) -> str:
-    """Each line with the task's name before it; noise left out unless `verbose`, bytes that are not UTF-8 marked."""
+def prefixed(name: str, text: str, verbose: bool) -> str:
+    """Each line after `[name] `, with bytes that are not UTF-8 replaced; noise is dropped unless `verbose`."""
     lines = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").splitlines()
-    shown = lines if verbose else [line for line in lines if not NOISE.match(line)]
-    return "".join(f"[{task}] {line}\n" for line in shown)
+    return "".join(f"[{name}] {line}\n" for line in lines if verbose or not NOISE.match(line))
 
 
-def said(message: Output | Note, verbose: bool) -> str:
-    """What a task wrote, or what we have to say of a host, as prefixed lines."""
+def _lines(message: Output | Note, verbose: bool) -> str:
     if isinstance(message, Note):
         return f"[{message.host}] {message.text}\n"
     return prefixed(message.task, message.text, verbose)
 
 
-def step_values(event: Event) -> tuple[str, str, str]:
-    """Step, images/s and loss of a `step` event, as text; empty where the task did not say."""
+def _step_values(event: Event) -> tuple[str, str, str]:
     step, rate, loss = (event.event.get(name) for name in ("step", "images_per_s", "loss"))
-    return str(step) if isinstance(step, int) else "", number(rate, ",.1f"), number(loss, ".4f")
+    return str(step) if isinstance(step, int) else "", _formatted(rate, ",.1f"), _formatted(loss, ".4f")
 
 
-def number(value: object, form: str) -> str:
-    """A task's number as text; empty if it is none, or larger than any that means something."""
+def _formatted(value: object, form: str) -> str:
     try:
         return format(float(value), form) if isinstance(value, int | float) else ""
-    except OverflowError:
+    except OverflowError:  # an int beyond the range of a float
         return ""
 
 
-def step_line(event: Event) -> str:
-    """One `step` event as a line."""
-    texts = zip(("step {}", "{} images/s", "loss {}"), step_values(event), strict=True)
+def _step_line(event: Event) -> str:
+    texts = zip(("step {}", "{} images/s", "loss {}"), _step_values(event), strict=True)
     return "  ".join(form.format(text) for form, text in texts if text)
 
 
-def ended(code: int) -> str:
-    """The state of a task that has ended. SIGTERM is what we stop tasks with."""
-    if code in (0, -signal.SIGTERM):
+def _exit_state(code: int) -> str:
+    if code in (0, -signal.SIGTERM):  # the launcher stops tasks with SIGTERM
         return "done" if code == 0 else "stopped"
-    return how(code).split(" (")[0]
+    return describe_exit(code).split(" (")[0]
 
 
 class PrefixedLines:
-    """Prefixed lines, as tasks write them."""
+    """Prints the tasks' output and steps as prefixed lines, as they arrive.
+
+    After a write has failed (a closed pipe, a full disk) it prints nothing more to that stream; the job continues.
+    """
 
     def __init__(self, out: TextIO, err: TextIO, verbose: bool = False) -> None:
         self.out, self.err, self.verbose = out, err, verbose
-        self.gone: list[TextIO] = []
+        self.failed: list[TextIO] = []
+        """Streams that a write to has failed."""
 
     def __enter__(self) -> "PrefixedLines":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return None
 
-    def hear(self, message: Message) -> None:
-        """Print what is to be printed of one message."""
+    def handle(self, message: Message) -> None:
+        """Print what the message says to users, if anything."""
         if isinstance(message, Output | Note):
             to_err = isinstance(message, Note) or message.stream == "stderr"
-            self.show(said(message, self.verbose), self.err if to_err else self.out)
+            self._write(_lines(message, self.verbose), self.err if to_err else self.out)
         elif isinstance(message, Event) and message.event.get("event") == "step":
-            self.show(f"[{message.task}] {step_line(message)}\n", self.out)
+            self._write(f"[{message.task}] {_step_line(message)}\n", self.out)
 
-    def show(self, text: str, file: TextIO) -> None:
-        """Write, if anybody reads; a console that cannot show a character shows a question mark.
-
-        When nobody reads any more (the end of a pipe, a full disk) the job goes on and its logs are kept.
-        """
-        if not text or file in self.gone:
-            return
+    def _write(self, text: str, file: TextIO) -> None:
         encoding = file.encoding or "utf-8"
-        try:
+
+        def write() -> None:
             file.write(text.encode(encoding, "replace").decode(encoding))
             file.flush()
-        except OSError:
-            self.gone.append(file)
+
+        if text:
+            self._try(file, write)
+
+    def _try(self, file: TextIO, act: Callable[[], None]) -> None:
+        if file not in self.failed:
+            try:
+                act()
+            except OSError:
+                self.failed.append(file)
 
 
 class Quiet(PrefixedLines):
-    """Nothing at all."""
+    """Prints nothing."""
 
-    def hear(self, message: Message) -> None:
-        """Print nothing."""
+    def handle(self, message: Message) -> None:
+        """Ignore the message."""
 
 
 @dataclass
 class TaskRow:
-    """One task in the live table."""
+    """A row of the live table."""
 
     task: str
     host: str
@@ -126,89 +126,69 @@ class TaskRow:
 
 
 class LiveTable(PrefixedLines):
-    """A table of all tasks that stays at the bottom of the terminal, repainted twice a second at most."""
+    """Shows all tasks in a table at the bottom of the terminal, redrawn at most every `REFRESH_S` seconds."""
 
     def __init__(self, job: Job, out: TextIO, verbose: bool = False, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(out, out, verbose)
         from rich.console import Console
         from rich.live import Live
 
-        self.hosts = len(job.hosts)
+        self.show_hosts = len(job.hosts) > 1
         self.rows = {plan.task.name: TaskRow(plan.task.name, plan.host.name) for plan in job.plans}
         self.console = Console(file=out, highlight=False, soft_wrap=True)
         self.live = Live(
             console=self.console,
             auto_refresh=False,
-            get_renderable=self.table,
+            get_renderable=self._table,
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self.now, self.painted, self.stale = now, 0.0, False
+        self.now, self.drawn_at, self.stale = now, 0.0, False
 
     def __enter__(self) -> "LiveTable":
-        self.paint(lambda: self.live.start(refresh=True))
+        self._try(self.out, lambda: self.live.start(refresh=True))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.paint(self.live.refresh)
-        self.paint(self.live.stop)
+    def __exit__(self, *_: object) -> None:
+        self._try(self.out, self.live.refresh)
+        self._try(self.out, self.live.stop)
 
-    def paint(self, act: Callable[[], None]) -> None:
-        """Do something to the terminal, if it is still there; without it the job goes on, and its logs are kept."""
-        if self.out not in self.gone:
-            try:
-                act()
-            except OSError:
-                self.gone.append(self.out)
-
-    def hear(self, message: Message) -> None:
-        """Bring the table up to date; lines that tasks print go above it."""
+    def handle(self, message: Message) -> None:
+        """Update the table, or print the tasks' output above it."""
         if isinstance(message, Output | Note):
-            text = said(message, self.verbose)
+            text = _lines(message, self.verbose)
             if text:
-                self.paint(lambda: self.console.print(text, end="", markup=False, emoji=False))
+                self._try(self.out, lambda: self.console.print(text, end="", markup=False, emoji=False))
             return
-        self.stale = self.update(message) or self.stale
-        if self.stale and self.now() - self.painted >= REFRESH_S:  # an agent's heartbeat comes by at the latest
-            self.stale, self.painted = False, self.now()
-            self.paint(self.live.refresh)
+        self.stale = self._update(message) or self.stale
+        if self.stale and self.now() - self.drawn_at >= REFRESH_S:  # the agents' heartbeats bound the delay
+            self.stale, self.drawn_at = False, self.now()
+            self._try(self.out, self.live.refresh)
 
-    def update(self, message: Message) -> bool:
-        """Change the rows; whether there was anything to change."""
+    def _update(self, message: Message) -> bool:
         if isinstance(message, Started):
             self.rows[message.task].state = "starting"
         elif isinstance(message, NotStarted):
             self.rows[message.task].state = "not started"
         elif isinstance(message, Exited):
-            self.rows[message.task].state = ended(message.code)
+            self.rows[message.task].state = _exit_state(message.code)
         elif isinstance(message, Event):
             row, event = self.rows[message.task], str(message.event.get("event"))
             row.state = {"ready": "ready", "step": "training", "barrier": "warmed up"}.get(event, row.state)
             if event == "step":
-                row.step, row.rate, row.loss = step_values(message)
+                row.step, row.rate, row.loss = _step_values(message)
         else:
             return False
         return True
 
-    def table(self) -> "Table":
-        """The table as it is now."""
+    def _table(self) -> "Table":
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False)
-        columns: dict[str, Literal["left", "right"]] = {
-            "task": "left",
-            "host": "left",
-            "state": "left",
-            "step": "right",
-            "images/s": "right",
-            "loss": "right",
-        }
-        for name, side in columns.items():
-            if name != "host" or self.hosts > 1:
-                table.add_column(name, justify=side, no_wrap=True)
+        for name in ("task", "host", "state", "step", "images/s", "loss"):
+            if name != "host" or self.show_hosts:
+                table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=True)
         for row in self.rows.values():
-            host = [row.host] if self.hosts > 1 else []
+            host = [row.host] if self.show_hosts else []
             table.add_row(row.task, *host, row.state, row.step, row.rate, row.loss)
         return table

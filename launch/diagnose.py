@@ -1,4 +1,4 @@
-"""What became of a job, from the history of its events. Pure: tested by replaying histories."""
+"""Why a job ended as it did, from the history of its messages. No I/O: tests replay histories."""
 
 import signal
 from collections.abc import Mapping, Sequence
@@ -9,14 +9,14 @@ from tfdist.launch.agents.messages import AgentLost, Exited, Interrupted, NotSta
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.str_enum import StrEnum
 
-SECONDARY = (
+PEER_FAILURES = (
     "Collective ops is aborted by",
     "stopped sending heartbeats",
     "Socket closed",
     "GRPC_STATUS_UNAVAILABLE",
     "failed to connect to all addresses",
 )
-"""What TensorFlow says in a task that dies because another one did."""
+"""Errors that TensorFlow reports in a task whose peer has failed."""
 
 
 class Status(StrEnum):
@@ -30,37 +30,38 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class TimedOut:
-    """The job ran into its time limit of so many seconds."""
+    """The job reached its time limit."""
 
     timeout_s: float
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """From here on tasks end because we tell them to."""
+    """The launcher stopped all running tasks: exits after this entry are not failures."""
 
 
 Entry = Exited | NotStarted | AgentLost | Interrupted | TimedOut | Stopped
+"""One entry of a job's history."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a job, told in a way that a person can act on."""
+    """The end of a job, as saved in outcome.json."""
 
     status: Status
     exit_code: int
     reason: str
-    """One sentence; empty if all is well."""
+    """One sentence; empty if the job succeeded."""
     culprit: str | None = None
-    """The task that failed first, of itself."""
+    """The task that caused the failure."""
     casualties: Mapping[str, str] = field(default_factory=dict)
-    """Tasks that then failed too, and how."""
+    """How each other failed task ended, by task."""
     exits: Mapping[str, Exited] = field(default_factory=dict)
     wall_s: float = 0.0
     records: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What each task emitted as its `record`."""
+    """The `record` event of each task."""
     hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What each host said of itself."""
+    """Each host's description from its agent."""
     run_dir: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -69,77 +70,69 @@ class Outcome:
 
 
 def diagnose(history: Sequence[Entry], tails: Mapping[str, str], hosts: Mapping[str, str] | None = None) -> Outcome:
-    """The outcome of a whole history.
+    """The outcome of a job that has ended.
 
     Args:
-        history: what happened, in the order in which the launcher learnt of it.
-        tails: the last lines of each task's stderr, which tell whether it died of another one's death.
-        hosts: the host of each task, where it is worth saying.
+        history: in the order in which the launcher received it.
+        tails: the last lines of each task's stderr.
+        hosts: the host of each task, if messages are to name it.
     """
     places = {task: f" on {host}" for task, host in (hosts or {}).items()}
     exits = {entry.task: entry for entry in history if isinstance(entry, Exited)}
     for entry in history:
-        if isinstance(entry, Interrupted):
-            code = ExitCode.INTERRUPTED if entry.signal == signal.SIGINT else 128 + entry.signal
-            name = signal.Signals(entry.signal).name
-            return Outcome(Status.INTERRUPTED, code, f"interrupted by {name}", exits=exits)
-        if isinstance(entry, TimedOut):
-            reason = f"not finished after --timeout {entry.timeout_s:g} s"
-            return Outcome(Status.TIMEOUT, ExitCode.TIMEOUT, reason, exits=exits)
-        if isinstance(entry, AgentLost):
-            reason = f"lost the agent on {entry.host}: {entry.reason.splitlines()[-1]}"
-            return Outcome(Status.FAILED, ExitCode.HOST_LOST, reason, exits=exits)
-        if isinstance(entry, NotStarted):
-            reason = f"{entry.task} could not be started{places.get(entry.task, '')}: {entry.reason}"
-            return Outcome(Status.FAILED, 127, reason, culprit=entry.task, exits=exits)
-        if isinstance(entry, Exited) and entry.code != 0:
-            return _failure(history, tails, exits, places)
-        if isinstance(entry, Stopped):
-            break
+        match entry:
+            case Interrupted(number):
+                code = ExitCode.INTERRUPTED if number == signal.SIGINT else 128 + number
+                return Outcome(Status.INTERRUPTED, code, f"interrupted by {signal.Signals(number).name}", exits=exits)
+            case TimedOut(timeout_s):
+                reason = f"stopped after --timeout {timeout_s:g} s"
+                return Outcome(Status.TIMEOUT, ExitCode.TIMEOUT, reason, exits=exits)
+            case AgentLost(host, reason):
+                reason = f"lost the agent on {host}: {reason.splitlines()[-1]}"
+                return Outcome(Status.FAILED, ExitCode.HOST_LOST, reason, exits=exits)
+            case NotStarted(task, reason):
+                reason = f"{task} could not be started{places.get(task, '')}: {reason}"
+                return Outcome(Status.FAILED, ExitCode.NOT_STARTED, reason, culprit=task, exits=exits)
+            case Exited(code=code) if code != 0:
+                return _failure(history, tails, exits, places)
+            case Stopped():
+                break
     return Outcome(Status.OK, ExitCode.SUCCESS, "", exits=exits)
 
 
 def _failure(
     history: Sequence[Entry], tails: Mapping[str, str], exits: Mapping[str, Exited], places: Mapping[str, str]
 ) -> Outcome:
-    """Among the tasks that ended by themselves: who was first, and who followed.
-
-    A task whose last words name another's death is no culprit while there is a better one. If all of them speak of
-    others, then one that had left early with exit code 0 is: its peers need it for every step.
-    """
-    until = next((at for at, entry in enumerate(history) if isinstance(entry, Stopped)), len(history))
-    own = sorted((entry for entry in history[:until] if isinstance(entry, Exited)), key=lambda entry: entry.time)
-    failed = [entry for entry in own if entry.code != 0]
-    first_hand = [entry for entry in failed if not died_of_another(tails.get(entry.task, ""))]
-    left_early = [entry for entry in own if entry.code == 0 and entry.time <= failed[0].time]
-    culprit = (first_hand or left_early or failed)[0]
-    casualties = {
-        entry.task: how(entry.code) + places.get(entry.task, "") for entry in failed if entry.task != culprit.task
-    }
+    # The culprit is the first task that failed without reporting a peer's failure. If all report one, it is a task
+    # that had already exited with code 0: its peers needed it for every step.
+    stopped_at = next((index for index, entry in enumerate(history) if isinstance(entry, Stopped)), len(history))
+    ended = sorted((entry for entry in history[:stopped_at] if isinstance(entry, Exited)), key=lambda exit: exit.time)
+    failed = [exit for exit in ended if exit.code != 0]
+    independent = [exit for exit in failed if not any(text in tails.get(exit.task, "") for text in PEER_FAILURES)]
+    early = [exit for exit in ended if exit.code == 0 and exit.time <= failed[0].time]
+    culprit = (independent or early or failed)[0]
+    place = places.get(culprit.task, "")
+    ending = describe_exit(culprit.code, place) + (" while other tasks still needed it" if culprit.code == 0 else "")
     code = culprit.code or failed[0].code
-    ending = "ended early, with exit code 0, while others still needed it" if culprit.code == 0 else how(culprit.code)
     return Outcome(
         Status.FAILED,
         code if code > 0 else 128 - code,
-        f"{culprit.task} {ending}{places.get(culprit.task, '')}",
+        f"{culprit.task} {ending}",
         culprit=culprit.task,
-        casualties=casualties,
+        casualties={
+            exit.task: describe_exit(exit.code, places.get(exit.task, "")) for exit in failed if exit is not culprit
+        },
         exits=exits,
     )
 
 
-def died_of_another(tail: str) -> bool:
-    """Whether these last lines of a task's stderr speak of a peer's death."""
-    return any(text in tail for text in SECONDARY)
-
-
-def how(code: int) -> str:
-    """In words: `exited with code 1`, or `was killed by SIGKILL (the kernel does that when memory runs out)`."""
+def describe_exit(code: int, place: str = "") -> str:
+    """`exited with code 1 on h2`, or `was killed by SIGTERM on h2`; `place` is ` on h2` or empty."""
     if code >= 0:
-        return f"exited with code {code}"
-    hint = " (the kernel does that when memory runs out)" if -code == signal.SIGKILL else ""
+        return f"exited with code {code}{place}"
     try:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    return f"was killed by {name}{hint}"
+    hint = " (the kernel does that when memory runs out)" if -code == signal.SIGKILL else ""
+    return f"was killed by {name}{place}{hint}"

@@ -1,4 +1,4 @@
-"""Variables that are forwarded to every task, and what of them may be shown."""
+"""Environment variables that users forward to every task, and redaction of secrets in what is printed or saved."""
 
 import re
 import shlex
@@ -8,14 +8,13 @@ from pathlib import Path
 
 from tfdist.launch.errors import TfdistError
 
-SECRET = re.compile(
+_SECRET = re.compile(
     r"SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|PRIVATE|COOKIE|API[_-]?KEY|ACCESS[_-]?KEY|AUTH"
     r"|[_-](KEY|PASS|PWD)$",
     re.IGNORECASE,
 )
-"""Names whose values are shown as ***."""
-HIDDEN = "***"
-OURS: Mapping[str, str] = {
+REDACTED = "***"
+COMPUTED: Mapping[str, str] = {
     "TF_CONFIG": "omit it, or use --inherit-tf-config",
     "CUDA_VISIBLE_DEVICES": "choose GPUs with gpus= in the hostfile, or set it for tfdist itself",
     **dict.fromkeys(
@@ -30,82 +29,76 @@ OURS: Mapping[str, str] = {
         "omit it",
     ),
 }
-"""What is computed for every task, and what to do instead of setting it."""
+"""Variables that tfdist sets for every task, and what to do instead of forwarding them."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ASSIGNED = re.compile(r"((?:--env=)?[\w-]+)=", re.DOTALL)
+_ASSIGNMENT = re.compile(r"((?:--env=)?[\w-]+)=", re.DOTALL)
 
 
-def forwarded(options: Sequence[str], file: Path | None, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that `--env NAME[=VALUE]` and `--env-file` name; an option wins over the file.
+def forwarded_variables(options: Sequence[str], file: Path | None, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables from `--env NAME[=VALUE]` and `--env-file`; an option overrides the file.
 
-    A name may be a glob, as NCCL_*, which stands for all such variables of `environ`.
+    A NAME without a value is copied from `environ`. It may be a glob (NCCL_*), which skips computed variables.
 
     Raises:
-        TfdistError: a name that cannot be one, is not set, or is ours; a file that cannot be read.
+        TfdistError: a name is invalid, not set or computed by tfdist, or the file cannot be read.
     """
-    found = read_file(file) if file is not None else {}
+    variables = read_env_file(file) if file is not None else {}
     for text in options:
         name, equals, value = text.partition("=")
-        if equals:
-            found[checked(name, f"--env {name}=")] = value
-        elif re.search(r"[*?\[]", name):
-            found |= {each: environ[each] for each in sorted(environ) if fnmatchcase(each, name) and each not in OURS}
-        elif checked(name, f"--env {name}") in environ:
-            found[name] = environ[name]
-        else:
-            raise TfdistError(f"--env {name}: it is not set here; set it, or give a value, as in --env {name}=1")
-    return found
+        if not equals and re.search(r"[*?\[]", name):
+            names = [each for each in sorted(environ) if fnmatchcase(each, name) and each not in COMPUTED]
+            variables |= {each: environ[each] for each in names}
+            continue
+        _check_name(name, "--env ")
+        if not equals and name not in environ:
+            raise TfdistError(f"--env {name}: not set in this environment; use --env {name}=VALUE")
+        variables[name] = value if equals else environ[name]
+    return variables
 
 
-def read_file(path: Path) -> dict[str, str]:
-    """Lines of NAME=VALUE; empty ones and those that begin with # are left out, quotes around a value are taken off.
+def read_env_file(path: Path) -> dict[str, str]:
+    """The variables in a file of NAME=VALUE lines; skips empty lines and # comments, strips quotes and `export`.
 
     Raises:
-        TfdistError: it cannot be read, or a line is none such.
+        TfdistError: the file cannot be read, or a line is not NAME=VALUE.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError:
-        raise TfdistError(f"--env-file {path}: it is not UTF-8 text") from None
+        raise TfdistError(f"--env-file {path}: not UTF-8 text; save it as UTF-8") from None
     except OSError as error:
-        raise TfdistError(
-            f"--env-file {path}: {error.strerror}; give the path of a file with NAME=VALUE a line"
-        ) from None
-    found = {}
+        raise TfdistError(f"--env-file {path}: {error.strerror}; use a readable file of NAME=VALUE lines") from None
+    variables = {}
     for number, line in enumerate(map(str.strip, lines), start=1):
         if line and not line.startswith("#"):
+            source = f"--env-file {path}, line {number}: "
             name, equals, value = line.removeprefix("export ").partition("=")
             if not equals:
-                raise TfdistError(f"--env-file {path}, line {number}: it is not NAME=VALUE")
+                raise TfdistError(f"{source}not NAME=VALUE; add a value, or start a comment with #")
+            _check_name(name.strip(), source)
             quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
-            found[checked(name.strip(), f"--env-file {path}, line {number}:")] = value[1:-1] if quoted else value
-    return found
+            variables[name.strip()] = value[1:-1] if quoted else value
+    return variables
 
 
-def checked(name: str, where: str) -> str:
-    """The name, if it can be a variable's and is not computed by us.
-
-    Raises:
-        TfdistError: it cannot.
-    """
+def _check_name(name: str, source: str) -> None:
     if not _NAME.fullmatch(name):
-        raise TfdistError(f"{where} {name!r} cannot be a variable's name: use letters, digits and _")
-    if name in OURS:
-        raise TfdistError(f"{where} {name} is computed for every task: {OURS[name]}")
-    return name
+        raise TfdistError(f"{source}{name!r}: not a variable name; use letters, digits and _")
+    if name in COMPUTED:
+        raise TfdistError(f"{source}{name}: tfdist sets it for every task; {COMPUTED[name]}")
 
 
-def shown(name: str, value: str) -> str:
-    """The value, or stars if its name looks secret."""
-    return HIDDEN if SECRET.search(name) else value
+def redact_value(name: str, value: str) -> str:
+    """The value of a variable; *** if the name looks like that of a secret."""
+    return REDACTED if _SECRET.search(name) else value
 
 
-def command_shown(words: Sequence[str]) -> str:
-    """A command line for a log: of NAME=VALUE the value is hidden where the name looks secret."""
-    return shlex.join(map(word_shown, words))
+def redact_command(argv: Sequence[str]) -> str:
+    """A shell-quoted command line, with *** as the value of each NAME=VALUE whose name looks like that of a secret."""
+    return shlex.join(map(redact_argument, argv))
 
 
-def word_shown(word: str) -> str:
-    """One word of a command line for a log."""
-    match = _ASSIGNED.match(word)
-    return f"{match[1]}={HIDDEN}" if match and SECRET.search(match[1].removeprefix("--env=")) else word
+def redact_argument(argument: str) -> str:
+    """One argument of a command line, redacted as in `redact_command`."""
+    match = _ASSIGNMENT.match(argument)
+    return f"{match[1]}={REDACTED}" if match and _SECRET.search(match[1].removeprefix("--env=")) else argument

@@ -1,6 +1,6 @@
-"""How a task talks to its launcher: one JSON object a line on the file descriptor named in TFDIST_EVENTS_FD.
+"""Events from a task to its launcher: one JSON object per line, on the file descriptor in TFDIST_EVENTS_FD.
 
-Without a launcher (a task started by hand) everything here does nothing. No TensorFlow.
+In a task that was started without a launcher all functions do nothing. No TensorFlow.
 """
 
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def emit(event: str, **values: Any) -> None:
-    """Send one event. Known are `ready`, `step` (step, images_per_s, loss), `barrier` and `record` (record)."""
+    """Send an event: `ready`, `step` (step, images_per_s, loss), `barrier`, `record` (record), or any other name."""
     descriptor = os.environ.get("TFDIST_EVENTS_FD")
     if descriptor is None:
         return
@@ -18,10 +18,10 @@ def emit(event: str, **values: Any) -> None:
         line = line[os.write(int(descriptor), line) :]
 
 
-def wait_for_the_others() -> None:
-    """The start barrier: return once every training task of the job has come here too.
+def wait_at_barrier() -> None:
+    """Wait until every training task of the job has called this function.
 
-    It goes over the launcher, so it works for tasks that share no cluster and costs the network of the job nothing.
+    The barrier goes through the launcher: it needs no cluster and puts no load on the job's network.
     """
     descriptor = os.environ.get("TFDIST_BARRIER_FD")
     if descriptor is None:

@@ -8,6 +8,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import Machine, Machines
 from tfdist.launch.place import place
+from tfdist.launch.text import counted
 
 NO_GPUS = "-1"
 """CUDA_VISIBLE_DEVICES of a task without devices."""
@@ -118,11 +119,10 @@ def _plan_host(
     shape: Shape, program: Program, host: Host, machine: Machine, tasks: Sequence[Task]
 ) -> dict[Task, TaskPlan]:
     computing = [task for task in tasks if shape.roles[task.role].computes]
-    gpus = len(computing) * shape.devices
-    if shape.gpus and gpus > len(machine.gpus):
+    if shape.gpus and len(computing) * shape.devices > len(machine.gpus):
         raise TfdistError(
-            f"{host.name} has {len(machine.gpus)} GPUs, but its {len(computing)} workers with {shape.devices} devices "
-            f"each need {gpus}: give it fewer slots, or reduce --devices"
+            f"{host.name} has {counted(len(machine.gpus), 'GPU')} for {counted(len(computing), 'worker')} with "
+            f"--devices {shape.devices}: give it fewer slots, or reduce --devices"
         )
     base_port = _base_port(shape, host, len(tasks))
     plans = {}
@@ -156,7 +156,7 @@ def check_ports(base_port: int, count: int, option: str = "--port ") -> None:
     """
     if not 1 <= base_port <= 65536 - count:
         raise TfdistError(
-            f"{option}{base_port}: {count} tasks need a port each, counted up from this one; "
+            f"{option}{base_port}: invalid for {counted(count, 'task')} with consecutive ports; "
             f"use 1024 to {65536 - count}, or omit it"
         )
 

@@ -1,4 +1,4 @@
-"""Logs of a run."""
+"""The logs in a run's folder."""
 
 import json
 from dataclasses import asdict
@@ -8,15 +8,17 @@ from typing import BinaryIO
 from tfdist.launch.agents.messages import Heartbeat, Message, Output
 from tfdist.launch.rundir import RunDir
 
+_TAIL_BYTES = 1 << 16
 
-class Log:
-    """The run's folder as it fills: each task's output byte for byte, and all events."""
+
+class LogWriter:
+    """Appends each task's output to its log, byte for byte, and all other messages to events.jsonl."""
 
     def __init__(self, run_dir: RunDir) -> None:
         self._run_dir = run_dir
         self._files: dict[Path, BinaryIO] = {}
 
-    def __enter__(self) -> "Log":
+    def __enter__(self) -> "LogWriter":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -24,16 +26,26 @@ class Log:
             file.close()
 
     def write(self, message: Message) -> None:
-        """Keep one message."""
+        """Append one message; heartbeats are skipped."""
         if isinstance(message, Output):
-            text = message.text.encode("utf-8", "surrogateescape")
-            self._file(self._run_dir.log(message.task, message.stream)).write(text)
+            self._append(self._run_dir.log(message.task, message.stream), message.text)
         elif not isinstance(message, Heartbeat):
-            line = {"kind": type(message).__name__, **asdict(message)}
-            self._file(self._run_dir.events).write(json.dumps(line).encode() + b"\n")
+            entry = {"kind": type(message).__name__, **asdict(message)}
+            self._append(self._run_dir.events, json.dumps(entry) + "\n")
 
-    def _file(self, path: Path) -> BinaryIO:
+    def _append(self, path: Path, text: str) -> None:
         if path not in self._files:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._files[path] = path.open("ab", buffering=0)
-        return self._files[path]
+        self._files[path].write(text.encode("utf-8", "surrogateescape"))
+
+
+def tail(path: Path, lines: int = 20) -> str:
+    """The last lines of a log; empty if the log does not exist."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _TAIL_BYTES))
+            return "\n".join(file.read().decode("utf-8", "replace").splitlines()[-lines:])
+    except OSError:
+        return ""

@@ -1,4 +1,4 @@
-"""What one machine offers a job."""
+"""The cores and GPUs that hosts offer to a job."""
 
 import sys
 from collections.abc import Mapping
@@ -13,23 +13,23 @@ from tfdist.launch.place import FOR_WORKERS, slots_of
 
 @dataclass(frozen=True)
 class Machine:
-    """The cores this process may use and the GPUs it can see."""
+    """The resources of one host, or the sum of several hosts (`combined`)."""
 
     cores: tuple[int, ...]
+    """CPU cores in the affinity mask."""
     gpus: tuple[str, ...]
-    """Their names, in CUDA's order."""
+    """Model names, in CUDA's order."""
     gpu_ids: tuple[str, ...] = ()
-    """What each is called in CUDA_VISIBLE_DEVICES; empty: 0, 1, ..."""
+    """The GPUs' ids for CUDA_VISIBLE_DEVICES; empty: 0, 1, ..."""
     python: str = sys.executable
-    """The interpreter that runs tasks there."""
+    """The interpreter that runs tasks."""
     slots: int | None = None
-    """How many workers (or tasks of its host's role) it takes; None: as many as there are."""
+    """Maximum number of workers, or of tasks of the host's role; None: no limit."""
     hosts: int = 1
-    """How many hosts these figures are the sum of."""
 
     @classmethod
     def from_description(cls, description: Mapping[str, Any]) -> "Machine":
-        """From what an agent says of its host."""
+        """From the result of `agent.describe`."""
         return cls(
             tuple(description["cores"]),
             tuple(description["gpus"]),
@@ -38,7 +38,7 @@ class Machine:
         )
 
     def restricted_to(self, gpus: tuple[str, ...]) -> "Machine":
-        """With these of its GPUs, as CUDA_VISIBLE_DEVICES calls them; all if none is named.
+        """The machine with only these GPUs, by their ids; empty: with all of them.
 
         Raises:
             KeyError: it has no such GPU.
@@ -47,23 +47,28 @@ class Machine:
             return self
         ids = self.gpu_ids or tuple(map(str, range(len(self.gpus))))
         names = dict(zip(ids, self.gpus, strict=True))
-        return replace(self, gpus=tuple(names[one] for one in gpus), gpu_ids=gpus)
+        return replace(self, gpus=tuple(names[gpu] for gpu in gpus), gpu_ids=gpus)
 
 
 Machines = Mapping[Host, Machine]
-"""What every host of a job offers, in the job's order of hosts."""
+"""The machine of each host of a job, in the job's order of hosts."""
+
+
+def local_machine() -> Machine:
+    """The machine this process runs on."""
+    return Machine.from_description(agent.describe())
 
 
 def local_machines(machine: Machine | None = None) -> Machines:
-    """A job's machines when localhost is its only host: `machine`, by default this one."""
+    """The machines of a job on localhost only: `machine`, by default this one."""
     return {LOCAL: machine or local_machine()}
 
 
 def machines_of(hellos: Mapping[Host, Mapping[str, Any]]) -> Machines:
-    """What each host offers, from its agent's hello.
+    """The machine of each host, from its agent's hello.
 
     Raises:
-        TfdistError: a GPU that was named is missing.
+        TfdistError: a host lacks a GPU that its gpus= names.
     """
     return {host: _machine(host, hello) for host, hello in hellos.items()}
 
@@ -73,12 +78,12 @@ def _machine(host: Host, hello: Mapping[str, Any]) -> Machine:
     try:
         return machine.restricted_to(host.gpus)
     except KeyError as error:
-        shown = ", ".join(machine.gpu_ids) or "none"
-        raise TfdistError(f"{host.name} has no GPU {error}: it shows {shown}") from None
+        visible = ", ".join(machine.gpu_ids) or "none"
+        raise TfdistError(f"{host.name} has no GPU {error} (visible: {visible}): correct its gpus=") from None
 
 
 def combined(machines: Machines) -> Machine:
-    """All hosts as if they were one machine, for counting what there is; a single one is itself."""
+    """The sum of all machines, as if they were one host; a single machine is returned unchanged."""
     if len(machines) == 1:
         return next(iter(machines.values()))
     cores = sum(len(machine.cores) for machine in machines.values())
@@ -88,22 +93,17 @@ def combined(machines: Machines) -> Machine:
 
 
 def assign_slots(machines: Machines, per_host: int | None, devices: int) -> Machines:
-    """The machines with a number of slots each (`place.slots_of`).
+    """The machines with their number of slots, by `place.slots_of`.
 
     Args:
         machines: of the hosts that the user named.
         per_host: --workers-per-host.
-        devices: how many each worker takes.
+        devices: devices of each worker.
 
     Raises:
-        TfdistError: --workers-per-host contradicts a host's own number.
+        TfdistError: --workers-per-host contradicts a host's slots=.
     """
     return {
         host: replace(machine, slots=slots_of(host, len(machine.gpus), per_host, devices))
         for host, machine in machines.items()
     }
-
-
-def local_machine() -> Machine:
-    """This machine."""
-    return Machine.from_description(agent.describe())

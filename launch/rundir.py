@@ -1,4 +1,4 @@
-"""Every path of a run's folder, spelled once."""
+"""The paths in a run's folder."""
 
 import re
 from dataclasses import dataclass
@@ -16,49 +16,49 @@ class RunDir:
 
     @property
     def spec(self) -> Path:
-        """What is trained, or the user's own command."""
+        """The training spec, or the strategy and the user's command."""
         return self.path / "spec.json"
 
     @property
     def cluster(self) -> Path:
-        """Each task's host, address, cores and TF_CONFIG."""
+        """Host, cores, environment and command of each task."""
         return self.path / "cluster.json"
 
     @property
     def hosts(self) -> Path:
-        """What each host's agent said of it."""
+        """Each host's description from its agent."""
         return self.path / "hosts.json"
 
     @property
     def commands(self) -> Path:
-        """The command that made this run, then each task's."""
+        """The tfdist command, then the command of each task."""
         return self.path / "commands.txt"
 
     @property
     def events(self) -> Path:
-        """Everything that happened but output, one JSON object a line."""
+        """All messages except output and heartbeats, one JSON object per line."""
         return self.path / "events.jsonl"
 
     @property
     def outcome(self) -> Path:
-        """How it ended."""
+        """The `Outcome`."""
         return self.path / "outcome.json"
 
     @property
     def records(self) -> Path:
-        """The folder of measurements, as `tfdist report` reads them."""
+        """The folder of measurements for `tfdist report`."""
         return self.path / "records"
 
     def log(self, task: str, stream: str) -> Path:
-        """A task's `stdout` or `stderr`, byte for byte."""
+        """The log of a task's `stdout` or `stderr`."""
         return self.path / "attempt-0" / task / f"{stream}.log"
 
 
 def create_run_dir(runs_dir: Path, name: str, now: datetime | None = None) -> RunDir:
-    """A new folder `<UTC time>-<name>` below `runs_dir`; a second run in the same second gets a number.
+    """Create the folder `<UTC time>-<name>` in `runs_dir`; if it exists, the name gets a number.
 
     Raises:
-        TfdistError: it cannot be written there.
+        TfdistError: the folder cannot be created.
     """
     stamp = (now or datetime.now(timezone.utc)).strftime("%Y%m%dT%H%M%SZ")
     base = f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('-.')[:100] or 'run'}"
@@ -68,11 +68,11 @@ def create_run_dir(runs_dir: Path, name: str, now: datetime | None = None) -> Ru
             path.mkdir(parents=True)
         except FileExistsError:
             if not runs_dir.is_dir():
-                raise TfdistError(f"the runs folder {str(runs_dir)!r} is a file: choose another --runs-dir") from None
+                raise TfdistError(f"--runs-dir {str(runs_dir)!r}: a file, not a folder; choose another one") from None
             continue
         except OSError as error:
             raise TfdistError(
-                f"cannot write to the runs folder {str(runs_dir)!r} ({error.strerror}): choose another --runs-dir"
+                f"--runs-dir {str(runs_dir)!r}: cannot be written ({error.strerror}); choose another one"
             ) from None
         return RunDir(path)
-    raise TfdistError(f"a thousand runs named {base!r} in one second: choose another --name")
+    raise TfdistError(f"--name {name!r}: {runs_dir} has 999 runs of this name from this second; choose another one")

@@ -1,4 +1,4 @@
-"""Watch over a job's tasks until all of them have ended: one queue of events, one loop that decides."""
+"""Supervise a job's tasks until all have ended: one queue of messages, one loop."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -23,17 +23,17 @@ from tfdist.launch.agents.signals import kill_groups
 from tfdist.launch.agents.silence import SilenceDetector
 from tfdist.launch.diagnose import Entry, Stopped, TimedOut
 from tfdist.launch.job import Job
-from tfdist.launch.logs import Log
+from tfdist.launch.logs import LogWriter
 from tfdist.launch.policy import Policy
 from tfdist.launch.rundir import RunDir
 
 OnMessage = Callable[[Message], None]
-"""Is told everything as it comes; must be quick, for the loop waits for it."""
+"""Called with every message of a running job. The loop waits for it, so it must return quickly."""
 
 
 @dataclass
-class Watch:
-    """What the loop knows."""
+class Supervisor:
+    """The state of a running job. Messages and deadlines decide what happens; private methods do it."""
 
     job: Job
     channels: Mapping[str, Channel]
@@ -46,63 +46,61 @@ class Watch:
     at_barrier: set[str] = field(default_factory=set)
     pids: dict[str, int] = field(default_factory=dict)
     stop_at: float | None = None
-    """Monotonic: when the tasks that are left will be told to end."""
+    """Monotonic time at which the running tasks are stopped."""
     time_out_at: float | None = None
     silence: SilenceDetector = field(init=False)
 
     def __post_init__(self) -> None:
         self.silence = SilenceDetector(self.policy.silence_s)
 
-    # --- deciding
-
-    def note(self, message: Message) -> None:
-        """Take one message into account."""
-        if isinstance(message, Event):
-            self._note_event(message)
-        elif isinstance(message, Interrupted):
-            again = any(isinstance(entry, Interrupted) for entry in self.history)
+    def handle(self, message: Message) -> None:
+        """Decide what a message changes."""
+        if isinstance(message, Interrupted | AgentLost | Exited | NotStarted):
             self.history.append(message)
-            self.stop(0.0 if again else self.policy.grace_s)
-        elif isinstance(message, AgentLost):
-            self.history.append(message)
-            lost = {task for task, channel in self.channels.items() if channel.host.name == message.host}
-            kill_groups(self.pids[task] for task in lost & self.running & set(self.pids) if self.is_local(task))
-            self.running -= lost
-            self.stop(min(self.policy.grace_s, self.policy.lost_grace_s))
-        elif isinstance(message, Started):
-            self.pids[message.task] = message.pid
-        elif isinstance(message, Exited | NotStarted):
-            self.history.append(message)
-            self.running.discard(message.task)
-            if isinstance(message, NotStarted):
-                self.stop(self.policy.grace_s)
-            elif message.code != 0:
-                self._stop_by(time.monotonic() + self.policy.settle_s)
-            elif message.task == self.job.leader:
-                self.stop(self.policy.grace_s)
+        match message:
+            case Started(task, pid):
+                self.pids[task] = pid
+            case Event(task, event={"event": "record", "record": Mapping() as record}):
+                self.records[task] = record
+            case Event(task, event={"event": "barrier"}):
+                self.at_barrier.add(task)
+                if self.at_barrier >= set(self.job.measuring):
+                    self._open_barrier()
+            case Exited(task, code):
+                self.running.discard(task)
+                if code != 0:
+                    settled_at = time.monotonic() + self.policy.settle_s
+                    self.stop_at = settled_at if self.stop_at is None else min(settled_at, self.stop_at)
+                elif task == self.job.leader:
+                    self._stop(self.policy.grace_s)
+            case NotStarted(task):
+                self.running.discard(task)
+                self._stop(self.policy.grace_s)
+            case Interrupted():
+                first = sum(isinstance(entry, Interrupted) for entry in self.history) == 1
+                self._stop(self.policy.grace_s if first else 0.0)
+            case AgentLost(host):
+                self._abandon(host)
+                self._stop(min(self.policy.grace_s, self.policy.lost_grace_s))
 
-    def _note_event(self, message: Event) -> None:
-        kind = message.event.get("event")
-        record = message.event.get("record")
-        if kind == "record" and isinstance(record, Mapping):
-            self.records[message.task] = record
-        elif kind == "barrier":
-            self.at_barrier.add(message.task)
-            if self.at_barrier >= set(self.job.measuring):
-                for channel in set(self.channels.values()):
-                    channel.send(Release())
+    def check_deadlines(self, now: float) -> None:
+        """Decide what the time changes: the job's time limit, the end of the settling time, silent agents."""
+        if self.time_out_at is not None and now >= self.time_out_at:
+            self.time_out_at = None
+            self.history.append(TimedOut(self.policy.timeout_s or 0.0))
+            self._stop(self.policy.grace_s)
+        if self.stop_at is not None and now >= self.stop_at:
+            self._stop(self.policy.grace_s)
+        for _, lost in self.silence.newly_silent(set(self.channels.values()), now):
+            self.handle(lost)
 
-    def is_local(self, task: str) -> bool:
-        """Whether it runs on this machine."""
-        return self.channels[task].host.local
+    def next_deadline(self) -> float:
+        """Monotonic time of the next check, even if no message arrives."""
+        heartbeat = time.monotonic() + self.policy.heartbeat_s
+        silences = map(self.silence.deadline, self.channels.values())
+        return min(due for due in (self.stop_at, self.time_out_at, heartbeat, *silences) if due is not None)
 
-    def _stop_by(self, moment: float) -> None:
-        self.stop_at = min(moment, self.stop_at) if self.stop_at is not None else moment
-
-    # --- acting
-
-    def stop(self, grace_s: float) -> None:
-        """Tell all that still run to end, politely first if `grace_s` is not 0."""
+    def _stop(self, grace_s: float) -> None:
         self.history.append(Stopped())
         self.stop_at = None
         for channel in set(self.channels.values()):
@@ -110,38 +108,33 @@ class Watch:
             if tasks:
                 channel.send(Stop(tasks, grace_s))
 
-    def do_what_is_due(self, now: float) -> None:
-        """The time limit, the end of the settling time, and agents that have fallen silent."""
-        if self.time_out_at is not None and now >= self.time_out_at:
-            self.time_out_at = None
-            self.history.append(TimedOut(self.policy.timeout_s or 0.0))
-            self.stop(self.policy.grace_s)
-        if self.stop_at is not None and now >= self.stop_at:
-            self.stop(self.policy.grace_s)
-        for _, lost in self.silence.newly_silent(set(self.channels.values()), now):
-            self.note(lost)
+    def _open_barrier(self) -> None:
+        for channel in set(self.channels.values()):
+            channel.send(Release())
 
-    def next_due(self) -> float:
-        """Monotonic time at which to look again even if nothing comes."""
-        look = time.monotonic() + self.policy.heartbeat_s
-        silences = map(self.silence.deadline, self.channels.values())
-        return min(moment for moment in (self.stop_at, self.time_out_at, look, *silences) if moment is not None)
+    def _abandon(self, host: str) -> None:
+        # An agent on another host ends its tasks; the local one may have been killed, so that nobody else would.
+        lost = {task for task in self.running if self.channels[task].host.name == host}
+        kill_groups(self.pids[task] for task in lost & set(self.pids) if self.channels[task].host.local)
+        self.running -= lost
 
 
-def supervise(watch: Watch, run_dir: RunDir, listen: OnMessage) -> None:
-    """Run the loop until no task runs; the watch then holds the whole history."""
-    if watch.policy.timeout_s is not None:
-        watch.time_out_at = time.monotonic() + watch.policy.timeout_s
-    with Log(run_dir) as log:
-        while watch.running:
+def supervise(supervisor: Supervisor, run_dir: RunDir, on_message: OnMessage) -> float:
+    """Run the loop until no task runs; returns its wall time in seconds."""
+    started = time.monotonic()
+    if supervisor.policy.timeout_s is not None:
+        supervisor.time_out_at = started + supervisor.policy.timeout_s
+    with LogWriter(run_dir) as logs:
+        while supervisor.running:
             now = time.monotonic()
-            watch.do_what_is_due(now)
+            supervisor.check_deadlines(now)
             try:
-                source, message = watch.inbox.get(timeout=max(0.0, watch.next_due() - now))
+                channel, message = supervisor.inbox.get(timeout=max(0.0, supervisor.next_deadline() - now))
             except Empty:
                 continue
-            log.write(message)
-            if source is not None and isinstance(message, Output):
-                source.output_slots.release()
-            watch.note(message)
-            listen(message)
+            logs.write(message)
+            if channel is not None and isinstance(message, Output):
+                channel.output_slots.release()
+            supervisor.handle(message)
+            on_message(message)
+    return time.monotonic() - started

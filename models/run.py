@@ -9,7 +9,7 @@ from typing import Any
 
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.diagnose import Outcome
-from tfdist.launch.environment import command_shown
+from tfdist.launch.environment import redact_command
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job
 from tfdist.launch.machine import Machines, local_machines
@@ -90,7 +90,7 @@ def record_of(
         ranks=ranks,
         usage={name: TaskUsage(exit.peak_memory_bytes, exit.cpu_s) for name, exit in outcome.exits.items()},
         hardware={key: value for key, value in hosts[0].items() if key not in _PRIVATE} if hosts else {},
-        command=command_shown(["tfdist", *sys.argv[1:]]),
+        command=redact_command(["tfdist", *sys.argv[1:]]),
         started=started.isoformat(timespec="seconds"),
         wall_s=outcome.wall_s,
         run_dir=Path(outcome.run_dir).name,

@@ -135,7 +135,7 @@ WRONG = [
     (["-H", "a", "--transport", "srun", "--ssh-port", "22"], ["--ssh-port 22", "--transport srun"]),
     (["-H", "a", "--transport", "exec:x {host}", "--ssh", "s"], ["--ssh s", "no effect"]),
     (["-H", "localhost,127.0.0.1"], ["localhost and 127.0.0.1 are both this machine"]),
-    (["-H", "localhost:2", "--workers-per-host", "3"], ["--workers-per-host 3", "localhost has 2 slots"]),
+    (["-H", "localhost:2", "--workers-per-host", "3"], ["--workers-per-host 3", "localhost has slots=2"]),
     (["-H", "localhost:2", "--strategy", "multiworker", "--workers", "3"], ["3 worker tasks", "2 slots", "localhost:2"]),
     (["-H", "localhost", "--inherit-tf-config"], ["--inherit-tf-config"]),
     (["-H", "a", "-H", "b,a"], ["--hosts a,b,a", "duplicate host a"]),

@@ -35,7 +35,7 @@ def test_a_job_without_a_cluster_has_no_tf_config():
         ("not json", "not json"),
         ("[]", "not a cluster"),
         ('{"cluster": {"worker": ["a:1"]}}', "task"),
-        ('{"cluster": {"worker": "a:1"}, "task": {"type": "worker", "index": 0}}', "no list of addresses"),
+        ('{"cluster": {"worker": "a:1"}, "task": {"type": "worker", "index": 0}}', "not a list of addresses"),
         ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": Infinity}}', "Infinity"),
         pytest.param("[" * 5000, "not a cluster", id="deep"),
         ('{"cluster": {"boss": ["a:1"]}, "task": {"type": "boss", "index": 0}}', "'boss'"),

@@ -31,9 +31,9 @@ def test_tensorflows_start_up_noise_is_not_shown_unless_wanted_and_errors_are():
 def test_lines_go_to_the_stream_that_they_came_from():
     out, err = io.StringIO(), io.StringIO()
     lines = PrefixedLines(out, err)
-    lines.hear(Output("worker-1", "stdout", "a\nb\n"))
-    lines.hear(Output("worker-0", "stderr", "c\n"))
-    lines.hear(Event("worker-0", 0.0, {"event": "step", "step": 5, "images_per_s": 1234.56, "loss": 0.5}))
+    lines.handle(Output("worker-1", "stdout", "a\nb\n"))
+    lines.handle(Output("worker-0", "stderr", "c\n"))
+    lines.handle(Event("worker-0", 0.0, {"event": "step", "step": 5, "images_per_s": 1234.56, "loss": 0.5}))
     assert out.getvalue() == "[worker-1] a\n[worker-1] b\n[worker-0] step 5  1,234.6 images/s  loss 0.5000\n"
     assert err.getvalue() == "[worker-0] c\n"
 
@@ -41,13 +41,13 @@ def test_lines_go_to_the_stream_that_they_came_from():
 def test_a_console_that_cannot_show_a_character_shows_a_question_mark():
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, "ascii", write_through=True)
-    PrefixedLines(out, io.StringIO()).hear(Output("t", "stdout", "caf\u00e9 \udcff\n"))
+    PrefixedLines(out, io.StringIO()).handle(Output("t", "stdout", "caf\u00e9 \udcff\n"))
     assert raw.getvalue() == b"[t] caf? ?\n"
 
 
 def test_quiet_is_quiet():
     out = io.StringIO()
-    Quiet(out, out).hear(Output("t", "stdout", "x\n"))
+    Quiet(out, out).handle(Output("t", "stdout", "x\n"))
     assert out.getvalue() == ""
 
 
@@ -65,34 +65,34 @@ def test_the_live_table_follows_the_events(table):
         Exited("worker-1", 3, 0.0, 0, 0.0),
         Heartbeat(),
     ):
-        table.hear(message)
+        table.handle(message)
     first, second = table.rows.values()
     assert (first.state, first.step, first.rate, first.loss) == ("training", "7", "10.0", "0.2500")
     assert second.state == "exited with code 3"
 
 
 def test_a_step_event_without_numbers_and_an_unknown_event_do_no_harm(table):
-    table.hear(Event("worker-0", 0.0, {"event": "step"}))
-    table.hear(Event("worker-0", 0.0, {"event": "mine", "images_per_s": "fast"}))
-    table.hear(Event("worker-0", 0.0, {}))
+    table.handle(Event("worker-0", 0.0, {"event": "step"}))
+    table.handle(Event("worker-0", 0.0, {"event": "mine", "images_per_s": "fast"}))
+    table.handle(Event("worker-0", 0.0, {}))
     assert table.rows["worker-0"].state == "training"
 
 
 def test_bytes_that_are_no_utf_8_do_not_stop_the_table(table):
-    table.hear(Output("worker-0", "stdout", "caf\udcff\n"))
+    table.handle(Output("worker-0", "stdout", "caf\udcff\n"))
 
 
 def test_when_nobody_reads_any_more_the_job_goes_on():
     full = io.TextIOWrapper(io.FileIO("/dev/full", "w"), write_through=True)
     lines = PrefixedLines(full, full)
     for _ in range(2):
-        lines.hear(Output("worker-0", "stdout", "x\n"))
-    assert lines.gone == [full]
+        lines.handle(Output("worker-0", "stdout", "x\n"))
+    assert lines.failed == [full]
 
 
 def test_numbers_that_are_too_large_are_left_out():
     lines = PrefixedLines(out := io.StringIO(), out)
-    lines.hear(Event("worker-0", 0.0, {"event": "step", "step": 1, "images_per_s": 10**400, "loss": -(10**400)}))
+    lines.handle(Event("worker-0", 0.0, {"event": "step", "step": 1, "images_per_s": 10**400, "loss": -(10**400)}))
     assert out.getvalue() == "[worker-0] step 1\n"
 
 
@@ -106,13 +106,13 @@ def test_a_terminal_that_goes_away_ends_no_job(gone):
     with table:
         if gone == "meanwhile":
             os.close(ours)
-        table.hear(Output("worker-0", "stdout", "x\n"))
-        table.hear(Exited("worker-0", 0, 0.0, 0, 0.0))
-    assert table.gone == [table.out]
+        table.handle(Output("worker-0", "stdout", "x\n"))
+        table.handle(Exited("worker-0", 0, 0.0, 0, 0.0))
+    assert table.failed == [table.out]
     assert table.rows["worker-0"].state == "done"
 
 
 def test_servers_that_we_stop_are_not_shown_as_killed(table):
-    table.hear(Exited("worker-0", -15, 0.0, 0, 0.0))
-    table.hear(Exited("worker-1", -9, 0.0, 0, 0.0))
+    table.handle(Exited("worker-0", -15, 0.0, 0, 0.0))
+    table.handle(Exited("worker-1", -9, 0.0, 0, 0.0))
     assert [row.state for row in table.rows.values()] == ["stopped", "was killed by SIGKILL"]

@@ -3,7 +3,7 @@ import signal
 import pytest
 
 from tfdist.launch.agents.messages import AgentLost, Exited, Interrupted, NotStarted
-from tfdist.launch.diagnose import Status, Stopped, TimedOut, diagnose, how
+from tfdist.launch.diagnose import Status, Stopped, TimedOut, describe_exit, diagnose
 
 
 def exited(task, code, time=0.0):
@@ -45,7 +45,7 @@ def test_a_worker_that_left_early_with_0_is_found():
     outcome = diagnose(history, {"worker-0": COLLECTIVE})
     assert outcome.culprit == "worker-1"
     assert outcome.exit_code == 1
-    assert "ended early" in outcome.reason
+    assert "still needed it" in outcome.reason
 
 
 def test_one_that_fails_after_another_finished_well_is_the_culprit_itself():
@@ -77,10 +77,10 @@ def test_time_limit_lost_agent_and_missing_program():
 
 
 def test_how_names_codes_and_signals():
-    assert how(3) == "exited with code 3"
-    assert how(-11) == "was killed by SIGSEGV"
-    assert "memory" in how(-9)
-    assert how(-60) == "was killed by signal 60"
+    assert describe_exit(3) == "exited with code 3"
+    assert describe_exit(-11) == "was killed by SIGSEGV"
+    assert "memory" in describe_exit(-9)
+    assert describe_exit(-60) == "was killed by signal 60"
 
 
 def test_on_several_hosts_culprit_and_casualties_are_said_with_theirs():

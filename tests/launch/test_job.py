@@ -149,7 +149,7 @@ def test_ports_count_up_on_each_host_and_a_hosts_own_port_wins():
 
 @pytest.mark.parametrize(
     ("port", "cluster", "says"),
-    [(65535, True, "h3 port=65535: 2 tasks"), (7000, False, "omit h3 port=")],
+    [(65535, True, "h3 port=65535: invalid for 2 tasks"), (7000, False, "omit h3 port=")],
 )
 def test_a_hosts_own_port_that_will_not_do_is_named_as_what_it_is(port, cluster, says):
     with pytest.raises(TfdistError, match=says):
@@ -164,7 +164,7 @@ def test_each_hosts_gpus_are_handed_out_from_its_first():
 
 def test_a_host_with_too_few_gpus_is_named():
     shape = Shape(roles(worker=2), True, devices=2, gpus=True)
-    with pytest.raises(TfdistError, match="h2 has 1 GPUs, but its 1 workers with 2 devices each need 2"):
+    with pytest.raises(TfdistError, match="h2 has 1 GPU for 1 worker with --devices 2"):
         plan_on({H1: slots(1, gpus=("A",) * 2), H2: slots(1, gpus=("A",))}, shape)
 
 

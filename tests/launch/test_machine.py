@@ -43,5 +43,5 @@ def test_every_host_has_its_number_of_slots():
     machines = {H1: Machine((0,), ("A",) * 8), H2: Machine((0,), ()), PS: Machine((0,), ())}
     assert [machine.slots for machine in assign_slots(machines, None, 2).values()] == [4, 3, 2]
     assert [machine.slots for machine in assign_slots(machines, 3, 2).values()] == [3, 3, 2]
-    with pytest.raises(TfdistError, match="--workers-per-host 2, but h2 has 3 slots"):
+    with pytest.raises(TfdistError, match="--workers-per-host 2: h2 has slots=3"):
         assign_slots(machines, 2, 1)

@@ -48,9 +48,9 @@ def test_hosts_for_workers_and_hosts_for_anything_are_filled_in_their_order():
         ({"worker": 5}, {H1: 2, H2: 2}, ["5 worker tasks", "4 slots", "h1:2, h2:2", "--workers-per-host"]),
         ({"worker": 1}, {PS1: 1}, ["role=ps", "no ps"]),
         ({"chief": 1, "worker": 1, "ps": 3}, {H1: 1, PS1: 1, PS2: 1}, ["3 ps tasks", "2 slots", "p1:1, p2:1"]),
-        ({"chief": 1, "worker": 1, "ps": 1}, {PS1: 1, WORKER: 1}, ["no host takes a chief", "role=chief"]),
-        ({"chief": 1, "worker": 1, "ps": 1}, {CHIEF: 1, PS1: 1}, ["1 worker tasks", "0 slots", "none"]),
-        ({"worker": 2}, {H1: 2, H2: 1, H3: 1}, ["nothing is left for h2, h3", "--exclude"]),
+        ({"chief": 1, "worker": 1, "ps": 1}, {PS1: 1, WORKER: 1}, ["no host accepts a chief", "role=chief"]),
+        ({"chief": 1, "worker": 1, "ps": 1}, {CHIEF: 1, PS1: 1}, ["1 worker task ", "0 slots", "no host"]),
+        ({"worker": 2}, {H1: 2, H2: 1, H3: 1}, ["no task is left for h2, h3", "--exclude"]),
         ({"worker": 2}, {H1: 1, H2: 1, CHIEF: 1}, ["c has role=chief", "no chief"]),
     ],
 )
@@ -99,5 +99,5 @@ def test_how_many_a_host_takes(host, gpus, per_host, devices, slots):
 
 
 def test_two_numbers_that_contradict_each_other():
-    with pytest.raises(TfdistError, match="--workers-per-host 2, but h has 3 slots"):
+    with pytest.raises(TfdistError, match="--workers-per-host 2: h has slots=3"):
         slots_of(Host("h", slots=3), 0, 2, 1)

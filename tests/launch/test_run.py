@@ -16,12 +16,12 @@ from tfdist.launch.agents import agent
 from tfdist.launch.agents.bootstrap import agent_argv
 from tfdist.launch.agents.messages import Event, Exited, Heartbeat, Output, Start, Started, encode
 from tfdist.launch.diagnose import Status
+from tfdist.launch.dry_run import with_free_ports
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
-from tfdist.launch.run import dry_ports
 
 from .jobs import python_job, roles, run
 
@@ -181,15 +181,15 @@ def test_a_port_in_use_is_named_before_anything_starts(tmp_path):
             Program(("touch", str(tmp_path / "ran")), {}, "/"),
             local_machines(),
         )
-        for act in (lambda: run(job, tmp_path), lambda: dry_ports(job)):
+        for act in (lambda: run(job, tmp_path), lambda: with_free_ports(job)):
             with pytest.raises(TfdistError, match=f"port {port} on localhost"):
                 act()
     assert not (tmp_path / "ran").exists()
 
 
 def test_a_port_that_another_launch_holds_is_in_use_and_free_again_afterwards(tmp_path):
-    (port,) = (plan.port for plan in dry_ports(python_job("", {"worker": 1})).plans)
-    chosen = int(dry_ports(python_job("", {"worker": 1})).cluster.addresses["worker"][0].rpartition(":")[2])
+    (port,) = (plan.port for plan in with_free_ports(python_job("", {"worker": 1})).plans)
+    chosen = int(with_free_ports(python_job("", {"worker": 1})).cluster.addresses["worker"][0].rpartition(":")[2])
     shape = Shape(roles(worker=1), True, base_port=chosen)
     probe = f"import socket; s = socket.socket(); s.setsockopt(1, 15, 1); s.bind(('', {chosen})); s.listen()"
     job = plan_job(shape, Program((sys.executable, "-S", "-c", probe), {}, "/"), local_machines())

@@ -12,7 +12,7 @@ from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import Machine, local_machines
 from tfdist.launch.policy import Policy
-from tfdist.launch.supervise import Watch
+from tfdist.launch.supervise import Supervisor
 
 from .jobs import roles
 
@@ -28,12 +28,12 @@ class FakeChannel:
         return [message for message in self.told if isinstance(message, Stop)]
 
 
-def watch_of(counts, leader=None, **policy):
+def supervisor_of(counts, leader=None, **policy):
     job = plan_job(Shape(roles(**counts), True, leader), Program(("true",), {}, "/"), local_machines(Machine((0,), ())))
     channel = FakeChannel()
     names = [plan.task.name for plan in job.plans]
-    watch = Watch(job, dict.fromkeys(names, channel), Policy(**policy), SimpleQueue(), running=set(names))
-    return watch, channel
+    supervisor = Supervisor(job, dict.fromkeys(names, channel), Policy(**policy), SimpleQueue(), running=set(names))
+    return supervisor, channel
 
 
 def exited(task, code):
@@ -41,87 +41,87 @@ def exited(task, code):
 
 
 def test_after_a_failure_the_others_have_time_to_die_by_themselves_and_are_then_stopped():
-    watch, channel = watch_of({"worker": 3}, settle_s=3.0)
-    watch.note(exited("worker-1", 1))
-    watch.do_what_is_due(time.monotonic() + 2.0)
+    supervisor, channel = supervisor_of({"worker": 3}, settle_s=3.0)
+    supervisor.handle(exited("worker-1", 1))
+    supervisor.check_deadlines(time.monotonic() + 2.0)
     assert channel.stops() == []
-    watch.do_what_is_due(time.monotonic() + 3.1)
+    supervisor.check_deadlines(time.monotonic() + 3.1)
     assert channel.stops() == [Stop(("worker-0", "worker-2"), 5.0)]
 
 
 def test_a_second_failure_does_not_prolong_the_wait():
-    watch, _ = watch_of({"worker": 3}, settle_s=3.0)
-    watch.note(exited("worker-1", 1))
-    first = watch.stop_at
-    watch.note(exited("worker-2", 1))
-    assert watch.stop_at == first
+    supervisor, _ = supervisor_of({"worker": 3}, settle_s=3.0)
+    supervisor.handle(exited("worker-1", 1))
+    first = supervisor.stop_at
+    supervisor.handle(exited("worker-2", 1))
+    assert supervisor.stop_at == first
 
 
 def test_the_first_interruption_is_polite_and_the_second_is_not():
-    watch, channel = watch_of({"worker": 2})
-    watch.note(Interrupted(signal.SIGINT))
-    watch.note(Interrupted(signal.SIGINT))
+    supervisor, channel = supervisor_of({"worker": 2})
+    supervisor.handle(Interrupted(signal.SIGINT))
+    supervisor.handle(Interrupted(signal.SIGINT))
     assert [stop.grace_s for stop in channel.stops()] == [5.0, 0.0]
 
 
 def test_the_leaders_end_stops_the_servers_and_is_success():
-    watch, channel = watch_of({"chief": 1, "worker": 1, "ps": 1}, "chief-0")
-    watch.note(exited("chief-0", 0))
+    supervisor, channel = supervisor_of({"chief": 1, "worker": 1, "ps": 1}, "chief-0")
+    supervisor.handle(exited("chief-0", 0))
     assert channel.stops() == [Stop(("ps-0", "worker-0"), 5.0)]
-    watch.note(exited("ps-0", -15))
-    watch.note(exited("worker-0", -15))
-    assert not watch.running
-    assert diagnose(watch.history, {}).status is Status.OK
+    supervisor.handle(exited("ps-0", -15))
+    supervisor.handle(exited("worker-0", -15))
+    assert not supervisor.running
+    assert diagnose(supervisor.history, {}).status is Status.OK
 
 
 def test_one_task_that_could_not_be_started_stops_the_others_at_once():
-    watch, channel = watch_of({"worker": 2})
-    watch.note(NotStarted("worker-0", "no such file"))
+    supervisor, channel = supervisor_of({"worker": 2})
+    supervisor.handle(NotStarted("worker-0", "no such file"))
     assert channel.stops()[0].tasks == ("worker-1",)
 
 
 def test_a_lost_agents_tasks_are_gone():
-    watch, _ = watch_of({"worker": 2})
-    watch.note(AgentLost("localhost", "its stream ended"))
-    assert not watch.running
-    assert diagnose(watch.history, {}).exit_code == 69
+    supervisor, _ = supervisor_of({"worker": 2})
+    supervisor.handle(AgentLost("localhost", "its stream ended"))
+    assert not supervisor.running
+    assert diagnose(supervisor.history, {}).exit_code == 69
 
 
 def test_an_agent_that_falls_silent_is_lost():
-    watch, channel = watch_of({"worker": 1}, silence_s=10.0)
+    supervisor, channel = supervisor_of({"worker": 1}, silence_s=10.0)
     channel.host = Host("h2", "10.0.0.2")
     for seconds in (4.0, 8.0, 9.9):
-        watch.do_what_is_due(channel.last_received + seconds)
-    assert watch.running
-    watch.do_what_is_due(channel.last_received + 10.1)
-    assert not watch.running
+        supervisor.check_deadlines(channel.last_received + seconds)
+    assert supervisor.running
+    supervisor.check_deadlines(channel.last_received + 10.1)
+    assert not supervisor.running
 
 
 def test_a_launcher_that_was_paused_first_hears_what_an_agent_said_meanwhile():
-    watch, channel = watch_of({"worker": 1}, silence_s=10.0)
+    supervisor, channel = supervisor_of({"worker": 1}, silence_s=10.0)
     channel.host = Host("h2", "10.0.0.2")
     woken = channel.last_received + 60.0
     for seconds in (0.0, 4.0, 8.0, 9.9):
-        watch.do_what_is_due(woken + seconds)
-    assert watch.running
-    watch.do_what_is_due(woken + 10.1)
-    assert not watch.running
+        supervisor.check_deadlines(woken + seconds)
+    assert supervisor.running
+    supervisor.check_deadlines(woken + 10.1)
+    assert not supervisor.running
 
 
 def test_the_local_agent_may_be_silent_its_stream_tells_when_it_ends():
-    watch, channel = watch_of({"worker": 1}, silence_s=10.0)
-    watch.do_what_is_due(channel.last_received + 1000.0)
-    assert watch.running
+    supervisor, channel = supervisor_of({"worker": 1}, silence_s=10.0)
+    supervisor.check_deadlines(channel.last_received + 1000.0)
+    assert supervisor.running
 
 
 def test_the_time_limit_comes_once():
-    watch, channel = watch_of({"worker": 1}, timeout_s=5.0)
-    watch.time_out_at = 100.0
+    supervisor, channel = supervisor_of({"worker": 1}, timeout_s=5.0)
+    supervisor.time_out_at = 100.0
     channel.last_received = 100.0
-    watch.do_what_is_due(99.9)
+    supervisor.check_deadlines(99.9)
     assert not channel.stops()
-    watch.do_what_is_due(100.0)
-    watch.do_what_is_due(101.0)
+    supervisor.check_deadlines(100.0)
+    supervisor.check_deadlines(101.0)
     assert len(channel.stops()) == 1
 
 
@@ -134,7 +134,7 @@ def test_the_time_limit_comes_once():
     ],
 )
 def test_the_barrier_opens_when_all_that_train_have_come(counts, leader, come, opens):
-    watch, channel = watch_of(counts, leader)
+    supervisor, channel = supervisor_of(counts, leader)
     for task in come:
-        watch.note(Event(task, 0.0, {"event": "barrier"}))
+        supervisor.handle(Event(task, 0.0, {"event": "barrier"}))
     assert (Release() in channel.told) is opens
