@@ -75,20 +75,20 @@ def _versions() -> dict[str, str]:
 
 
 def _cpu_model() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+    return _proc_value("/proc/cpuinfo", "model name") or platform.processor() or platform.machine()
 
 
 def _memory_free() -> int:
-    # MemAvailable counts the page cache as free.
+    available = _proc_value("/proc/meminfo", "MemAvailable").split()  # counts the page cache as free
+    return int(available[0]) * 1024 if available else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+
+
+def _proc_value(path: str, key: str) -> str:
     try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+        with open(path, encoding="utf-8", errors="replace") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith(key))
     except (OSError, StopIteration):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+        return ""
 
 
 def _describe_gpus() -> dict[str, Any]:

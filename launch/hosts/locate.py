@@ -113,44 +113,36 @@ def is_local(name: str, names: Collection[str]) -> bool:
 
 
 def _ssh_addresses(hosts: Sequence[Host], options: TransportOptions) -> dict[str, str]:
-    # `ssh -G` prints the HostName that the user's ssh configuration has for an alias.
-    addresses: dict[str, str] = {}
-    for first in range(0, len(hosts), MAX_PROCESSES):
-        processes = {host.name: _start_ssh_g(host, options) for host in hosts[first : first + MAX_PROCESSES]}
-        addresses |= {name: _hostname(name, process) for name, process in processes.items()}
-    return addresses
+    from concurrent.futures import ThreadPoolExecutor  # only jobs on other hosts need it
 
-
-def _start_ssh_g(host: Host, options: TransportOptions) -> "subprocess.Popen[str]":
-    ssh_options = (word for one in options.ssh_options for word in ("-o", one))
+    pool = ThreadPoolExecutor(MAX_PROCESSES)
     try:
-        return subprocess.Popen(
-            [*ssh_client(options), *ssh_options, "-G", "--", host.target],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
+        hostnames = pool.map(lambda host: _hostname(host, options), hosts)
+        return dict(zip((host.name for host in hosts), hostnames, strict=True))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _hostname(host: Host, options: TransportOptions) -> str:
+    # `ssh -G` prints the HostName that the user's ssh configuration has for an alias.
+    ssh_options = (word for one in options.ssh_options for word in ("-o", one))
+    command = [*ssh_client(options), *ssh_options, "-G", "--", host.target]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=SSH_CONFIG_S
         )
     except OSError as error:
         raise TfdistError(
             f"--ssh {options.ssh}: {error.strerror}; install the OpenSSH client, or set --ssh to its path"
         ) from None
-
-
-def _hostname(name: str, process: "subprocess.Popen[str]") -> str:
-    try:
-        out, err = process.communicate(timeout=SSH_CONFIG_S)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
         raise TfdistError(
-            f"ssh -G {name}: no answer within {SSH_CONFIG_S:g} s; check ~/.ssh/config", ExitCode.HOST_LOST
+            f"ssh -G {host.name}: no answer within {SSH_CONFIG_S:g} s; check ~/.ssh/config", ExitCode.HOST_LOST
         ) from None
-    if process.returncode != 0:
-        lines = err.strip().splitlines() or [f"exit code {process.returncode}"]
-        raise TfdistError(f"ssh -G {name}: {lines[-1]}; check --ssh-option and ~/.ssh/config")
-    return next((line.split(" ", 1)[1] for line in out.splitlines() if line.startswith("hostname ")), name)
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise TfdistError(f"ssh -G {host.name}: {lines[-1]}; check --ssh-option and ~/.ssh/config")
+    return next((line.split(" ", 1)[1] for line in done.stdout.splitlines() if line.startswith("hostname ")), host.name)
 
 
 def address_towards(peer: str | None) -> str:

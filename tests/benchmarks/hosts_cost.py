@@ -1,4 +1,4 @@
-"""How long until tasks can start on other hosts: agents greeted, checked, ports reserved and dialled."""
+"""Time until tasks can start on other hosts: agents connected, hosts checked, ports reserved and dialled."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from rich.table import Table
 ROUNDS = 3
 MANY = 64
 AIM_TWO_S = 1.5
-"""More than one bare `ssh host true`."""
+"""In addition to one `ssh host true`."""
 AIM_MANY_S = 10.0
 STAND_IN = """\
 #!/bin/sh
@@ -24,18 +24,18 @@ for word; do
 done
 exec sh -c "$last"
 """
-"""For ssh: a host is this machine, and the way to it takes no time."""
+"""Replaces ssh: every host is this machine, and connecting takes no time."""
 
 
 def hosts_ready(folder: Path, ssh: Path | None) -> Table:
-    """Seconds from the command to the first task's start, and of the whole command."""
+    """Seconds from the start of the command to the first task, and to the end of the command."""
     table = Table("hosts", "ready s", "whole s", "ssh host true s", "aim", box=None, pad_edge=False)
     runs = folder / "runs"
     if ssh is not None:
         turns = [(timed([str(ssh), NAMES[0], "true"])[0], ready(ssh, NAMES, runs)) for _ in range(ROUNDS + 1)][1:]
-        bare, first, whole = (median(column) for column in zip(*((b, *ours) for b, ours in turns), strict=True))
-        aim = f"{AIM_TWO_S} s more than ssh: {first - bare:.2f}"
-        table.add_row("2 through ssh", f"{first:.2f}", f"{whole:.2f}", f"{bare:.2f}", aim)
+        ssh_s, first, whole = (median(column) for column in zip(*((b, *ours) for b, ours in turns), strict=True))
+        aim = f"{AIM_TWO_S} s more than ssh: {first - ssh_s:.2f}"
+        table.add_row("2 through ssh", f"{first:.2f}", f"{whole:.2f}", f"{ssh_s:.2f}", aim)
     stand_in = folder / "stand-in"
     stand_in.write_text(STAND_IN)
     stand_in.chmod(0o700)
@@ -45,12 +45,12 @@ def hosts_ready(folder: Path, ssh: Path | None) -> Table:
 
 
 def ready(ssh: Path, hosts: Sequence[str], runs: Path) -> tuple[float, float]:
-    """Seconds until the first no-op task was started, and until the command was over."""
-    where = ["--hosts", ",".join(hosts), "--ssh", str(ssh), "--runs-dir", str(runs)]
-    began, seen = time.time(), set(runs.glob("*"))
-    argv = [TFDIST, "launch", "--strategy", "multiworker", *where, "--quiet", "--", *NO_OP]
+    """Seconds until the first no-op task was started, and until the command has exited."""
+    options = ["--hosts", ",".join(hosts), "--ssh", str(ssh), "--runs-dir", str(runs)]
+    start, older = time.time(), set(runs.glob("*"))
+    argv = [TFDIST, "launch", "--strategy", "multiworker", *options, "--quiet", "--", *NO_OP]
     subprocess.run(argv, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-    over = time.time()
-    (run,) = set(runs.glob("*")) - seen
+    end = time.time()
+    (run,) = set(runs.glob("*")) - older
     events = map(json.loads, (run / "events.jsonl").read_text().splitlines())
-    return min(event["time"] for event in events if event["kind"] == "Started") - began, over - began
+    return min(event["time"] for event in events if event["kind"] == "Started") - start, end - start

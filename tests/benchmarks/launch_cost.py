@@ -1,10 +1,8 @@
-"""What the launcher costs, against the same processes started bare; all in one run, taking turns, medians and ratios.
+"""Overhead of the launcher, compared with the same processes started by a shell. Run it with `make bench-launch`.
 
-    make bench-launch
-
-Times are wall seconds of whole commands; memory is that of the launch's largest process, the launcher.
-Then lines a second from a task to the launcher, seconds until other hosts are ready, and the launcher's share of a
-core while two workers train. What goes through ssh goes to a private sshd on this machine.
+Launcher and shell take turns; the table has medians of wall seconds and their ratios, and the peak memory of the largest
+process, which is the launcher. Further: lines per second from a task to the launcher, seconds until other hosts are
+ready, and CPU time of the launcher while two workers train. ssh connects to a private sshd on this machine.
 """
 
 import json
@@ -27,34 +25,34 @@ from rich.progress import track
 from rich.table import Table
 
 ROUNDS = 9
-WATCHED_S = 15.0
+TRAINING_S = 15.0
 WIDTH = 120
-"""Of the tables, wherever they are printed."""
+"""Columns of the tables, also if stdout is not a terminal."""
 
 
-def bare(tasks: int) -> list[str]:
-    """A shell that starts so many no-op tasks at once and waits for them."""
+def shell_command(tasks: int) -> list[str]:
+    """A shell that starts `tasks` no-op processes at once and waits for them."""
     return ["sh", "-c", f'for n in $(seq {tasks}); do "$0" "$@" & done; wait', *NO_OP]
 
 
-def launched(tasks: int, runs: Path) -> list[str]:
-    """The same processes through the launcher, each with a port and a TF_CONFIG."""
+def launch_command(tasks: int, runs: Path) -> list[str]:
+    """The same processes started by the launcher, each with a port and a TF_CONFIG."""
     cluster = ["--strategy", "multiworker", "--workers", str(tasks)]
     return [TFDIST, "launch", *cluster, "--quiet", "--runs-dir", str(runs), "--", *NO_OP]
 
 
 def compare(runs: Path) -> Table:
-    """Each pair in turns, after one turn that is not counted."""
+    """Time each pair in turns, after one warm-up turn."""
     pairs = {
         "tfdist --help": ([TFDIST, "--help"], list(NO_OP), "0.2 s"),
-        "2 no-op tasks": (launched(2, runs), bare(2), "0.5 s"),
-        "16 no-op tasks": (launched(16, runs), bare(16), "1.2 s"),
+        "2 no-op tasks": (launch_command(2, runs), shell_command(2), "0.5 s"),
+        "16 no-op tasks": (launch_command(16, runs), shell_command(16), "1.2 s"),
     }
-    taken = {
+    times = {
         name: [(timed(ours), timed(plain)) for _ in range(ROUNDS + 1)][1:] for name, (ours, plain, _) in _track(pairs)
     }
-    table = Table("", "tfdist s", "min..max", "bare s", "ratio", "peak memory MB", "aim", box=None, pad_edge=False)
-    for name, turns in taken.items():
+    table = Table("", "tfdist s", "min..max", "shell s", "ratio", "peak memory MB", "aim", box=None, pad_edge=False)
+    for name, turns in times.items():
         ours = [mine[0] for mine, _ in turns]
         plain = [other[0] for _, other in turns]
         ratio = median(mine / other for mine, other in zip(ours, plain, strict=True))
@@ -73,16 +71,16 @@ def _track(
 
 
 def watch_training(runs: Path) -> str:
-    """CPU seconds of launcher and agent for each second in which two workers train."""
+    """CPU time of launcher and agent, as a percentage of one core, while two workers train."""
     argv = [TFDIST, "launch", "--strategy", "multiworker", "--workers", "2", "--preset", "smoke", "--steps", "100000"]
     launcher = subprocess.Popen([*argv, "--runs-dir", str(runs)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         steps_before = wait_for_steps(runs, 4)
         ours = [psutil.Process(launcher.pid), *psutil.Process(launcher.pid).children()]
-        before, began = cpu_s(ours), time.perf_counter()
-        time.sleep(WATCHED_S)  # the length of the measurement, not a wait for something
-        used, watched = cpu_s(ours) - before, time.perf_counter() - began
-        steps = steps_seen(runs) - steps_before
+        cpu_before, start = cpu_s(ours), time.perf_counter()
+        time.sleep(TRAINING_S)  # the length of the measurement
+        used, watched = cpu_s(ours) - cpu_before, time.perf_counter() - start
+        steps = step_events(runs) - steps_before
     finally:
         launcher.send_signal(signal.SIGINT)
         launcher.wait()
@@ -94,42 +92,42 @@ def cpu_s(processes: Sequence[psutil.Process]) -> float:
     return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
-def steps_seen(runs: Path) -> int:
-    """Step events so far."""
+def step_events(runs: Path) -> int:
+    """Number of step events so far."""
     lines = [line for path in runs.glob("*/events.jsonl") for line in path.read_text().splitlines()]
     return sum(json.loads(line).get("event", {}).get("event") == "step" for line in lines)
 
 
 def wait_for_steps(runs: Path, count: int) -> int:
-    """Wait until so many step events have come; the number that have."""
-    until = time.monotonic() + 180
-    while (seen := steps_seen(runs)) < count:
-        if time.monotonic() > until:
-            raise SystemExit("the training did not begin within 180 s")
+    """Wait for at least `count` step events; their number."""
+    deadline = time.monotonic() + 180
+    while (steps := step_events(runs)) < count:
+        if time.monotonic() > deadline:
+            raise SystemExit("the training did not start within 180 s")
         time.sleep(0.2)
-    return seen
+    return steps
 
 
-def beside_ssh(folder: Path, console: Console) -> None:
-    """What is compared with ssh, as far as there is an sshd."""
+def print_ssh_tables(folder: Path, console: Console) -> None:
+    """Print the comparisons with ssh; without an sshd, only those that do not need it."""
     with ExitStack() as stack:
         try:
             keys = folder / "sshd"
             keys.mkdir()
             ssh = stack.enter_context(private_sshd(keys))
         except NoSshdError as reason:
-            console.print(f"skipped what goes through ssh: {reason}")
+            console.print(f"skipped the comparison with ssh: {reason}")
             ssh = None
         console.print(relay(folder, ssh))
         console.print(hosts_ready(folder, ssh))
 
 
 def main() -> None:
-    """Print the tables and the sentence."""
+    """Print all results."""
     console = Console(highlight=False, width=WIDTH)
     with tempfile.TemporaryDirectory() as folder:
         console.print(compare(Path(folder, "no-ops")))
-        beside_ssh(Path(folder), console)
+        print_ssh_tables(Path(folder), console)
         console.print(watch_training(Path(folder, "training")))
 
 

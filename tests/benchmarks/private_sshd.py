@@ -1,4 +1,4 @@
-"""An sshd of our own on 127.0.0.1, at a free port, with keys of its own: nothing of this machine's set-up is used."""
+"""A private sshd on a free port of 127.0.0.1, with its own keys and configuration."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from pathlib import Path
 
 START_S = 10.0
 NAMES = ("tfdist-h1", "tfdist-h2")
-"""Both are this machine, as far as ssh knows."""
+"""Aliases of this machine in the configuration of the client."""
 SERVER = """\
 Port {port}
 ListenAddress 127.0.0.1
@@ -34,24 +34,26 @@ Host {names}
 
 
 class NoSshdError(Exception):
-    """Why there can be none here."""
+    """The sshd cannot run on this machine."""
 
 
 @contextmanager
 def private_sshd(folder: Path) -> Iterator[Path]:
-    """The client to give to --ssh while this lasts; it knows the hosts of NAMES.
+    """Run an sshd; yield the path of a client for --ssh that knows the hosts NAMES.
 
     Raises:
-        NoSshdError: it is not installed, or lets us not in.
+        NoSshdError: OpenSSH is not installed, or login fails.
     """
     server = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if server is None or shutil.which("ssh") is None:
         raise NoSshdError("openssh-server and openssh-client are not installed")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    client = write_set_up(folder, port)
+    client = write_configuration(folder, port)
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)  # where sshd gives up its rights; its package makes it at boot only
+        Path("/run/sshd").mkdir(
+            exist_ok=True
+        )  # sshd requires it for privilege separation; its package creates it only at boot
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([server, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=log)
     try:
@@ -62,13 +64,13 @@ def private_sshd(folder: Path) -> Iterator[Path]:
         process.wait()
 
 
-def write_set_up(folder: Path, port: int) -> Path:
-    """Keys and both configurations; the client that uses them."""
+def write_configuration(folder: Path, port: int) -> Path:
+    """Create keys and the configurations of server and client; the path of the client."""
     for name in ("host_key", "user_key"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
-    told = {"port": port, "folder": folder, "names": " ".join(NAMES)}
-    (folder / "sshd_config").write_text(SERVER.format(**told))
-    (folder / "ssh_config").write_text(CLIENT.format(**told))
+    values = {"port": port, "folder": folder, "names": " ".join(NAMES)}
+    (folder / "sshd_config").write_text(SERVER.format(**values))
+    (folder / "ssh_config").write_text(CLIENT.format(**values))
     (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {(folder / 'host_key.pub').read_text()}")
     client = folder / "ssh"
     client.write_text(f'#!/bin/sh\nexec ssh -F "{folder}/ssh_config" "$@"\n')
@@ -77,16 +79,16 @@ def write_set_up(folder: Path, port: int) -> Path:
 
 
 def wait_for(client: Path, process: "subprocess.Popen[bytes]") -> None:
-    """Until a command runs through it.
+    """Wait until a command runs through ssh.
 
     Raises:
-        NoSshdError: none does in time.
+        NoSshdError: the sshd has exited, or no login succeeds within START_S.
     """
-    until = time.monotonic() + START_S
+    deadline = time.monotonic() + START_S
     while True:
-        asked = subprocess.run([client, "-o", "BatchMode=yes", NAMES[0], "true"], capture_output=True, text=True)
-        if asked.returncode == 0:
+        done = subprocess.run([client, "-o", "BatchMode=yes", NAMES[0], "true"], capture_output=True, text=True)
+        if done.returncode == 0:
             return
-        if process.poll() is not None or time.monotonic() > until:
-            raise NoSshdError(f"a private sshd does not let us in: {asked.stderr.strip()}")
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise NoSshdError(f"login to a private sshd failed: {done.stderr.strip()}")
         time.sleep(0.05)

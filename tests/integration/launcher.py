@@ -1,4 +1,4 @@
-"""tfdist as a user starts it, on hosts in network namespaces, and Pythons for those hosts."""
+"""Runs the tfdist command on hosts in network namespaces, and creates Pythons for those hosts."""
 
 import fnmatch
 import os
@@ -17,23 +17,23 @@ from .namespaces import Network
 from .nethost import SYSTEM_PATH
 
 CLEAN_S = 15.0
-"""Within this time nothing of a job that has ended, in whatever way, may be left on any host."""
+"""A job must have no process left on any host this many seconds after it ended, however it ended."""
 
 
-def make_python(folder: Path, leave_out: Sequence[str]) -> Path:
-    """An interpreter with the packages of the running one, except those whose file names match."""
+def make_python(folder: Path, exclude: Sequence[str]) -> Path:
+    """A virtual environment with links to the installed packages, except those whose file names match; its Python."""
     venv.create(folder, symlinks=True)
     packages = Path(sysconfig.get_path("purelib"))
-    own = folder / packages.relative_to(sys.prefix)
+    target = folder / packages.relative_to(sys.prefix)
     for path in packages.iterdir():
-        if not any(fnmatch.fnmatchcase(path.name, pattern) for pattern in leave_out):
-            (own / path.name).symlink_to(path)
+        if not any(fnmatch.fnmatchcase(path.name, pattern) for pattern in exclude):
+            (target / path.name).symlink_to(path)
     return folder / "bin" / "python"
 
 
 @dataclass(frozen=True)
-class Done:
-    """A command that has ended."""
+class Finished:
+    """A finished command."""
 
     code: int
     out: str
@@ -41,32 +41,32 @@ class Done:
     seconds: float
 
     def lines_of(self, task: str, text: str) -> list[str]:
-        """What of `text`, its `out` or `err`, is the task's; without the prefix."""
+        """The lines of a task in `text` (`out` or `err`), without their prefix."""
         return re.findall(rf"^\[{task}\] (.*)$", text, re.MULTILINE)
 
 
 @dataclass
 class Launcher:
-    """Starts tfdist in the hub, in a folder of its own."""
+    """Starts tfdist in the hub, in a temporary folder."""
 
     net: Network
     python: Path
-    """On the hosts."""
+    """The Python on the hosts."""
     folder: Path
     started: list["subprocess.Popen[str]"] = field(default_factory=list)
 
     def start(
         self, *arguments: str, env: Mapping[str, str] | None = None, command: str = "launch"
     ) -> "subprocess.Popen[str]":
-        """Begin a command with these arguments behind `--ssh ...`."""
+        """Start a tfdist command with `--ssh` and these arguments."""
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
-        ours = {name: value for name, value in os.environ.items() if not name.startswith(("TFDIST_", "TF_"))}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TFDIST_", "TF_"))}
         argv = [sys.executable, "-m", "tfdist.cli", command, "--ssh", str(self.net.ssh), *arguments]
         process = subprocess.Popen(
             self.net.in_hub(*argv),
             cwd=self.folder,
-            env={**ours, "HOME": str(home), "PATH": SYSTEM_PATH, **(env or {})},
+            env={**inherited, "HOME": str(home), "PATH": SYSTEM_PATH, **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -81,16 +81,16 @@ class Launcher:
         env: Mapping[str, str] | None = None,
         command: str = "launch",
         timeout_s: float = 60.0,
-    ) -> Done:
-        """A command from beginning to end, with the bare Python on the hosts unless the arguments name one."""
-        named = () if "--python" in arguments else ("--python", str(self.python))
-        began = time.monotonic()
-        process = self.start(*named, *arguments, env=env, command=command)
+    ) -> Finished:
+        """Run a tfdist command to its end. The hosts use `self.python` unless the arguments have --python."""
+        python = () if "--python" in arguments else ("--python", str(self.python))
+        started_at = time.monotonic()
+        process = self.start(*python, *arguments, env=env, command=command)
         out, err = process.communicate(timeout=timeout_s)
-        return Done(process.returncode, out, err, time.monotonic() - began)
+        return Finished(process.returncode, out, err, time.monotonic() - started_at)
 
     def script(self, text: str, name: str = "script.py") -> str:
-        """The path of a program of the user's own; hosts see the same files."""
+        """Write a user's script; its path, which is the same on all hosts."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -98,19 +98,19 @@ class Launcher:
 
     @property
     def run_dir(self) -> Path:
-        """The folder of the one run there was."""
-        (found,) = (self.folder / "runs").iterdir()
-        return found
+        """The folder of the only run."""
+        (run_dir,) = (self.folder / "runs").iterdir()
+        return run_dir
 
     def left_over(self) -> list[str]:
-        """What still runs of any job, after the time that it has to go."""
-        until = time.monotonic() + CLEAN_S
-        while (found := self.net.processes()) and time.monotonic() < until:
+        """Processes of any job that still run after CLEAN_S."""
+        deadline = time.monotonic() + CLEAN_S
+        while (processes := self.net.processes()) and time.monotonic() < deadline:
             time.sleep(0.05)
-        return found
+        return processes
 
     def kill_started(self) -> None:
-        """End launches that a failed test left behind."""
+        """Kill the commands that a failed test has left running."""
         for process in self.started:
             with suppress(ProcessLookupError):
                 process.kill()

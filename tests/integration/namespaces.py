@@ -1,7 +1,7 @@
-"""Several hosts on one machine, for real: network namespaces on a bridge, each with an sshd, address and keys of its own.
+"""Several hosts on one machine: network namespaces on a bridge, each with its own address, host key and sshd.
 
-The bridge is in a namespace too, the hub, in which the launcher runs: so no address, interface or firewall of this
-machine is in the way, and any number of such networks exist side by side. Files, processes and memory are shared.
+The bridge is in a namespace too, the hub, where the launcher runs. So the network of this machine does not interfere,
+and several of these networks can exist at once. All hosts share files, processes and memory.
 """
 
 import os
@@ -21,12 +21,12 @@ TOOLS = ("ip", "ssh", "ssh-keygen", "sshd", "nft", "tc")
 
 
 def missing() -> str:
-    """Why there can be no such hosts on this machine; empty if there can."""
+    """Why this machine cannot run these hosts; empty if it can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
-    lacking = [tool for tool in TOOLS if shutil.which(tool, path=SYSTEM_PATH) is None]
-    if lacking:
-        return f"not installed: {', '.join(lacking)}"
+    not_installed = [tool for tool in TOOLS if shutil.which(tool, path=SYSTEM_PATH) is None]
+    if not_installed:
+        return f"not installed: {', '.join(not_installed)}"
     name = f"tfdist-{uuid.uuid4().hex[:8]}-try"
     try:
         command("ip", "netns", "add", name)
@@ -40,7 +40,7 @@ def missing() -> str:
 
 @dataclass(frozen=True)
 class Network:
-    """Hosts that reach each other, and the hub, whose `ssh` (a client with a configuration of its own) reaches them."""
+    """Hosts that are connected to each other and to the hub."""
 
     hub: str
     hosts: tuple[NetHost, ...]
@@ -48,31 +48,33 @@ class Network:
 
     @property
     def ssh(self) -> Path:
-        """The program for --ssh."""
+        """The client for --ssh: it has its own configuration, keys and known hosts."""
         return self.folder / "ssh"
 
     def in_hub(self, *argv: str) -> list[str]:
-        """The command that becomes another one in the hub, with the same pid."""
+        """A command that runs `argv` in the hub, with the same pid."""
         return ["ip", "netns", "exec", self.hub, *argv]
 
     def processes(self) -> list[str]:
-        """What runs in the hub and on the hosts, apart from sshd: `namespace: pid: command line`."""
-        found = []
+        """All processes in the hub and on the hosts except sshd, as `namespace: pid: command line`."""
+        lines = []
         for namespace in (self.hub, *(host.namespace for host in self.hosts)):
             for pid in command("ip", "netns", "pids", namespace).split():
-                with suppress(OSError):  # it has just ended
-                    words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                    if words and not Path(words.split()[0]).name.startswith("sshd"):
-                        found.append(f"{namespace}: {pid}: {words}")
-        return found
+                with suppress(OSError):  # it has just exited
+                    command_line = (
+                        Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    )
+                    if command_line and not Path(command_line.split()[0]).name.startswith("sshd"):
+                        lines.append(f"{namespace}: {pid}: {command_line}")
+        return lines
 
 
 @contextmanager
 def network(folder: Path, count: int) -> Iterator[Network]:
-    """Hosts h1, h2, ... at 10.77.0.1, .2, ..., each bound to a core of its own as far as there are any."""
-    mark = uuid.uuid4().hex[:8]
-    hub = f"tfdist-{mark}-hub"
-    hosts = tuple(NetHost(f"h{n}", f"tfdist-{mark}-h{n}", f"10.77.0.{n}", hub, folder) for n in range(1, count + 1))
+    """Hosts h1, h2, ... at 10.77.0.1, .2, ..., pinned to one core each; they share cores if there are too few."""
+    run_id = uuid.uuid4().hex[:8]
+    hub = f"tfdist-{run_id}-hub"
+    hosts = tuple(NetHost(f"h{n}", f"tfdist-{run_id}-h{n}", f"10.77.0.{n}", hub, folder) for n in range(1, count + 1))
     try:
         command("ip", "netns", "add", hub)
         in_hub = ("ip", "-n", hub)
@@ -95,21 +97,21 @@ def network(folder: Path, count: int) -> Iterator[Network]:
 
 
 def connect(host: NetHost) -> None:
-    """Make the host's namespace and its cable to the bridge."""
-    own = ("ip", "-n", host.namespace)
+    """Create the namespace of a host and its link to the bridge."""
+    in_host = ("ip", "-n", host.namespace)
     command("ip", "netns", "add", host.namespace)
-    cable = ("type", "veth", "peer", "name", "eth0", "netns", host.namespace)
-    command("ip", "-n", host.hub, "link", "add", host.name, *cable)
+    link = ("type", "veth", "peer", "name", "eth0", "netns", host.namespace)
+    command("ip", "-n", host.hub, "link", "add", host.name, *link)
     command("ip", "-n", host.hub, "link", "set", host.name, "master", "bridge", "up")
-    command(*own, "addr", "add", f"{host.address}/24", "dev", "eth0")
-    for card in ("lo", "eth0"):
-        command(*own, "link", "set", card, "up")
+    command(*in_host, "addr", "add", f"{host.address}/24", "dev", "eth0")
+    for interface in ("lo", "eth0"):
+        command(*in_host, "link", "set", interface, "up")
 
 
 def remove(namespace: str) -> None:
-    """End what still runs in a namespace, which is ours alone, and take it away with its cards."""
-    asked = subprocess.run(["ip", "netns", "pids", namespace], env=environment(), capture_output=True, text=True)
-    for pid in map(int, asked.stdout.split()):
+    """Kill the processes in one of our namespaces and delete it with its interfaces."""
+    pids = subprocess.run(["ip", "netns", "pids", namespace], env=environment(), capture_output=True, text=True)
+    for pid in map(int, pids.stdout.split()):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     subprocess.run(["ip", "netns", "del", namespace], env=environment(), capture_output=True)

@@ -1,4 +1,4 @@
-"""A host in a network namespace, and what may happen to its network."""
+"""A host in a network namespace, and faults of its network."""
 
 import os
 import subprocess
@@ -12,15 +12,15 @@ SYSTEM_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", 
 
 
 def environment() -> dict[str, str]:
-    """Ours, with the folders in which a system's own tools are."""
+    """Our environment, with the folders of system tools on PATH."""
     return {**os.environ, "PATH": SYSTEM_PATH}
 
 
 def command(*argv: str) -> str:
-    """What a command prints.
+    """The stdout of a command.
 
     Raises:
-        RuntimeError: it failed; its words.
+        RuntimeError: it failed. The message has its stderr.
     """
     done = subprocess.run(argv, env=environment(), capture_output=True, text=True, timeout=30)
     if done.returncode != 0:
@@ -30,22 +30,22 @@ def command(*argv: str) -> str:
 
 @dataclass(frozen=True)
 class NetHost:
-    """One host. What changes its network is undone at the end of a `with` block."""
+    """One host. The context managers change its network and restore it at the end."""
 
     name: str
-    """As the ssh configuration of the network calls it."""
+    """Its alias in the ssh configuration of the network."""
     namespace: str
     address: str
     hub: str
     folder: Path
 
     def run(self, *argv: str) -> str:
-        """What a command prints that runs on the host's network."""
+        """The stdout of a command that runs on the host."""
         return command("ip", "netns", "exec", self.namespace, *argv)
 
     @contextmanager
     def down(self) -> Iterator[None]:
-        """The host's cable is cut: no stream ends, nothing answers."""
+        """Cut the link of the host: packets are lost, but no connection is closed."""
         command("ip", "-n", self.hub, "link", "set", self.name, "down")
         try:
             yield
@@ -54,20 +54,20 @@ class NetHost:
 
     @contextmanager
     def limit_mbit(self, rate: float) -> Iterator[None]:
-        """Neither to the host nor from it goes more than so many Mbit/s."""
+        """Limit traffic to the host and from it to `rate` Mbit/s each."""
         ends = ((self.hub, self.name), (self.namespace, "eth0"))
         shape = ("tbf", "rate", f"{rate}mbit", "burst", "64kb", "latency", "50ms")
         try:
-            for namespace, card in ends:
-                command("tc", "-n", namespace, "qdisc", "replace", "dev", card, "root", *shape)
+            for namespace, interface in ends:
+                command("tc", "-n", namespace, "qdisc", "replace", "dev", interface, "root", *shape)
             yield
         finally:
-            for namespace, card in ends:
-                command("tc", "-n", namespace, "qdisc", "del", "dev", card, "root")
+            for namespace, interface in ends:
+                command("tc", "-n", namespace, "qdisc", "del", "dev", interface, "root")
 
     @contextmanager
     def block_port(self, port: int, source: "NetHost") -> Iterator[None]:
-        """A firewall of the host drops what comes from `source` to this TCP port."""
+        """Drop packets from `source` to this TCP port in the firewall of the host."""
         chain = "{ type filter hook input priority 0; }"
         self.run("nft", "add", "table", "inet", "blocked")
         try:
@@ -80,12 +80,14 @@ class NetHost:
 
     @contextmanager
     def listening(self, port: int) -> Iterator[None]:
-        """A program of somebody else's listens on this TCP port of the host."""
-        program = f"import socket, sys; s = socket.create_server(('', {port})); print('listens', flush=True); sys.stdin.read()"
+        """Run another program that listens on this TCP port of the host."""
+        program = (
+            f"import socket, sys; s = socket.create_server(('', {port})); print('ready', flush=True); sys.stdin.read()"
+        )
         argv = ["ip", "netns", "exec", self.namespace, sys.executable, "-c", program]
         with subprocess.Popen(
             argv, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as other:
             assert other.stdout is not None
-            assert other.stdout.readline() == "listens\n"
-            yield  # closing its stdin then ends it
+            assert other.stdout.readline() == "ready\n"
+            yield  # leaving the block closes its stdin, which ends it

@@ -1,4 +1,4 @@
-"""An sshd for each host in a network namespace, with keys made for it, and the configuration of a client that knows it."""
+"""An sshd with its own key for each host in a network namespace, and an ssh client configuration for them."""
 
 import os
 import shutil
@@ -14,13 +14,13 @@ START_S = 10.0
 
 
 def make_keys(folder: Path, hosts: Sequence[NetHost]) -> None:
-    """A key for the user and for each host, what is known of them, and the client's configuration."""
+    """Create keys for the user and the hosts, files of known hosts, and the configuration of the client."""
     names = ("id", "other", *(f"{host.name}.key" for host in hosts))
     for name in names:
         command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name))
     public = {name: (folder / f"{name}.pub").read_text().strip() for name in names}
-    known = "".join(f"{host.address} {public[f'{host.name}.key']}\n" for host in hosts)
-    (folder / "known").write_text(known)
+    known_hosts = "".join(f"{host.address} {public[f'{host.name}.key']}\n" for host in hosts)
+    (folder / "known").write_text(known_hosts)
     (folder / "changed").write_text(f"{hosts[0].address} {public['other']}\n")
     (folder / "unknown").write_text("")
     (folder / "config").write_text(client_configuration(folder, hosts))
@@ -29,7 +29,7 @@ def make_keys(folder: Path, hosts: Sequence[NetHost]) -> None:
 
 
 def client_configuration(folder: Path, hosts: Sequence[NetHost]) -> str:
-    """The hosts by name; the first one also under a changed and an unknown host key; and one that is not there."""
+    """Aliases of the hosts; `changed` and `unknown` for h1 with a wrong or missing known host key; `gone` for no host."""
     first = hosts[0].address
     names = {host.name: (host.address, "known") for host in hosts}
     names |= {"changed": (first, "changed"), "unknown": (first, "unknown"), "gone": ("10.77.0.99", "known")}
@@ -43,8 +43,8 @@ def client_configuration(folder: Path, hosts: Sequence[NetHost]) -> str:
 
 
 def start_sshd(host: NetHost, core: int) -> None:
-    """Start the host's sshd on one core, which all that it starts inherits; wait until it listens."""
-    Path("/run/sshd").mkdir(exist_ok=True)  # where Debian's sshd wants to be while it talks to strangers
+    """Start the sshd of a host, pinned to one core with all its children, and wait until it listens."""
+    Path("/run/sshd").mkdir(exist_ok=True)  # Debian's sshd requires it for privilege separation
     settings = {
         "ListenAddress": host.address,
         "HostKey": f'"{host.folder}/{host.name}.key"',
@@ -62,17 +62,17 @@ def start_sshd(host: NetHost, core: int) -> None:
     log = host.folder / f"{host.name}.log"
     host.run("taskset", "--cpu-list", str(core), sshd, "-f", str(configuration), "-E", str(log))
     until = time.monotonic() + START_S
-    while not pid_file(host).exists():  # written once it listens
+    while not pid_file(host).exists():  # written when it listens
         assert time.monotonic() < until, log.read_text()
         time.sleep(0.02)
 
 
 def pid_file(host: NetHost) -> Path:
-    """Where the host's sshd says which process it is."""
+    """The PID file of the host's sshd."""
     return host.folder / f"{host.name}.pid"
 
 
 def stop_sshd(host: NetHost) -> None:
-    """End the host's sshd, if it was started."""
+    """Stop the host's sshd, if it was started."""
     with suppress(FileNotFoundError, ProcessLookupError):
         os.kill(int(pid_file(host).read_text()), signal.SIGTERM)

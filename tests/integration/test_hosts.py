@@ -1,4 +1,4 @@
-"""Jobs on two real hosts: each a network namespace with an sshd, on neither of which tfdist is installed."""
+"""Jobs on two hosts, each a network namespace with an sshd. tfdist is not installed on them."""
 
 import hashlib
 import json
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 ODD = 'it\'s; a "$HOME" & co'
-"""A name that no shell may see unquoted."""
-OWN = ("--strategy", "multiworker", "--hosts", "h1,h2")
-"""A job of two workers, one a host; a program of the user's own follows."""
+"""A name that needs quoting in a shell."""
+TWO_WORKERS = ("--strategy", "multiworker", "--hosts", "h1,h2")
+"""One worker per host; the user's command follows."""
 
 
 def test_the_hosts_python_has_no_tfdist(bare_python, tmp_path):
@@ -19,51 +19,51 @@ def test_the_hosts_python_has_no_tfdist(bare_python, tmp_path):
 
 
 @pytest.mark.slow
-def test_multiworker_trains_over_two_hosts(launcher):
+def test_multiworker_trains_on_two_hosts(launcher):
     command = "--strategy multiworker --hosts h1,h2 --preset smoke --steps 20 --json"
     done = launcher.run(*command.split(), timeout_s=240)
     assert done.code == 0, done.err[-4000:]
-    told = json.loads(done.out.splitlines()[-1])
-    assert told["status"] == "ok"
-    assert told["loss"]["worker-0"] == told["loss"]["worker-1"] < 2.3
-    assert told["updates_applied"] == 20
+    outcome = json.loads(done.out.splitlines()[-1])
+    assert outcome["status"] == "ok"
+    assert outcome["loss"]["worker-0"] == outcome["loss"]["worker-1"] < 2.3
+    assert outcome["updates_applied"] == 20
     plans = json.loads((launcher.run_dir / "cluster.json").read_text())
     assert [plan["host"] for plan in plans] == ["h1", "h2"]
 
 
 @pytest.mark.slow
-def test_parameter_servers_and_workers_on_different_hosts_train(launcher):
+def test_parameter_server_trains_across_hosts(launcher):
     hostfile = launcher.script("h1 role=ps\nh2 slots=1\n", "hosts.txt")
     command = f"--strategy parameter-server --hostfile {hostfile} --preset smoke --model tiny --steps 20 --json"
     done = launcher.run(*command.split(), timeout_s=240)
     assert done.code == 0, done.err[-4000:]
-    told = json.loads(done.out.splitlines()[-1])
-    assert told["updates_applied"] == 20
-    assert told["tasks"].keys() >= {"ps-0", "worker-0", "chief-0"}
+    outcome = json.loads(done.out.splitlines()[-1])
+    assert outcome["updates_applied"] == 20
+    assert outcome["tasks"].keys() >= {"ps-0", "worker-0", "chief-0"}
     plans = json.loads((launcher.run_dir / "cluster.json").read_text())
     assert {plan["task"]: plan["host"] for plan in plans} == {"chief-0": "h2", "worker-0": "h2", "ps-0": "h1"}
 
 
-def test_a_program_of_ones_own_finds_its_cluster_and_our_package(launcher, net):
+def test_a_custom_program_gets_tf_config_and_can_import_tfdist(launcher, net):
     script = launcher.script(
-        "import json, os, sys, tfdist.launch.cluster as ours\n"
+        "import json, os, sys, tfdist.launch.cluster as cluster\n"
         "print(os.environ['TF_CONFIG'])\n"
-        "print(ours.__file__)\n"
+        "print(cluster.__file__)\n"
         "print(sys.executable)\n"
     )
-    done = launcher.run(*OWN, "--", "python", script)
+    done = launcher.run(*TWO_WORKERS, "--", "python", script)
     assert done.code == 0, done.err
     for index in (0, 1):
-        config, ours, python = done.lines_of(f"worker-{index}", done.out)
+        config, module, python = done.lines_of(f"worker-{index}", done.out)
         config = json.loads(config)
         assert config["task"] == {"type": "worker", "index": index}
         assert [address.rpartition(":")[0] for address in config["cluster"]["worker"]] == [h.address for h in net.hosts]
         assert Path(python) == launcher.python
-        assert "/tfdist-" in ours
-        assert not Path(ours).exists()  # it went with the job
+        assert "/tfdist-" in module
+        assert not Path(module).exists()  # deleted with the job
 
 
-def test_this_machine_is_a_host_among_others(launcher, net):
+def test_this_machine_can_be_one_of_the_hosts(launcher, net):
     done = launcher.run(
         "--hosts", "localhost,h2", "--", "python", "-c", "import os; print(os.environ['TF_CONFIG'])", timeout_s=30
     )
@@ -73,76 +73,76 @@ def test_this_machine_is_a_host_among_others(launcher, net):
     assert addresses == ["10.77.0.254", net.hosts[1].address]
 
 
-def test_names_of_any_kind_reach_the_task_as_they_are(launcher):
+def test_paths_and_arguments_need_no_quoting(launcher):
     script = launcher.script("import os, sys\nprint(sys.argv[0], os.getcwd(), sys.argv[1:])\n", f"{ODD}/{ODD}.py")
     python = launcher.folder / ODD / "python"
     python.symlink_to(launcher.python)
     folder = str(Path(script).parent)
-    done = launcher.run(*OWN, "--python", str(python), "--chdir", folder, "--", "python", script, ODD, "")
+    done = launcher.run(*TWO_WORKERS, "--python", str(python), "--chdir", folder, "--", "python", script, ODD, "")
     assert done.code == 0, done.err
     for task in ("worker-0", "worker-1"):
         assert done.lines_of(task, done.out) == [f"{script} {folder} {[ODD, '']}"]
 
 
-def test_ten_thousand_lines_a_second_of_each_task_arrive_whole_and_in_order(launcher):
+def test_10_000_lines_per_second_and_task_arrive_complete_and_in_order(launcher):
     script = launcher.script(
         "import sys, time\n"
-        "began = time.monotonic()\n"
+        "start = time.monotonic()\n"
         "for batch in range(200):\n"
-        "    time.sleep(max(0.0, began + batch / 100 - time.monotonic()))\n"
+        "    time.sleep(max(0.0, start + batch / 100 - time.monotonic()))\n"
         "    for stream in (sys.stdout, sys.stderr):\n"
         "        stream.write(''.join(f'{number} {stream.name}\\n' for number in range(batch * 100, batch * 100 + 100)))\n"
         "        stream.flush()\n"
-        "open(sys.argv[1], 'a').write(f'{time.monotonic() - began}\\n')\n"
+        "open(sys.argv[1], 'a').write(f'{time.monotonic() - start}\\n')\n"
     )
     times = launcher.folder / "times"
-    done = launcher.run(*OWN, "--", "python", script, str(times))
+    done = launcher.run(*TWO_WORKERS, "--", "python", script, str(times))
     assert done.code == 0, done.err[-4000:]
     for task in ("worker-0", "worker-1"):
         for name, text in (("stdout", done.out), ("stderr", done.err)):
-            wanted = [f"{number} <{name}>" for number in range(20_000)]
-            assert done.lines_of(task, text) == wanted
+            expected = [f"{number} <{name}>" for number in range(20_000)]
+            assert done.lines_of(task, text) == expected
             log = launcher.run_dir / "attempt-0" / task / f"{name}.log"
-            assert log.read_text().splitlines() == wanted
+            assert log.read_text().splitlines() == expected
     seconds = [float(line) for line in times.read_text().splitlines()]
     assert len(seconds) == 2
-    assert max(seconds) < 4, "two seconds' worth of lines was held up"
+    assert max(seconds) < 4, "two seconds of output were delayed"
 
 
-def test_a_line_of_10_mb_and_bytes_that_are_not_text_are_kept(launcher):
+def test_a_10_mb_line_and_binary_output_are_logged_unchanged(launcher):
     script = launcher.script(
         "import os, sys\n"
         "sys.stdout.buffer.write(b'first\\n' + bytes(range(256)) + b'\\xf0\\x9f' + b'\\n' + b'\\xc3\\xa4' * 5_000_000 + b'\\n')\n"
         "os.write(int(os.environ['TFDIST_EVENTS_FD']), b'no event\\n')\n"
         "print('last', end='')\n"
     )
-    done = launcher.run(*OWN, "--json", "--", "python", script)
+    done = launcher.run(*TWO_WORKERS, "--json", "--", "python", script)
     assert done.code == 0, done.err[-2000:]
-    wanted = b"first\n" + bytes(range(256)) + b"\xf0\x9f\n" + b"\xc3\xa4" * 5_000_000 + b"\nlast"
+    expected = b"first\n" + bytes(range(256)) + b"\xf0\x9f\n" + b"\xc3\xa4" * 5_000_000 + b"\nlast"
     for task in ("worker-0", "worker-1"):
-        assert (launcher.run_dir / "attempt-0" / task / "stdout.log").read_bytes() == wanted
+        assert (launcher.run_dir / "attempt-0" / task / "stdout.log").read_bytes() == expected
     assert json.loads(done.out.splitlines()[-1])["status"] == "ok"
 
 
-def test_variables_reach_the_tasks_and_secret_ones_are_nowhere_else(launcher):
+def test_variables_reach_the_tasks_and_secrets_leak_nowhere(launcher):
     secrets = {"API_TOKEN": "tok-81c0de5", "DEMO_PASSWORD": "pw-5f00d1e"}
     script = launcher.script(
         "import glob, hashlib, os\n"
         f"names = {sorted(secrets)}\n"
         "for name in names:\n"
         "    print(name, hashlib.sha256(os.environ[name].encode()).hexdigest())\n"
-        "seen = []\n"
+        "leaks = []\n"
         "for path in glob.glob('/proc/[0-9]*/cmdline'):\n"
         "    try:\n"
-        "        words = open(path, 'rb').read()\n"
+        "        line = open(path, 'rb').read()\n"
         "    except OSError:\n"
         "        continue\n"
-        "    seen += [words for name in names if os.environ[name].encode() in words]\n"
-        "print(seen)\n"
+        "    leaks += [line for name in names if os.environ[name].encode() in line]\n"
+        "print(leaks)\n"
         "print(os.environ['GREETING'])\n"
     )
     variables = ("--env", "API_TOKEN", "-x", "DEMO_*", "--env", f"GREETING={ODD}")
-    done = launcher.run(*OWN, *variables, "--", "python", script, env=secrets)
+    done = launcher.run(*TWO_WORKERS, *variables, "--", "python", script, env=secrets)
     assert done.code == 0, done.err
     hashes = [f"{name} {hashlib.sha256(value.encode()).hexdigest()}" for name, value in sorted(secrets.items())]
     for task in ("worker-0", "worker-1"):
@@ -154,9 +154,9 @@ def test_variables_reach_the_tasks_and_secret_ones_are_nowhere_else(launcher):
         assert [path for path in files if secret.encode() in path.read_bytes()] == []
 
 
-def test_a_secret_given_on_the_command_line_is_not_kept(launcher):
+def test_a_secret_on_the_command_line_is_not_saved(launcher):
     script = launcher.script("import os\nassert os.environ['API_TOKEN'] == 'tok-81c0de5'\n")
-    done = launcher.run(*OWN, "--env", "API_TOKEN=tok-81c0de5", "--", "python", script)
+    done = launcher.run(*TWO_WORKERS, "--env", "API_TOKEN=tok-81c0de5", "--", "python", script)
     assert done.code == 0, done.err
     assert "tok-81c0de5" not in done.out + done.err
     files = [path for path in launcher.run_dir.rglob("*") if path.is_file()]
