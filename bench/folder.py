@@ -1,4 +1,4 @@
-"""The folder of a bench: where its files are, and how they are written; bench.json."""
+"""The folder of a bench: its paths, and bench.json."""
 
 import json
 import re
@@ -17,7 +17,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class BenchFile:
-    """bench.json: what a bench set out to do."""
+    """bench.json: the suite, the command and the plan."""
 
     suite: Suite
     command: str
@@ -25,7 +25,6 @@ class BenchFile:
     """UTC, ISO 8601."""
     plan: tuple[PlannedRun, ...]
     hosts: tuple[str, ...] = (LOCAL.name,)
-    """Their names, in order."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
@@ -42,48 +41,48 @@ class BenchFile:
 
 @dataclass(frozen=True)
 class BenchPaths:
-    """Every path of a bench's folder, spelled once."""
+    """The paths in the folder of a bench."""
 
     root: Path
 
     @property
     def bench(self) -> Path:
-        """The suite, the command and the plan."""
+        """See `BenchFile`."""
         return self.root / "bench.json"
 
     @property
     def records(self) -> Path:
-        """One JSON file a run."""
+        """One JSON file per run."""
         return self.root / "records"
 
     def record(self, record: Record) -> Path:
-        """The file of one record; safe for every arm name, and unique by its number."""
+        """The file of one record; its number makes it unique."""
         return self.records / f"{record.order:03d}-{slug(record.arm)}-r{record.round}.json"
 
     def refused(self, number: int, arm: str) -> Path:
-        """The record of an arm that was refused before any process started; `number` is its place in the suite."""
+        """The record of a refused arm; `number` is its position in the suite."""
         return self.records / f"refused-{number:02d}-{slug(arm)}.json"
 
     def run(self, order: int, arm: str, round: int) -> Path:
-        """The folder of one run, with its logs."""
+        """The logs of one run."""
         return self.root / "runs" / f"{order:03d}-{slug(arm)}-r{round}"
 
     def last_number(self) -> int:
-        """The highest number of any run or record that is there, a broken-off one too; 0 if there is none."""
+        """The highest number of any run or record, unfinished ones included; 0 without any."""
         names = [path.name for folder in (self.records, self.root / "runs") for path in folder.glob("[0-9]*")]
         return max((int(name.partition("-")[0]) for name in names if name.partition("-")[0].isdigit()), default=0)
 
 
 def slug(name: str) -> str:
-    """`name` as a part of a file name."""
+    """`name` as part of a file name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "arm"
 
 
 def read_bench(root: Path) -> BenchFile | None:
-    """bench.json of a folder; None where there is none.
+    """bench.json of a folder; None if it is missing.
 
     Raises:
-        TfdistError: it cannot be read.
+        TfdistError: it is not readable, or of another format.
     """
     path = BenchPaths(root).bench
     if not path.exists():
@@ -91,7 +90,7 @@ def read_bench(root: Path) -> BenchFile | None:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
-            raise TfdistError(f"{path} is of format {data['format']!r}: this tfdist reads format {FORMAT}")
+            raise TfdistError(f"{path} has format {data['format']!r}: this tfdist reads format {FORMAT}")
         plan = tuple(PlannedRun(**run) for run in data["plan"])
         suite = parse_suite(data["suite"], str(path))
         return BenchFile(suite, data["command"], data["started"], plan, tuple(data.get("hosts", (LOCAL.name,))))

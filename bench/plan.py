@@ -1,4 +1,4 @@
-"""Which runs a bench makes, and in which order: pure."""
+"""The runs of a bench and their order. Pure."""
 
 import random
 from collections.abc import Collection, Sequence
@@ -15,9 +15,9 @@ class PlannedRun:
 
 
 def interleave(arms: Sequence[str], rounds: int, seed: int) -> tuple[PlannedRun, ...]:
-    """Every arm once a round, each round in an order of its own, so that the machine's drift hits all arms alike.
+    """Every arm once a round, each round in another order, so that drift of the machine affects all arms alike.
 
-    The order depends on the arms, the round's number and the seed alone: a longer bench begins like a shorter one.
+    A round's order depends only on the arms, its number and the seed: a longer bench starts like a shorter one.
     """
     plan: list[PlannedRun] = []
     for number in range(1, rounds + 1):
@@ -30,5 +30,5 @@ def interleave(arms: Sequence[str], rounds: int, seed: int) -> tuple[PlannedRun,
 def remaining(
     plan: Sequence[PlannedRun], done: Collection[PlannedRun], without: Collection[str] = ()
 ) -> tuple[PlannedRun, ...]:
-    """What is still to be run: not what is done, and nothing of the arms `without`."""
+    """The runs of `plan` that are not done, except those of the arms `without`."""
     return tuple(run for run in plan if run not in done and run.arm not in without)

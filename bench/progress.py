@@ -1,4 +1,4 @@
-"""How far a bench is: a line for each run, and on a terminal a bar with the time left."""
+"""The progress of a bench: a line for each run, and on a terminal a bar with the time left."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,93 +7,87 @@ from typing import TYPE_CHECKING, TextIO
 
 from tfdist.bench.plan import PlannedRun
 from tfdist.launch.agents.messages import Event, Message
-from tfdist.models.record import Record
+from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import throughput
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 
-class NoProgress:
-    """Tells nobody."""
+class Progress:
+    """Receives the progress of a bench; this one shows nothing."""
 
-    def begin(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:
-        """A run begins."""
+    def start(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:
+        """Run `number` of `total` starts; it and the later ones will take about `left_s` seconds."""
 
     def listen(self, message: Message) -> None:
-        """A task says something."""
+        """A message of one of the run's tasks."""
 
     def end(self, record: Record) -> None:
-        """A run is over."""
+        """The run ended with this record."""
 
 
 @dataclass
-class ProgressLines(NoProgress):
-    """Two lines a run, for logs."""
+class ProgressLines(Progress):
+    """Two lines per run, for logs."""
 
     say: Callable[[str], None]
 
-    def begin(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:
-        """A run begins."""
-        left = f", {duration(left_s)} left" if left_s is not None else ""
-        self.say(f"[{number}/{total}] {run.arm}, round {run.round}{left}")
+    def start(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:  # noqa: D102
+        self.say(f"[{number}/{total}] {run.arm}, round {run.round}{_left(left_s)}")
 
-    def end(self, record: Record) -> None:
-        """A run is over."""
-        self.say(f"    {result(record)}")
+    def end(self, record: Record) -> None:  # noqa: D102
+        self.say(f"    {_result(record)}")
 
 
 @dataclass
-class LiveBar(NoProgress):
-    """A bar at the bottom of the terminal; what is measured scrolls by above it."""
+class LiveBar(Progress):
+    """A bar at the bottom of the terminal; results scroll above it."""
 
     bar: "Bar"
 
-    def begin(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:
-        """A run begins."""
+    def start(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:  # noqa: D102
         if not self.bar.tasks:
-            self.bar.add_task("", total=total, left="", now="")
-        left = duration(left_s) + " left" if left_s is not None else ""
-        self.bar.update(self.bar.tasks[0].id, description=f"{run.arm}, round {run.round}", left=left, now="starting")
+            self.bar.add_task("", total=total, now="")
+        description = f"{run.arm}, round {run.round}{_left(left_s)}"
+        self.bar.update(self.bar.tasks[0].id, description=description, now="starting")
 
     def listen(self, message: Message) -> None:
-        """Show the pace of whichever task spoke last."""
+        """Show the speed of the task that sent the message."""
         if isinstance(message, Event) and message.event.get("images_per_s") is not None:
-            step, pace = message.event.get("step"), message.event["images_per_s"]
-            self.bar.update(self.bar.tasks[0].id, now=f"{message.task} step {step}, {pace:.0f} images/s")
+            step, rate = message.event.get("step"), message.event["images_per_s"]
+            self.bar.update(self.bar.tasks[0].id, now=f"{message.task} step {step}, {rate:.0f} images/s")
 
-    def end(self, record: Record) -> None:
-        """A run is over."""
-        self.bar.update(self.bar.tasks[0].id, advance=1, now="", left="")
-        self.bar.console.print(f"{record.arm}, round {record.round}: {result(record)}", markup=False, highlight=False)
+    def end(self, record: Record) -> None:  # noqa: D102
+        self.bar.update(self.bar.tasks[0].id, advance=1, description="", now="")
+        self.bar.console.print(f"{record.arm}, round {record.round}: {_result(record)}", markup=False, highlight=False)
 
 
 @contextmanager
-def progress_on(stream: TextIO, quiet: bool) -> Iterator[NoProgress]:
+def progress_on(stream: TextIO, quiet: bool) -> Iterator[Progress]:
     """A bar on a terminal, lines elsewhere, nothing if quiet."""
     if quiet:
-        yield NoProgress()
+        yield Progress()
     elif not stream.isatty():
-        yield ProgressLines(lambda text: _write_line(stream, text))
+        yield ProgressLines(lambda text: print(text, file=stream, flush=True))
     else:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import Progress as Bar
 
-        texts = ("{task.description}", "{task.fields[left]}", "{task.fields[now]}")
+        texts = ("{task.description}", "{task.fields[now]}")
         columns = (BarColumn(16), MofNCompleteColumn(), *(TextColumn(text, markup=False) for text in texts))
-        # once a second: drawing must not take time from what is measured
-        with Progress(*columns, console=Console(file=stream), transient=True, refresh_per_second=1) as bar:
+        # once a second: drawing must not take time from the training
+        with Bar(*columns, console=Console(file=stream), transient=True, refresh_per_second=1) as bar:
             yield LiveBar(bar)
 
 
-def _write_line(stream: TextIO, text: str) -> None:
-    stream.write(text + "\n")
-    stream.flush()
+def _left(seconds: float | None) -> str:
+    return "" if seconds is None else f", about {duration(seconds)} left"
 
 
-def result(record: Record) -> str:
-    """What came of a run, in a line."""
-    if record.status != "ok":
+def _result(record: Record) -> str:
+    if record.status != RecordStatus.OK:
         return f"{record.status}: {record.reason}"
     return f"{throughput(record):.1f} images/s (whole job), {duration(record.wall_s)}"
 

@@ -1,4 +1,4 @@
-"""What a folder of records holds, the unreadable ones named."""
+"""Reads the folder of a bench or launch; files that are not readable are listed, not raised."""
 
 import json
 from collections.abc import Sequence
@@ -7,13 +7,13 @@ from pathlib import Path
 
 from tfdist.bench.folder import BenchFile, BenchPaths, read_bench
 from tfdist.launch.errors import TfdistError
-from tfdist.models.record import Record
+from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import exchange, throughput
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A record file that could not be used, and why."""
+    """A file that could not be read, and why."""
 
     file: str
     reason: str
@@ -21,62 +21,61 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class ResultFolder:
-    """What was found in the folder of one bench or launch."""
+    """The records of one bench or launch."""
 
     label: str
-    """What tells it apart in a report over several."""
+    """Its name in a report over several folders."""
     bench: BenchFile | None
-    """None for the folder of a single launch."""
+    """None for a launch."""
     records: tuple[Record, ...]
-    """One for each arm and round, in the order in which they were made."""
-    earlier: tuple[Record, ...]
-    """Records that a later run of the same arm and round replaced."""
+    """The latest one of each arm and round, in the order of the runs."""
+    replaced: tuple[Record, ...]
+    """Those that a later run of the same arm and round replaced."""
     unreadable: tuple[Unreadable, ...]
 
 
 def read_folder(root: Path, label: str) -> ResultFolder:
-    """All that `root` holds; what cannot be read is named in it, and no error.
+    """The records in `root`.
 
     Raises:
-        TfdistError: `root` is no folder with records.
+        TfdistError: `root` has neither bench.json nor records.
     """
-    paths = BenchPaths(root)
     if not holds_records(root):
-        raise TfdistError(f"{root} holds no records/*.json: give the folder of a bench or of a launch")
-    found: list[Record] = []
+        raise TfdistError(f"{root} has no records/*.json: give the folder of a bench or of a launch")
+    readable: list[Record] = []
     unreadable: list[Unreadable] = []
     bench = _bench_or_reason(root, unreadable)
-    for path in sorted(paths.records.glob("*.json")):
+    for path in sorted(BenchPaths(root).records.glob("*.json")):
         try:
-            found.append(read_record(path))
+            readable.append(read_record(path))
         except (TfdistError, OSError) as error:
             unreadable.append(Unreadable(f"records/{path.name}", str(error)))
-    records, earlier = _latest(found)
-    return ResultFolder(label, bench, records, earlier, tuple(unreadable))
+    records, replaced = _latest(readable)
+    return ResultFolder(label, bench, records, replaced, tuple(unreadable))
 
 
 def holds_records(root: Path) -> bool:
-    """Whether a bench was begun there, or a launch measured something."""
+    """Whether a bench was started in it, or a launch measured something."""
     paths = BenchPaths(root)
     return paths.bench.exists() or paths.records.is_dir()
 
 
 def read_record(path: Path) -> Record:
-    """One record that can be reckoned with.
+    """One record that statistics can be computed from.
 
     Raises:
-        TfdistError: cut short, of another version, or `ok` without whole windows.
+        TfdistError: truncated, of another format, or `ok` without complete windows.
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
-        raise TfdistError("cut short, or no JSON at all") from None
+        raise TfdistError("truncated, or not JSON") from None
     if not isinstance(data, dict):
         raise TfdistError("incomplete record: no JSON object")
     record = Record.from_json(data)
     try:
         _check_types(record)
-        if record.status == "ok":
+        if record.status == RecordStatus.OK:
             throughput(record)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise TfdistError(f"incomplete record: {error}") from None
@@ -84,11 +83,7 @@ def read_record(path: Path) -> Record:
 
 
 def _check_types(record: Record) -> None:
-    """What everything else relies on.
-
-    Raises:
-        ValueError: something is of another type.
-    """
+    """Raise ValueError if a field that reports rely on has another type."""
     exchange(record.spec["strategy"])
     for name, kind in (("arm", str), ("round", int), ("order", int), ("status", str), ("reason", str)):
         if not isinstance(getattr(record, name), kind):
@@ -103,12 +98,9 @@ def _bench_or_reason(root: Path, unreadable: list[Unreadable]) -> BenchFile | No
         return None
 
 
-def _latest(found: Sequence[Record]) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
+def _latest(records: Sequence[Record]) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
     """The last record of each arm and round, and those that it replaced."""
-    latest: dict[tuple[str, int], Record] = {}
-    ordered = sorted(found, key=lambda record: record.order)
-    for record in ordered:
-        latest[record.arm, record.round] = record
-    kept = set(map(id, latest.values()))
-    records = tuple(record for record in ordered if id(record) in kept)
-    return records, tuple(record for record in ordered if id(record) not in kept)
+    ordered = sorted(records, key=lambda record: record.order)
+    latest = {(record.arm, record.round): record for record in ordered}
+    replaced = tuple(record for record in ordered if latest[record.arm, record.round] is not record)
+    return tuple(record for record in ordered if latest[record.arm, record.round] is record), replaced

@@ -1,4 +1,4 @@
-"""From raw windows to figures: throughput, intervals over rounds, comparisons paired by round. Pure and seeded."""
+"""Intervals over rounds, and comparisons of arms paired by round. Pure and seeded."""
 
 import math
 import random
@@ -10,11 +10,11 @@ from tfdist.launch.str_enum import StrEnum
 
 RESAMPLES = 2000
 FEWEST_ROUNDS = 3
-"""With fewer rounds there is no interval and no verdict."""
+"""Fewer rounds give no interval and no verdict."""
 
 
 class ArmVerdict(StrEnum):
-    """What rounds can say about two arms."""
+    """How one arm compares with another."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -28,7 +28,7 @@ class Interval:
     low: float
     high: float
     kind: str
-    """`95 %`: a bootstrap interval of the median; `min..max`: there were too few rounds for one."""
+    """`95 %`: a bootstrap interval of the median; `min..max`: of fewer than FEWEST_ROUNDS."""
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,18 @@ class Comparison:
     """One arm's throughput over another's."""
 
     ratio: float
-    """The median over the rounds that both have; without such a round the ratio of the medians."""
+    """The median over common rounds; without any, the ratio of the medians."""
     interval: Interval | None
     rounds: int
-    """Rounds that both have."""
+    """Number of common rounds."""
     verdict: ArmVerdict
 
 
 def interval_over_rounds(values: Sequence[float], seed: int = 0) -> Interval | None:
     """The spread of one figure a round; None for a single round.
 
-    The percentile bootstrap of the median (Efron 1979). It does not depend on the order of `values`. Over three to five
-    rounds it is no wider than their own range, so that it covers less than 95 %: `compare` asks for more than this.
+    The percentile bootstrap of the median (Efron 1979), independent of the order of `values`. Over three to five rounds
+    it is no wider than their range and covers less than 95 %, so `compare` requires more than this.
     """
     if len(values) < 2:
         return None
@@ -70,10 +70,10 @@ def compare(rounds: Mapping[Hashable, float], baseline: Mapping[Hashable, float]
 
 
 def verdict(ratios: Sequence[float]) -> ArmVerdict:
-    """What the ratios of paired rounds can say.
+    """The verdict on the ratios of paired rounds.
 
-    The bootstrap interval alone would call two equal arms different in a quarter of all benches of three rounds (all
-    three ratios on one side of 1). So Student's interval of the mean log ratio must leave 1 out as well: 5 % at most.
+    The bootstrap interval alone would find a difference between equal arms in a quarter of all benches of three rounds
+    (all three ratios on one side of 1). So 1 must also lie outside Student's interval of the mean log ratio: 5 %.
     """
     if len(ratios) < FEWEST_ROUNDS:
         return ArmVerdict.CANNOT_TELL
@@ -88,7 +88,7 @@ def verdict(ratios: Sequence[float]) -> ArmVerdict:
 
 def _student_95(ratios: Sequence[float]) -> tuple[float, float]:
     """Student's 95 % interval of the geometric mean."""
-    from scipy.stats import t  # a heavy import, which a launch that shows one figure does not need
+    from scipy.stats import t  # slow to import, and not needed by a launch
 
     logs = [math.log(ratio) for ratio in ratios]
     half = float(t.ppf(0.975, len(logs) - 1)) * stdev(logs) / math.sqrt(len(logs))

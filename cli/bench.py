@@ -10,9 +10,10 @@ import typer
 from tfdist.cli.host_options import FOR_A_BENCH, host_options
 from tfdist.cli.options import WHAT, option, refuse_tf_config
 from tfdist.launch.json_files import dumps
+from tfdist.launch.text import counted
 
 if TYPE_CHECKING:
-    from tfdist.bench.session import Session
+    from tfdist.bench.session import BenchOptions, Session
     from tfdist.cli.host_selection import HostSelection
     from tfdist.launch.agents.fleet import Fleet
     from tfdist.launch.doctor.links import Links
@@ -21,22 +22,22 @@ Suite = Annotated[
     str | None,
     option(
         "--suite",
-        "smoke, cpu, gpu, hosts, or a .toml file. Default: hosts for several, gpu if one is there, else cpu.",
+        "smoke, cpu, gpu, hosts, or a .toml file. Default: hosts with --hosts, gpu on a machine with GPUs, else cpu.",
         WHAT,
     ),
 ]
 Rounds = Annotated[
-    int | None, option("--rounds", "How often each arm is run; 3 or more for a verdict. Default: the suite's.", WHAT)
+    int | None, option("--rounds", "Runs of each arm; 3 or more for a verdict. Default: the suite's.", WHAT)
 ]
 ArmPattern = Annotated[
     list[str] | None, option("--arm", "Only arms that match, as 'mirrored/*'; may be repeated.", WHAT)
 ]
-Seed = Annotated[int | None, option("--seed", "Of the order of runs within a round. Default: the suite's.", WHAT)]
+Seed = Annotated[int | None, option("--seed", "Seed of the order of runs. Default: the suite's.", WHAT)]
 Out = Annotated[Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-SUITE.")]
-Resume = Annotated[Path | None, option("--resume", "Go on with the bench in this folder; what failed is run again.")]
-DryRun = Annotated[bool, option("--dry-run", "Show the plan; start nothing.")]
-Json = Annotated[bool, option("--json", "The report as JSON in stdout's last line; all else goes to stderr.")]
-Silent = Annotated[bool, option("--quiet", "Print only where the report is.", short=("-q",))]
+Resume = Annotated[Path | None, option("--resume", "Continue the bench in this folder; repeats failed runs.")]
+DryRun = Annotated[bool, option("--dry-run", "Show the runs and about how long they take; start nothing.")]
+Json = Annotated[bool, option("--json", "Print the report as JSON in stdout's last line, everything else on stderr.")]
+Quiet = Annotated[bool, option("--quiet", "Print only the path of the report.", short=("-q",))]
 
 
 @host_options(FOR_A_BENCH)
@@ -49,11 +50,11 @@ def bench(
     resume: Resume = None,
     dry_run: DryRun = False,
     json: Json = False,
-    quiet: Silent = False,
+    quiet: Quiet = False,
     *,
     selection: "HostSelection",
 ) -> None:
-    """Measure every arm of a suite, round by round in fresh processes, and write a report with plots.
+    """Measure every arm of a suite round by round, and write a report with plots.
 
     \b
     Examples:
@@ -64,36 +65,45 @@ def bench(
       tfdist bench --resume bench_results/20260101T120000Z-cpu
       tfdist bench --hosts h1,h2 --suite hosts
 
-    Every run is saved when it ends: after Ctrl-C the report is made from what there is, and --resume goes on.
+    Each run is a training in fresh processes, saved when it ends. After Ctrl-C, the report covers the runs so far.
 
-    The exit code is 0 if no arm failed, 1 if one did. An arm that this machine cannot run is a row with its reason.
+    The exit code is 1 if an arm failed, else 0. An arm that this machine cannot run is refused, with the reason.
     """
-    from tfdist.bench.session import BenchOptions, prepare
+    from tfdist.bench.session import BenchOptions
     from tfdist.launch.environment import redact_command
-    from tfdist.models.presets import resolve
 
     refuse_tf_config()
-    stream = sys.stderr if json else sys.stdout
     command = redact_command(["tfdist", *sys.argv[1:]])
-    asked = BenchOptions(suite, rounds, tuple(arm or ()), out, resume, seed, command)
+    options = BenchOptions(suite, rounds, tuple(arm or ()), out, resume, seed, command)
+    raise typer.Exit(_run(options, selection, dry_run, json, quiet))
+
+
+def _run(options: "BenchOptions", selection: "HostSelection", dry_run: bool, json: bool, quiet: bool) -> int:
+    from tfdist.bench.session import prepare
+
+    stream = sys.stderr if json else sys.stdout
     with selection.connected() as fleet:
-        session = prepare(asked, selection.raw_machines(fleet), resolve)
+        session = prepare(options, selection.raw_machines(fleet))
         if dry_run:
-            show_plan(session, json)
-            return
+            _show_plan(session, json)
+            return 0
         if not quiet:
-            announce(session, stream)
-        links = measure_links(fleet, session)
+            _announce(session, stream)
+        links = _measure_links(fleet, session)
         if not quiet:
-            tell_links(links, stream)
-    code = measure(session, links, stream, quiet)
-    report_on(session, code, stream, json, quiet)
-    tell_what_is_left(session, selection)
-    raise typer.Exit(code)
+            for (one, other), link in links.items():
+                typer.echo(f"{one.name} -> {other.name}: {link.in_words()}", file=stream)
+    code = _execute(session, links, stream, quiet)
+    _report(session, code, stream, json, quiet)
+    left = session.count_left()
+    if left:
+        command = shlex.join(["tfdist", "bench", "--resume", str(session.root), *selection.options])
+        typer.echo(f"{left} of {counted(len(session.bench.plan), 'run')} left; to continue: {command}", err=True)
+    return code
 
 
-def measure_links(fleet: "Fleet | None", session: "Session") -> "Links":
-    """The ways between neighbouring hosts that some arm will use."""
+def _measure_links(fleet: "Fleet | None", session: "Session") -> "Links":
+    """The links between neighbouring hosts that some arm uses."""
     from tfdist.launch.doctor.links import neighbours
 
     most = max((len(machines) for machines in session.arms.machines.values()), default=1)
@@ -102,52 +112,39 @@ def measure_links(fleet: "Fleet | None", session: "Session") -> "Links":
     return neighbours(fleet, list(fleet.channels)[:most])
 
 
-def tell_links(links: "Links", stream: TextIO) -> None:
-    """A line for each way."""
-    for (one, other), link in links.items():
-        typer.echo(f"{one.name} -> {other.name}: {link.in_words()}", file=stream)
+def _announce(session: "Session", stream: TextIO) -> None:
+    """Show the suite, its purpose, the size of the bench, and the arms that cannot run."""
+    from tfdist.bench.progress import duration
 
-
-def announce(session: "Session", stream: TextIO) -> None:
-    """What is going to happen, and what cannot."""
-    suite, runs = session.bench.suite, len(session.to_run)
-    again = f", {len(session.bench.plan)} planned" if session.before else ""
+    suite, runs, estimate_s = session.bench.suite, len(session.to_run), session.estimate_s
     size = f"{counted(len(suite.arms), 'arm')} x {counted(suite.rounds, 'round')}"
-    typer.echo(
-        f"suite {suite.name}: {size}, {suite.scaling} scaling, seed {suite.seed}; "
-        f"{counted(runs, 'run')} to make{again}; results in {session.root}",
-        file=stream,
-    )
-    reasons = dict.fromkeys(session.arms.refused.values())
-    for reason in reasons:
-        names = [name for name, its in session.arms.refused.items() if its == reason]
-        typer.echo(f"refused: {', '.join(names)}: {reason}", file=stream)
-    for warning in session.arms.warnings:
-        typer.echo(f"warning: {warning}", file=stream)
+    rest = f" of {len(session.bench.plan)} left" if session.before else ""
+    time = "no estimate of the time before the first run" if estimate_s is None else f"about {duration(estimate_s)}"
+    lines = [f"suite {suite.name}: {size}, {suite.scaling} scaling, seed {suite.seed}"]
+    lines += [suite.description] if suite.description else []
+    lines += [f"{counted(runs, 'run')}{rest}, {time}; results in {session.root}"]
+    for reason in dict.fromkeys(session.arms.refused.values()):
+        names = [name for name, refusal in session.arms.refused.items() if refusal == reason]
+        lines.append(f"refused: {', '.join(names)}: {reason}")
+    lines += [f"warning: {warning}" for warning in session.arms.warnings]
+    typer.echo("\n".join(lines), file=stream)
 
 
-def counted(number: int, what: str) -> str:
-    """`1 round`, `3 rounds`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def show_plan(session: "Session", json: bool) -> None:
-    """The runs in their order; nothing is started."""
+def _show_plan(session: "Session", json: bool) -> None:
     specs, refused = session.arms.specs, session.arms.refused
     if json:
         plan = [{"round": run.round, "arm": run.arm, "spec": specs[run.arm].to_json()} for run in session.to_run]
-        told = {"format": 1, "folder": str(session.root), "suite": session.bench.suite.to_json(), "plan": plan}
-        typer.echo(dumps({**told, "refused": refused}))
+        summary = {"folder": str(session.root), "estimate_s": session.estimate_s, "refused": refused}
+        typer.echo(dumps({"format": 1, **summary, "suite": session.bench.suite.to_json(), "plan": plan}))
         return
-    announce(session, sys.stdout)
+    _announce(session, sys.stdout)
     for number, run in enumerate(session.to_run, start=1):
         spec = specs[run.arm]
-        what = f"{spec.strategy}, {spec.replicas} x batch {spec.batch_size}, {spec.image_size} px, {spec.steps} steps"
-        typer.echo(f"{number:3d}. round {run.round}  {run.arm}  ({what})")
+        work = f"{spec.strategy}, {spec.replicas} x batch {spec.batch_size}, {spec.image_size} px, {spec.steps} steps"
+        typer.echo(f"{number:3d}. round {run.round}  {run.arm}  ({work})")
 
 
-def measure(session: "Session", links: "Links", stream: TextIO, quiet: bool) -> int:
-    """Make the runs, showing how far they are; the exit code."""
+def _execute(session: "Session", links: "Links", stream: TextIO, quiet: bool) -> int:
     from tfdist.bench.progress import progress_on
     from tfdist.bench.run import RunnerHooks
     from tfdist.bench.session import busy_now, run_session
@@ -157,27 +154,18 @@ def measure(session: "Session", links: "Links", stream: TextIO, quiet: bool) -> 
         return run_session(session, RunnerHooks(run_spec, progress, busy_now, links))
 
 
-def report_on(session: "Session", code: int, stream: TextIO, json: bool, quiet: bool) -> None:
-    """Make the report from what the folder holds now, however the bench ended."""
-    from tfdist.bench.report.build import make_report, write_report
-    from tfdist.cli.show_report import name_unreadable, show
+def _report(session: "Session", code: int, stream: TextIO, json: bool, quiet: bool) -> None:
+    """Report on the records that the folder has now, even if the bench was interrupted."""
+    from tfdist.bench.report.build import make_report
+    from tfdist.bench.report.write import write_report
+    from tfdist.cli.show_report import list_unreadable, show
 
     report = make_report([session.root])
     path = write_report(report, session.root)
-    name_unreadable(report)
+    list_unreadable(report)
     if not quiet:
         show(report, stream)
     if not (json and quiet):
         typer.echo(f"report: {path}", file=stream)
     if json:
         typer.echo(dumps({"exit_code": code, "folder": str(session.root), **report.to_json()}))
-
-
-def tell_what_is_left(session: "Session", selection: "HostSelection") -> None:
-    """How many runs are still to be made, and the command that makes them on the same hosts."""
-    from tfdist.bench.session import missing
-
-    left = missing(session)
-    if left:
-        again = shlex.join(["tfdist", "bench", "--resume", str(session.root), *selection.options])
-        typer.echo(f"{counted(left, 'run')} of {len(session.bench.plan)} still to be made: {again}", err=True)

@@ -1,4 +1,4 @@
-"""What a bench found, on the console: a table on a terminal, aligned lines elsewhere."""
+"""A report on the console: a table on a terminal, aligned lines elsewhere."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
@@ -12,32 +12,32 @@ from tfdist.bench.report.summary import ArmRow
 if TYPE_CHECKING:
     from rich.console import Console
 
-SPACE = 3
+_SPACE = 3
 """Characters between two columns of a table."""
-OTHERS = 48
-"""Characters that a narrow table needs beside the arms' names."""
+_OTHERS = 48
+"""Characters of a narrow table besides the names of the arms."""
 
 
 def show(report: Report, stream: TextIO) -> None:
-    """The results, the finding, what did not work and the warnings."""
+    """Show the table, the headline, failures and warnings."""
     from rich.console import Console
 
     console = Console(file=stream, highlight=False, markup=False, soft_wrap=not stream.isatty())
     (_table if stream.isatty() else _lines)(console, report.rows)
     for text in report.headline:
         console.print(f"\n{text}")
-    for what in dict.fromkeys((row.status, row.reason) for row in report.rows if row.reason):
-        arms = ", ".join(row.label for row in report.rows if (row.status, row.reason) == what)
-        console.print(f"{': '.join(what)} ({arms})", style="red")
+    for status, reason in dict.fromkeys((row.status, row.reason) for row in report.rows if row.reason):
+        arms = ", ".join(row.label for row in report.rows if (row.status, row.reason) == (status, reason))
+        console.print(f"{status}: {reason} ({arms})", style="red")
     for warning in report.warnings:
         console.print(f"warning: {warning.text} {warning.advice}", style="yellow")
 
 
-def name_unreadable(report: Report) -> None:
-    """What was left out, and why, on stderr."""
+def list_unreadable(report: Report) -> None:
+    """List skipped files on stderr, with the reason."""
     for folder in report.folders:
         for bad in folder.unreadable:
-            typer.echo(f"tfdist: {folder.label}/{bad.file} was left out: {bad.reason}", err=True)
+            typer.echo(f"tfdist: skipped {folder.label}/{bad.file}: {bad.reason}", err=True)
 
 
 def _cells(row: ArmRow, names: Sequence[str]) -> list[str]:
@@ -53,10 +53,10 @@ def _table(console: "Console", rows: Sequence[ArmRow]) -> None:
     from rich import box
     from rich.table import Column, Table
 
-    names = SHORT if sum(_widths(rows, SHORT)) + len(SHORT) * SPACE < console.width else NARROW
+    names = SHORT if sum(_widths(rows, SHORT)) + len(SHORT) * _SPACE < console.width else NARROW
     longest = max(len(row.label) for row in rows)
     columns = [Column(name, overflow="fold", justify="right") for name in (*names, "status")]
-    columns[0].justify, columns[0].min_width = "left", max(8, min(longest, console.width - OTHERS))
+    columns[0].justify, columns[0].min_width = "left", max(8, min(longest, console.width - _OTHERS))
     columns[-1].justify, columns[-1].no_wrap = "left", True
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in rows:

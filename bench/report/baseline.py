@@ -1,10 +1,10 @@
-"""Which arm another is held against: the one that does most nearly the same work. Pure."""
+"""The baseline of an arm: the one that does most nearly the same work. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tfdist.models.record import Record
+from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import exchange
 from tfdist.strategies.catalog import CATALOG, Exchange
 from tfdist.strategies.options import StrategyName
@@ -15,72 +15,72 @@ _WORK = (
     "model", "alpha", "image_size", "classes", "bn_momentum", "dataset", "optimizer", "learning_rate", "precision",
     "keras", "api", "xla", "gpus", "cores_per_device",
 )  # fmt: skip
-"""The fields of a spec that are the work itself. The others say how it is spread."""
+"""Fields of a spec that define the work; the others define how it is distributed."""
 _MACHINE = ("cpu", "cores", "gpus", "memory_bytes")
-"""The keys of Record.hardware that make a machine another one."""
+"""Keys of Record.hardware that distinguish machines."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A measured arm."""
+    """A measured arm that may be a baseline."""
 
     folder: str
     arm: str
     record: Record
     """Of its first measured round."""
     rounds: Mapping[Any, float]
-    """Its throughput in each."""
+    """The throughput of each round."""
 
 
 def find_baseline(
     folder: str, records: Sequence[Record], candidates: Sequence[Candidate], which: Baseline
 ) -> tuple[Candidate, tuple[str, ...]] | None:
-    """The fitting arm that differs least, and in what: of the same folder if there is one, the first of equals.
+    """The baseline of the arm with these records, and its `differences`; None without any.
 
-    `one device` fits every arm; `independent` must have had as many devices as the arm, on as many hosts. One from
-    another folder must have done the same work on a machine of the same kind. None if nothing was measured or nothing
-    fits.
+    `one device` suits every arm; `independent` must have as many devices on as many hosts. The same folder is
+    preferred, then the fewest differences, then the first. One from another folder must have no difference.
     """
-    mine = next((record for record in records if record.status == "ok"), None)
-    if mine is None:
+    record = next((record for record in records if record.status == RecordStatus.OK), None)
+    if record is None:
         return None
-    fitting = [candidate for candidate in candidates if _fits(candidate.record, mine, which)]
-    found = [(candidate, differences(mine, candidate.record)) for candidate in fitting]
-    allowed = [(candidate, differs) for candidate, differs in found if candidate.folder == folder or not differs]
+    suitable = [candidate for candidate in candidates if _suits(candidate.record, record, which)]
+    compared = [(candidate, differences(record, candidate.record)) for candidate in suitable]
+    allowed = [(candidate, differs) for candidate, differs in compared if candidate.folder == folder or not differs]
     return min(allowed, key=lambda entry: (entry[0].folder != folder, len(entry[1])), default=None)
 
 
-def differences(mine: Record, other: Record) -> tuple[str, ...]:
-    """What is not the same about the work and the machine, as `precision: mixed_float16, not float32`.
+def differences(record: Record, baseline: Record) -> tuple[str, ...]:
+    """How work and machine differ, as `precision: mixed_float16, not float32`.
 
-    Of the batch sizes one may differ (the global one in weak scaling, the per-replica one in strong), not both.
+    One of the two batch sizes may differ: the global one in weak scaling, the one per device in strong.
     """
-    found = [
-        f"{key.replace('_', ' ')}: {mine.spec.get(key)}, not {other.spec.get(key)}"
+    spec, other = record.spec, baseline.spec
+    differing = [
+        f"{key.replace('_', ' ')}: {spec.get(key)}, not {other.get(key)}"
         for key in _WORK
-        if mine.spec.get(key) != other.spec.get(key)
+        if spec.get(key) != other.get(key)
     ]
-    if mine.spec["batch_size"] != other.spec["batch_size"] and _global(mine) != _global(other):
-        found.append(f"batch per device: {mine.spec['batch_size']}, not {other.spec['batch_size']}")
-    if any(mine.hardware.get(key) != other.hardware.get(key) for key in _MACHINE):
-        found.append("another machine")
-    return tuple(found)
+    if spec["batch_size"] != other["batch_size"] and _global_batch(record) != _global_batch(baseline):
+        differing.append(f"batch per device: {spec['batch_size']}, not {other['batch_size']}")
+    if any(record.hardware.get(key) != baseline.hardware.get(key) for key in _MACHINE):
+        differing.append("another machine")
+    return tuple(differing)
 
 
-def _fits(candidate: Record, mine: Record, which: Baseline) -> bool:
+def _suits(candidate: Record, record: Record, which: Baseline) -> bool:
     strategy = candidate.spec["strategy"]
     if which == "one device":
         return bool(strategy == StrategyName.ONE_DEVICE)
-    alike = (devices_of(candidate), candidate.hosts) == (devices_of(mine), mine.hosts)
-    return exchange(strategy) is Exchange.NONE and alike
+    same_size = (devices_of(candidate), candidate.hosts) == (devices_of(record), record.hosts)
+    return exchange(strategy) is Exchange.NONE and same_size
 
 
 def devices_of(measured: Record) -> int:
-    """How many replicas the job had. How many cores a TPU has is known only to the tasks that ran on it."""
+    """Number of replicas of the job. A TPU's number of cores is in the records of its tasks."""
     if not CATALOG[StrategyName(measured.spec["strategy"])].replicas_known:
         return sum(rank.replicas for rank in measured.ranks)
     return int(measured.spec["workers"] * measured.spec["devices"])
 
 
-def _global(record: Record) -> int:
+def _global_batch(record: Record) -> int:
     return int(record.spec["batch_size"] * devices_of(record))

@@ -1,33 +1,31 @@
-"""What a row says, column by column: for files (exact values) and for people (few words). Pure."""
+"""The columns of a row: exact values for files, formatted text for readers. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tfdist.bench.report.summary import Against, ArmRow
+from tfdist.bench.report.summary import ArmRow, VersusBaseline
 from tfdist.bench.statistics import Interval
 
-MEGABYTE = 1e6
-NOTHING = "-"
+_EMPTY = "-"
 
 
-def _of(against: Against | None) -> dict[str, Any]:
-    """The parts of a comparison, all None without one."""
-    if against is None:
+def _parts(versus: VersusBaseline | None) -> dict[str, Any]:
+    if versus is None:
         return dict.fromkeys(("label", "ratio", "low", "high", "verdict", "efficiency"))
-    interval = against.comparison.interval
+    interval = versus.comparison.interval
     return {
-        "label": against.label,
-        "ratio": against.comparison.ratio,
+        "label": versus.label,
+        "ratio": versus.comparison.ratio,
         "low": interval.low if interval else None,
         "high": interval.high if interval else None,
-        "verdict": str(against.comparison.verdict),
-        "efficiency": against.efficiency,
+        "verdict": str(versus.comparison.verdict),
+        "efficiency": versus.efficiency,
     }
 
 
 def values_of(row: ArmRow, scaling: str) -> dict[str, Any]:
-    """Every column of report.csv and report.json, as bench_results/README.md explains them; None: not measured."""
-    one, alone = _of(row.one_device), _of(row.independent)
+    """Every column of report.csv and report.json, documented in bench_results/README.md; None: not measured."""
+    one, independent = _parts(row.one_device), _parts(row.independent)
     return {
         "folder": row.folder,
         "arm": row.arm,
@@ -36,7 +34,7 @@ def values_of(row: ArmRow, scaling: str) -> dict[str, Any]:
         "exchange": str(row.exchange),
         "scaling": scaling,
         "hosts": row.hosts,
-        "link_mbit_per_s": row.link["bytes_per_s"] * 8 / 1e6 if row.link else None,
+        "link_mbit_per_s": _mbit_per_s(row.link) if row.link else None,
         "link_rtt_ms": row.link["rtt_s"] * 1e3 if row.link else None,
         "devices": row.devices,
         "batch_per_replica": row.batch_per_replica,
@@ -52,9 +50,9 @@ def values_of(row: ArmRow, scaling: str) -> dict[str, Any]:
         "speed_up_high": one["high"],
         "verdict": one["verdict"],
         "efficiency": one["efficiency"],
-        "baseline_independent": alone["label"],
-        "efficiency_vs_independent": alone["efficiency"],
-        "verdict_vs_independent": alone["verdict"],
+        "baseline_independent": independent["label"],
+        "efficiency_vs_independent": independent["efficiency"],
+        "verdict_vs_independent": independent["verdict"],
         "peak_memory_largest_process_mb": _megabytes(row.largest_process_bytes),
         "peak_memory_job_mb": _megabytes(row.job_bytes),
         "rounds": row.rounds,
@@ -76,49 +74,54 @@ COLUMNS: Mapping[str, Callable[[ArmRow], str]] = {
     "images/s (whole job)": lambda row: _number(row.images_per_s, ".1f"),
     "over rounds": lambda row: _spread(row.spread),
     "images/s per device": lambda row: _number(row.per_device, ".1f"),
-    "speed-up": lambda row: _number(_of(row.one_device)["ratio"], ".2f"),
+    "speed-up": lambda row: _number(_parts(row.one_device)["ratio"], ".2f"),
     "against one device": lambda row: _verdict(row),
-    "efficiency": lambda row: _number(_of(row.one_device)["efficiency"], ".0%"),
-    "efficiency vs independent": lambda row: _number(_of(row.independent)["efficiency"], ".0%"),
+    "efficiency": lambda row: _number(_parts(row.one_device)["efficiency"], ".0%"),
+    "efficiency vs independent": lambda row: _number(_parts(row.independent)["efficiency"], ".0%"),
     "peak memory, largest process (MB)": lambda row: _number(_megabytes(row.largest_process_bytes), ".0f"),
     "peak memory, whole job (MB)": lambda row: _number(_megabytes(row.job_bytes), ".0f"),
     "rounds": lambda row: f"{row.rounds} of {row.rounds_planned}",
     "status": lambda row: f"{row.status}: {row.reason}" if row.reason else row.status,
 }
-"""The columns of report.md; those of hosts only where there are several."""
-OF_HOSTS = ("hosts", "link")
+"""The columns of report.md."""
+_SEVERAL_HOSTS = ("hosts", "link")
+"""Columns shown only if an arm has several hosts."""
 
 SHORT = ("arm", "sync or async", "devices", "images/s (whole job)", "over rounds", "speed-up", "efficiency")
-"""Those of them that fit a terminal."""
+"""The columns for a terminal."""
 NARROW = ("arm", "images/s (whole job)", "speed-up", "efficiency")
-"""Those that fit a narrow one."""
+"""The columns for a narrow one."""
 
 
 def columns_of(rows: Sequence[ArmRow]) -> tuple[str, ...]:
-    """The names of the columns that say something of these rows."""
+    """The names of report.md's columns for these rows."""
     several = any(row.hosts > 1 for row in rows)
-    return tuple(name for name in COLUMNS if several or name not in OF_HOSTS)
+    return tuple(name for name in COLUMNS if several or name not in _SEVERAL_HOSTS)
+
+
+def _mbit_per_s(link: Mapping[str, float]) -> float:
+    return link["bytes_per_s"] * 8 / 1e6
 
 
 def _link(link: Mapping[str, float]) -> str:
-    return f"{link['bytes_per_s'] * 8 / 1e6:.0f} Mbit/s, {link['rtt_s'] * 1e3:.2f} ms" if link else NOTHING
+    return f"{_mbit_per_s(link):.0f} Mbit/s, {link['rtt_s'] * 1e3:.2f} ms" if link else _EMPTY
 
 
 def _verdict(row: ArmRow) -> str:
     if row.one_device is None:
-        return NOTHING
+        return _EMPTY
     return "baseline" if row.one_device.label == row.label else str(row.one_device.comparison.verdict)
 
 
 def _number(value: float | None, form: str) -> str:
-    return NOTHING if value is None else format(value, form)
+    return _EMPTY if value is None else format(value, form)
 
 
 def _spread(interval: Interval | None) -> str:
     if interval is None:
-        return NOTHING
+        return _EMPTY
     return f"{interval.low:.1f} to {interval.high:.1f} ({interval.kind})"
 
 
 def _megabytes(size: int | None) -> float | None:
-    return None if size is None else size / MEGABYTE
+    return None if size is None else size / 1e6

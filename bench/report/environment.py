@@ -1,27 +1,27 @@
-"""Where the records were made: each fact once, with every value it had. Pure."""
+"""Hardware and software of the records: each fact once, with all its values. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tfdist.models.record import BUSY_BEFORE, Record
 
-_LEFT_OUT = ("host", "packages", BUSY_BEFORE)
-"""Keys of Record.hardware that say nothing about speed or differ in every run; packages are told otherwise."""
+_OMITTED = ("host", "packages", BUSY_BEFORE)
+"""Keys of Record.hardware that do not affect speed, differ in every run, or are reported as software."""
 
 
 def environment_of(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
-    """Fact -> its distinct values, in the order in which they were met."""
-    found: dict[str, dict[str, None]] = {}
+    """Fact -> its distinct values, in the order of the records."""
+    facts: dict[str, dict[str, None]] = {}
     for record in records:
         for fact, value in _facts(record):
             if value:
-                found.setdefault(fact, {})[value] = None
-    return {fact: tuple(values) for fact, values in found.items()}
+                facts.setdefault(fact, {})[value] = None
+    return {fact: tuple(values) for fact, values in facts.items()}
 
 
 def _facts(record: Record) -> Iterator[tuple[str, str]]:
     yield from _hardware(record.hardware)
-    if not record.ranks:  # what was installed, where no task could say what it used
+    if not record.ranks:  # no task reported its software: list what is installed
         yield from record.hardware.get("packages", {}).items()
     for rank in record.ranks:
         yield from rank.software.items()
@@ -36,13 +36,13 @@ def _hardware(hardware: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield "cores", str(len(value))
         elif key == "memory_bytes":
             yield "memory", f"{value / 1e9:.1f} GB"
-        elif key not in _LEFT_OUT:
-            yield key, _in_words(value)
+        elif key not in _OMITTED:
+            yield key, _formatted(value)
 
 
-def _in_words(value: Any) -> str:
+def _formatted(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_in_words(item)}" for key, item in value.items())
+        return ", ".join(f"{key} {_formatted(item)}" for key, item in value.items())
     if isinstance(value, Iterable) and not isinstance(value, str):
-        return ", ".join(map(_in_words, value)) or "none"
+        return ", ".join(map(_formatted, value)) or "none"
     return str(value)

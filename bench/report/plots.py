@@ -1,4 +1,4 @@
-"""Rows -> pictures. The same rows give the same files, byte for byte."""
+"""Rows -> plots. The same rows give the same files, byte for byte."""
 
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
@@ -14,14 +14,14 @@ from matplotlib.ticker import PercentFormatter
 from tfdist.bench.report.summary import ArmRow
 from tfdist.models.throughput import window_step_ms
 
-COLOURS = {"sync": "#3b6ea8", "async": "#d98032", "no exchange": "#9aa5b1"}
-INK = "#22313f"
-GRID = "#dfe4ea"
-ROW_INCHES = 0.42
+_COLOURS = {"sync": "#3b6ea8", "async": "#d98032", "no exchange": "#9aa5b1"}
+_INK = "#22313f"
+_GRID = "#dfe4ea"
+_ROW_INCHES = 0.42
 
 
 def draw(rows: Sequence[ArmRow], caption: str) -> dict[str, bytes]:
-    """File name -> PNG. Nothing where no arm was measured."""
+    """File name -> PNG; empty if no arm was measured."""
     if not any(row.measured for row in rows):
         return {}
     return {name: _picture(rows, title, caption, paint) for name, (title, paint) in PLOTS.items()}
@@ -30,22 +30,22 @@ def draw(rows: Sequence[ArmRow], caption: str) -> dict[str, bytes]:
 def _picture(
     rows: Sequence[ArmRow], title: str, caption: str, paint: Callable[[Axes, Sequence[ArmRow]], None]
 ) -> bytes:
-    """One horizontal row for each arm, in the order of the table."""
+    """One horizontal row per arm, in the order of the table."""
     figure = Figure(
-        figsize=(10, 1.9 + ROW_INCHES * len(rows)), dpi=130, layout=ConstrainedLayoutEngine(h_pad=0.12, w_pad=0.12)
+        figsize=(10, 1.9 + _ROW_INCHES * len(rows)), dpi=130, layout=ConstrainedLayoutEngine(h_pad=0.12, w_pad=0.12)
     )
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     paint(axes, rows)
     axes.set_yticks(range(len(rows)), [row.label for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_title(title, loc="left", fontsize=13, fontweight="bold", color=INK, pad=24)
+    axes.set_title(title, loc="left", fontsize=13, fontweight="bold", color=_INK, pad=24)
     axes.text(0, 1.012, caption, transform=axes.transAxes, fontsize=9, color="#5a6773", va="bottom", wrap=True)
-    axes.grid(axis="x", color=GRID)
+    axes.grid(axis="x", color=_GRID)
     axes.set_axisbelow(True)
-    axes.tick_params(length=0, colors=INK)
+    axes.tick_params(length=0, colors=_INK)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(GRID)
+    axes.spines["bottom"].set_color(_GRID)
     _legend(figure, axes)
     stream = BytesIO()
     figure.savefig(stream, format="png", metadata={"Software": None})
@@ -53,7 +53,7 @@ def _picture(
 
 
 def _legend(figure: Figure, axes: Axes) -> None:
-    """Below the picture, each label once: bars and dots first, then lines."""
+    """Below the plot, each label once: bars and dots, then lines."""
     handles, labels = axes.get_legend_handles_labels()
     entries = sorted(zip(labels, handles, strict=True), key=lambda entry: isinstance(entry[1], Line2D))
     once = dict(entries)
@@ -65,26 +65,26 @@ def _legend(figure: Figure, axes: Axes) -> None:
             ncols=4,
             frameon=False,
             fontsize=9,
-            labelcolor=INK,
+            labelcolor=_INK,
         )
 
 
 def _throughput(axes: Axes, rows: Sequence[ArmRow]) -> None:
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         if row.images_per_s is None:
-            _say(axes, place, row)
+            _write_status(axes, index, row)
             continue
-        axes.barh(place, row.images_per_s, height=0.62, color=COLOURS[row.exchange], label=_EXCHANGE[row.exchange])
+        axes.barh(index, row.images_per_s, height=0.62, color=_COLOURS[row.exchange], label=_EXCHANGE[row.exchange])
         high = row.spread.high if row.spread else row.images_per_s
         if row.spread:
             label = "spread over rounds"
-            axes.plot([row.spread.low, high], [place, place], color=INK, lw=1.6, marker="|", ms=8, label=label)
+            axes.plot([row.spread.low, high], [index, index], color=_INK, lw=1.6, marker="|", ms=8, label=label)
         ideal = _ideal(row)
         if ideal:
             label = "ideal: one device times the number of devices"
-            axes.plot([ideal, ideal], [place - 0.42, place + 0.42], color="#b3363e", lw=1.6, ls="--", label=label)
-        _write(axes, f"{row.images_per_s:.0f}", high, place)
-    axes.set_xlabel("images/s of the whole job", color=INK)
+            axes.plot([ideal, ideal], [index - 0.42, index + 0.42], color="#b3363e", lw=1.6, ls="--", label=label)
+        _write(axes, f"{row.images_per_s:.0f}", high, index)
+    axes.set_xlabel("images/s of the whole job", color=_INK)
     axes.margins(x=0.08)
     axes.set_xlim(left=0)
 
@@ -93,54 +93,53 @@ def _ideal(row: ArmRow) -> float | None:
     """The baseline's images/s on each of the row's devices."""
     if row.one_device is None or row.devices is None or row.devices == 1:
         return None
-    return row.one_device.baseline_per_device * row.devices
+    return row.one_device.per_device * row.devices
 
 
 def _efficiency(axes: Axes, rows: Sequence[ArmRow]) -> None:
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         if not row.measured:
-            _say(axes, place, row)
-        for offset, against, colour, label in (
+            _write_status(axes, index, row)
+        for offset, versus, colour, label in (
             (-0.17, row.one_device, "#3b6ea8", "against one device"),
             (0.17, row.independent, "#7fb3a2", "against independent (same devices, no exchange)"),
         ):
-            if against is None:
+            if versus is None:
                 continue
-            axes.barh(place + offset, against.efficiency, height=0.32, color=colour, label=label)
-            _write(axes, f"{against.efficiency:.0%}", against.efficiency, place + offset)
+            axes.barh(index + offset, versus.efficiency, height=0.32, color=colour, label=label)
+            _write(axes, f"{versus.efficiency:.0%}", versus.efficiency, index + offset)
     axes.axvline(1.0, color="#b3363e", lw=1.4, ls="--", label="ideal: 100 %")
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xlabel("efficiency: images/s per device, as a share of the baseline's", color=INK)
+    axes.set_xlabel("efficiency: images/s per device, as a share of the baseline's", color=_INK)
     axes.margins(x=0.08)
     axes.set_xlim(left=0)
 
 
 def _windows(axes: Axes, rows: Sequence[ArmRow]) -> None:
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         times = [value for record in row.measured for value in window_step_ms(record)]
         if not times:
-            _say(axes, place, row)
+            _write_status(axes, index, row)
             continue
-        # spread over the row's height in the order of time, so that a drift is seen as a slope
-        heights = [place - 0.27 + 0.54 * (k + 0.5) / len(times) for k in range(len(times))]
-        colour = COLOURS[row.exchange]
+        # in time order over the height of the row, so that drift appears as a slope
+        heights = [index - 0.27 + 0.54 * (k + 0.5) / len(times) for k in range(len(times))]
+        colour = _COLOURS[row.exchange]
         axes.scatter(times, heights, s=14, color=colour, alpha=0.65, lw=0, label=_EXCHANGE[row.exchange])
         middle = median(times)
-        axes.plot([middle, middle], [place - 0.36, place + 0.36], color=INK, lw=1.8, label="median")
+        axes.plot([middle, middle], [index - 0.36, index + 0.36], color=_INK, lw=1.8, label="median")
     axes.set_xlabel(
-        "milliseconds a step of all devices, one dot a window (top to bottom: in the order of time)", color=INK
+        "milliseconds per step of all devices, one dot per window (top to bottom: in time order)", color=_INK
     )
     axes.margins(x=0.06)
     axes.set_xlim(left=0)
 
 
-def _say(axes: Axes, place: int, row: ArmRow) -> None:
-    """What became of an arm without figures, where its bar would be."""
-    _write(axes, row.status, 0, place, color="#8a3a3a", style="italic")
+def _write_status(axes: Axes, index: int, row: ArmRow) -> None:
+    _write(axes, row.status, 0, index, color="#8a3a3a", style="italic")
 
 
-def _write(axes: Axes, text: str, x: float, y: float, color: str = INK, style: str = "normal") -> None:
-    """Just right of a point; readable on whatever line is behind it."""
+def _write(axes: Axes, text: str, x: float, y: float, color: str = _INK, style: str = "normal") -> None:
+    """Right of a point, on a background that hides lines behind it."""
     behind = {"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
     axes.annotate(
         text, (x, y), (7, 0), textcoords="offset points", va="center", fontsize=9, color=color, style=style, bbox=behind
@@ -158,4 +157,4 @@ PLOTS: Mapping[str, tuple[str, Callable[[Axes, Sequence[ArmRow]], None]]] = {
     "efficiency.png": ("Efficiency of each arm", _efficiency),
     "window_times.png": ("Step times of each arm", _windows),
 }
-"""Every picture of a report: file name -> title, painter."""
+"""The plots of a report: file name -> title, function that draws it."""

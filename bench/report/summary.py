@@ -1,4 +1,4 @@
-"""Records -> one row an arm, with everything that the report says of it. Pure."""
+"""Records -> one row per arm with all its figures. Pure."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.report.baseline import Candidate, devices_of, find_baseline
 from tfdist.bench.statistics import Comparison, Interval, compare, interval_over_rounds
-from tfdist.models.record import Record
+from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import exchange, throughput
 from tfdist.strategies.catalog import CATALOG, Exchange
 from tfdist.strategies.options import StrategyName
@@ -17,23 +17,23 @@ NOT_RUN = "not run"
 
 
 @dataclass(frozen=True)
-class Against:
-    """An arm held against one baseline."""
+class VersusBaseline:
+    """An arm compared with one baseline."""
 
     label: str
     """The baseline's `ArmRow.label`."""
     comparison: Comparison
     efficiency: float
-    """1.0: every device does as much as each of the baseline's."""
-    baseline_per_device: float
+    """Throughput per device over the baseline's; 1.0 is ideal."""
+    per_device: float
     """The baseline's images/s per device: the median over rounds."""
     differences: tuple[str, ...]
-    """What else differs than how the work is spread, in words."""
+    """As `baseline.differences`."""
 
 
 @dataclass(frozen=True)
 class ArmRow:
-    """One arm. Figures are None where nothing was measured."""
+    """One arm. Figures are None if nothing was measured."""
 
     folder: str
     arm: str
@@ -47,49 +47,48 @@ class ArmRow:
     images_per_s: float | None
     """Of the whole job: the median over rounds."""
     spread: Interval | None
-    one_device: Against | None
-    independent: Against | None
+    one_device: VersusBaseline | None
+    independent: VersusBaseline | None
     largest_process_bytes: int | None
     """Peak resident memory of the largest process, the highest of all rounds."""
     job_bytes: int | None
     """The sum of all processes' peaks, the highest of all rounds."""
     rounds: int
-    """That were measured."""
     rounds_planned: int
     status: str
-    """`ok`, or what became of the first round that was not."""
+    """RecordStatus of the first round that is not ok, NOT_RUN, or ok."""
     reason: str
     records: tuple[Record, ...]
-    """Of every round."""
+    """One per round."""
 
     @property
     def label(self) -> str:
-        """The arm's name, with its folder where there are several."""
+        """The arm's name, after its folder in a report over several."""
         return f"{self.folder}: {self.arm}" if self.folder else self.arm
 
     @property
     def per_device(self) -> float | None:
-        """Images per second and device."""
+        """Images per second per device."""
         return None if self.images_per_s is None or not self.devices else self.images_per_s / self.devices
 
     @property
     def hosts(self) -> int:
-        """On how many it ran."""
+        """The number of hosts it ran on."""
         return max((record.hosts for record in self.records), default=1)
 
     @property
     def link(self) -> Mapping[str, float]:
-        """The slowest way between neighbouring hosts, of the first round that has one."""
+        """The slowest link between neighbouring hosts, of the first round that has one."""
         return next((record.link for record in self.records if record.link), {})
 
     @property
     def measured(self) -> tuple[Record, ...]:
-        """The records that hold figures."""
-        return tuple(record for record in self.records if record.status == "ok")
+        """The records with figures."""
+        return measured(self.records)
 
 
 def summarize(folders: Sequence[ResultFolder]) -> tuple[ArmRow, ...]:
-    """A row for every arm of every folder, in the order of the suite; those that never ran too."""
+    """A row for every arm of every folder in the order of the suite, those that never ran included."""
     several = len(folders) > 1
     groups = [
         (folder.label if several else "", folder, arm, records)
@@ -97,22 +96,23 @@ def summarize(folders: Sequence[ResultFolder]) -> tuple[ArmRow, ...]:
         for arm, records in _by_arm(folder)
     ]
     candidates = [
-        Candidate(label, arm, ok[0], rounds_of(ok)) for label, _, arm, records in groups if (ok := _ok(records))
+        Candidate(label, arm, ok[0], rounds_of(ok)) for label, _, arm, records in groups if (ok := measured(records))
     ]
     return tuple(_row(label, folder, arm, records, candidates) for label, folder, arm, records in groups)
 
 
 def rounds_of(records: Sequence[Record]) -> dict[Any, float]:
     """The throughput of each measured round."""
-    return {record.round: throughput(record) for record in records if record.status == "ok"}
+    return {record.round: throughput(record) for record in measured(records)}
 
 
-def _ok(records: Sequence[Record]) -> list[Record]:
-    return [record for record in records if record.status == "ok"]
+def measured(records: Sequence[Record]) -> tuple[Record, ...]:
+    """Those with figures."""
+    return tuple(record for record in records if record.status == RecordStatus.OK)
 
 
 def _by_arm(folder: ResultFolder) -> list[tuple[str, list[Record]]]:
-    """In the order of the suite, then whatever else there is."""
+    """In the order of the suite, then arms that it does not have."""
     names = [arm.name for arm in folder.bench.suite.arms] if folder.bench else []
     grouped: dict[str, list[Record]] = {name: [] for name in names}
     for record in sorted(folder.records, key=lambda record: (record.round, record.order)):
@@ -126,8 +126,8 @@ def _row(label: str, folder: ResultFolder, arm: str, records: list[Record], cand
     rounds = rounds_of(records)
     planned = folder.bench.suite.rounds if folder.bench else len(records)
     status, reason = _status(records, planned)
-    measured, batch = _ok(records), spec.get("batch_size")
-    devices = devices_of(measured[0]) if measured else _planned_devices(spec)
+    ok, batch = measured(records), spec.get("batch_size")
+    devices = devices_of(ok[0]) if ok else _planned_devices(spec)
     return ArmRow(
         folder=label,
         arm=arm,
@@ -139,10 +139,10 @@ def _row(label: str, folder: ResultFolder, arm: str, records: list[Record], cand
         batch_global=batch * devices if batch and devices else spec.get("global_batch_size"),
         images_per_s=median(rounds.values()) if rounds else None,
         spread=interval_over_rounds(list(rounds.values())),
-        one_device=_against(label, records, find_baseline(label, records, candidates, "one device")),
-        independent=_against(label, records, find_baseline(label, records, candidates, "independent")),
-        largest_process_bytes=max((peak for record in measured for peak in _peaks(record)), default=None),
-        job_bytes=max((sum(_peaks(record)) for record in measured), default=None),
+        one_device=_compared(label, records, find_baseline(label, records, candidates, "one device")),
+        independent=_compared(label, records, find_baseline(label, records, candidates, "independent")),
+        largest_process_bytes=max((peak for record in ok for peak in _peaks(record)), default=None),
+        job_bytes=max((sum(_peaks(record)) for record in ok), default=None),
         rounds=len(rounds),
         rounds_planned=planned,
         status=status,
@@ -152,10 +152,10 @@ def _row(label: str, folder: ResultFolder, arm: str, records: list[Record], cand
 
 
 def _spec(folder: ResultFolder, arm: str, records: Sequence[Record]) -> Mapping[str, Any]:
-    """The complete spec of a run, else what the suite says."""
+    """The complete spec of a run, else the choices in the suite."""
     for record in records:
         return record.spec
-    assert folder.bench is not None  # only a suite names arms without records
+    assert folder.bench is not None  # without records, the arm comes from a suite
     return next(entry.choices for entry in folder.bench.suite.arms if entry.name == arm)
 
 
@@ -173,7 +173,7 @@ def _planned_devices(spec: Mapping[str, Any]) -> int | None:
 
 
 def _kind(strategy: StrategyName, devices: int | None, records: Sequence[Record]) -> str:
-    """By what the strategy spans. One host that plays several is named as what it is."""
+    """single-card, multi-card or multi-node; `(one host)` if a cluster ran on one machine."""
     if any(record.hosts > 1 for record in records):
         return "multi-node"
     if CATALOG[strategy].has_cluster:
@@ -182,36 +182,32 @@ def _kind(strategy: StrategyName, devices: int | None, records: Sequence[Record]
 
 
 def _status(records: Sequence[Record], planned: int) -> tuple[str, str]:
-    """What the first round was that is not `ok`, and why."""
     for record in records:
-        if record.status != "ok":
+        if record.status != RecordStatus.OK:
             return record.status, record.reason
-    if not records:
-        return NOT_RUN, "the bench ended before it"
-    return (
-        ("ok", "")
-        if len(records) >= planned
-        else (NOT_RUN, f"the bench ended after {len(records)} of {planned} rounds")
-    )
+    if len(records) < planned:
+        return NOT_RUN, f"the bench ended after {len(records)} of {planned} rounds"
+    return RecordStatus.OK, ""
 
 
-def _against(
+def _compared(
     label: str, records: Sequence[Record], baseline: tuple[Candidate, tuple[str, ...]] | None
-) -> Against | None:
+) -> VersusBaseline | None:
     if baseline is None:
         return None
     candidate, differences = baseline
-    # rounds of two folders were not made side by side: they are no pairs
-    elsewhere = candidate.folder != label
-    theirs: dict[Hashable, float] = {(elsewhere, key): value for key, value in candidate.rounds.items()}
-    comparison = compare({(False, key): value for key, value in rounds_of(records).items()}, theirs)
+    # rounds of two folders did not alternate: they are not paired
+    other_folder = candidate.folder != label
+    baseline_rounds: dict[Hashable, float] = {(other_folder, key): rate for key, rate in candidate.rounds.items()}
+    comparison = compare({(False, key): rate for key, rate in rounds_of(records).items()}, baseline_rounds)
     name = f"{candidate.folder}: {candidate.arm}" if candidate.folder else candidate.arm
     baseline_devices = devices_of(candidate.record)
-    efficiency = comparison.ratio * baseline_devices / devices_of(_ok(records)[0])
-    return Against(name, comparison, efficiency, median(candidate.rounds.values()) / baseline_devices, differences)
+    efficiency = comparison.ratio * baseline_devices / devices_of(measured(records)[0])
+    per_device = median(candidate.rounds.values()) / baseline_devices
+    return VersusBaseline(name, comparison, efficiency, per_device, differences)
 
 
 def _peaks(record: Record) -> list[int]:
-    """Each process's peak: the operating system's word, parameter servers included, else the tasks' own."""
+    """Of each process, parameter servers included, by the operating system; else as its task measured it."""
     usage = [task.peak_memory_bytes for task in record.usage.values()]
     return usage or [rank.peak_memory_bytes for rank in record.ranks]

@@ -1,4 +1,4 @@
-"""Rows -> pandas, and from there to CSV and to the table that people read."""
+"""Rows -> pandas -> CSV and Markdown."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,18 +9,18 @@ from tfdist.bench.report.summary import ArmRow
 
 
 def frame(rows: Sequence[ArmRow], scaling: str) -> pd.DataFrame:
-    """One row an arm, every figure in the unit that its column names; what was not measured is missing."""
+    """One row per arm, each figure in the unit of its column name; missing: not measured."""
     table: pd.DataFrame = pd.DataFrame([values_of(row, scaling) for row in rows]).convert_dtypes()
     return table
 
 
 def to_csv(table: pd.DataFrame) -> str:
-    """Six significant digits; an empty cell is a missing value."""
+    """Six significant digits; a missing value is an empty cell."""
     return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
 def to_markdown(rows: Sequence[ArmRow]) -> str:
-    """The table for people."""
+    """The table of report.md."""
     table = pd.DataFrame([{name: COLUMNS[name](row) for name in columns_of(rows)} for row in rows])
     lines = [_line(table.columns), _line("---" if name in _TEXT else "--:" for name in table.columns)]
     return "\n".join([*lines, *(_line(values) for values in table.itertuples(index=False))]) + "\n"
@@ -34,5 +34,5 @@ def _line(cells: Iterable[object]) -> str:
 
 
 def _cell(cell: object) -> str:
-    """Text that cannot break out of its cell."""
+    """One line with pipes escaped, so that it stays in its cell."""
     return " ".join(str(cell).split()).replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""What a reader should know before believing a figure: data, each with its advice. Pure."""
+"""Warnings about the figures of a report, each with advice. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from tfdist.models.record import BUSY_BEFORE, Record
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
 
-BUSY = 0.1
-"""Above this share of all cores in use by others, a machine is called busy."""
+_BUSY = 0.1
+"""Share of all cores used by others above which a machine is busy."""
 
 
 @dataclass(frozen=True)
 class Warning:
-    """One thing to know, and what to do about it."""
+    """A problem of the figures, and how to avoid it."""
 
     code: str
     text: str
@@ -25,7 +25,7 @@ class Warning:
 
 
 def warnings_for(rows: Sequence[ArmRow]) -> tuple[Warning, ...]:
-    """All that apply, the gravest first."""
+    """Those that apply, the most severe first."""
     measured = [row for row in rows if row.measured]
     return tuple(warning for check in _CHECKS for warning in check(measured))
 
@@ -34,19 +34,19 @@ def _no_baseline(rows: Sequence[ArmRow]) -> Iterable[Warning]:
     if rows and all(row.one_device is None for row in rows):
         yield Warning(
             "no-baseline",
-            "No one-device arm was measured: there is no speed-up and no efficiency.",
+            "No one-device arm was measured, so there is no speed-up and no efficiency.",
             "Add an arm with strategy one-device.",
         )
 
 
 def _different_work(rows: Sequence[ArmRow]) -> Iterable[Warning]:
     for row in rows:
-        for against in (row.one_device, row.independent):
-            if against and against.differences:
+        for versus in (row.one_device, row.independent):
+            if versus and versus.differences:
                 yield Warning(
                     "different-work",
-                    f"{row.label} is held against {against.label}, which differs: {'; '.join(against.differences)}.",
-                    "Compare arms that do the same work: give the baseline the same settings.",
+                    f"{row.label} is compared with {versus.label}, which differs: {'; '.join(versus.differences)}.",
+                    "Give the baseline the same settings.",
                 )
 
 
@@ -54,8 +54,8 @@ def _mixed_scaling(rows: Sequence[ArmRow]) -> Iterable[Warning]:
     if scaling_of(rows) == "mixed":
         yield Warning(
             "mixed-scaling",
-            "Neither the batch per device nor the global batch is the same in all arms: weak and strong are mixed.",
-            "Fix one of them; report the two kinds apart.",
+            "Neither the batch per device nor the global batch is the same in all arms.",
+            "Fix one of them, and report weak and strong scaling separately.",
         )
 
 
@@ -64,18 +64,18 @@ def _few_rounds(rows: Sequence[ArmRow]) -> Iterable[Warning]:
     if few:
         yield Warning(
             "few-rounds",
-            f"{_names(few)}: fewer than {FEWEST_ROUNDS} rounds, so no interval, and every verdict is 'cannot tell'.",
+            f"{_names(few)}: fewer than {FEWEST_ROUNDS} rounds, so there is no interval and no verdict.",
             f"Use --rounds {FEWEST_ROUNDS} or more.",
         )
 
 
-def _above_the_ceiling(rows: Sequence[ArmRow]) -> Iterable[Warning]:
+def _above_ceiling(rows: Sequence[ArmRow]) -> Iterable[Warning]:
     above = [row for row in rows if row.independent and row.independent.comparison.verdict is ArmVerdict.FASTER]
     if above:
         yield Warning(
             "above-ceiling",
-            f"{_names(above)}: faster than trainings that exchange nothing, which should be the ceiling.",
-            "Suspect the measurement: look at the window times of both, and at what else ran.",
+            f"{_names(above)}: faster than trainings without exchange, which should be the upper limit.",
+            "Check the measurement: compare the window times of both, and look for other load on the machine.",
         )
 
 
@@ -84,13 +84,13 @@ def _shared_cores(rows: Sequence[ArmRow]) -> Iterable[Warning]:
     if shared:
         yield Warning(
             "shared-cores",
-            f"{_names(shared)}: devices are more than the CPU cores, so they share them.",
-            "Their throughput is a lower bound of what a machine with enough cores would reach.",
+            f"{_names(shared)}: more devices than CPU cores, so devices share cores.",
+            "With enough cores their throughput would be higher.",
         )
 
 
 def _devices_outnumber_cores(record: Record) -> bool:
-    """Whether pinned devices want more cores than the job's hosts have (all as many as the first)."""
+    """Whether pinned devices need more cores than the job's hosts have (all counted like the first)."""
     cores = record.hardware.get("cores")
     if not _pinned(record) or not cores:
         return False
@@ -107,35 +107,31 @@ def _servers_share_cores(rows: Sequence[ArmRow]) -> Iterable[Warning]:
     if sharing:
         yield Warning(
             "ps-share-cores",
-            f"{_names(sharing)}: parameter servers run on the cores of the workers of their host, so that every arm "
-            f"has the same cores.",
-            "Their throughput is a lower bound of parameter servers on hosts of their own.",
+            f"{_names(sharing)}: parameter servers share the cores of the workers, so that every arm uses the same "
+            f"number of cores.",
+            "On separate hosts their throughput would be higher.",
         )
 
 
 def _one_host(rows: Sequence[ArmRow]) -> Iterable[Warning]:
-    inside = [row for row in rows if CATALOG[StrategyName(row.strategy)].has_cluster and _on_one_host(row)]
-    if inside:
+    local = [row for row in rows if CATALOG[StrategyName(row.strategy)].has_cluster and row.hosts == 1]
+    if local:
         yield Warning(
             "loopback",
-            f"{_names(inside)}: all processes were on one host and talked through its memory, not over a network.",
-            "Do not expect these figures of several machines: measure there.",
+            f"{_names(local)}: all processes ran on one host and communicated through its memory, not over a network.",
+            "To learn the speed on several machines, measure there with --hosts.",
         )
-
-
-def _on_one_host(row: ArmRow) -> bool:
-    return row.hosts == 1
 
 
 def _busy(rows: Sequence[ArmRow]) -> Iterable[Warning]:
     runs = [(row, record) for row in rows for record in row.measured]
-    busy = [(row, record) for row, record in runs if record.hardware.get(BUSY_BEFORE, 0.0) > BUSY]
+    busy = [(row, record) for row, record in runs if record.hardware.get(BUSY_BEFORE, 0.0) > _BUSY]
     if busy:
         most = max(record.hardware[BUSY_BEFORE] for _, record in busy)
         yield Warning(
             "busy-machine",
-            f"Others used the machine just before {len(busy)} of {len(runs)} runs (up to {most:.0%} of all cores).",
-            "Close other programs and measure again; rounds spread the harm, they do not remove it.",
+            f"Other programs were busy just before {len(busy)} of {len(runs)} runs (up to {most:.0%} of all cores).",
+            "Close other programs and measure again; more rounds do not remove their effect.",
         )
 
 
@@ -147,7 +143,7 @@ _CHECKS: tuple[Callable[[Sequence[ArmRow]], Iterable[Warning]], ...] = (
     _no_baseline,
     _different_work,
     _mixed_scaling,
-    _above_the_ceiling,
+    _above_ceiling,
     _busy,
     _few_rounds,
     _shared_cores,

@@ -1,76 +1,59 @@
-"""A suite's arms meet the machine: complete specs, or the sentence why there is none."""
+"""The arms of a suite on these machines: a complete spec each, or the reason why it cannot run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any, Protocol
 
 from tfdist.bench.suites.suite import Arm
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine, Machines, assign_slots, combined
+from tfdist.launch.text import counted
+from tfdist.models.presets import resolve
 from tfdist.models.spec import TrainingSpec
 
 
 @dataclass(frozen=True)
 class Arms:
-    """What can run here, and what cannot."""
+    """The arms that can run on these machines, and those that cannot; mappings are by arm name."""
 
     specs: Mapping[str, TrainingSpec]
-    """By arm."""
     refused: Mapping[str, str]
-    """The sentence for each arm that cannot run here."""
+    """The reason, one sentence."""
     warnings: tuple[str, ...]
     machines: Mapping[str, Machines]
-    """The hosts of each arm that can run, with room for its workers."""
+    """The hosts of each arm that can run, with slots for its workers."""
 
 
-class Resolved(Protocol):
-    """As `tfdist.models.presets.Resolved`."""
-
-    @property
-    def spec(self) -> TrainingSpec:
-        """Complete."""
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What the user should be told."""
-
-
-Resolve = Callable[[Mapping[str, Any], Machine, str | None], Resolved]
-"""As `tfdist.models.presets.resolve`."""
-
-
-def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None, resolve: Resolve) -> Arms:
-    """Each arm's spec on its part of these machines, or its refusal."""
+def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None) -> Arms:
+    """Each arm's spec on the first of these machines, or the reason why it is refused."""
     specs: dict[str, TrainingSpec] = {}
     placed: dict[str, Machines] = {}
     refused: dict[str, str] = {}
     warnings: list[str] = []
     for arm in arms:
         try:
-            own = _own(arm, machines)
-            _check_gpus(arm, combined(own))
-            resolved = resolve(arm.choices, combined(own), preset)
+            hosts = _hosts_of(arm, machines)
+            _check_gpus(arm, combined(hosts))
+            resolved = resolve(arm.choices, combined(hosts), preset)
         except TfdistError as error:
             refused[arm.name] = str(error)
         else:
             specs[arm.name] = resolved.spec
-            placed[arm.name] = with_room(own, resolved.spec.workers)
+            placed[arm.name] = _with_slots(hosts, resolved.spec.workers)
             warnings += [f"{arm.name}: {text}" for text in resolved.warnings]
     return Arms(specs, refused, tuple(warnings), placed)
 
 
-def _own(arm: Arm, machines: Machines) -> Machines:
-    """The first machines, as many as the arm wants; several with a number of slots each."""
+def _hosts_of(arm: Arm, machines: Machines) -> Machines:
     if arm.hosts > len(machines):
-        there = "1 is there" if len(machines) == 1 else f"{len(machines)} are there"
-        raise TfdistError(f"the arm needs {arm.hosts} hosts and {there}: name more with --hosts or --hostfile")
-    own = dict(list(machines.items())[: arm.hosts])
-    return assign_slots(own, None, arm.choices.get("devices", 1)) if arm.hosts > 1 else own
+        available = f"{counted(len(machines), 'host')} {'is' if len(machines) == 1 else 'are'} available"
+        raise TfdistError(f"the arm needs {arm.hosts} hosts, {available}: name more with --hosts or --hostfile")
+    hosts = dict(list(machines.items())[: arm.hosts])
+    return assign_slots(hosts, None, arm.choices.get("devices", 1)) if arm.hosts > 1 else hosts
 
 
-def with_room(machines: Machines, workers: int) -> Machines:
-    """The machines with room for so many workers, spread evenly where users did not say how many a host takes."""
+def _with_slots(machines: Machines, workers: int) -> Machines:
+    """Spread the workers evenly over the machines whose slots the user did not set."""
     if len(machines) == 1:
         return machines
     each = ceil(workers / len(machines))
@@ -78,9 +61,9 @@ def with_room(machines: Machines, workers: int) -> Machines:
 
 
 def _check_gpus(arm: Arm, machine: Machine) -> None:
-    """Devices are GPUs wherever there are any: an arm that asks for the other kind would be measured on the wrong."""
-    wanted = arm.choices.get("gpus")
-    if wanted is True and not machine.gpus:
-        raise TfdistError("the arm needs GPUs and this machine shows none: run it on one that has")
-    if wanted is False and machine.gpus:
-        raise TfdistError("the arm is for CPU devices and GPUs are here: hide them with CUDA_VISIBLE_DEVICES=-1")
+    """A machine with GPUs always trains on them, so an arm for the other kind of device is refused."""
+    gpus = arm.choices.get("gpus")
+    if gpus is True and not machine.gpus:
+        raise TfdistError("the arm needs GPUs and this machine has none: run it on one that has")
+    if gpus is False and machine.gpus:
+        raise TfdistError("the arm is for CPUs and this machine has GPUs: hide them with CUDA_VISIBLE_DEVICES=-1")

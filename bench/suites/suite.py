@@ -7,32 +7,34 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from tfdist.bench.suites.check import check_choices, check_keys, of_kind
+from tfdist.bench.suites.matrix import expand
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean
 from tfdist.models.presets import PRESETS
 from tfdist.strategies.options import StrategyName
 
 _toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
-Scaling = Literal["weak", "strong"]
-BUILT_IN = Path(__file__).parent
-_KEYS = ("name", "description", "preset", "rounds", "scaling", "timeout", "seed", "defaults", "arms")
+_BUILT_IN = Path(__file__).parent
+_KEYS = ("name", "description", "preset", "rounds", "scaling", "timeout", "seed", "defaults", "matrix", "arms")
+_FIXED: Mapping[str, str] = {"weak": "batch_size", "strong": "global_batch_size"}
+"""The batch size that each scaling fixes."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One configuration: a name and the training choices that make it."""
+    """One configuration that a bench measures."""
 
     name: str
     choices: Mapping[str, Any]
-    """TrainingSpec's field names and `global_batch_size`; the suite's defaults are already in it."""
+    """TrainingSpec's field names and `global_batch_size`, the suite's defaults included."""
     hosts: int = 1
-    """On how many hosts it runs: the first of those that the bench was given."""
+    """Number of hosts it runs on: the first ones of the bench."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, in the words of the TOML file."""
+        """Plain JSON values, with the keys of the TOML file."""
         return {"name": self.name, **self.choices, **({"hosts": self.hosts} if self.hosts > 1 else {})}
 
 
@@ -42,10 +44,11 @@ class Suite:
 
     name: str
     description: str
+    """What it is for; shown when a bench starts."""
     preset: str | None
-    """What the arms leave open; None lets the machine decide."""
+    """For everything that the arms do not set; None: by machine."""
     rounds: int
-    scaling: Scaling
+    scaling: str
     """weak: the batch per device is fixed; strong: the global batch is."""
     timeout_s: float | None
     """Of each run."""
@@ -54,7 +57,7 @@ class Suite:
     arms: tuple[Arm, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, in the words of the TOML file."""
+        """Plain JSON values, with the keys of the TOML file; the arms of [matrix] are written out."""
         return {
             "name": self.name,
             "description": self.description,
@@ -69,16 +72,16 @@ class Suite:
 
 def built_in_suites() -> tuple[str, ...]:
     """The names of the suites that come with tfdist."""
-    return tuple(sorted(path.stem for path in BUILT_IN.glob("*.toml")))
+    return tuple(sorted(path.stem for path in _BUILT_IN.glob("*.toml")))
 
 
 def load_suite(name_or_file: str) -> Suite:
-    """A built-in suite by its name, or the one in a TOML file.
+    """A built-in suite by its name, or the one in a TOML file; `parse_suite` describes the format.
 
     Raises:
-        TfdistError: there is no such suite, or something in it is wrong; the sentence says where.
+        TfdistError: no such suite, or an error in it.
     """
-    path = BUILT_IN / f"{name_or_file}.toml" if name_or_file in built_in_suites() else Path(name_or_file)
+    path = _BUILT_IN / f"{name_or_file}.toml" if name_or_file in built_in_suites() else Path(name_or_file)
     try:
         with path.open("rb") as stream:
             return parse_suite(_toml.load(stream), str(name_or_file))
@@ -89,27 +92,32 @@ def load_suite(name_or_file: str) -> Suite:
         raise TfdistError(f"--suite {name_or_file}: {error.strerror}; {hint}, or a .toml file") from None
 
 
-def parse_suite(table: Mapping[str, Any], where: str) -> Suite:
-    """The suite that a TOML table, or `Suite.to_json`, describes.
+def parse_suite(table: Mapping[str, Any], source: str) -> Suite:
+    """The suite in a TOML table, or in `Suite.to_json`.
+
+    Its arms are those of [matrix] (`matrix.expand` has the rules), then those of [[arms]]; both are optional, but one
+    arm is required. Each arm takes the keys of [defaults] that it does not set. Names must be unique.
+
+    Args:
+        source: the file or name, for messages.
 
     Raises:
         TfdistError: an unknown key, a value of the wrong type, no arms, or two of one name.
     """
-    where = f"the suite {where}"
-    check_keys(table, _KEYS, where)
-    scaling = _scaling(table, where)
+    source = f"the suite {source}"
+    check_keys(table, _KEYS, source)
     suite = Suite(
-        name=_plain(table, "name", str, "suite", where),
-        description=_plain(table, "description", str, "", where),
-        preset=_plain(table, "preset", str, None, where),
-        rounds=_plain(table, "rounds", int, 3, where),
-        scaling=scaling,
-        timeout_s=_plain(table, "timeout", float, None, where),
-        seed=_plain(table, "seed", int, 0, where),
-        arms=_arms(table, where),
+        name=_plain(table, "name", str, "suite", source),
+        description=_plain(table, "description", str, "", source),
+        preset=_plain(table, "preset", str, None, source),
+        rounds=_plain(table, "rounds", int, 3, source),
+        scaling=_plain(table, "scaling", str, "weak", source),
+        timeout_s=_plain(table, "timeout", float, None, source),
+        seed=_plain(table, "seed", int, 0, source),
+        arms=_arms(table, source),
     )
-    _check_amounts(suite, where)
-    _check_scaling(suite, where)
+    _check_amounts(suite, source)
+    _check_scaling(suite, source)
     return suite
 
 
@@ -117,15 +125,14 @@ def narrow(suite: Suite, patterns: Sequence[str], rounds: int | None, seed: int 
     """The suite with only the arms that match one of `patterns` (fnmatch; none: all), and other rounds or seed.
 
     Raises:
-        TfdistError: nothing matches, or there is no round.
+        TfdistError: no arm matches, or `rounds` is less than 1.
     """
     if rounds is not None and rounds < 1:
-        raise TfdistError(f"--rounds {rounds}: make it 1 or more (3 or more for a verdict)")
+        raise TfdistError(f"--rounds {rounds}: must be at least 1 (3 for a verdict)")
     arms = tuple(arm for arm in suite.arms if not patterns or any(fnmatchcase(arm.name, p) for p in patterns))
     if not arms:
-        asked = ", ".join(repr(pattern) for pattern in patterns)
         names = ", ".join(arm.name for arm in suite.arms)
-        raise TfdistError(f"no arm of the suite {suite.name} matches {asked}: it has {names}")
+        raise TfdistError(f"--arm {', '.join(map(repr, patterns))} matches no arm of {suite.name}: choose from {names}")
     return replace(
         suite,
         arms=arms,
@@ -134,78 +141,72 @@ def narrow(suite: Suite, patterns: Sequence[str], rounds: int | None, seed: int 
     )
 
 
-def _plain(table: Mapping[str, Any], key: str, kind: type, default: Any, where: str) -> Any:
+def _plain(table: Mapping[str, Any], key: str, kind: type, default: Any, source: str) -> Any:
     value = table.get(key)
     if value is None:
         return default
     if not of_kind(value, kind):
-        words = {int: "a whole number", float: "a number of seconds", str: "a text"}[kind]
-        raise TfdistError(f"{where} has {key} = {value!r}: it takes {words}")
+        expected = {int: "a whole number", float: "a number of seconds", str: "a text"}[kind]
+        raise TfdistError(f"{source} has {key} = {value!r}: it takes {expected}")
     return value
 
 
-def _scaling(table: Mapping[str, Any], where: str) -> Scaling:
-    value = table.get("scaling", "weak")
-    if value == "weak" or value == "strong":
-        return value  # type: ignore[no-any-return]
-    raise TfdistError(
-        f"{where} has scaling = {value!r}: choose weak (batch per device fixed) or strong (global batch fixed)"
-    )
-
-
-def _arms(table: Mapping[str, Any], where: str) -> tuple[Arm, ...]:
-    entries, defaults = table.get("arms"), table.get("defaults", {})
-    if not isinstance(entries, list) or not entries or not all(isinstance(entry, Mapping) for entry in entries):
-        raise TfdistError(f"{where} has no arms: add at least one [[arms]] table with a name and a strategy")
+def _arms(table: Mapping[str, Any], source: str) -> tuple[Arm, ...]:
+    defaults, explicit = table.get("defaults", {}), table.get("arms", [])
     if not isinstance(defaults, Mapping):
-        raise TfdistError(f"{where} has defaults = {defaults!r}: make it a table, [defaults]")
-    common = check_choices(defaults, f"{where}, [defaults],")
-    arms = tuple(_arm(entry, common, number, where) for number, entry in enumerate(entries, start=1))
+        raise TfdistError(f"{source} has defaults = {defaults!r}: make it a table, [defaults]")
+    common = check_choices(defaults, f"{source}, [defaults],")
+    matrix = expand(table["matrix"], defaults, source) if "matrix" in table else []
+    if not isinstance(explicit, list) or not all(isinstance(entry, Mapping) for entry in explicit):
+        raise TfdistError(f"{source} has arms = {explicit!r}: make each a table, [[arms]]")
+    if not matrix and not explicit:
+        raise TfdistError(f"{source} has no arms: add [[arms]] with a name and a strategy, or a [matrix]")
+    arms = tuple(_arm(entry, common, number, source) for number, entry in enumerate((*matrix, *explicit), start=1))
     twice = [name for name, count in Counter(arm.name for arm in arms).items() if count > 1]
     if twice:
-        raise TfdistError(f"{where} has two arms called {twice[0]!r}: give each a name of its own")
+        raise TfdistError(f"{source} has two arms called {twice[0]!r}: rename one")
     return arms
 
 
-def _arm(entry: Mapping[str, Any], common: Mapping[str, Any], number: int, where: str) -> Arm:
+def _arm(entry: Mapping[str, Any], common: Mapping[str, Any], number: int, source: str) -> Arm:
     name = entry.get("name")
     if not isinstance(name, str) or not name.strip():
-        raise TfdistError(f'{where}, arm number {number}, has no name: add name = "..."')
-    where = f"{where}, arm {name!r},"
+        raise TfdistError(f'{source}, arm number {number}, has no name: add name = "..."')
+    source = f"{source}, arm {name!r},"
     hosts = entry.get("hosts", 1)
     if not of_kind(hosts, int) or hosts < 1:
-        raise TfdistError(f"{where} has hosts = {hosts!r}: make it a whole number of at least 1")
+        raise TfdistError(f"{source} has hosts = {hosts!r}: make it a whole number of at least 1")
     training = {key: value for key, value in entry.items() if key not in ("name", "hosts")}
-    choices = {**common, **check_choices(training, where)}
+    choices = {**common, **check_choices(training, source)}
     if "strategy" not in choices:
-        raise TfdistError(f'{where} has no strategy: add strategy = "..."')
+        raise TfdistError(f'{source} has no strategy: add strategy = "..."')
     if choices["strategy"] is StrategyName.AUTO:
-        raise TfdistError(f"{where} has strategy = 'auto', which is another one on every machine: name one")
+        raise TfdistError(f"{source} has strategy = 'auto', which depends on the machine: name a strategy")
     return Arm(name, choices, hosts)
 
 
-def _check_amounts(suite: Suite, where: str) -> None:
+def _check_amounts(suite: Suite, source: str) -> None:
     if suite.preset is not None and suite.preset not in PRESETS:
-        raise TfdistError(f"{where} has preset = {suite.preset!r}: {did_you_mean(suite.preset, PRESETS)}")
+        raise TfdistError(f"{source} has preset = {suite.preset!r}: {did_you_mean(suite.preset, PRESETS)}")
     if suite.rounds < 1:
-        raise TfdistError(f"{where} has rounds = {suite.rounds}: make it 1 or more (3 or more for a verdict)")
+        raise TfdistError(f"{source} has rounds = {suite.rounds}: make it 1 or more (3 or more for a verdict)")
     if suite.timeout_s is not None and suite.timeout_s <= 0:
+        raise TfdistError(f"{source} has timeout = {suite.timeout_s}: must be positive; omit it for no limit")
+
+
+def _check_scaling(suite: Suite, source: str) -> None:
+    """An arm that sets the batch size which its suite's scaling does not fix would do other work than the rest."""
+    if suite.scaling not in _FIXED:
         raise TfdistError(
-            f"{where} has timeout = {suite.timeout_s}: make it the seconds that a run may take, or leave it out"
+            f"{source} has scaling = {suite.scaling!r}: "
+            "choose weak (batch per device fixed) or strong (global batch fixed)"
         )
-
-
-_FIXED: Mapping[Scaling, str] = {"weak": "batch_size", "strong": "global_batch_size"}
-
-
-def _check_scaling(suite: Suite, where: str) -> None:
-    """Each scaling fixes one of the two batch sizes; an arm that sets the other would do other work than the rest."""
     fixed = _FIXED[suite.scaling]
     for arm in suite.arms:
         other = next((key for key in _FIXED.values() if key != fixed and key in arm.choices), None)
         if other:
             raise TfdistError(
-                f"{where}, arm {arm.name!r}, has {other}, but {suite.scaling} scaling fixes {fixed}: use that instead"
+                f"{source}, arm {arm.name!r}, has {other}, but {suite.scaling} scaling fixes {fixed}: use that instead"
             )
         if suite.scaling == "strong" and fixed not in arm.choices:
-            raise TfdistError(f"{where}, arm {arm.name!r}, has no {fixed} to fix: set it in [defaults]")
+            raise TfdistError(f"{source}, arm {arm.name!r}, has no {fixed} to fix: set it in [defaults]")

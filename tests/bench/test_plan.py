@@ -15,11 +15,11 @@ def test_every_round_has_every_arm_once(arms: list[str], rounds: int, seed: int)
 
 
 @given(names, st.integers(0, 99))
-def test_the_plan_is_the_same_for_the_same_seed_and_a_longer_one_begins_like_it(arms: list[str], seed: int) -> None:
+def test_a_longer_plan_with_the_same_seed_starts_like_a_shorter_one(arms: list[str], seed: int) -> None:
     assert interleave(arms, 3, seed) == interleave(arms, 5, seed)[: 3 * len(arms)]
 
 
-def test_rounds_and_seeds_have_orders_of_their_own() -> None:
+def test_rounds_and_seeds_differ_in_order() -> None:
     arms = [str(number) for number in range(20)]
     plan = interleave(arms, 2, 0)
     assert [run.arm for run in plan[:20]] != [run.arm for run in plan[20:]]

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from tfdist.bench.plan import PlannedRun
-from tfdist.bench.progress import NoProgress, ProgressLines
+from tfdist.bench.progress import Progress, ProgressLines
 from tfdist.bench.reading import read_folder
-from tfdist.bench.run import RunnerHooks, seconds_left
-from tfdist.bench.session import BenchOptions, default_suite, missing, prepare, run_session
+from tfdist.bench.run import RunnerHooks
+from tfdist.bench.session import BenchOptions, default_suite, prepare, run_session
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.machine import Machine, Machines, local_machines
-from tfdist.models.presets import resolve
 from tfdist.models.record import BUSY_BEFORE, RankRecord, Record, TaskUsage, Window
 from tfdist.models.spec import TrainingSpec
 
@@ -42,7 +41,7 @@ cross_device = "nccl"
 
 @dataclass
 class FakeRuns:
-    """The shape of `run_spec`; `ends` says how a run of an arm in a round ends, if not well."""
+    """A fake `run_spec`; `ends` maps (arm, round) to the status of a run, by default ok."""
 
     ends: dict[tuple[str, int], str] = field(default_factory=dict)
     calls: list[tuple[str, int, float | None, Path]] = field(default_factory=list)
@@ -76,18 +75,18 @@ class FakeRuns:
 
 
 def hooks(runs: FakeRuns) -> RunnerHooks:
-    return RunnerHooks(runs, NoProgress(), lambda: 0.25)
+    return RunnerHooks(runs, Progress(), lambda: 0.25)
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> BenchOptions:
+def options(tmp_path: Path) -> BenchOptions:
     path = tmp_path / "mine.toml"
     path.write_text(SUITE)
     return BenchOptions(suite=str(path), out=tmp_path / "out; it's odd", command="tfdist bench")
 
 
-def test_a_bench_runs_every_arm_in_the_planned_order_and_saves_as_it_goes(asked: BenchOptions) -> None:
-    session = prepare(asked, MACHINES, resolve)
+def test_a_bench_runs_every_arm_in_the_planned_order_and_saves_as_it_goes(options: BenchOptions) -> None:
+    session = prepare(options, MACHINES)
     seen: list[int] = []
     runs = FakeRuns(before_each=lambda: seen.append(len(list((session.root / "records").glob("[0-9]*.json")))))
     assert run_session(session, hooks(runs)) == 0
@@ -99,8 +98,8 @@ def test_a_bench_runs_every_arm_in_the_planned_order_and_saves_as_it_goes(asked:
     assert not list(session.root.rglob(".*"))
 
 
-def test_every_record_says_where_its_logs_are_and_how_busy_the_machine_was(asked: BenchOptions) -> None:
-    session = prepare(asked, MACHINES, resolve)
+def test_every_record_has_its_log_folder_and_the_load_before_it(options: BenchOptions) -> None:
+    session = prepare(options, MACHINES)
     run_session(session, hooks(FakeRuns()))
     records = [one for one in read_folder(session.root, "").records if one.status == "ok"]
     assert [record.order for record in records] == [1, 2, 3, 4]
@@ -109,23 +108,23 @@ def test_every_record_says_where_its_logs_are_and_how_busy_the_machine_was(asked
     assert {record.command for record in records} == {"tfdist bench"}
 
 
-def test_no_path_of_the_machine_is_kept(asked: BenchOptions, tmp_path: Path) -> None:
-    session = prepare(asked, MACHINES, resolve)
+def test_no_path_of_the_machine_is_saved(options: BenchOptions, tmp_path: Path) -> None:
+    session = prepare(options, MACHINES)
     run_session(session, hooks(FakeRuns()))
     for path in session.root.rglob("*.json"):
         assert str(tmp_path) not in path.read_text()
 
 
-def test_files_stay_in_the_folder_and_are_strict_json(asked: BenchOptions) -> None:
-    session = prepare(asked, MACHINES, resolve)
+def test_files_stay_in_the_folder_and_are_strict_json(options: BenchOptions) -> None:
+    session = prepare(options, MACHINES)
     run_session(session, hooks(FakeRuns()))
     assert sorted(path.name for path in session.root.iterdir()) == ["bench.json", "records", "runs"]
     for path in session.root.rglob("*.json"):
         assert "NaN" not in path.read_text()
 
 
-def test_a_refused_arm_is_a_record_and_starts_nothing(asked: BenchOptions) -> None:
-    session = prepare(asked, MACHINES, resolve)
+def test_a_refused_arm_is_a_record_and_starts_nothing(options: BenchOptions) -> None:
+    session = prepare(options, MACHINES)
     runs = FakeRuns()
     run_session(session, hooks(runs))
     assert "refused" not in {arm for arm, *_ in runs.calls}
@@ -133,30 +132,30 @@ def test_a_refused_arm_is_a_record_and_starts_nothing(asked: BenchOptions) -> No
     assert "NCCL" in refused.reason.upper()
 
 
-def test_a_failed_arm_makes_the_bench_fail_and_the_others_go_on(asked: BenchOptions) -> None:
-    session = prepare(asked, MACHINES, resolve)
+def test_a_failed_arm_makes_the_bench_fail_and_the_others_still_run(options: BenchOptions) -> None:
+    session = prepare(options, MACHINES)
     runs = FakeRuns(ends={("it's; odd", 1): "failed"})
     assert run_session(session, hooks(runs)) == 1
     assert len(runs.calls) == 4
 
 
-def test_a_run_that_could_not_start_is_a_failed_record(asked: BenchOptions) -> None:
-    session = prepare(asked, MACHINES, resolve)
+def test_a_run_that_could_not_start_is_a_failed_record(options: BenchOptions) -> None:
+    session = prepare(options, MACHINES)
     assert run_session(session, hooks(FakeRuns(ends={("it's; odd", 2): "no port"}))) == 1
     failed = [one for one in read_folder(session.root, "").records if one.status == "failed"]
     assert [one.reason for one in failed] == ["port 5 on this host cannot be used: choose another"]
 
 
-@pytest.mark.parametrize("how", ["interrupted", "ctrl-c"])
-def test_ctrl_c_keeps_what_was_measured_and_resume_makes_the_rest(asked: BenchOptions, how: str) -> None:
-    session = prepare(asked, MACHINES, resolve)
+@pytest.mark.parametrize("end", ["interrupted", "ctrl-c"])
+def test_ctrl_c_keeps_finished_runs_and_resume_executes_the_rest(options: BenchOptions, end: str) -> None:
+    session = prepare(options, MACHINES)
     third = [run for run in session.bench.plan if run.arm != "refused"][2]
-    runs = FakeRuns(ends={(third.arm, third.round): how})
+    runs = FakeRuns(ends={(third.arm, third.round): end})
     assert run_session(session, hooks(runs)) == 130
     assert len(runs.calls) == 3
-    assert missing(session) == 2
+    assert session.count_left() == 2
 
-    again = prepare(BenchOptions(resume=session.root), MACHINES, resolve)
+    again = prepare(BenchOptions(resume=session.root), MACHINES)
     assert again.bench == session.bench
     more = FakeRuns()
     assert run_session(again, hooks(more)) == 0
@@ -165,113 +164,105 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_makes_the_rest(asked: BenchOp
     ][2:]
     folder = read_folder(session.root, "")
     assert [one.status for one in folder.records].count("ok") == 4
-    assert [one.status for one in folder.earlier] == ["interrupted"]
-    assert missing(session) == 0
+    assert [one.status for one in folder.replaced] == ["interrupted"]
+    assert session.count_left() == 0
 
 
-def test_a_complete_bench_has_nothing_to_resume(asked: BenchOptions) -> None:
-    session = prepare(asked, MACHINES, resolve)
+def test_a_complete_bench_has_nothing_to_resume(options: BenchOptions) -> None:
+    session = prepare(options, MACHINES)
     run_session(session, hooks(FakeRuns()))
     runs = FakeRuns()
-    assert run_session(prepare(BenchOptions(resume=session.root), MACHINES, resolve), hooks(runs)) == 0
+    assert run_session(prepare(BenchOptions(resume=session.root), MACHINES), hooks(runs)) == 0
     assert not runs.calls
 
 
-def test_resume_runs_failed_arms_again_and_killed_ones_whose_record_was_never_written(asked: BenchOptions) -> None:
-    session = prepare(asked, MACHINES, resolve)
+def test_resume_repeats_failed_runs_and_killed_ones_without_a_record(options: BenchOptions) -> None:
+    session = prepare(options, MACHINES)
     run_session(session, hooks(FakeRuns(ends={("it's; odd", 1): "failed"})))
     (session.root / "runs" / "005-it-s-odd-r1").mkdir()  # as a kill -9 leaves it
     runs = FakeRuns()
-    assert run_session(prepare(BenchOptions(resume=session.root), MACHINES, resolve), hooks(runs)) == 0
+    assert run_session(prepare(BenchOptions(resume=session.root), MACHINES), hooks(runs)) == 0
     assert [(arm, number) for arm, number, *_ in runs.calls] == [("it's; odd", 1)]
 
 
-def test_what_was_refused_before_may_run_when_resumed(asked: BenchOptions) -> None:
-    session = prepare(asked, MACHINES, resolve)
+def test_a_refused_arm_runs_on_resume_if_it_now_can(options: BenchOptions) -> None:
+    session = prepare(options, MACHINES)
     run_session(session, hooks(FakeRuns()))
     with_gpus = Machine((0, 1), ("A", "B"))
     runs = FakeRuns()
-    run_session(prepare(BenchOptions(resume=session.root), local_machines(with_gpus), resolve), hooks(runs))
+    run_session(prepare(BenchOptions(resume=session.root), local_machines(with_gpus)), hooks(runs))
     assert [arm for arm, *_ in runs.calls] == ["refused", "refused"]
     assert {one.status for one in read_folder(session.root, "").records} == {"ok"}
 
 
 @pytest.mark.parametrize("other", [{"rounds": 3}, {"seed": 5}, {"patterns": ("one*",)}, {"suite": "smoke"}])
-def test_a_resume_with_another_suite_is_refused(asked: BenchOptions, other: dict[str, Any]) -> None:
-    session = prepare(asked, MACHINES, resolve)
+def test_a_resume_with_another_suite_is_refused(options: BenchOptions, other: dict[str, Any]) -> None:
+    session = prepare(options, MACHINES)
     run_session(session, hooks(FakeRuns()))
-    with pytest.raises(TfdistError, match="was begun with other"):
-        prepare(replace(BenchOptions(resume=session.root), **other), MACHINES, resolve)
+    with pytest.raises(TfdistError, match="was started with different"):
+        prepare(replace(BenchOptions(resume=session.root), **other), MACHINES)
 
 
-def test_a_resume_with_the_same_suite_is_not(asked: BenchOptions) -> None:
-    session = prepare(asked, MACHINES, resolve)
+def test_a_resume_with_the_same_suite_is_accepted(options: BenchOptions) -> None:
+    session = prepare(options, MACHINES)
     run_session(session, hooks(FakeRuns()))
-    assert prepare(replace(asked, resume=session.root, out=None), MACHINES, resolve).bench == session.bench
+    assert prepare(replace(options, resume=session.root, out=None), MACHINES).bench == session.bench
 
 
-def test_a_resume_on_other_hosts_is_refused_with_the_way_out(asked: BenchOptions) -> None:
+def test_a_resume_on_other_hosts_is_refused_with_the_fix(options: BenchOptions) -> None:
     two = {Host(name): Machine((0, 1), ()) for name in ("h1", "h2")}
-    session = prepare(asked, two, resolve)
+    session = prepare(options, two)
     run_session(session, hooks(FakeRuns()))
     with pytest.raises(
-        TfdistError, match="was begun on h1, h2 and would go on on localhost: resume with --hosts h1,h2"
+        TfdistError, match="was started on h1, h2 but would resume on localhost: resume with --hosts h1,h2"
     ):
-        prepare(BenchOptions(resume=session.root), MACHINES, resolve)
-    assert prepare(BenchOptions(resume=session.root), two, resolve).bench == session.bench
+        prepare(BenchOptions(resume=session.root), MACHINES)
+    assert prepare(BenchOptions(resume=session.root), two).bench == session.bench
 
 
-def test_a_resume_where_a_measured_arm_can_no_longer_run_is_refused(asked: BenchOptions) -> None:
-    session = prepare(asked, local_machines(Machine((0, 1), ("A", "B"))), resolve)
+def test_a_resume_is_refused_if_a_measured_arm_can_no_longer_run(options: BenchOptions) -> None:
+    session = prepare(options, local_machines(Machine((0, 1), ("A", "B"))))
     run_session(session, hooks(FakeRuns()))
-    with pytest.raises(TfdistError, match=r"refused was measured when the bench was begun and cannot be now: .*GPUs"):
-        prepare(BenchOptions(resume=session.root), MACHINES, resolve)
+    with pytest.raises(TfdistError, match=r"refused was measured before and can no longer run: .*GPUs"):
+        prepare(BenchOptions(resume=session.root), MACHINES)
 
 
 def test_a_resume_needs_a_bench(tmp_path: Path) -> None:
     with pytest.raises(TfdistError, match=r"bench\.json"):
-        prepare(BenchOptions(resume=tmp_path), MACHINES, resolve)
+        prepare(BenchOptions(resume=tmp_path), MACHINES)
     (tmp_path / "bench.json").write_text("{")
     with pytest.raises(TfdistError, match="cannot be read"):
-        prepare(BenchOptions(resume=tmp_path), MACHINES, resolve)
+        prepare(BenchOptions(resume=tmp_path), MACHINES)
     (tmp_path / "bench.json").write_text(json.dumps({"format": 99}))
     with pytest.raises(TfdistError, match="format 99"):
-        prepare(BenchOptions(resume=tmp_path), MACHINES, resolve)
+        prepare(BenchOptions(resume=tmp_path), MACHINES)
 
 
-def test_a_folder_that_will_not_do_is_refused_and_nothing_is_written(asked: BenchOptions, tmp_path: Path) -> None:
+def test_an_unusable_folder_is_refused_and_nothing_is_written(options: BenchOptions, tmp_path: Path) -> None:
     with pytest.raises(TfdistError, match="not empty"):
-        prepare(replace(asked, out=tmp_path), MACHINES, resolve)
+        prepare(replace(options, out=tmp_path), MACHINES)
     with pytest.raises(TfdistError, match="is a file"):
-        prepare(replace(asked, out=tmp_path / "mine.toml" / "below"), MACHINES, resolve)
+        prepare(replace(options, out=tmp_path / "mine.toml" / "below"), MACHINES)
     before = sorted(tmp_path.rglob("*"))
-    prepare(asked, MACHINES, resolve)
+    prepare(options, MACHINES)
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_the_suite_is_chosen_by_the_machine() -> None:
+def test_the_default_suite_depends_on_the_machine() -> None:
     assert default_suite(MACHINES) == "cpu"
     assert default_suite(local_machines(Machine((0,), ("A",)))) == "gpu"
     two = {LOCAL: Machine((0,), ()), Host("h2", "10.0.0.2"): Machine((0,), ())}
     assert default_suite(two) == "hosts"
 
 
-def test_the_time_left_is_what_each_arm_took_so_far(make_record: Callable[..., Record]) -> None:
-    made = [replace(make_record("a"), wall_s=10.0), replace(make_record("b"), wall_s=30.0),
-            replace(make_record("a", status="failed"), wall_s=1.0)]  # fmt: skip
-    runs = [PlannedRun(2, "a"), PlannedRun(2, "b"), PlannedRun(2, "new")]
-    assert seconds_left([], runs) is None
-    assert seconds_left(made, runs) == pytest.approx(10 + 30 + 20)
-
-
-def test_progress_in_lines_names_run_time_left_and_result(make_record: Callable[..., Record]) -> None:
-    said: list[str] = []
-    lines = ProgressLines(said.append)
-    lines.begin(PlannedRun(2, "a"), 3, 30, 745.0)
+def test_progress_lines_have_run_time_left_and_result(make_record: Callable[..., Record]) -> None:
+    lines_shown: list[str] = []
+    lines = ProgressLines(lines_shown.append)
+    lines.start(PlannedRun(2, "a"), 3, 30, 745.0)
     lines.end(make_record("a", [[0.1, 0.1, 0.1, 0.7]]))
     lines.end(make_record("a", status="failed", reason="worker-1 died"))
-    assert said == [
-        "[3/30] a, round 2, 12 min left",
+    assert lines_shown == [
+        "[3/30] a, round 2, about 12 min left",
         "    40.0 images/s (whole job), 20 s",
         "    failed: worker-1 died",
     ]

@@ -1,12 +1,14 @@
 """`tfdist bench` as it is typed."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tfdist.bench.suites.suite import load_suite
 from tfdist.cli.main import run
 
 TINY = """
@@ -56,12 +58,12 @@ def test_wrong_input_is_one_sentence_and_starts_nothing(
     arguments: list[str], words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["bench", *arguments]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("tfdist: ")
-    assert told.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("tfdist: ")
+    assert printed.err.count("\n") == 1
     for word in words:
-        assert word in told.err
+        assert word in printed.err
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.toml"]
 
 
@@ -76,17 +78,33 @@ def test_tf_config_in_the_environment_is_refused(
 def test_dry_run_shows_the_plan_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", "--suite", "tiny.toml", "--rounds", "2", "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("suite tiny: 3 arms x 2 rounds, weak scaling, seed 0; 4 runs to make")
-    assert lines[1].startswith("refused: nccl: ")
+    assert lines[0] == "suite tiny: 3 arms x 2 rounds, weak scaling, seed 0"
+    assert re.match(r"4 runs, about \d+ (s|min); results in bench_results/", lines[1])
+    assert lines[2].startswith("refused: nccl: ")
     assert sum(" round 2 " in line for line in lines) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.toml"]
 
 
 def test_dry_run_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", "--suite", "tiny.toml", "--dry-run", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert sorted(entry["arm"] for entry in told["plan"]) == ["one device", "two; it's"]
-    assert list(told["refused"]) == ["nccl"]
+    printed = json.loads(capsys.readouterr().out)
+    assert sorted(entry["arm"] for entry in printed["plan"]) == ["one device", "two; it's"]
+    assert list(printed["refused"]) == ["nccl"]
+    assert 20 < printed["estimate_s"] < 120
+
+
+def test_a_bench_starts_with_the_purpose_of_its_suite(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "--suite", "smoke", "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == load_suite("smoke").description
+    assert "--suite cpu (SUITE=cpu with make)" in lines[1]
+
+
+def test_help_starts_with_the_suite_and_ends_with_the_hosts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "--help"]) == 0
+    text = capsys.readouterr().out
+    places = [text.index(f"│ {flag} ") for flag in ("--suite", "--rounds", "--arm", "--out", "--hosts", "--chdir")]
+    assert places == sorted(places)
 
 
 def test_options_have_environment_twins(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,9 +119,9 @@ def test_a_real_bench_ends_with_a_report(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tfdist.cli", "bench", "--suite", "tiny.toml", "--out", "it's; out", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert [(row["arm"], row["status"]) for row in told["rows"]] == [
+    printed = json.loads(done.stdout.splitlines()[-1])
+    assert [(row["arm"], row["status"]) for row in printed["rows"]] == [
         ("one device", "ok"), ("two; it's", "ok"), ("nccl", "refused")]  # fmt: skip
-    assert all(row["images_per_s"] > 0 for row in told["rows"][:2])
+    assert all(row["images_per_s"] > 0 for row in printed["rows"][:2])
     assert (tmp_path / "it's; out" / "report.md").exists()
     assert (tmp_path / "it's; out" / "images_per_s.png").exists()

@@ -22,10 +22,10 @@ def bench(tmp_path: Path) -> Path:
 
 def test_the_report_is_written_into_the_first_folder(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", str(bench)]) == 0
-    told = capsys.readouterr()
-    assert f"report: {bench / 'report.md'}" in told.out
-    assert "one-device: 320.0 images/s for the whole job" in told.out
-    assert told.err == ""
+    printed = capsys.readouterr()
+    assert f"report: {bench / 'report.md'}" in printed.out
+    assert "one-device: 320.0 images/s for the whole job" in printed.out
+    assert printed.err == ""
     assert {"report.md", "report.csv", "report.json", "images_per_s.png"} <= {path.name for path in bench.iterdir()}
 
 
@@ -37,34 +37,32 @@ def test_out_is_where_it_goes(bench: Path, tmp_path: Path) -> None:
 
 def test_json_is_the_last_line_of_stdout(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", str(bench), "--json"]) == 0
-    told = capsys.readouterr()
-    assert told.out.count("\n") == 1
-    assert json.loads(told.out)["rows"][0]["images_per_s"] == 320.0
+    printed = capsys.readouterr()
+    assert printed.out.count("\n") == 1
+    assert json.loads(printed.out)["rows"][0]["images_per_s"] == 320.0
 
 
-def test_a_broken_record_is_named_on_stderr_and_the_rest_is_reported(
+def test_a_broken_record_is_listed_on_stderr_and_the_rest_is_reported(
     bench: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (bench / "records" / "002.json").write_text('{"format": 7}')
     assert run(["report", str(bench)]) == 0
-    assert "records/002.json was left out: a record of format 7" in capsys.readouterr().err
+    assert "records/002.json: a record of format 7" in capsys.readouterr().err
 
 
 def test_nothing_to_report_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", str(tmp_path / "no folder")]) == 2
     assert run(["report", str(tmp_path)]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.count("tfdist: ") == told.err.count("\n") == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("tfdist: ") == printed.err.count("\n") == 2
 
 
-def test_among_several_folders_those_without_records_are_named_and_left_out(
-    bench: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_folders_without_records_are_skipped(bench: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = tmp_path / "0-program"
     program.mkdir()
     assert run(["report", str(program), str(bench)]) == 0
-    assert f"{program} was left out" in capsys.readouterr().err
+    assert f"skipped {program}: no records" in capsys.readouterr().err
     assert (bench / "report.md").exists()
     assert list(program.iterdir()) == []
     assert run(["report", str(tmp_path / "typo"), str(bench)]) == 2

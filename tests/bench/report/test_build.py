@@ -7,11 +7,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tfdist.bench.report.build import labels_of, make_report, write_report
+from tfdist.bench.report.build import labels_of, make_report
 from tfdist.bench.report.columns import COLUMNS, values_of
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.plots import PLOTS
 from tfdist.bench.report.tables import to_markdown
+from tfdist.bench.report.write import write_report
 from tfdist.launch.errors import TfdistError
 from tfdist.models.record import Record
 
@@ -30,7 +31,7 @@ def files(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
 
 
-def test_a_report_is_made_from_records_alone(root: Path) -> None:
+def test_a_report_needs_only_records(root: Path) -> None:
     path = write_report(make_report([root]), root)
     assert path == root / "report.md"
     assert set(files(root)) == FILES
@@ -60,28 +61,28 @@ def test_the_csv_holds_every_arm_with_exact_figures(root: Path) -> None:
     assert table.loc["broken", "reason"] == "worker-1 was killed by SIGKILL"
 
 
-def test_json_says_the_same_as_the_csv(root: Path) -> None:
+def test_json_has_the_columns_of_the_csv(root: Path) -> None:
     report = make_report([root])
     write_report(report, root)
-    told = json.loads((root / "report.json").read_text())
-    assert [row["arm"] for row in told["rows"]] == [row.arm for row in report.rows]
-    assert list(told["rows"][0]) == list(pd.read_csv(root / "report.csv").columns)
+    content = json.loads((root / "report.json").read_text())
+    assert [row["arm"] for row in content["rows"]] == [row.arm for row in report.rows]
+    assert list(content["rows"][0]) == list(pd.read_csv(root / "report.csv").columns)
 
 
-def test_a_broken_record_is_named_and_the_rest_is_reported(root: Path) -> None:
+def test_a_broken_record_is_listed_and_the_rest_is_reported(root: Path) -> None:
     broken = root / "records" / "099-cut.json"
     broken.write_text('{"format": 1, "arm"')
     report = make_report([root])
     write_report(report, root)
     assert len(report.rows) == 7
     text = (root / "report.md").read_text()
-    assert "records/099-cut.json: cut short" in text
+    assert "records/099-cut.json: truncated" in text
     assert json.loads((root / "report.json").read_text())["unreadable"][0]["file"] == "records/099-cut.json"
 
 
-def test_no_readable_record_at_all_is_a_sentence(tmp_path: Path) -> None:
+def test_no_readable_record_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "records").mkdir()
-    with pytest.raises(TfdistError, match="there is none yet"):
+    with pytest.raises(TfdistError, match="none written"):
         make_report([tmp_path])
     (tmp_path / "records" / "a.json").write_text('{"format": 99}')
     with pytest.raises(TfdistError, match="format 99") as raised:
@@ -98,7 +99,7 @@ def test_nothing_measured_is_a_report_without_pictures(
     assert "it needs GPUs" in (tmp_path / "report.md").read_text()
 
 
-def test_old_pictures_go_when_there_is_nothing_to_draw(
+def test_old_pictures_are_removed_when_nothing_was_measured(
     tmp_path: Path, make_record: MakeRecord, save_all: SaveAll, root: Path
 ) -> None:
     write_report(make_report([root]), tmp_path / "out")
@@ -115,12 +116,12 @@ def test_several_folders_are_one_report(tmp_path: Path, make_record: MakeRecord,
     assert "| y: two |" in (tmp_path / "out" / "report.md").read_text()
 
 
-def test_folders_of_one_name_are_told_apart_by_their_paths(tmp_path: Path) -> None:
+def test_folders_of_one_name_are_labelled_by_their_paths(tmp_path: Path) -> None:
     assert labels_of([tmp_path / "a", tmp_path / "b"]) == ["a", "b"]
     assert labels_of([tmp_path / "a" / "run", tmp_path / "b" / "run"]) == ["a/run", "b/run"]
 
 
-def test_a_folder_that_cannot_be_written_is_a_sentence(root: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_writable_is_one_sentence(root: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TfdistError, match="--out"):
         write_report(make_report([root]), tmp_path / "file")
@@ -142,7 +143,7 @@ def test_every_column_is_explained(root: Path) -> None:
         assert name.partition(",")[0].partition(" (")[0].lower() in readme.lower()
 
 
-def test_the_environment_names_what_differs(make_record: MakeRecord) -> None:
+def test_the_environment_has_each_fact_once(make_record: MakeRecord) -> None:
     facts = environment_of([make_record(), make_record()])
     assert facts["cpu"] == ("A CPU",)
     assert facts["cores"] == ("2",)
@@ -151,7 +152,7 @@ def test_the_environment_names_what_differs(make_record: MakeRecord) -> None:
 
 
 @pytest.mark.parametrize(
-    "statement", ["import tfdist.bench.report.build", "import tfdist.cli.report, tfdist.cli.bench"]
+    "statement", ["import tfdist.bench.report.write", "import tfdist.cli.report, tfdist.cli.bench"]
 )
 def test_what_is_not_imported(statement: str) -> None:
     """Reporting needs no TensorFlow; the command itself not even pandas."""
@@ -165,7 +166,8 @@ def test_a_report_is_written_where_tensorflow_cannot_be_imported(root: Path) -> 
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['tensorflow', 'keras', 'tf_keras']))\n"
         "from pathlib import Path\n"
-        "from tfdist.bench.report.build import make_report, write_report\n"
+        "from tfdist.bench.report.build import make_report\n"
+        "from tfdist.bench.report.write import write_report\n"
         "root = Path(sys.argv[1]); write_report(make_report([root]), root)"
     )
     subprocess.run([sys.executable, "-c", code, str(root)], check=True, capture_output=True)

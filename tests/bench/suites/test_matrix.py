@@ -1,0 +1,118 @@
+"""[matrix]: the arms it makes, their names and order, and every error."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tfdist.bench.suites.matrix import MOST_ARMS
+from tfdist.bench.suites.suite import Suite, load_suite, parse_suite
+from tfdist.launch.errors import TfdistError
+from tfdist.strategies.options import Precision, StrategyName
+
+GPU_STRATEGIES = [
+    ("one-device", {"strategy": "one-device"}),
+    ("independent", {"strategy": "independent"}),
+    ("mirrored/auto", {"strategy": "mirrored"}),
+    ("mirrored/nccl", {"strategy": "mirrored", "cross_device": "nccl"}),
+    ("mirrored/hierarchical-copy", {"strategy": "mirrored", "cross_device": "hierarchical-copy"}),
+    ("mirrored/reduction-to-one", {"strategy": "mirrored", "cross_device": "reduction-to-one"}),
+    ("multiworker/nccl", {"strategy": "multiworker", "communication": "nccl"}),
+    ("multiworker/ring", {"strategy": "multiworker", "communication": "ring"}),
+    ("central-storage", {"strategy": "central-storage"}),
+    ("parameter-server", {"strategy": "parameter-server", "ps": 1}),
+]
+
+
+def suite_in(tmp_path: Path, text: str) -> Suite:
+    path = tmp_path / "sweep.toml"
+    path.write_text(text)
+    return load_suite(str(path))
+
+
+def error_of(tmp_path: Path, matrix: str) -> str:
+    with pytest.raises(TfdistError) as raised:
+        suite_in(tmp_path, "[matrix]\n" + matrix)
+    text = str(raised.value)
+    assert str(tmp_path / "sweep.toml") in text
+    assert "\n" not in text
+    return text
+
+
+def test_the_gpu_suite_has_the_arms_that_were_written_out_before() -> None:
+    defaults = {"gpus": True, "evaluate": False, "dataset": "synthetic", "steps": 300}
+    scaled = [entry for entry in GPU_STRATEGIES if entry[0] not in ("central-storage", "parameter-server")]
+    expected = [{"name": f"{name}/float32", **choices, "precision": "float32"} for name, choices in GPU_STRATEGIES]
+    expected += [{"name": f"{name}/mixed_float16", **choices, "precision": "mixed_float16"} for name, choices in scaled]
+    explicit = {"defaults": defaults, "arms": expected}
+    assert load_suite("gpu").arms == parse_suite(explicit, "explicit").arms
+    assert len(expected) == 18
+
+
+def test_a_sweep_over_batch_sizes_is_three_lines(tmp_path: Path) -> None:
+    suite = suite_in(tmp_path, '[matrix]\nstrategy = ["one-device", "mirrored"]\nbatch_size = [16, 32, 64]\n')
+    assert [arm.name for arm in suite.arms] == [
+        "one-device/batch_size=16", "mirrored/batch_size=16", "one-device/batch_size=32", "mirrored/batch_size=32",
+        "one-device/batch_size=64", "mirrored/batch_size=64"]  # fmt: skip
+    assert dict(suite.arms[1].choices) == {"strategy": StrategyName.MIRRORED, "batch_size": 16}
+
+
+def test_names_have_the_key_of_a_value_that_is_not_a_text() -> None:
+    strategy = [{"strategy": "multiworker", "workers": 2}, {"name": "mine", "strategy": "one-device"}]
+    matrix = {"strategy": strategy, "xla": [True, False], "keras": ["2"], "hosts": [1], "alpha": [0.35]}
+    arms = parse_suite({"matrix": matrix}, "s").arms
+    assert [arm.name for arm in arms] == [
+        "multiworker/workers=2/xla=true/keras=2/hosts=1/alpha=0.35", "mine/xla=true/keras=2/hosts=1/alpha=0.35",
+        "multiworker/workers=2/xla=false/keras=2/hosts=1/alpha=0.35", "mine/xla=false/keras=2/hosts=1/alpha=0.35",
+    ]  # fmt: skip
+
+
+def test_matrix_arms_come_before_explicit_ones_and_take_the_defaults() -> None:
+    table = {
+        "defaults": {"batch_size": 8, "precision": "float32"},
+        "matrix": {"strategy": ["one-device", "independent"], "precision": ["mixed_float16", "float32"],
+                   "exclude": [{"batch_size": 8, "strategy": "one-device", "precision": "float32"}]},
+        "arms": [{"name": "last", "strategy": "mirrored"}],
+    }  # fmt: skip
+    suite = parse_suite(table, "s")
+    names = ["one-device/mixed_float16", "independent/mixed_float16", "independent/float32", "last"]
+    assert [arm.name for arm in suite.arms] == names
+    assert {arm.choices["batch_size"] for arm in suite.arms} == {8}
+    assert suite.arms[0].choices["precision"] is Precision.MIXED_FLOAT16
+    assert parse_suite(json.loads(json.dumps(suite.to_json())), "bench.json") == suite
+
+
+@pytest.mark.parametrize(
+    ("matrix", "expected"),
+    [
+        ('stratgy = ["mirrored"]', "[matrix], has the unknown key 'stratgy': did you mean strategy?"),
+        ('name = ["a"]', "[matrix], has the unknown key 'name'"),
+        ("batch_size = []", "batch_size = []: give a list of values, as batch_size = [...]"),
+        ("batch_size = 16", "batch_size = 16: give a list of values"),
+        ("", "makes 0 arms"),
+        (f"seed = {list(range(MOST_ARMS + 1))}", f"makes {MOST_ARMS + 1} arms: give lists that make 1 to {MOST_ARMS}"),
+        ("batch_size = [16]", "no strategy"),
+        ('strategy = ["mirored"]', "did you mean mirrored?"),
+        ('strategy = ["mirrored", "mirrored"]', "two arms called 'mirrored'"),
+        ('strategy = [{ name = "x", devices = 2 }]', "a table in strategy that sets no strategy"),
+        ('strategy = [{ strategy = "mirrored", device = 2 }]', "did you mean devices?"),
+        ('strategy = [{ strategy = "mirrored", xla = true }]\nxla = [true]', "sets xla in two lists"),
+        ('strategy = ["mirrored"]\nexclude = [{ stratgy = "mirrored" }]', "did you mean strategy?"),
+        ('strategy = ["mirrored"]\nexclude = [{ strategy = "mirored" }]', "did you mean mirrored?"),
+        (
+            'strategy = ["mirrored"]\nexclude = [{ strategy = "one-device" }]',
+            "matches no arm: {'strategy': 'one-device'}",
+        ),
+        ('strategy = ["mirrored"]\nexclude = [{ strategy = "mirrored" }]', "excludes all of its arms"),
+        ('strategy = ["mirrored"]\nexclude = { strategy = "mirrored" }', "make it a list of tables"),
+        ('strategy = ["mirrored"]\nexclude = [{}]', "make it a list of tables"),
+    ],
+)
+def test_an_error_is_one_sentence(tmp_path: Path, matrix: str, expected: str) -> None:
+    assert expected in error_of(tmp_path, matrix)
+
+
+@pytest.mark.parametrize("matrix", [None, 3, [], "x"])
+def test_a_matrix_that_is_not_a_table_is_refused(matrix: object) -> None:
+    with pytest.raises(TfdistError, match="make it a table of lists"):
+        parse_suite({"matrix": matrix}, "s")
