@@ -7,9 +7,9 @@ import sys
 def main() -> None:
     """Run the command line and exit with its code."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # it was closed before we started
+        if getattr(sys, name) is None:  # closed before the start
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
-        getattr(sys, name).reconfigure(errors="backslashreplace")  # names and values may hold bytes of any kind
+        getattr(sys, name).reconfigure(errors="backslashreplace")  # names and values may hold any bytes
     try:
         from tfdist.cli.main import run
 
@@ -18,7 +18,7 @@ def main() -> None:
     except KeyboardInterrupt:
         code = 130
     except OSError:
-        code = 1  # nobody reads what is left to say
+        code = 1  # stdout is closed or full, so a message cannot be printed either
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.exit(code)
 

@@ -18,12 +18,22 @@ if TYPE_CHECKING:
     from tfdist.launch.agents.fleet import Fleet
     from tfdist.launch.doctor.links import Links
 
+
+def _suites(incomplete: str) -> list[str]:
+    from tfdist.bench.suites.suite import built_in_suites
+
+    pattern = Path(f"{incomplete}*.toml")
+    files = sorted(map(str, pattern.parent.glob(pattern.name)))
+    return [*(name for name in built_in_suites() if name.startswith(incomplete)), *files]
+
+
 Suite = Annotated[
     str | None,
     option(
         "--suite",
         "smoke, cpu, gpu, hosts, or a .toml file. Default: hosts with --hosts, gpu on a machine with GPUs, else cpu.",
         WHAT,
+        complete=_suites,
     ),
 ]
 Rounds = Annotated[

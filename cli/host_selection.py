@@ -1,15 +1,13 @@
-"""What the options of `host_options` mean: the hosts of a job, found and connected."""
+"""The hosts that the options of `host_options` select, located and connected."""
 
-import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from threading import Timer
 from typing import Any
 
-import typer
-
-from tfdist.cli.options import flag_of, twin
+from tfdist.cli.options import flag_of
+from tfdist.cli.steps import Steps
 from tfdist.launch.agents.fleet import Fleet, connect
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
@@ -18,48 +16,48 @@ from tfdist.launch.hosts.selection import read_hosts
 from tfdist.launch.hosts.transport import TransportOptions
 from tfdist.launch.machine import Machine, Machines, assign_slots, local_machines, machines_of
 from tfdist.launch.policy import Policy
+from tfdist.launch.text import shortened
 
 MANY = 64
-"""Cores and GPUs of a host that is imagined to have enough."""
-PATIENCE_S = 2.0
-"""What takes longer is said."""
+"""Number of cores and GPUs of an imagined host with plenty of both."""
 
 
 @dataclass(frozen=True)
 class HostSelection:
-    """The hosts of a job, located; none: this machine alone."""
+    """The hosts of a job, located; none: only this machine."""
 
     hosts: tuple[Host, ...] = ()
     per_host: int | None = None
+    """Workers per host; None: one per GPU, or 1."""
     options: tuple[str, ...] = ()
-    """The words of a command line that mean the same."""
+    """Command-line words that select the same hosts."""
 
     @contextmanager
     def connected(self, policy: Policy | None = None) -> Iterator[Fleet | None]:
-        """The hosts' agents while this lasts; None for this machine alone, whose agent comes with the job."""
+        """The hosts' agents, until the context ends; None for only this machine, whose agent starts with the job."""
         if not self.hosts:
             yield None
             return
-        names = ", ".join(host.name for host in self.hosts[:4]) + (", ..." if len(self.hosts) > 4 else "")
         with ExitStack() as stack:
-            with said_after(PATIENCE_S, f"connecting to {names} ..."):
+            with Steps(sys.stderr) as steps:
+                steps.show(f"connecting to {shortened(host.name for host in self.hosts)}")
                 fleet = stack.enter_context(connect(self.hosts, policy))
             yield fleet
 
     def raw_machines(self, fleet: Fleet | None) -> Machines:
-        """What there is, however many workers it is to take."""
+        """The machines as their agents report them, without slots for workers."""
         return local_machines() if fleet is None else machines_of(fleet.hellos)
 
     def machines(self, fleet: Fleet | None, devices: int) -> Machines:
-        """What there is, with room for workers of so many devices each."""
+        """The machines, on other hosts with slots for workers of `devices` devices each."""
         raw = self.raw_machines(fleet)
         return raw if fleet is None else assign_slots(raw, self.per_host, devices)
 
     def try_out(self, plan: Callable[[Machines], object], devices: int) -> None:
-        """Before connecting: plan for imagined hosts, so that what is wrong whatever they have is said at once.
+        """Plan for imagined hosts, so that an error that no hardware could fix is raised before connecting.
 
         Raises:
-            TfdistError: for hosts without GPUs and for hosts with many it cannot be planned for the same reason.
+            TfdistError: planning fails with the same message for hosts without GPUs and with many.
         """
         if not self.hosts:
             return
@@ -78,83 +76,62 @@ def _imagined(host: Host, gpus: int) -> Machine:
     return Machine(tuple(range(MANY)), ("",) * len(ids) if gpus else (), ids if gpus else ())
 
 
-@contextmanager
-def said_after(seconds: float, words: str) -> Iterator[None]:
-    """Say on stderr what is being waited for, if this takes longer than so many seconds."""
-    timer = Timer(seconds, lambda: typer.echo(words, err=True))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def select_hosts(given: Mapping[str, Any]) -> HostSelection:
-    """What the options mean. No connection is made.
+def select_hosts(values: Mapping[str, Any]) -> HostSelection:
+    """The hosts that the options select, by option name; None and [] count as not given. Nothing is connected.
 
     Raises:
-        TfdistError: one of them is wrong, or without hosts would have no effect.
+        TfdistError: a value is wrong, or an option would have no effect.
     """
-    chosen = {name: value for name, value in given.items() if value not in (None, [])}
+    values = {name: value for name, value in values.items() if value not in (None, [])}
     options = TransportOptions(
-        transport=chosen.get("transport", "ssh"),
-        ssh=chosen.get("ssh", "ssh"),
-        ssh_options=tuple(chosen.get("ssh_option", ())),
-        identity=str(chosen.get("identity", "")),
-        ssh_port=chosen.get("ssh_port"),
-        python=chosen.get("python", ""),
-        chdir=chosen.get("chdir", ""),
+        transport=values.get("transport", "ssh"),
+        ssh=values.get("ssh", "ssh"),
+        ssh_options=tuple(values.get("ssh_option", ())),
+        identity=str(values.get("identity", "")),
+        ssh_port=values.get("ssh_port"),
+        python=values.get("python", ""),
+        chdir=values.get("chdir", ""),
     )
-    check_values(chosen)
-    hosts = named_hosts(chosen, options)
-    check_used(chosen, options, hosts)
-    words = tuple(word for name, value in chosen.items() for word in as_words(name, value))
-    return HostSelection(locate(hosts, options), chosen.get("workers_per_host"), words) if hosts else HostSelection()
+    _check_values(values)
+    hosts = _named_hosts(values, options)
+    _check_effect(values, options, hosts)
+    words = tuple(word for name in values for word in _words(name, values))
+    return HostSelection(locate(hosts, options), values.get("workers_per_host"), words) if hosts else HostSelection()
 
 
-def as_words(name: str, value: Any) -> list[str]:
-    """An option as it is written, once for each of its values."""
-    values = value if isinstance(value, list) else [value]
-    return [word for one in values for word in (flag_of(name), str(one))]
+def _words(name: str, values: Mapping[str, Any]) -> list[str]:
+    value = values[name]
+    return [word for one in (value if isinstance(value, list) else [value]) for word in (flag_of(name), str(one))]
 
 
-def check_values(chosen: Mapping[str, Any]) -> None:
-    """What can be seen to be wrong with one option by itself."""
-    per_host, port, identity = (chosen.get(name) for name in ("workers_per_host", "ssh_port", "identity"))
+def _written(name: str, values: Mapping[str, Any]) -> str:
+    return " ".join(_words(name, values)[:2])
+
+
+def _check_values(values: Mapping[str, Any]) -> None:
+    per_host, port, identity = (values.get(name) for name in ("workers_per_host", "ssh_port", "identity"))
     if per_host is not None and per_host < 1:
-        raise TfdistError(f"{given('workers_per_host', chosen)}: it must be at least 1")
+        raise TfdistError(f"--workers-per-host {per_host}: must be at least 1")
     if port is not None and not 1 <= port <= 65535:
-        raise TfdistError(f"{given('ssh_port', chosen)}: it is not a port; sshd's is 22 as a rule")
+        raise TfdistError(f"--ssh-port {port}: must be a port, 1 to 65535; the default of sshd is 22")
     if identity is not None and "%" not in str(identity) and not identity.expanduser().is_file():
-        raise TfdistError(f"{given('identity', chosen)}: there is no such file; give the path of a private key")
+        raise TfdistError(f"--identity {identity}: no such file; give the path of a private key")
 
 
-def named_hosts(chosen: Mapping[str, Any], options: TransportOptions) -> tuple[Host, ...]:
-    """From --hosts or --hostfile, or for srun from the allocation."""
-    text, file = ",".join(chosen["hosts"]) if "hosts" in chosen else None, chosen.get("hostfile")
-    patterns = chosen.get("include", ()), chosen.get("exclude", ())
+def _named_hosts(values: Mapping[str, Any], options: TransportOptions) -> tuple[Host, ...]:
+    """From --hosts or --hostfile; with srun by default from the Slurm allocation."""
+    text, file = ",".join(values["hosts"]) if "hosts" in values else None, values.get("hostfile")
     if text is not None and file is not None:
-        raise TfdistError(f"{given('hosts', chosen)} and {given('hostfile', chosen)}: give one of them")
+        raise TfdistError(f"{_written('hosts', values)} and {_written('hostfile', values)}: give only one of them")
     if text is None and file is None and options.transport == "srun":
         text = ",".join(host.name for host in slurm_hosts())
-    return read_hosts(text, file, *patterns)
+    return read_hosts(text, file, values.get("include", ()), values.get("exclude", ()))
 
 
-def check_used(chosen: Mapping[str, Any], options: TransportOptions, hosts: tuple[Host, ...]) -> None:
-    """An option that would have no effect is refused."""
-    stray = [name for name in chosen if name not in ("hosts", "hostfile")]
+def _check_effect(values: Mapping[str, Any], options: TransportOptions, hosts: tuple[Host, ...]) -> None:
+    stray = [name for name in values if name not in ("hosts", "hostfile")]
     if not hosts and stray:
-        raise TfdistError(f"{given(stray[0], chosen)} has no effect without --hosts or --hostfile")
-    for_ssh = [name for name in ("ssh", "ssh_option", "identity", "ssh_port") if name in chosen]
+        raise TfdistError(f"{_written(stray[0], values)} has no effect without --hosts or --hostfile")
+    for_ssh = [name for name in ("ssh", "ssh_option", "identity", "ssh_port") if name in values]
     if options.transport != "ssh" and for_ssh:
-        told = given(for_ssh[0], chosen)
-        raise TfdistError(f"{told} has no effect with {given('transport', chosen)}: leave it away")
-
-
-def given(name: str, chosen: Mapping[str, Any]) -> str:
-    """An option as it was written, or the variable that stands for it, with its value."""
-    value, variable = chosen[name], twin(name)
-    text = str(value[0] if isinstance(value, list) else value)
-    there = os.environ.get(variable, "")
-    return f"{variable if text in (there, *there.split()) else flag_of(name)} {text}"
+        raise TfdistError(f"{_written(for_ssh[0], values)} has no effect with {_written('transport', values)}: omit it")

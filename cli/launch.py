@@ -8,38 +8,59 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tfdist.cli.host_options import host_options
-from tfdist.cli.options import WHERE, Port, option, refuse_tf_config, training_options
+from tfdist.cli.options import SIZE, Json, Port, option, refuse_tf_config, training_options
 from tfdist.launch.errors import TfdistError
 
 if TYPE_CHECKING:
     from tfdist.cli.host_selection import HostSelection
 
+HELP = """Run a training on one host or many: built-in, or your program.
+
+\b
+Examples:
+  tfdist launch --preset smoke
+  tfdist launch --strategy multiworker --workers 2 --preset smoke
+  tfdist launch --strategy mirrored --cross-device hierarchical-copy
+  tfdist launch --strategy parameter-server --workers 2 --ps 1
+  tfdist launch --preset smoke --dataset digits
+  tfdist launch --strategy multiworker --workers 2 -- python train.py
+  tfdist launch --hosts h1,h2 --preset smoke
+  tfdist launch --hostfile hosts.txt --dry-run -- python train.py
+
+The built-in training is MobileNetV2. Your own program finds TF_CONFIG in its environment;
+tfdist.strategies.current() builds the strategy in it.
+
+Other hosts are reached with ssh. They need Python and TensorFlow, but not tfdist; 'tfdist doctor' checks them.
+
+Logs, events and records are kept in RUNS_DIR/TIME-NAME. The exit code is that of the task that failed first.
+"""
+
 Command = Annotated[
     list[str] | None,
     typer.Argument(metavar="-- COMMAND", help="Your own program, run as every task.", show_default=False),
-]
-
-
-Inherit = Annotated[
-    bool, option("--inherit-tf-config", "Run only the task that TF_CONFIG in the environment describes.", WHERE)
 ]
 Env = Annotated[
     list[str] | None,
     option(
         "--env",
-        "Set for every task: NAME=VALUE, NAME as it is here, or a glob as 'NCCL_*'; may be repeated.",
-        WHERE,
-        ("-x",),
+        "Environment variable of every task: NAME=VALUE, NAME to copy it, or a pattern such as 'NCCL_*'. Repeatable.",
+        SIZE,
+        short=("-x",),
+        metavar="<name=value>",
     ),
 ]
-EnvFile = Annotated[Path | None, option("--env-file", "A file of NAME=VALUE lines, set for every task.", WHERE)]
-Timeout = Annotated[float | None, option("--timeout", "Stop the job after so many seconds, with exit code 124.")]
-Name = Annotated[str, option("--name", "Part of the run folder's name.")]
-RunsDir = Annotated[Path, option("--runs-dir", "HostSelection run folders are made.")]
-DryRun = Annotated[bool, option("--dry-run", "Show every task's TF_CONFIG, environment and command; start nothing.")]
-Json = Annotated[bool, option("--json", "The outcome as JSON in stdout's last line; all else goes to stderr.")]
-Silent = Annotated[bool, option("--quiet", "Print nothing but failures.", short=("-q",))]
-Verbose = Annotated[bool, option("--verbose", "Show TensorFlow's start-up messages too.", short=("-v",))]
+EnvFile = Annotated[Path | None, option("--env-file", "File of NAME=VALUE lines, set for every task.", SIZE)]
+Inherit = Annotated[
+    bool, option("--inherit-tf-config", "Run only the task that TF_CONFIG in the environment describes.", SIZE)
+]
+Timeout = Annotated[float | None, option("--timeout", "Stop the job after this many seconds, with exit code 124.")]
+Name = Annotated[str, option("--name", "Name of the run, used for its folder.")]
+RunsDir = Annotated[Path, option("--runs-dir", "Folder that holds the folders of runs.")]
+DryRun = Annotated[bool, option("--dry-run", "Print each task's TF_CONFIG, environment and command; start nothing.")]
+Quiet = Annotated[bool, option("--quiet", "Print only failures.", short=("-q",))]
+Verbose = Annotated[
+    bool, option("--verbose", "Show TensorFlow's start-up messages; with --dry-run all variables.", short=("-v",))
+]
 
 
 @training_options()
@@ -57,38 +78,20 @@ def launch(
     runs_dir: RunsDir = Path("runs"),
     dry_run: DryRun = False,
     json: Json = False,
-    quiet: Silent = False,
+    quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Run a distributed training on this machine or on many: the built-in MobileNetV2, or your own program.
-
-    \b
-    Examples:
-      tfdist launch --preset smoke
-      tfdist launch --strategy multiworker --workers 2 --preset smoke
-      tfdist launch --strategy mirrored --cross-device hierarchical-copy
-      tfdist launch --strategy parameter-server --workers 2 --ps 1
-      tfdist launch --preset smoke --dataset digits
-      tfdist launch --strategy multiworker --workers 2 -- python train.py
-      tfdist launch --hosts h1,h2 --preset smoke
-      tfdist launch --hostfile hosts.txt --strategy parameter-server -- python train.py
-
-    Other hosts are reached with ssh; they need Python and TensorFlow, nothing of tfdist. 'tfdist doctor' looks first.
-
-    Your own program finds TF_CONFIG in its environment; tfdist.strategies.current() builds the chosen strategy.
-
-    Logs, events and records are kept in RUNS_DIR/TIME-NAME. The exit code is that of the task that failed first.
-    """
+    """Plan the job that the options describe, run it, and exit with its code. HELP is the text for users."""
     from tfdist.cli.plan_launch import LaunchOptions
-    from tfdist.cli.run_launch import RunOptions, carry_out
+    from tfdist.cli.run_launch import RunOptions, run_launch
     from tfdist.launch.environment import forwarded_variables
     from tfdist.launch.policy import Policy
 
     if timeout is not None and not timeout > 0:
-        raise TfdistError(f"--timeout {timeout:g}: use more than 0 seconds, or leave it away")
+        raise TfdistError(f"--timeout {timeout:g}: must be positive; omit it for no limit")
     if not inherit_tf_config:
         refuse_tf_config()
-    forward = forwarded_variables(env or (), env_file, os.environ)
-    asked = LaunchOptions(choices, tuple(command or ()), port, forward, inherit_tf_config)
-    options = RunOptions(name, runs_dir, dry_run=dry_run, json=json, quiet=quiet, verbose=verbose)
-    raise typer.Exit(carry_out(asked, selection, Policy(timeout_s=timeout), options))
+    variables = forwarded_variables(env or (), env_file, os.environ)
+    job_options = LaunchOptions(choices, tuple(command or ()), port, variables, inherit_tf_config)
+    run_options = RunOptions(name, runs_dir, dry_run=dry_run, json=json, quiet=quiet, verbose=verbose)
+    raise typer.Exit(run_launch(job_options, selection, Policy(timeout_s=timeout), run_options))

@@ -1,46 +1,35 @@
-"""The command: which subcommands there are, and the one place where an error becomes a line and an exit code."""
+"""The `tfdist` command: its subcommands, and the one place where an error becomes a message and an exit code."""
 
 import os
-import re
-from itertools import pairwise
 from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 import tfdist
 from tfdist.cli import bench, doctor, launch, report, strategies, tf_config
-from tfdist.cli.options import twin
+from tfdist.cli.command import Command, Commands, usage_sentence
+from tfdist.cli.options import variable_of
 from tfdist.launch.errors import ExitCode, TfdistError
-
-_UsageError = typer.BadParameter.__bases__[0]
-
-
-class Panelled(TyperCommand):
-    """A command whose help is shown in panels. The list of commands itself is plain: it loads in half the time."""
-
-    def __init__(self, *args: object, **values: object) -> None:
-        super().__init__(*args, **{**values, "rich_markup_mode": "rich"})  # type: ignore[arg-type]
-
+from tfdist.launch.json_files import dumps
 
 app = typer.Typer(
     name="tfdist",
-    help="Run and measure TensorFlow's distributed training.",
-    rich_markup_mode=None,
+    cls=Commands,
+    rich_markup_mode=None,  # plain help for the list of commands: rich takes longer to load
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-# Options behind the user's program are the program's.
-app.command("launch", cls=Panelled, context_settings={"allow_interspersed_args": False})(launch.launch)
-app.command("bench", cls=Panelled)(bench.bench)
-app.command("report", cls=Panelled)(report.report)
-app.command("doctor", cls=Panelled)(doctor.doctor)
-app.command("strategies", cls=Panelled)(strategies.strategies)
-app.command("tf-config", cls=Panelled)(tf_config.tf_config)
+# Options after the user's program are options of that program.
+app.command("launch", cls=Command, context_settings={"allow_interspersed_args": False}, help=launch.HELP)(launch.launch)
+app.command("bench", cls=Command)(bench.bench)
+app.command("report", cls=Command)(report.report)
+app.command("doctor", cls=Command)(doctor.doctor)
+app.command("strategies", cls=Command)(strategies.strategies)
+app.command("tf-config", cls=Command)(tf_config.tf_config)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"tfdist {tfdist.__version__}")
         raise typer.Exit
 
@@ -49,7 +38,10 @@ def _version(wanted: bool) -> None:
 def _root(
     _: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)] = False,
 ) -> None:
-    """Run and measure TensorFlow's distributed training."""
+    """Run and measure TensorFlow's distributed training.
+
+    'tfdist COMMAND --help' shows the options of a command, with examples.
+    """
 
 
 def run(arguments: list[str]) -> int:
@@ -57,28 +49,29 @@ def run(arguments: list[str]) -> int:
     try:
         return int(app(arguments or ["--help"], prog_name="tfdist", standalone_mode=False) or 0)
     except TfdistError as error:
-        return _complain(str(error), error.exit_code)
-    except (typer.Abort, KeyboardInterrupt):
-        return _complain("interrupted", ExitCode.INTERRUPTED)
+        return _fail(str(error), error.exit_code, arguments)
     except OSError as error:
-        return _complain(f"{error.strerror or error}: {error.filename or 'the output'}", 1)
+        return _fail(f"{error.strerror or error}: {error.filename or 'the output'}", ExitCode.FAILED, arguments)
     except typer.TyperException as error:
-        sentence = error.format_message() if isinstance(error, _UsageError) else str(error)
-        return _complain(_plain(sentence, arguments), ExitCode.USAGE) if sentence else int(ExitCode.USAGE)
+        return _fail(usage_sentence(error), ExitCode.USAGE, arguments)
 
 
-def _plain(sentence: str, arguments: list[str]) -> str:
-    """Typer's sentence with the value, which it leaves out, and without what is in no user's mind."""
-    sentence = " ".join(re.sub(r" \(env var: '\w+'\)|Value error, ", "", sentence).split())
-    invalid = re.match(r"Invalid value for '(--[\w-]+)'[^:]*: (.*)", sentence)
-    if invalid is None:
-        return sentence
-    flag, reason = invalid.groups()
-    after = dict(pairwise(arguments))
-    joined = {word: value for word, _, value in (word.partition("=") for word in arguments)}
-    return f"{flag} {after.get(flag) or joined.get(flag) or os.environ.get(twin(flag), '')}: {reason}"
-
-
-def _complain(sentence: str, code: int) -> int:
+def _fail(sentence: str, code: int, arguments: list[str]) -> int:
     typer.echo(f"tfdist: {sentence}", err=True)
+    if _wants_json(arguments):
+        status = _STATUSES.get(code, "failed")
+        typer.echo(dumps({"format": 1, "status": status, "exit_code": int(code), "reason": sentence}))
     return int(code)
+
+
+_STATUSES: dict[int, str] = {
+    ExitCode.USAGE: "refused",
+    ExitCode.HOST_LOST: "refused",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+"""Nothing was started, as in a record's status."""
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in own or os.environ.get(variable_of("json"), "").lower() in ("1", "true", "yes", "on", "t", "y")

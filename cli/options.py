@@ -1,64 +1,70 @@
-"""Every option that describes a training, once: its flag, its environment twin TFDIST_..., its help.
+"""The options that describe a training: one row each with name, type, help panel and help text.
 
-A command takes them all with `@training_options` and receives what was given as one mapping, by TrainingSpec's names.
+A command takes them with `@training_options` and receives the values that were given as one mapping. Every option can
+also be set by an environment variable: TFDIST_ and its name.
 """
 
 import inspect
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from functools import wraps
 from typing import Annotated, Any
 
 import typer
 
 from tfdist.launch.errors import TfdistError
-from tfdist.strategies.options import Api, Communication, CrossDevice, Keras, Placement, StrategyName
+from tfdist.models.spec import Architecture, Optimizer
+from tfdist.strategies.options import Api, Communication, CrossDevice, Keras, Placement, Precision, StrategyName
 
-WHAT, WHERE, HOW, TRAIN, DATA, TIMING = "What runs", "How many", "Communication", "Training", "Data", "Measuring"
+WHAT, SIZE, HOW, TRAIN, DATA, TIMING = "What to run", "Size", "Communication", "Training", "Data", "Timing"
 HOSTS = "Hosts"
 OUTPUT = "Output"
 
 _ROWS: tuple[tuple[str, Any, str, str], ...] = (
-    ("strategy", StrategyName, WHAT, "auto: parameter-server with --ps, multiworker with --workers, mirrored with several devices, else one-device."),
-    ("preset", str, WHAT, "smoke, cpu or reference: values for all that is not given. Default: reference if a GPU is there, else cpu."),
-    ("workers", int, WHERE, "Worker processes in total, on all hosts. Default where a strategy has several: one a GPU, or 2 on a CPU; with hosts: as many as they take."),
-    ("ps", int, WHERE, "Parameter servers (parameter-server only; default 1)."),
-    ("devices", int, WHERE, "Devices of each task: GPUs, or virtual CPU devices. Default for mirrored and central-storage: all GPUs, or 2."),
-    ("cores_per_device", int, WHERE, "Cores that a CPU device is pinned to (default 1; with a COMMAND of your own: no pinning)."),
+    ("strategy", StrategyName, WHAT, "auto: parameter-server with --ps, multiworker with --workers or several hosts, mirrored with several devices, else one-device."),
+    ("preset", str, WHAT, "Defaults for all other options: smoke, cpu or reference (the published setup). Default: reference with a GPU, else cpu."),
+    ("workers", int, SIZE, "Number of worker processes on all hosts together. Default for strategies with several: one per GPU, or 2 on a CPU; with --hosts: one per slot."),
+    ("ps", int, SIZE, "Number of parameter servers (parameter-server only). Default: 1."),
+    ("devices", int, SIZE, "Devices per task: GPUs, or virtual CPU devices. Default for mirrored and central-storage: all GPUs, or 2 on a CPU."),
+    ("cores_per_device", int, SIZE, "Cores that each CPU device is pinned to. Default: 1; not pinned with your own COMMAND."),
     ("communication", Communication, HOW, "All-reduce between workers (multiworker)."),
     ("cross_device", CrossDevice, HOW, "All-reduce between the devices of one process (mirrored)."),
-    ("packs", int, HOW, "Pack the gradients into so many pieces (mirrored with nccl or hierarchical-copy)."),
-    ("bytes_per_pack", int, HOW, "Pack gradients up to so many bytes per all-reduce (multiworker)."),
-    ("timeout_collective", float, HOW, "Seconds until an all-reduce that a peer does not join fails (multiworker; default: never)."),
-    ("variable_partitioner", str, HOW, "Split variables over parameter servers: none, fixed:N, min-size:BYTES or max-size:BYTES."),
-    ("placement", Placement, HOW, "Which parameter server gets a variable: the next one, or the one with the fewest bytes (greedy)."),
-    ("model", str, TRAIN, "mobilenet_v2, or tiny (no BatchNorm, trains in seconds)."),
-    ("alpha", float, TRAIN, "MobileNetV2's width: 0.35, 0.5, 0.75, 1.0, 1.3 or 1.4."),
-    ("image_size", int, TRAIN, "Side of the square images in pixels, at least 32."),
-    ("classes", int, TRAIN, "Classes of synthetic data; real data sets bring their own number."),
-    ("bn_momentum", float, TRAIN, "BatchNorm's momentum: Keras' 0.999 lags for thousands of steps, 0.9 suits short trainings."),
+    ("packs", int, HOW, "Number of gradient packs (mirrored with nccl or hierarchical-copy)."),
+    ("bytes_per_pack", int, HOW, "Maximum bytes of gradients per all-reduce (multiworker)."),
+    ("timeout_collective", float, HOW, "Seconds after which an all-reduce fails if a peer does not join (multiworker). Default: no timeout."),
+    ("variable_partitioner", str, HOW, "Split variables across parameter servers: none, fixed:N, min-size:BYTES or max-size:BYTES."),
+    ("placement", Placement, HOW, "Parameter server of each variable: the next in turn, or the one with the fewest bytes (greedy)."),
+    ("model", Architecture, TRAIN, "tiny has no BatchNorm and trains in seconds."),
+    ("alpha", float, TRAIN, "Width multiplier of MobileNetV2: 0.35, 0.5, 0.75, 1.0, 1.3 or 1.4."),
+    ("image_size", int, TRAIN, "Height and width of the images in pixels, at least 32."),
+    ("classes", int, TRAIN, "Number of classes of synthetic data."),
+    ("bn_momentum", float, TRAIN, "BatchNorm momentum. Keras' 0.999 lags for thousands of steps; 0.9 suits short trainings."),
     ("batch_size", int, TRAIN, "Examples per replica and step."),
-    ("global_batch_size", int, TRAIN, "Examples per step of all replicas together, instead of --batch-size."),
-    ("steps", int, TRAIN, "Training steps in all, warm-up included (parameter-server: scheduled over all workers)."),
+    ("global_batch_size", int, TRAIN, "Examples per step over all replicas, instead of --batch-size."),
+    ("steps", int, TRAIN, "Number of training steps, warm-up included (parameter-server: over all workers)."),
     ("epochs", int, TRAIN, "Passes over the data set, instead of --steps."),
-    ("learning_rate", float, TRAIN, "Step size of the optimizer (default 0.001)."),
-    ("optimizer", str, TRAIN, "adam or sgd."),
-    ("precision", str, TRAIN, "float32, mixed_bfloat16 or mixed_float16."),
-    ("keras", Keras, TRAIN, "2: tf_keras, works with every strategy. 3: where it works ('tfdist strategies' says)."),
-    ("api", Api, TRAIN, "loop: our timed training loop. fit: Model.fit."),
-    ("xla", bool, TRAIN, "Compile the step with XLA."),
-    ("seed", int, TRAIN, "Of initial weights, shuffling and synthetic data (default 0)."),
-    ("evaluate", bool, TRAIN, "Measure accuracy on held-out examples at the end (default: if the data set has some)."),
-    ("dataset", str, DATA, "synthetic, digits, tfds:NAME (prepared data), or folder:PATH (one subfolder a class)."),
-    ("data_dir", str, DATA, "HostSelection TFDS data is (default: TFDS_DATA_DIR, or ~/tensorflow_datasets)."),
-    ("shuffle", int, DATA, "Shuffle buffer in examples (default 1024)."),
-    ("steps_per_window", int, TIMING, "Steps between two looks at the clock."),
-    ("warmup_steps", int, TIMING, "Steps at least that are trained but not timed (default 10)."),
+    ("learning_rate", float, TRAIN, "Learning rate. Default: 0.001."),
+    ("optimizer", Optimizer, TRAIN, "Optimizer. Default: adam."),
+    ("precision", Precision, TRAIN, "Keras dtype policy. Default: float32."),
+    ("keras", Keras, TRAIN, "2: tf_keras, works with every strategy. 3: works with some, see 'tfdist strategies'. Default: 2."),
+    ("api", Api, TRAIN, "loop: a custom training loop with timing. fit: Model.fit. Default: loop."),
+    ("xla", bool, TRAIN, "Compile the training step with XLA."),
+    ("seed", int, TRAIN, "Seed of initial weights, shuffling and synthetic data. Default: 0."),
+    ("evaluate", bool, TRAIN, "Measure accuracy on held-out examples after training. Default: if the data set has any."),
+    ("dataset", str, DATA, "synthetic, digits, tfds:NAME (must be prepared), or folder:PATH (one subfolder per class)."),
+    ("data_dir", str, DATA, "Folder of TFDS data. Default: TFDS_DATA_DIR, or ~/tensorflow_datasets."),
+    ("shuffle", int, DATA, "Size of the shuffle buffer in examples. Default: 1024."),
+    ("steps_per_window", int, TIMING, "Number of steps per timed window."),
+    ("warmup_steps", int, TIMING, "Minimum number of steps before timing starts. Default: 10."),
 )  # fmt: skip
 
-RENAMED = {"timeout_collective": "timeout_collective_s"}
-"""Options whose field in TrainingSpec names its unit."""
+_SPEC_NAMES = {"timeout_collective": "timeout_collective_s"}
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    name: tuple(map(str, kind)) for name, kind, _, _ in _ROWS if issubclass(kind, Enum)
+}
+"""The closed choices: option name -> values."""
 
 
 def flag_of(name: str) -> str:
@@ -66,39 +72,67 @@ def flag_of(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def twin(name: str) -> str:
-    """The environment variable that stands for an option: TFDIST_SSH_PORT for `ssh_port` or `--ssh-port`."""
+def variable_of(name: str) -> str:
+    """The environment variable of an option: TFDIST_SSH_PORT for `ssh_port` or `--ssh-port`."""
     return "TFDIST_" + name.lstrip("-").replace("-", "_").upper()
 
 
-def option(flag: str, text: str, panel: str = OUTPUT, short: tuple[str, ...] = (), variable: str | None = None) -> Any:
-    """An option of one command, with its environment twin: TFDIST_ and the flag, unless that name is taken."""
-    variable = variable or twin(flag)
-    text = re.sub(r"\[(?=[a-z#/@])", r"\\[", text)  # or rich takes it for mark-up and leaves it out
-    return typer.Option(flag, *short, help=text, rich_help_panel=panel, envvar=variable)
+def option(
+    flag: str,
+    text: str,
+    panel: str = OUTPUT,
+    *,
+    short: tuple[str, ...] = (),
+    metavar: str | None = None,
+    variable: str | None = None,
+    complete: Callable[[str], Iterable[str]] | None = None,
+    **more: Any,
+) -> Any:
+    """An option of one command; `variable` replaces its environment variable, `complete` lists values for the shell."""
+    return typer.Option(
+        flag,
+        *short,
+        help=re.sub(r"\[(?=[a-z#/@])", r"\\[", text),  # rich would read it as markup
+        rich_help_panel=panel,
+        envvar=variable or variable_of(flag.partition("/")[0]),
+        show_envvar=False,
+        metavar=metavar,
+        autocompletion=complete,
+        **more,
+    )
 
 
-Port = Annotated[int | None, option("--port", "First task's port; the next ones count up. Default: free ones.", WHERE)]
+Port = Annotated[
+    int | None, option("--port", "Port of the first task; the others count up. Default: free ports.", SIZE)
+]
+Json = Annotated[
+    bool, option("--json", "Print the result as JSON in the last line of stdout; all else goes to stderr.")
+]
+
+
+def _presets(incomplete: str) -> list[str]:
+    from tfdist.models.presets import PRESETS
+
+    return [name for name in PRESETS if name.startswith(incomplete)]
 
 
 def _annotation(name: str, kind: Any, panel: str, text: str) -> Any:
-    flags = f"{flag_of(name)}/{flag_of('no_' + name)}" if kind is bool else flag_of(name)
-    return Annotated[
-        kind | None,
-        typer.Option(flags, help=text, rich_help_panel=panel, envvar=twin(name), show_default=False),
-    ]
+    flag = f"{flag_of(name)}/{flag_of('no_' + name)}" if kind is bool else flag_of(name)
+    choices = CHOICES.get(name, ())
+    text += f" One of {', '.join(choices)}." if choices else ""
+    complete = _presets if name == "preset" else None
+    metavar = "<name>" if choices else None
+    return Annotated[kind | None, option(flag, text, panel, metavar=metavar, complete=complete, show_default=False)]
 
 
 TRAINING: Mapping[str, Any] = {name: _annotation(name, kind, panel, text) for name, kind, panel, text in _ROWS}
-OF_A_STRATEGY = ("strategy", "keras", *(name for name, _, panel, _ in _ROWS if panel in (WHERE, HOW)))
-"""Options that also mean something to a program of the user's own; those of the training do not."""
 
 
 def training_options(only: tuple[str, ...] = tuple(TRAINING)) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options named; its `choices` are those that were given, by TrainingSpec's field names."""
+    """Give a command these options; its parameter `choices` maps TrainingSpec's field names to the values given."""
 
-    def collect(given: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {RENAMED.get(name, name): value for name, value in given.items() if value is not None}
+    def collect(values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {_SPEC_NAMES.get(name, name): value for name, value in values.items() if value is not None}
 
     return gather("choices", {name: TRAINING[name] for name in only}, collect)
 
@@ -106,10 +140,9 @@ def training_options(only: tuple[str, ...] = tuple(TRAINING)) -> Callable[[Calla
 def gather(
     parameter: str, options: Mapping[str, Any], collect: Callable[[Mapping[str, Any]], Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command many options and hand them over as one `parameter`: what `collect` makes of their values.
+    """Give a command `options` and pass `collect` of their values to it as one `parameter`.
 
-    Typer reads a command's signature, so the signature is made to hold them, where `parameter` is: that is their place
-    in --help.
+    Typer reads options from a signature, so the decorated command gets one that lists them in the place of `parameter`.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -117,17 +150,17 @@ def gather(
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
             for name, annotation in options.items()
         ]
-        every: list[inspect.Parameter] = []
+        parameters: list[inspect.Parameter] = []
         for each in inspect.signature(command).parameters.values():
-            every += added if each.name == parameter else [each.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+            parameters += added if each.name == parameter else [each.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
 
         @wraps(command)
         def wrapped(**values: Any) -> None:
-            given = {name: values.pop(name) for name in options}
-            command(**{parameter: collect(given)}, **values)
+            gathered = collect({name: values.pop(name) for name in options})
+            command(**{parameter: gathered}, **values)
 
-        wrapped.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
-        wrapped.__annotations__ = {each.name: each.annotation for each in every}
+        wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        wrapped.__annotations__ = {each.name: each.annotation for each in parameters}
         del wrapped.__wrapped__
         return wrapped
 
@@ -135,7 +168,7 @@ def gather(
 
 
 def refuse_tf_config() -> None:
-    """TF_CONFIG in our own environment would reach every task and contradict what we compute.
+    """Refuse a TF_CONFIG in the environment: every task would inherit it.
 
     Raises:
         TfdistError: it is set.

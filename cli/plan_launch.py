@@ -1,14 +1,14 @@
-"""What a command line asks to be run, completely planned and checked: nothing has been started yet."""
+"""From the options of `tfdist launch` to a checked and complete plan. Starts nothing."""
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tfdist.cli.options import OF_A_STRATEGY, RENAMED, flag_of, twin
-from tfdist.launch.cluster import parse_tf_config
+from tfdist.cli.options import flag_of
+from tfdist.launch.cluster import Cluster, parse_tf_config
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Job, Program
@@ -21,7 +21,7 @@ from tfdist.strategies.options import LEGACY_KERAS
 
 @dataclass(frozen=True)
 class PlannedLaunch:
-    """A job, and what there is to say about it beforehand."""
+    """A job, and the messages to print before it starts."""
 
     job: Job
     spec: StrategyChoice
@@ -29,144 +29,129 @@ class PlannedLaunch:
     argv: tuple[str, ...]
     """The user's own program; empty for the built-in training."""
     notes: tuple[str, ...]
+    """Decisions that tfdist made."""
     warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """The command line, apart from how a run is shown."""
+    """The options that define the job."""
 
     choices: Mapping[str, Any]
-    """Of the training, by TrainingSpec's field names, and `preset`."""
+    """By TrainingSpec's field names, and `preset`; only those that were given."""
     command: tuple[str, ...] = ()
     port: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
-    """Forwarded to every task."""
+    """Variables of every task."""
     inherit_tf_config: bool = False
-    """Run the one task that TF_CONFIG in the environment describes."""
+    """Run only the task that TF_CONFIG in the environment describes."""
 
     @property
     def devices(self) -> int:
-        """Of each task; 1 where the user does not say."""
+        """Devices per task; 1 if not given."""
         return max(1, int(self.choices.get("devices", 1)))
 
 
-def plan_request(asked: LaunchOptions, machines: Machines) -> PlannedLaunch:
-    """The planned job.
+def plan_request(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
+    """Plan the job on these machines.
 
     Raises:
-        TfdistError: anything that is wrong with the command line, in one sentence.
+        TfdistError: an option is wrong.
     """
-    return plan_inherited(asked, machines) if asked.inherit_tf_config else plan_own(asked, machines)
+    return _plan_inherited(options, machines) if options.inherit_tf_config else _plan(options, machines)
 
 
-def plan_own(asked: LaunchOptions, machines: Machines) -> PlannedLaunch:
-    """A job whose cluster is ours."""
-    choices, machine = with_servers(asked.choices, machines), combined(machines)
-    if not asked.command:
-        if LEGACY_KERAS in asked.env:
+def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
+    choices, machine = _with_servers(options.choices, machines), combined(machines)
+    if not options.command:
+        if LEGACY_KERAS in options.env:
             raise TfdistError(
-                f"--env {LEGACY_KERAS}={asked.env[LEGACY_KERAS]}: say --keras 2 or --keras 3 to the built-in training"
+                f"--env {LEGACY_KERAS}={options.env[LEGACY_KERAS]}: the built-in training sets it; use --keras 2 or 3"
             )
         resolved = resolve({**choices, "preset": None}, machine, choices.get("preset"))
-        job = plan_training(resolved.spec, machines, asked.port, asked.env)
+        job = plan_training(resolved.spec, machines, options.port, options.env)
         return PlannedLaunch(job, resolved.spec, (), resolved.notes, resolved.warnings)
-    refuse_training_options(choices)
-    own_keras = (
-        {LEGACY_KERAS: os.environ[LEGACY_KERAS]} if LEGACY_KERAS in os.environ and "keras" not in choices else {}
-    )
-    elsewhere = any(host.chdir or not host.local for host in machines)
-    program = find_program(asked.command, {**own_keras, **asked.env}, elsewhere)
-    own = resolve_strategy(choices, machine)
-    job = plan_command(own.spec, program, machines, asked.port)
-    return PlannedLaunch(job, own.spec, asked.command, own.notes, own.warnings)
+    _refuse_training_options(choices)
+    env = dict(options.env)
+    if LEGACY_KERAS in os.environ and "keras" not in choices:
+        env.setdefault(LEGACY_KERAS, os.environ[LEGACY_KERAS])  # other hosts do not have it
+    program = _program(options.command, env, machines)
+    chosen = resolve_strategy(choices, machine)
+    job = plan_command(chosen.spec, program, machines, options.port)
+    return PlannedLaunch(job, chosen.spec, options.command, chosen.notes, chosen.warnings)
 
 
-def with_servers(choices: Mapping[str, Any], machines: Machines) -> Mapping[str, Any]:
-    """The choices, with as many parameter servers as hosts with role=ps take, if the user does not say."""
+def _with_servers(choices: Mapping[str, Any], machines: Machines) -> Mapping[str, Any]:
+    """Without --ps, the number of parameter servers is that of the slots on hosts with role=ps."""
     servers = sum(machine.slots or 1 for host, machine in machines.items() if host.role == "ps")
     return {"ps": servers, **choices} if servers else choices
 
 
-def plan_inherited(asked: LaunchOptions, machines: Machines) -> PlannedLaunch:
-    """The one task that TF_CONFIG in the environment describes; a scheduler starts the others elsewhere."""
-    choices, command, port = asked.choices, asked.command, asked.port
+def _plan_inherited(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
+    """One task of a cluster whose other tasks a scheduler starts elsewhere."""
     if any(host != LOCAL for host in machines):
-        raise TfdistError("--inherit-tf-config runs one task, on this machine: leave --hosts and --hostfile away")
-    machine = machines[LOCAL]
-    text = os.environ.get("TF_CONFIG")
-    if text is None:
+        raise TfdistError("--inherit-tf-config runs one task on this machine: omit --hosts and --hostfile")
+    if "TF_CONFIG" not in os.environ:
+        raise TfdistError("--inherit-tf-config: TF_CONFIG is not set in the environment; set it, or omit the option")
+    if options.port is not None:
+        raise TfdistError(f"--port {options.port}: TF_CONFIG in the environment has the ports; omit --port")
+    cluster, task = parse_tf_config(os.environ["TF_CONFIG"])
+    implied = _implied_choices(cluster)
+    for name, value in implied.items():
+        if str(options.choices.get(name, value)) not in (str(value), "auto"):
+            raise TfdistError(
+                f"--{name} {options.choices[name]}: TF_CONFIG in the environment has {value}; omit --{name}"
+            )
+    options = replace(options, choices={**options.choices, **implied})
+    planned = _plan(options, local_machines(_with_gpus_of_all(machines[LOCAL], implied["workers"])))
+    if "chief" in cluster.addresses and "ps" not in implied and not options.command:
         raise TfdistError(
-            "--inherit-tf-config, but TF_CONFIG is not in the environment: set it, or leave the option away"
+            "TF_CONFIG has a chief but no ps: the built-in training has no chief then; rename it to worker 0"
         )
-    if port is not None:
-        raise TfdistError(f"--port {port}: TF_CONFIG in the environment has the ports already; leave --port away")
-    cluster, task = parse_tf_config(text)
-    workers = len(cluster.addresses.get("worker", ()))
-    ps = len(cluster.addresses.get("ps", ()))
-    if not ps:
-        workers += len(cluster.addresses.get("chief", ()))
-    found: dict[str, Any] = {"strategy": "parameter-server" if ps else "multiworker", "workers": workers}
-    found |= {"ps": ps} if ps else {}
-    for name, value in found.items():
-        given = choices.get(name, value)
-        if str(given) not in (str(value), "auto"):
-            raise TfdistError(f"--{name} {given}, but TF_CONFIG in the environment says {value}: leave --{name} away")
-    asked = replace(asked, choices={**choices, **found})
-    request = plan_own(asked, local_machines(replace_gpus(machine, workers)))
-    if "chief" in cluster.addresses and not ps and not command:
-        raise TfdistError("TF_CONFIG has a chief and no ps: the built-in training calls that one worker 0; rename it")
-    if task.role not in {"chief", *(plan.task.role for plan in request.job.plans)}:
-        raise TfdistError(
-            f"TF_CONFIG's task is a {task.role}, which {request.spec.strategy} has none of: name it worker in TF_CONFIG"
-        )
-    notes = (*request.notes, f"this task, from TF_CONFIG: {task.role} {task.index}")
-    return replace(request, job=only_task(request.job, cluster, task), notes=notes)
+    if task.role not in {"chief", *(plan.task.role for plan in planned.job.plans)}:
+        raise TfdistError(f"TF_CONFIG's task is a {task.role}, but {planned.spec.strategy} has none: use worker")
+    notes = (*planned.notes, f"this task, from TF_CONFIG: {task.role} {task.index}")
+    return replace(planned, job=only_task(planned.job, cluster, task), notes=notes)
 
 
-def replace_gpus(machine: Machine, workers: int) -> Machine:
-    """A machine with as many GPUs as all workers of the cluster would have if each has what this one has."""
+def _implied_choices(cluster: Cluster) -> dict[str, Any]:
+    """The strategy and its size that a cluster stands for. Without ps, the chief is one of the workers."""
+    workers, ps, chiefs = (len(cluster.addresses.get(role, ())) for role in ("worker", "ps", "chief"))
+    if ps:
+        return {"strategy": "parameter-server", "workers": workers, "ps": ps}
+    return {"strategy": "multiworker", "workers": workers + chiefs}
+
+
+def _with_gpus_of_all(machine: Machine, workers: int) -> Machine:
+    """The machine with the GPUs of the whole cluster, assuming that every worker's machine has the same."""
     return replace(machine, gpus=machine.gpus * workers, gpu_ids=machine.gpu_ids * workers)
 
 
-def refuse_training_options(choices: Mapping[str, Any]) -> None:
-    """Options of the built-in training mean nothing to the user's own program."""
-    known = {RENAMED.get(name, name) for name in OF_A_STRATEGY}
-    stray = sorted(set(choices) - known)
+def _refuse_training_options(choices: Mapping[str, Any]) -> None:
+    stray = sorted(set(choices) - {each.name for each in fields(StrategyChoice)})
     if stray:
-        given = twin(stray[0]) if twin(stray[0]) in os.environ else flag_of(stray[0])
         raise TfdistError(
-            f"{given} {choices[stray[0]]} is for the built-in training, and a COMMAND of your own was given: "
-            f"leave it away, or write it behind your program if it is your program's"
+            f"{flag_of(stray[0])} {choices[stray[0]]} is for the built-in training, but a COMMAND was given: "
+            "omit it, or write it after the program if it is an option of the program"
         )
 
 
-def find_program(command: Sequence[str], env: Mapping[str, str], elsewhere: bool) -> Program:
-    """The user's command. `python`, and a bare script, mean the Python that runs tfdist, or the other host's.
+def _program(command: tuple[str, ...], env: Mapping[str, str], machines: Machines) -> Program:
+    """The user's command. `python`, or a script without it, runs with the Python of tfdist on each host.
 
-    Raises:
-        TfdistError: there is no such program or script here; of other hosts and folders (`elsewhere`) we do not know.
+    Programs and scripts are checked only if every task runs here, in this folder.
     """
     program, *arguments = command
-    script = program if program.endswith(".py") else ""
-    if program in ("python", "python3"):
-        script = arguments[0] if arguments and arguments[0].endswith(".py") else ""
-        if script and not elsewhere:
-            must_exist(script)
-        return Program(tuple(arguments), env, str(Path.cwd()), python=True)
-    found = shutil.which(program) is not None
-    if script and (Path(program).is_file() or not found):
-        if not elsewhere:
-            must_exist(program)
-        return Program(tuple(command), env, str(Path.cwd()), python=True)
-    if not found and not elsewhere:
+    check = not any(host.chdir or not host.local for host in machines)
+    cwd, on_path = str(Path.cwd()), shutil.which(program) is not None
+    is_python = program in ("python", "python3")
+    words = tuple(arguments) if is_python else command
+    if is_python or (program.endswith(".py") and (Path(program).is_file() or not on_path)):
+        if check and words and words[0].endswith(".py") and not Path(words[0]).is_file():
+            raise TfdistError(f"the script {words[0]!r} is not in {cwd!r}: give its path")
+        return Program(words, env, cwd, python=True)
+    if check and not on_path:
         if Path(program).is_file():
-            raise TfdistError(f"the program {program!r} is not executable: chmod +x it, or name what runs it")
+            raise TfdistError(f"the program {program!r} is not executable: chmod +x it, or name its interpreter")
         raise TfdistError(f"the program {program!r} is not found: give its path, or install it")
-    return Program(tuple(command), env, str(Path.cwd()))
-
-
-def must_exist(script: str) -> None:
-    """A script that is not there would only fail in every task."""
-    if not Path(script).is_file():
-        raise TfdistError(f"the script {script!r} is not in {str(Path.cwd())!r}: give its path")
+    return Program(command, env, cwd)

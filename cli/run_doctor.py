@@ -11,7 +11,7 @@ import typer
 from tfdist.cli import show_checks as verdicts
 from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.steps import Steps
-from tfdist.cli.strategies import keras_cells, show_keras
+from tfdist.cli.strategies import keras_json, show_keras
 from tfdist.launch.doctor.checks import examine
 from tfdist.launch.doctor.links import Link
 from tfdist.launch.doctor.results import CheckResult, Survey, Verdict, can_start
@@ -30,7 +30,7 @@ def examine_hosts(selection: HostSelection, port: int | None, json: bool) -> int
     """
     wish = HostRequest(str(Path.cwd()), port, selection.per_host)
     with Steps(sys.stderr) as steps:
-        findings = survey(selection.hosts or (LOCAL,), wish, steps.tell)
+        findings = survey(selection.hosts or (LOCAL,), wish, steps.show)
     rows = examine(findings)
     if json:
         typer.echo(dumps(as_json(rows, findings), indent=1))
@@ -46,7 +46,7 @@ def show(rows: Sequence[CheckResult], keras: bool) -> None:
         from rich.console import Console
 
         typer.echo("\nWhich Keras trains under which strategy:")
-        show_keras(keras_table(), Console(highlight=False))
+        show_keras(Console(highlight=False))
     typer.echo(f"\n{upshot(rows)}")
 
 
@@ -57,11 +57,6 @@ def upshot(rows: Sequence[CheckResult]) -> str:
         return f"No job could start: {', '.join(bad[:6])}{f' and {len(bad) - 6} more' if len(bad) > 6 else ''}."
     warnings = sum(row.verdict is Verdict.WARNING for row in rows)
     return f"A job could start{f'; warnings: {warnings}' if warnings else ''}."
-
-
-def keras_table() -> dict[str, dict[str, str]]:
-    """Of every strategy."""
-    return {str(name): keras_cells(name) for name in CATALOG}
 
 
 def as_json(rows: Sequence[CheckResult], findings: Survey) -> dict[str, Any]:
@@ -75,4 +70,9 @@ def as_json(rows: Sequence[CheckResult], findings: Survey) -> dict[str, Any]:
         {"check": row.check, "host": row.host, "verdict": str(row.verdict), "text": row.text, "mend": row.mend}
         for row in rows
     ]
-    return {"can_start": can_start(rows), "rows": told, "links": links, "keras": keras_table()}
+    return {
+        "can_start": can_start(rows),
+        "rows": told,
+        "links": links,
+        "keras": {str(name): keras_json(name) for name in CATALOG},
+    }

@@ -1,9 +1,12 @@
-"""What `tfdist launch` does once its options are read."""
+"""Runs the job that `tfdist launch` has planned, and prints it."""
 
+import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from textwrap import indent
+from typing import Any, TextIO
 
 import typer
 
@@ -23,11 +26,15 @@ from tfdist.launch.rundir import RunDir, create_run_dir
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.run import run_training
 from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.choice import StrategyChoice
+
+INTERNAL = (TrainingSpec.VARIABLE, StrategyChoice.VARIABLE)
+"""Long variables that only tfdist reads."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is shown and kept."""
+    """How a run is printed and kept."""
 
     name: str
     runs_dir: Path
@@ -38,71 +45,75 @@ class RunOptions:
 
     @property
     def out(self) -> TextIO:
-        """Where people read; with --json stdout is for its last line."""
+        """The stream for people; with --json stdout holds only the JSON."""
         return sys.stderr if self.json else sys.stdout
 
 
-def carry_out(asked: LaunchOptions, selection: HostSelection, policy: Policy, options: RunOptions) -> int:
-    """Plan the job, run it, tell how it ended; its exit code.
+def run_launch(options: LaunchOptions, selection: HostSelection, policy: Policy, run_options: RunOptions) -> int:
+    """Plan the job, run it and print its outcome; returns the exit code.
 
     Raises:
         TfdistError: no task was started.
     """
-    selection.try_out(lambda machines: plan_request(asked, machines), asked.devices)
+    selection.try_out(lambda machines: plan_request(options, machines), options.devices)
     with selection.connected(policy) as fleet:
-        request = plan_request(asked, selection.machines(fleet, asked.devices))
-        if not options.quiet:
-            announce(request, options.out)
-        if options.dry_run:
-            show_plan(request, fleet, options.json)
+        planned = plan_request(options, selection.machines(fleet, options.devices))
+        if not run_options.quiet:
+            for line in (*planned.notes, *(f"warning: {warning}" for warning in planned.warnings)):
+                typer.echo(line, file=run_options.out)
+        if run_options.dry_run:
+            _show_plan(planned, fleet, run_options)
             return 0
-        run_dir = create_run_dir(options.runs_dir, options.name)
-        outcome, record = run_and_keep(request, run_dir, policy, console_for(request, options), fleet)
-    conclude(outcome, record, run_dir, options)
+        run_dir = create_run_dir(run_options.runs_dir, run_options.name)
+        outcome, record = _run(planned, run_dir, policy, _console(planned, run_options), fleet)
+    _show_outcome(outcome, record, run_dir, run_options)
     return record.exit_code if record is not None else outcome.exit_code
 
 
-def announce(request: PlannedLaunch, out: TextIO) -> None:
-    """What was decided for the user, and what may surprise them."""
-    for line in (*request.notes, *(f"warning: {warning}" for warning in request.warnings)):
-        typer.echo(line, file=out)
-
-
-def show_plan(request: PlannedLaunch, fleet: Fleet | None, as_json: bool) -> None:
-    """Every task, as it would be started; on other hosts after their preflight."""
+def _show_plan(planned: PlannedLaunch, fleet: Fleet | None, options: RunOptions) -> None:
+    """Print every task as it would be started; with other hosts, after their preflight."""
     if fleet is None:
-        job = with_free_ports(request.job)
+        job = with_free_ports(planned.job)
     else:
-        job, notes = preflight(request.job, fleet, needs_tensorflow=not request.argv)
+        job, notes = preflight(planned.job, fleet, needs_tensorflow=not planned.argv)
         for note in notes:
             typer.echo(f"warning: {note.host}: {note.text}", err=True)
-    plans = [describe_plan(job, plan) for plan in job.plans]
-    if as_json:
-        typer.echo(dumps(plans))
+    tasks = [describe_plan(job, plan) for plan in job.plans]
+    if options.json:
+        typer.echo(dumps(tasks))
         return
-    for plan in plans:
-        cores = ", ".join(map(str, plan["cores"])) or "any"
-        typer.echo(f"\n{plan['task']} on {plan['host']}, cores: {cores}, in {plan['cwd']}")
-        for key, value in plan["env"].items():
-            typer.echo(f"  {key}={value}")
-        typer.echo(f"  {plan['command']}")
+    for task in tasks:
+        _show_task(task, options.verbose)
 
 
-def console_for(request: PlannedLaunch, options: RunOptions) -> PrefixedLines:
+def _show_task(task: Mapping[str, Any], verbose: bool) -> None:
+    cores = ", ".join(map(str, task["cores"])) or "any"
+    typer.echo(f"\n{task['task']} on {task['host']}, cores: {cores}, in {task['cwd']}")
+    env = dict(task["env"])
+    tf_config = env.pop("TF_CONFIG", None)
+    if tf_config is not None:
+        typer.echo(indent(f"TF_CONFIG={dumps(json.loads(tf_config), indent=2)}", "  "))
+    for name, value in env.items():
+        if verbose or name not in INTERNAL:
+            typer.echo(f"  {name}={value}")
+    typer.echo(f"  {task['command']}")
+
+
+def _console(planned: PlannedLaunch, options: RunOptions) -> PrefixedLines:
     """A live table for the built-in training on a terminal, else prefixed lines."""
     if options.quiet:
         return Quiet(options.out, sys.stderr)
-    if options.out.isatty() and not request.argv:
-        return LiveTable(request.job, options.out, options.verbose)
+    if options.out.isatty() and not planned.argv:
+        return LiveTable(planned.job, options.out, options.verbose)
     return PrefixedLines(options.out, sys.stderr, options.verbose)
 
 
-def run_and_keep(
-    request: PlannedLaunch, run_dir: RunDir, policy: Policy, console: PrefixedLines, fleet: Fleet | None
+def _run(
+    planned: PlannedLaunch, run_dir: RunDir, policy: Policy, console: PrefixedLines, fleet: Fleet | None
 ) -> tuple[Outcome, Record | None]:
-    """Run the job and write its spec and, for the built-in training, its record."""
-    save_json(run_dir.spec, {"command": [redact_argument(word) for word in request.argv], **request.spec.to_json()})
-    job, spec = request.job, request.spec
+    """Run the job. Keeps its spec and, for the built-in training, the record that it returns."""
+    save_json(run_dir.spec, {"command": [redact_argument(word) for word in planned.argv], **planned.spec.to_json()})
+    job, spec = planned.job, planned.spec
     with console:
         if not isinstance(spec, TrainingSpec):
             return run_job(job, run_dir, policy, console.handle, fleet=fleet), None
@@ -112,8 +123,7 @@ def run_and_keep(
     return outcome, record
 
 
-def conclude(outcome: Outcome, record: Record | None, run_dir: RunDir, options: RunOptions) -> None:
-    """The last thing printed."""
+def _show_outcome(outcome: Outcome, record: Record | None, run_dir: RunDir, options: RunOptions) -> None:
     if outcome.status is not Status.OK:
         show_failure(outcome, run_dir, sys.stderr)
     elif record is not None and record.status is not RecordStatus.OK:

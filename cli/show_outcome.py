@@ -1,4 +1,4 @@
-"""How the end of a launch is told."""
+"""The outcome of a launch, as text and as JSON."""
 
 import sys
 from typing import Any, TextIO
@@ -16,8 +16,8 @@ from tfdist.strategies.options import StrategyName
 
 
 def outcome_json(outcome: Outcome, record: Record | None) -> dict[str, Any]:
-    """One object: how it ended, where the files are, and for the built-in training what it measured."""
-    told: dict[str, Any] = {
+    """Plain JSON values: the outcome, the run folder, and the results of the built-in training."""
+    result: dict[str, Any] = {
         "format": 1,
         "status": str(record.status if record is not None else outcome.status),
         "exit_code": record.exit_code if record is not None else outcome.exit_code,
@@ -32,37 +32,36 @@ def outcome_json(outcome: Outcome, record: Record | None) -> dict[str, Any]:
         },
     }
     if record is not None and record.status is RecordStatus.OK:
-        told["images_per_s"] = throughput(record)
-        told["loss"] = {rank.task: rank.windows[-1].loss if rank.windows else None for rank in record.ranks}
-        told["accuracy"] = record.ranks[0].accuracy
-        told["updates_applied"] = record.ranks[0].updates_applied
-    return told
+        result["images_per_s"] = throughput(record)
+        result["loss"] = {rank.task: rank.windows[-1].loss if rank.windows else None for rank in record.ranks}
+        result["accuracy"] = record.ranks[0].accuracy
+        result["updates_applied"] = record.ranks[0].updates_applied
+    return result
 
 
 def show_success(outcome: Outcome, record: Record | None, out: TextIO) -> None:
-    """What was reached, and where it is kept."""
-    parts = [f"done in {outcome.wall_s:.1f} s", *([] if record is None else measured(record))]
+    """Print the duration, the results of the built-in training, and the run folder."""
+    parts = [f"done in {outcome.wall_s:.1f} s", *([] if record is None else _results(record))]
     typer.echo(", ".join(parts) + f"; kept in {outcome.run_dir}", file=out)
 
 
-def measured(record: Record) -> list[str]:
-    """A training's figures in words."""
-    whole = CATALOG[StrategyName(record.spec["strategy"])].ends is Ends.LEADER_EXITS or (
+def _results(record: Record) -> list[str]:
+    whole_job = CATALOG[StrategyName(record.spec["strategy"])].ends is Ends.LEADER_EXITS or (
         len(record.ranks) == record.spec["workers"]
     )
-    told = [f"{throughput(record):,.1f} images/s ({'the whole job' if whole else 'this task alone'})"]
+    parts = [f"{throughput(record):,.1f} images/s ({'the whole job' if whole_job else 'this task alone'})"]
     losses = sorted({f"{loss:.4f}" for rank in record.ranks if (loss := rank.windows[-1].loss) is not None})
-    told += [f"loss {' / '.join(losses)}"] if losses else []
+    parts += [f"loss {' / '.join(losses)}"] if losses else []
     accuracy = record.ranks[0].accuracy
-    return told + ([f"accuracy {accuracy:.3f} on held-out examples"] if accuracy is not None else [])
+    return parts + ([f"accuracy {accuracy:.3f} on held-out examples"] if accuracy is not None else [])
 
 
 def show_failure(outcome: Outcome, run_dir: RunDir, err: TextIO) -> None:
-    """Who failed first and how, its last words, the casualties, the logs, and the command to run it again."""
+    """Print which task failed first and why, the end of its log, the tasks that failed after it, and the command."""
     lines = ["", f"tfdist: {outcome.reason}"]
     if outcome.status is Status.FAILED and outcome.culprit is not None:
-        words = tail(run_dir.log(outcome.culprit, "stderr")) or tail(run_dir.log(outcome.culprit, "stdout"))
-        lines += [f"  | {line}" for line in words.splitlines()]
+        log = tail(run_dir.log(outcome.culprit, "stderr")) or tail(run_dir.log(outcome.culprit, "stdout"))
+        lines += [f"  | {line}" for line in log.splitlines()]
     lines += [f"  then {task} {ending}" for task, ending in outcome.casualties.items()]
     lines += [f"  logs:  {outcome.run_dir}", f"  again: {redact_command(['tfdist', *sys.argv[1:]])}"]
     print("\n".join(lines), file=err)

@@ -1,4 +1,4 @@
-"""What is being done, on stderr: only once all of it has taken long enough for a person to wonder."""
+"""The current step of a command, on stderr, for commands that take longer than expected."""
 
 import shutil
 import threading
@@ -6,17 +6,19 @@ from types import TracebackType
 from typing import TextIO
 
 PATIENCE_S = 2.0
+"""Nothing is printed before."""
 
 
 class Steps:
-    """While this lasts: one line that changes on a terminal, else a line a step."""
+    """Prints the current step once the context has lasted `patience_s`: on a terminal one line that is overwritten and
+    erased at the end, elsewhere one line per step."""
 
     def __init__(self, out: TextIO, patience_s: float = PATIENCE_S) -> None:
         self._out = out
         self._lock = threading.Lock()
         self._step = ""
-        self._speaks = False
-        self._timer = threading.Timer(patience_s, self._speak)
+        self._visible = False
+        self._timer = threading.Timer(patience_s, self._start)
         self._timer.daemon = True
 
     def __enter__(self) -> "Steps":
@@ -28,23 +30,23 @@ class Steps:
     ) -> None:
         self._timer.cancel()
         self._timer.join()
-        if self._speaks and self._out.isatty():
+        if self._visible and self._out.isatty():
             self._write("\r\x1b[K")
 
-    def tell(self, step: str) -> None:
-        """This begins now."""
+    def show(self, step: str) -> None:
+        """Make `step` the current one."""
         with self._lock:
             self._step = step
-            if self._speaks:
-                self._show()
+            if self._visible:
+                self._print()
 
-    def _speak(self) -> None:
+    def _start(self) -> None:
         with self._lock:
-            self._speaks = True
+            self._visible = True
             if self._step:
-                self._show()
+                self._print()
 
-    def _show(self) -> None:
+    def _print(self) -> None:
         line = f"{self._step} ..."
         if self._out.isatty():
             self._write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}")

@@ -11,21 +11,22 @@ from tfdist.cli.options import option
 from tfdist.launch.json_files import dumps
 from tfdist.strategies.catalog import CATALOG, Strategy
 from tfdist.strategies.options import Api, Keras, StrategyName
-from tfdist.strategies.refusals import keras_refusal
+from tfdist.strategies.refusals import Refusal, keras_refusal
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-from tfdist.launch.machine import Machine
+    from tfdist.launch.machine import Machine
 
 DEV = Path("/dev")
-CELLS = [(keras, api) for keras in Keras for api in Api]
+KerasCells = Mapping[str, Refusal | None]
+"""For each Keras and API, as `3 fit`: why a strategy does not work with it; None if it does."""
 
 
 def strategies(
-    json: Annotated[bool, option("--json", "The table as JSON.")] = False,
+    json: Annotated[bool, option("--json", "Print the table as JSON.")] = False,
 ) -> None:
-    """List the strategies: what each is, its options, what it needs, and which Keras it works with.
+    """List the strategies, their options, and which Keras they support.
 
     \b
     Examples:
@@ -35,15 +36,13 @@ def strategies(
     from tfdist.launch.machine import local_machine
 
     machine = local_machine()
-    rows = [row_of(strategy, machine) for strategy in CATALOG.values()]
     if json:
-        typer.echo(dumps(rows, indent=1))
+        typer.echo(dumps([_row(strategy, machine) for strategy in CATALOG.values()], indent=1))
     else:
-        show(rows, machine)
+        _show(machine)
 
 
-def row_of(strategy: Strategy, machine: "Machine") -> dict[str, Any]:
-    """One strategy as plain JSON values."""
+def _row(strategy: Strategy, machine: "Machine") -> dict[str, Any]:
     return {
         "strategy": str(strategy.name),
         "tensorflow": strategy.tf_name,
@@ -51,60 +50,58 @@ def row_of(strategy: Strategy, machine: "Machine") -> dict[str, Any]:
         "exchange": str(strategy.exchange),
         "options": list(strategy.options),
         "needs": strategy.needs,
-        "here": here(strategy),
+        "here": availability(strategy),
         "nccl_here": bool(machine.gpus),
         "ends_when": str(strategy.ends),
-        "keras": keras_cells(strategy.name),
+        "keras": keras_json(strategy.name),
     }
 
 
-def here(strategy: Strategy, dev: Path = DEV) -> str:
-    """Whether this machine has what the strategy needs: `yes`, or what is missing."""
+def availability(strategy: Strategy, dev: Path = DEV) -> str:
+    """Whether this machine has the hardware that the strategy needs: `yes`, or `no` and what is missing."""
     files = [dev / file for file in strategy.device_files]
-    if not files or os.environ.get("TPU_NAME") or any(file.exists() for file in files):
+    if not files or os.environ.get("TPU_NAME") or any(map(Path.exists, files)):
         return "yes"
     return f"no (none of {', '.join(map(str, files))}, TPU_NAME)"
 
 
-def cell(name: StrategyName, keras: Keras, api: Api) -> str:
-    """`yes`, or why that Keras cannot train this way."""
-    refusal = keras_refusal(name, keras, api)
-    return "yes" if refusal is None else f"no: {refusal.reason}"
+def _keras_cells(name: StrategyName) -> KerasCells:
+    return {f"{keras} {api}": keras_refusal(name, keras, api) for keras in Keras for api in Api}
 
 
-def show(rows: list[dict[str, Any]], machine: "Machine") -> None:
-    """For a person: what each is, then one table of what works."""
+def keras_json(name: StrategyName) -> dict[str, str]:
+    """`yes`, or `no: ` and the reason, for each Keras and API."""
+    return {cell: "yes" if refusal is None else f"no: {refusal.reason}" for cell, refusal in _keras_cells(name).items()}
+
+
+def _show(machine: "Machine") -> None:
     from rich.console import Console
     from rich.padding import Padding
 
     console = Console(highlight=False)
-    for row in rows:
-        console.print(f"[bold]{row['strategy']}[/bold] ({row['exchange']}, {row['tensorflow']})")
-        facts = [row["summary"], f"needs {row['needs']}; here: {row['here']}"]
-        facts += [f"options: {' '.join(row['options'])}"] if row["options"] else []
+    for strategy in CATALOG.values():
+        console.print(f"[bold]{strategy.name}[/bold] ({strategy.exchange}, {strategy.tf_name})")
+        facts = [strategy.summary, f"needs {strategy.needs}; here: {availability(strategy)}"]
+        facts += [f"options: {' '.join(strategy.options)}"] if strategy.options else []
         console.print(Padding("\n".join(facts), (0, 0, 1, 4)), markup=False)
-    show_keras({row["strategy"]: row["keras"] for row in rows}, console)
+    show_keras(console)
     gpus = f"{len(machine.gpus)} GPUs" if machine.gpus else "no GPU, so no NCCL"
     console.print(f"\nThis machine: {len(machine.cores)} cores, {gpus}.")
 
 
-def keras_cells(name: StrategyName) -> dict[str, str]:
-    """`yes`, or why not, for each Keras and API."""
-    return {f"{keras} {api}": cell(name, keras, api) for keras, api in CELLS}
-
-
-def show_keras(cells: Mapping[str, Mapping[str, str]], console: "Console") -> None:
-    """Which strategy works with which Keras and API, and below why not."""
+def show_keras(console: "Console") -> None:
+    """Print which Keras works with which strategy, then why the others do not."""
     from rich.table import Table
 
+    cells = {name: _keras_cells(name) for name in CATALOG}
     table = Table(box=None, pad_edge=False)
     table.add_column("", no_wrap=True)
-    for keras, api in CELLS:
-        table.add_column(f"Keras {keras} {api}")
-    for name, values in cells.items():
-        table.add_row(name, *(value.split(":")[0] for value in values.values()))
+    for keras_api in cells[StrategyName.ONE_DEVICE]:
+        table.add_column(f"Keras {keras_api}")
+    for name, refusals in cells.items():
+        table.add_row(name, *("no" if refusal else "yes" for refusal in refusals.values()))
     console.print(table)
-    reasons = {value: name for name, values in cells.items() for value in values.values() if value != "yes"}
     console.print()
-    for reason, name in reasons.items():
-        console.print(f"{name}: {reason.removeprefix('no: ')}", markup=False)
+    for name, refusals in cells.items():
+        for reason in dict.fromkeys(refusal.reason for refusal in refusals.values() if refusal):
+            console.print(f"{name}: {reason}", markup=False)

@@ -9,6 +9,7 @@ import typer
 
 from tfdist.cli.options import Port, option, training_options
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.text import did_you_mean
 
 if TYPE_CHECKING:
     from tfdist.launch.cluster import Task
@@ -16,20 +17,24 @@ if TYPE_CHECKING:
 
 OnlyTask = Annotated[
     str | None,
-    option("--task", "Only this task, only the value: worker:1, chief:0, ps:0.", variable="TFDIST_TF_CONFIG_TASK"),
+    option(
+        "--task",
+        "Print only the value for this task: worker:1, chief:0, ps:0. Environment variable: TFDIST_TF_CONFIG_TASK.",
+        variable="TFDIST_TF_CONFIG_TASK",  # tasks have a TFDIST_TASK of another format
+    ),
 ]
 
 
 @training_options(only=("strategy", "workers", "ps"))
 def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = None) -> None:
-    """Print the TF_CONFIG of every task, for people who start processes by hand.
+    """Print the TF_CONFIG of every task, to start them without tfdist.
 
     \b
     Examples:
       tfdist tf-config --strategy multiworker --workers 2 --port 12345
       TF_CONFIG=$(tfdist tf-config --workers 2 --port 12345 --task worker:1) python train.py
 
-    With --task only the value is printed. Give the same --port for every task: without it, free ports are chosen anew.
+    Use the same --port for every task: without it, each call chooses other free ports.
     """
     from tfdist.launch.dry_run import with_free_ports
     from tfdist.launch.job import Program, plan_job
@@ -37,31 +42,28 @@ def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = No
     from tfdist.models.plan import shape_of
     from tfdist.models.presets import resolve_strategy
 
-    machine = replace(local_machine(), gpus=())  # the processes may be meant for other machines
+    machine = replace(local_machine(), gpus=())  # the tasks may run on other machines
     spec = resolve_strategy(choices, machine).spec
     job = plan_job(shape_of(spec, port), Program((), {}, "/"), local_machines(machine))
     if not any(plan.port is not None for plan in job.plans):
-        raise TfdistError(f"--strategy {spec.strategy} is one process or has no cluster: it needs no TF_CONFIG")
-    # A fixed port may already serve a task that was started by hand, so it is not tried.
+        raise TfdistError(
+            f"--strategy {spec.strategy}: has no cluster and so no TF_CONFIG; use multiworker or parameter-server"
+        )
+    # A fixed port may be in use by a task that was started earlier, so it is not checked.
     job = (
         with_free_ports(job) if port is None else job.with_ports({plan.task.name: plan.port or 0 for plan in job.plans})
     )
     if task is not None:
-        typer.echo(job.cluster.tf_config(find_task(job, task)))
+        typer.echo(job.cluster.tf_config(_find_task(job, task)))
         return
     for plan in job.plans:
         value = shlex.quote(job.cluster.tf_config(plan.task) or "")
         typer.echo(f"# {plan.task.role}:{plan.task.index}\nexport TF_CONFIG={value}")
 
 
-def find_task(job: "Job", name: str) -> "Task":
-    """The job's task called `worker:1` (or `worker-1`).
-
-    Raises:
-        TfdistError: it has none of that name.
-    """
+def _find_task(job: "Job", name: str) -> "Task":
     for plan in job.plans:
         if name.replace(":", "-") == plan.task.name:
             return plan.task
-    known = ", ".join(f"{plan.task.role}:{plan.task.index}" for plan in job.plans)
-    raise TfdistError(f"--task {name}: this job has {known}")
+    names = [f"{plan.task.role}:{plan.task.index}" for plan in job.plans]
+    raise TfdistError(f"--task {name}: {did_you_mean(name, names)}")

@@ -192,14 +192,14 @@ sys.exit(str(sorted(set(sys.modules) & {"tensorflow", "tf_keras", "keras", "pand
 def test_what_is_done_is_said_only_to_those_who_wait():
     quick, slow = StringIO(), StringIO()
     with Steps(quick, patience_s=60.0) as steps:
-        steps.tell("one")
+        steps.show("one")
     assert quick.getvalue() == ""
     with Steps(slow, patience_s=0.0) as steps:
-        steps.tell("one")
+        steps.show("one")
         until = time.monotonic() + 10
         while not slow.getvalue() and time.monotonic() < until:
             time.sleep(0.01)
-        steps.tell("two")
+        steps.show("two")
     assert slow.getvalue() == "one ...\ntwo ...\n"
 
 

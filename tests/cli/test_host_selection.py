@@ -125,7 +125,7 @@ WRONG = [
     (["--hostfile", "none.txt"], ["none.txt", "No such file"]),
     (["-H", "a", "--include", "b"], ["--include b", "no host is left of a"]),
     (["-H", "a", "--workers-per-host", "0"], ["--workers-per-host 0", "at least 1"]),
-    (["-H", "a", "--ssh-port", "0"], ["--ssh-port 0", "not a port"]),
+    (["-H", "a", "--ssh-port", "0"], ["--ssh-port 0", "must be a port"]),
     (["-H", "a", "--ssh-port", "70000"], ["--ssh-port 70000"]),
     (["-H", "a", "--ssh-port", "x"], ["--ssh-port x"]),
     (["-H", "a", "--identity", "/no/key"], ["--identity /no/key", "no such file"]),
@@ -175,9 +175,9 @@ def test_the_environment_names_hosts_and_how_to_reach_them(client, monkeypatch, 
 @pytest.mark.parametrize(
     ("variables", "says"),
     [
-        ({"HOSTS": "a", "HOSTFILE": "f"}, "TFDIST_HOSTS a and TFDIST_HOSTFILE f: give one of them"),
-        ({"SSH_PORT": "22"}, "TFDIST_SSH_PORT 22 has no effect"),
-        ({"SSH_OPTION": "A=b C=d"}, "TFDIST_SSH_OPTION A=b has no effect"),
+        ({"HOSTS": "a", "HOSTFILE": "f"}, "TFDIST_HOSTS=a and TFDIST_HOSTFILE=f: give only one of them"),
+        ({"SSH_PORT": "22"}, "TFDIST_SSH_PORT=22 has no effect"),
+        ({"SSH_OPTION": "A=b C=d"}, "TFDIST_SSH_OPTION=A=b has no effect"),
         ({"HOSTFILE": "none.txt"}, "none.txt: No such file"),
         ({"HOSTS": "a:x"}, "invalid number of slots 'x'"),
     ],
@@ -213,6 +213,10 @@ def test_hosts_that_cannot_be_reached_end_it_with_69_and_a_line_each(client, cap
     assert out == ""
     assert [line.partition(":")[0] for line in lines] == ["h1", "h2"]
     assert all("nothing listens on the SSH port" in line and "--ssh-port" in line for line in lines)
+    assert run(["launch", "--json", "--ssh", str(client), "-H", "h1,h2", "--", "true"]) == 69
+    out, err = capsys.readouterr()
+    result = json.loads(out)
+    assert (result["status"], result["exit_code"], err) == ("refused", 69, f"tfdist: {result['reason']}\n")
 
 
 def test_the_help_shows_brackets_as_they_are_written(capsys, monkeypatch):
@@ -222,7 +226,7 @@ def test_the_help_shows_brackets_as_they_are_written(capsys, monkeypatch):
     assert "[user@]host[:slots],... or node[01-04]" in out
     for key in ("[slots=N]", "[role=ps]", "[addr=A]", "[port=P]", "[gpus=0,1]", "[python=P]", "[chdir=D]"):
         assert key in out
-    assert "in total, on all hosts" in out
+    assert "on all hosts together" in out
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="there is no IPv6 here")

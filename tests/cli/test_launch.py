@@ -213,9 +213,3 @@ def test_names_and_values_of_any_bytes_can_be_shown(tmp_path):
         done = subprocess.run([*command, *more, b"--", b"true"], capture_output=True, text=True, env=strict)
         assert (done.returncode, done.stderr) == (0, "")
         assert "\\udcff" in done.stdout
-
-
-def test_an_option_of_the_training_in_the_environment_is_named_as_what_it_is(monkeypatch, capsys):
-    monkeypatch.setenv("TFDIST_PRESET", "smoke")
-    assert run(["launch", "--", "true"]) == 2
-    assert "TFDIST_PRESET smoke" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfdist.cli.strategies import here
+from tfdist.cli.strategies import availability
 from tfdist.launch.errors import TfdistError
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
@@ -26,12 +26,12 @@ def test_a_tpu_vm_is_recognised_by_its_device_files(device, tmp_path):
 @pytest.mark.parametrize("device", ROW.device_files)
 def test_tfdist_strategies_checks_the_same_device_files(device, tmp_path, monkeypatch):
     monkeypatch.delenv("TPU_NAME", raising=False)
-    missing = here(ROW, tmp_path)
+    missing = availability(ROW, tmp_path)
     assert missing.startswith("no (")
     assert device in missing
     (tmp_path / device).parent.mkdir(exist_ok=True)
     (tmp_path / device).touch()
-    assert here(ROW, tmp_path) == "yes"
+    assert availability(ROW, tmp_path) == "yes"
 
 
 def test_a_missing_tpu_is_refused(tmp_path):

@@ -1,0 +1,107 @@
+"""What all subcommands share: how their help looks, and one sentence for wrong input that names its source."""
+
+import os
+import re
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
+
+from tfdist.cli.options import CHOICES
+from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.text import did_you_mean
+
+EPILOG = "Each option can be set by an environment variable: TFDIST_ and its name, as TFDIST_SSH_PORT for --ssh-port."
+_EXPECTED = {"integer": "must be an integer", "number": "must be a number", "boolean": "must be true or false"}
+
+
+class Commands(TyperGroup):
+    """The list of subcommands."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the subcommand.
+
+        Raises:
+            TfdistError: it does not exist.
+        """
+        if args[0] not in self.commands and not ctx.resilient_parsing:
+            raise TfdistError(f"no command {args[0]!r}: {did_you_mean(args[0], self.commands)}")
+        return super().resolve_command(ctx, args)
+
+
+class Command(TyperCommand):
+    """A subcommand with its help in panels, which take a quarter of a second to load."""
+
+    def __init__(self, *args: Any, **values: Any) -> None:
+        super().__init__(*args, **{**values, "rich_markup_mode": "rich", "epilog": EPILOG})
+
+    def get_params(self, ctx: Any) -> Any:
+        """All options and arguments. The help shows no placeholder for the value of a flag."""
+        params = super().get_params(ctx)
+        for param in params:
+            if isinstance(param, TyperOption) and param.is_flag:
+                param.metavar = ""
+        return params
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Convert the command line.
+
+        Raises:
+            TfdistError: an unknown option, or a value that its option does not take.
+        """
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            sentence = usage_sentence(error)
+            if isinstance(error, typer.BadParameter) and isinstance(error.param, TyperOption):
+                values = self.make_parser(ctx).parse_args(words)[0]
+                sentence = _bad_value(error.param, values, error.message)
+            raise TfdistError(name_variables(sentence, ctx)) from None
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command.
+
+        Raises:
+            TfdistError: as the command raises it, but naming the environment variables that were used; or interrupted.
+        """
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # Typer would exit without a message
+            raise TfdistError("interrupted", ExitCode.INTERRUPTED) from None
+        except TfdistError as error:
+            raise TfdistError(name_variables(str(error), ctx), error.exit_code) from error
+
+
+def usage_sentence(error: Any) -> str:
+    """Typer's message about a wrong command line, with the nearest option for an unknown one."""
+    if hasattr(error, "possibilities"):
+        nearest = f"did you mean {error.possibilities[0]}? See" if error.possibilities else "see"
+        return f"{error.option_name}: no such option; {nearest} '{error.ctx.command_path} --help'"
+    return " ".join(error.format_message().split())
+
+
+def name_variables(sentence: str, ctx: Any) -> str:
+    """The sentence with TFDIST_WORKERS=2 instead of `--workers 2` if that value came from the environment."""
+    for param in ctx.command.params:
+        source = ctx.get_parameter_source(param.name)
+        if source is None or source.name != "ENVIRONMENT":
+            continue
+        flag, variable, value = param.opts[0], param.envvar, ctx.params.get(param.name)
+        raw = os.environ[variable]
+        forms = {raw, *raw.split(), str(value), f"{value:g}" if isinstance(value, float) else raw}
+        longest_first = "|".join(map(re.escape, sorted(forms, key=len, reverse=True)))
+        sentence = re.sub(rf"{flag} ({longest_first})(?!\w)", rf"{variable}=\1", sentence)
+        if sentence.startswith(f"{flag}:"):  # a flag such as --evaluate
+            sentence = f"{variable}={raw}{sentence.removeprefix(flag)}"
+        sentence = re.sub(rf"\b(drop|omit) {flag}(?![\w-])", f"unset {variable}", sentence)
+    return re.sub(r"\bomit it\b", "unset it", sentence) if sentence.startswith("TFDIST_") else sentence
+
+
+def _bad_value(param: TyperOption, values: Any, message: str) -> str:
+    value = values.get(param.name)
+    value = os.environ.get(str(param.envvar), "") if value is None else value
+    if param.name in CHOICES:
+        return f"{param.opts[0]} {value}: {did_you_mean(str(value), CHOICES[param.name])}"
+    expected = re.match(r"Input should be a valid (\w+)", message)
+    return f"{param.opts[0]} {value}: {_EXPECTED[expected[1]] if expected else message}"

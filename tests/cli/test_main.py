@@ -1,0 +1,113 @@
+"""The command itself: version, entry points, help and completion."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import tfdist
+from tfdist.cli.main import run
+from tfdist.cli.options import CHOICES, TRAINING, variable_of
+
+COMMANDS = ("launch", "bench", "report", "doctor", "strategies", "tf-config")
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"tfdist {tfdist.__version__}\n"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", tfdist.__version__)
+
+
+@pytest.mark.parametrize("module", ["tfdist", "tfdist.cli"])
+def test_python_m_is_the_same_command(module):
+    done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"tfdist {tfdist.__version__}\n")
+
+
+def test_without_arguments_the_commands_are_listed(capsys):
+    assert run([]) == 0
+    out = capsys.readouterr().out
+    assert all(f"\n  {command} " in out for command in COMMANDS)
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_truncates_nothing_and_explains_environment_variables(command, columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert run([command, "-h"]) == 0
+    out = capsys.readouterr().out
+    assert "…" not in out
+    assert "TFDIST_ and its name" in " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= columns
+
+
+def test_every_option_of_a_training_is_set_by_the_variable_that_the_help_describes():
+    for name, annotation in TRAINING.items():
+        (option,) = annotation.__metadata__
+        assert option.envvar == variable_of(name)
+
+
+def test_the_help_of_every_closed_choice_lists_it(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "200")
+    run(["launch", "--help"])
+    out = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for choices in CHOICES.values():
+        assert ", ".join(choices) in out or "|".join(choices) in out
+
+
+def completions(line, monkeypatch, capsys):
+    """What the shell is offered for the last word of `line`."""
+    monkeypatch.setenv("_TFDIST_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
+    with pytest.raises(SystemExit):
+        run(["ignored"])
+    return capsys.readouterr().out.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("tfdist la", ["launch"]),
+        ("tfdist launch --preset ", ["smoke", "cpu", "reference"]),
+        ("tfdist launch --preset s", ["smoke"]),
+        ("tfdist launch --strategy m", ["mirrored", "multiworker"]),
+        ("tfdist launch --model ", ["mobilenet_v2", "tiny"]),
+        ("tfdist launch --optimizer a", ["adam"]),
+        ("tfdist launch --precision mixed_b", ["mixed_bfloat16"]),
+        ("tfdist bench --suite ", ["cpu", "gpu", "hosts", "smoke", "my.toml"]),
+        ("tfdist bench --suite m", ["my.toml"]),
+        ("tfdist launch --cross", ["--cross-device"]),
+    ],
+)
+def test_the_shell_completes_commands_options_and_values(line, values, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.toml").touch()
+    assert completions(line, monkeypatch, capsys) == values
+
+
+IMPORTED = """
+import sys
+from tfdist.cli.main import run
+code = run({arguments!r})
+bench = sorted(name for name in sys.modules if name.startswith("tfdist.bench"))
+sys.exit(f"imported {{bench}}" if bench else code)
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["launch", "--dry-run"], ["launch", "--strategy", "multiworker", "--", "true"], ["doctor", "--help"]],
+    ids=" ".join,
+)
+def test_only_bench_and_report_import_the_bench_package(arguments, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED.format(arguments=arguments)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "COLUMNS": "80"},
+    )
+    assert done.returncode == 0, done.stderr
