@@ -6,8 +6,8 @@ SUITE ?= smoke
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 EDITABLE := --editable '.[dev]' --config-settings editable_mode=strict
-# loadgroup: tests with the same xdist_group mark run in one process and share its launches.
-PYTEST := $(PY) -m pytest -n 2 --dist loadgroup --durations=20 --durations-min=1
+# worksteal gives each process consecutive tests, which share the launches of their module's fixtures.
+PYTEST := $(PY) -m pytest -n 2 --dist worksteal --durations=20 --durations-min=1
 # Folders too: moving a file changes the time of its folder, not its own. With a dot, because `bench` alone is a target.
 SOURCES := $(shell find package/. cli/. launch/. strategies/. models/. bench/. -not -path '*__pycache__*')
 

@@ -1,9 +1,9 @@
-"""What tests share: what is left over of a run can be seen by a mark in the environment of its processes.
+"""Fixtures for all tests.
 
-Signals that the tests send are not ignored by what they start, though a job in the background ignores them (nohup).
+A shell starts background jobs (nohup, `&`) with signals ignored, and child processes inherit that. The signals that
+tests send get their default handlers back here.
 """
 
-import os
 import signal
 import uuid
 from collections.abc import Callable, Iterator
@@ -12,28 +12,26 @@ from contextlib import suppress
 import psutil
 import pytest
 
+from .processes import MARK, marked_processes
+
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture
 def survivors(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
-    """A function that lists the processes which this test caused to start and which still run, itself left out."""
+    """A function that lists the processes which this test started, directly or not, and which still run."""
     mark = uuid.uuid4().hex
-    monkeypatch.setenv("TFDIST_TEST_MARK", mark)
+    monkeypatch.setenv(MARK, mark)
 
-    def marked() -> list[str]:
-        found = []
-        for process in psutil.process_iter():
-            try:
-                alive = process.status() != psutil.STATUS_ZOMBIE
-                if process.pid != os.getpid() and alive and process.environ().get("TFDIST_TEST_MARK") == mark:
-                    found.append(f"{process.pid}: {process.cmdline()}")
-            except psutil.Error:
-                continue
-        return found
+    def listed() -> list[str]:
+        lines = []
+        for process in marked_processes(mark):
+            with suppress(psutil.Error):
+                lines.append(f"{process.pid}: {process.cmdline()}")
+        return lines
 
-    yield marked
-    for line in marked():  # of a test that has failed
-        with suppress(ProcessLookupError):
-            os.kill(int(line.partition(":")[0]), signal.SIGKILL)
+    yield listed
+    for process in marked_processes(mark):  # left by a failed test
+        with suppress(psutil.Error):
+            process.kill()

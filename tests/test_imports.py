@@ -1,4 +1,4 @@
-"""The order of the packages, cli > bench > models > strategies > launch, read from the imports themselves."""
+"""A package imports only packages below it, cli > bench > models > strategies > launch, and there are no cycles."""
 
 import ast
 from graphlib import TopologicalSorter
@@ -11,7 +11,7 @@ FILES = [path.relative_to(ROOT) for package in ORDER for path in sorted((ROOT / 
 
 
 def imported(file: Path) -> list[list[str]]:
-    """The modules of tfdist that a file imports anywhere: lazily and for types only too."""
+    """The modules of tfdist that a file imports, also inside functions and for type checking only."""
     nodes = list(ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))))
     froms = [f"{node.module}.{each.name}" for node in nodes if isinstance(node, ast.ImportFrom) for each in node.names]
     plain = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
@@ -24,7 +24,7 @@ def test_a_package_imports_only_packages_below_it():
     assert upward == []
 
 
-def test_no_two_subpackages_or_modules_of_a_package_import_each_other():
+def test_subpackages_and_modules_of_a_package_have_no_import_cycle():
     graph: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
     for file in FILES:
         unit = file.with_suffix("").parts[:2]

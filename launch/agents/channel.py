@@ -108,6 +108,8 @@ class Channel:
             self._kill()
         self._reader.join(timeout=5)
         if not self._reader.is_alive():  # else closing would block
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=1.0)  # reaps one that ended by itself
             assert self._process.stdout is not None
             self._process.stdout.close()
             self._stderr.close()

@@ -42,6 +42,7 @@ class ProbeServer:
             for port in ports:
                 self._selector.register(_listen(port), selectors.EVENT_READ)
         except OSError:
+            self._wake.close()
             self._close_sockets()
             raise
         self._thread = threading.Thread(target=self._serve, name="probe", daemon=True)

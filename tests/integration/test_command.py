@@ -1,4 +1,4 @@
-"""The commands as a user types them, with real trainings."""
+"""The commands as a user types them, with real trainings. Tests of the same training share its launch."""
 
 import json
 import os
@@ -6,71 +6,131 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.processes import MARK, marked_processes
+from tfdist.cli.main import run
+from tfdist.models.record import Record
+
+from .training import losses
+
 TFDIST = [sys.executable, "-m", "tfdist.cli"]
 EXAMPLES = Path(__file__).parents[2] / "examples"
-ENDLESS = [
-    "launch",
-    "--strategy",
-    "multiworker",
-    "--workers",
-    "2",
-    "--preset",
-    "smoke",
-    "--model",
-    "tiny",
-    "--steps",
-    "1000000",
-]
-pytestmark = pytest.mark.slow
+TINY = ["--preset", "smoke", "--model", "tiny"]
+ENDLESS = ["launch", "--strategy", "multiworker", "--workers", "2", *TINY, "--steps", "1000000"]
+STEPS = 100
+QUICK = [*TINY, "--dataset", "digits", "--learning-rate", "0.01", "--steps", str(STEPS)]
+STRATEGIES = {
+    "one-device": [],
+    "mirrored": ["--devices", "2"],
+    "multiworker": ["--workers", "2"],
+    "central-storage": ["--devices", "2"],
+    "parameter-server": ["--workers", "2"],
+    "independent": ["--workers", "2"],
+}
 
 
-def tfdist(*arguments, cwd):
-    """Run the command without a terminal; the JSON of its last line, if it has one."""
-    done = subprocess.run([*TFDIST, *arguments], cwd=cwd, capture_output=True, text=True)
+def launch(*arguments: str, cwd: Path, mark: str = "") -> tuple[dict[str, Any], str]:
+    """The JSON summary and the stderr of a successful launch without a terminal."""
+    env = {**os.environ, MARK: mark}
+    done = subprocess.run([*TFDIST, "launch", *arguments, "--json"], cwd=cwd, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
+@dataclass(frozen=True)
+class Training:
+    """One finished launch of the built-in training."""
+
+    strategy: str
+    summary: dict[str, Any]
+    stderr: str
+    run_dir: Path
+    left_running: list[str]
+
+    def record(self) -> Record:
+        (path,) = (self.run_dir / "records").iterdir()
+        return Record.from_json(json.loads(path.read_text()))
+
+
+@pytest.fixture(scope="module", params=STRATEGIES)
+def training(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Training:
+    """A short training with each strategy, in a folder whose name needs quoting."""
+    folder = tmp_path_factory.mktemp("training") / "it's; new"
+    folder.mkdir()
+    mark = uuid.uuid4().hex
+    summary, stderr = launch("--strategy", request.param, *STRATEGIES[request.param], *QUICK, cwd=folder, mark=mark)
+    left_running = [str(process) for process in marked_processes(mark)]
+    return Training(request.param, summary, stderr, folder / summary["run_dir"], left_running)
+
+
+def test_every_strategy_trains(training: Training) -> None:
+    summary = training.summary
+    assert summary["status"] == "ok"
+    assert summary["images_per_s"] > 0
+    assert all(loss < 2.3 for loss in summary["loss"].values())
+    assert summary["updates_applied"] == STEPS
+    if training.strategy == "multiworker":
+        assert summary["loss"]["worker-0"] == summary["loss"]["worker-1"]
+
+
+def test_a_training_shows_its_steps_but_not_the_logs_of_tensorflow(training: Training) -> None:
+    assert f"step {STEPS}" in training.stderr
+    assert "oneDNN" not in training.stderr
+    assert "oneDNN" in next(training.run_dir.glob("attempt-0/*/stderr.log")).read_text()
+
+
+def test_no_process_outlives_a_training(training: Training) -> None:
+    assert training.left_running == []
+
+
+def test_a_training_can_be_reported(training: Training) -> None:
+    assert run(["report", str(training.run_dir)]) == 0
+    assert training.strategy in (training.run_dir / "report.md").read_text()
+
+
+def test_the_figures_of_a_record_add_up(training: Training) -> None:
+    record = training.record()
+    batch_size = record.spec["batch_size"]
+    for rank in record.ranks:
+        assert sum(window.steps for window in (*rank.warmup, *rank.windows)) == STEPS
+        assert rank.warmup
+        assert rank.updates_applied == STEPS
+        assert rank.examples_applied == STEPS * batch_size * rank.replicas
+        assert 0 < rank.phases_s["trace"] < rank.phases_s["first_step_end"]
+        assert rank.phases_s["import"] + rank.phases_s["build"] < rank.phases_s["first_step_end"]
+        assert rank.peak_memory_bytes > 100e6
+        assert rank.cpu_s > 1
+        assert rank.software["keras"].startswith("tf_keras 2.")
+        assert "TF_CONFIG" not in rank.environment
+
+
+def test_the_ranks_of_a_record_agree_as_far_as_the_strategy_lets_them(training: Training) -> None:
+    first, *others = training.record().ranks
+    assert [rank.task for rank in others] == ["worker-1"] * (training.strategy in ("multiworker", "independent"))
+    assert first.accuracy is not None
+    for other in others:
+        if training.strategy == "multiworker":
+            assert first.accuracy == other.accuracy
+            assert losses(first) == losses(other)
+            assert [window.steps for window in first.warmup] == [window.steps for window in other.warmup]
+        else:
+            assert losses(first) != losses(other)  # independent workers have different data
+
+
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path) -> Path:
     odd = tmp_path / "it's; new"
     odd.mkdir()
     return odd
 
 
-@pytest.mark.parametrize(
-    "cluster",
-    [
-        ["one-device"],
-        ["mirrored", "--devices", "2"],
-        ["multiworker", "--workers", "2"],
-        ["central-storage", "--devices", "2"],
-        ["parameter-server", "--workers", "2"],
-        ["independent", "--workers", "2"],
-    ],
-    ids=" ".join,
-)
-def test_every_strategy_trains_and_ends_0(cluster, folder, survivors):
-    told, err = tfdist("launch", "--strategy", *cluster, "--preset", "smoke", "--steps", "30", "--json", cwd=folder)
-    assert told["status"] == "ok"
-    assert told["images_per_s"] > 0
-    assert all(loss < 2.3 for loss in told["loss"].values())
-    assert told["updates_applied"] == 30
-    assert "step 30" in err
-    assert "oneDNN" not in err
-    assert "oneDNN" in next((folder / told["run_dir"]).glob("attempt-0/*/stderr.log")).read_text()
-    if cluster[0] == "multiworker":
-        assert told["loss"]["worker-0"] == told["loss"]["worker-1"]
-    assert survivors() == []
-    done = subprocess.run([*TFDIST, "report", told["run_dir"]], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert cluster[0] in (folder / told["run_dir"] / "report.md").read_text()
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cluster", "script"),
     [
@@ -81,12 +141,13 @@ def test_every_strategy_trains_and_ends_0(cluster, folder, survivors):
     ],
     ids=str,
 )
-def test_a_program_of_ones_own(cluster, script, folder):
-    told, _ = tfdist("launch", "--strategy", *cluster, "--json", "--", "python", str(EXAMPLES / script), cwd=folder)
-    assert told["status"] == "ok"
-    assert told["tasks"]["worker-0"]["peak_memory_bytes"] > 100e6
+def test_the_example_programs_train(cluster, script, folder):
+    summary, _ = launch("--strategy", *cluster, "--", "python", str(EXAMPLES / script), cwd=folder)
+    assert summary["status"] == "ok"
+    assert summary["tasks"]["worker-0"]["peak_memory_bytes"] > 100e6
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_training_leaves_no_process_no_port_and_no_temporary_file(folder, survivors, monkeypatch):
     temporary = folder / "tmp"
     temporary.mkdir()
@@ -98,28 +159,29 @@ def test_ctrl_c_in_a_training_leaves_no_process_no_port_and_no_temporary_file(fo
         if " step " in line:
             break
     launcher.send_signal(signal.SIGINT)
-    began = time.monotonic()
+    interrupted_at = time.monotonic()
     _, err = launcher.communicate(timeout=60)
     assert launcher.returncode == 130, err
     assert "interrupted by SIGINT" in err
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - interrupted_at < 15
     assert survivors() == []
     assert list(temporary.iterdir()) == []
     (run_dir,) = (folder / "runs").iterdir()
     for plan in json.loads((run_dir / "cluster.json").read_text()):
-        own = json.loads(plan["env"]["TF_CONFIG"])
-        port = own["cluster"]["worker"][own["task"]["index"]].rpartition(":")[2]
+        config = json.loads(plan["env"]["TF_CONFIG"])
+        port = config["cluster"]["worker"][config["task"]["index"]].rpartition(":")[2]
         assert not listening(int(port))
     assert not list(run_dir.rglob(".*"))
 
 
-def listening(port):
+def listening(port: int) -> bool:
     """Whether anything on this machine listens on a TCP port (proc(5), /proc/net/tcp: state 0A)."""
     rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
     return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
 
 
-def test_a_worker_that_is_killed_is_named_and_the_other_one_is_its_casualty(folder, survivors):
+@pytest.mark.slow
+def test_a_killed_worker_is_the_culprit_and_the_other_worker_a_casualty(folder, survivors):
     launcher = subprocess.Popen(
         [*TFDIST, *ENDLESS, "--json"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -130,9 +192,9 @@ def test_a_worker_that_is_killed_is_named_and_the_other_one_is_its_casualty(fold
     started = [json.loads(line) for line in events.read_text().splitlines() if '"Started"' in line]
     os.kill(next(event["pid"] for event in started if event["task"] == "worker-1"), signal.SIGKILL)
     out, err = launcher.communicate(timeout=60)
-    told = json.loads(out.splitlines()[-1])
-    assert launcher.returncode == told["exit_code"] == 137
-    assert told["culprit"] == "worker-1"
-    assert list(told["casualties"]) == ["worker-0"]
+    summary = json.loads(out.splitlines()[-1])
+    assert launcher.returncode == summary["exit_code"] == 137
+    assert summary["culprit"] == "worker-1"
+    assert list(summary["casualties"]) == ["worker-0"]
     assert "tfdist: worker-1 was killed by SIGKILL" in err
     assert survivors() == []

@@ -30,14 +30,14 @@ hosts = 3
 
 
 @pytest.mark.slow
-def test_rows_of_one_and_of_two_hosts_with_the_links_rate_beside_them(launcher, net):
+def test_a_bench_over_two_hosts_reports_the_rate_of_their_link(launcher, net):
     suite = launcher.script(SUITE, "two.toml")
     with net.hosts[1].limit_mbit(100):
         arguments = ("--hosts", "h1,h2", "--suite", suite, "--out", "bench", "--json")
         done = launcher.run(*arguments, command="bench", timeout_s=240)
     assert done.code == 0, done.err[-4000:]
-    told = json.loads(done.out.splitlines()[-1])
-    rows = {row["arm"]: row for row in told["rows"]}
+    summary = json.loads(done.out.splitlines()[-1])
+    rows = {row["arm"]: row for row in summary["rows"]}
     assert [rows[name]["hosts"] for name in ("one", "two hosts")] == [1, 2]
     assert [rows[name]["kind"] for name in ("one", "two hosts")] == ["single-card", "multi-node"]
     assert rows["one"]["link_mbit_per_s"] is None

@@ -1,5 +1,6 @@
-"""The targets, as make would run them."""
+"""The targets of the Makefile, as make would run them."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -8,22 +9,29 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def commands(*arguments: str) -> str:
-    """What make would run, if everything were to be made anew."""
-    asked = subprocess.run(
-        ["make", "--dry-run", "--always-make", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return asked.stdout
+def make(*arguments: str) -> str:
+    return subprocess.run(["make", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("target", ["install", "test", "lint", "types", "build"])
-def test_no_target_but_bench_starts_a_bench(target: str) -> None:
+def commands(target: str) -> str:
+    """The commands that make would run for this target in a fresh clone."""
+    return make("--dry-run", "--always-make", target)
+
+
+@pytest.mark.parametrize("target", ["install", "test", "test-all", "lint", "types", "build"])
+def test_only_the_bench_target_starts_a_bench(target: str) -> None:
     assert "tfdist.cli bench" not in commands(target)
     assert "tfdist.cli bench" in commands("bench")
 
 
-def test_help_lists_every_target_with_a_line() -> None:
-    listed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    phony = next(line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith(".PHONY:"))
-    for target in phony.split()[1:]:
-        assert any(line.split()[0] == target and len(line.split()) > 2 for line in listed.splitlines()), target
+def test_only_test_all_runs_the_slow_tests() -> None:
+    assert '-m "not slow"' in commands("test")
+    assert "-m pytest" in commands("test-all")
+    assert '-m "not slow"' not in commands("test-all")
+    assert commands("test-all").splitlines()[-1] in commands("check")
+
+
+def test_help_describes_every_target() -> None:
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    described = re.findall(r"^  ([a-z-]+) +\S", make("help"), re.MULTILINE)
+    assert described == phony.split()

@@ -1,4 +1,4 @@
-"""The wheel in an environment that has nothing."""
+"""The wheel, installed in an empty virtual environment."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 CLEAN = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV", "TF_CONFIG")}
 
 
-def run(*argv, cwd):
+def run(*argv: object, cwd: Path) -> str:
     done = subprocess.run(list(map(str, argv)), cwd=cwd, env=CLEAN, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
@@ -20,35 +20,20 @@ def run(*argv, cwd):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_wheel_installs_into_an_empty_environment_and_runs(tmp_path):
+def test_the_wheel_installs_in_an_empty_environment_and_runs(tmp_path: Path) -> None:
     run(sys.executable, "-m", "build", "--outdir", tmp_path, ROOT, cwd=tmp_path)
     (wheel,) = tmp_path.glob("tfdist-*.whl")
     (sdist,) = tmp_path.glob("tfdist-*.tar.gz")
     assert sdist.stat().st_size > 0
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"tfdist"}
-    for needed in (
-        "py.typed",
-        "bench/suites/smoke.toml",
-        "models/datasets/digits/digits.npz",
-        "launch/agents/agent.py",
-    ):
-        assert f"tfdist/{needed}" in names
+    data = ("py.typed", "bench/suites/smoke.toml", "models/datasets/digits/digits.npz", "launch/agents/agent.py")
+    assert {f"tfdist/{name}" for name in data} <= set(names)
 
-    run(sys.executable, "-m", "venv", tmp_path / "new", cwd=tmp_path)
-    python = tmp_path / "new" / "bin" / "python"
-    run(
-        python,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-compile",
-        "--constraint",
-        ROOT / "constraints.txt",
-        wheel,
-        cwd=tmp_path,
-    )
+    run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    python = tmp_path / "venv" / "bin" / "python"
+    install = ("-m", "pip", "install", "--quiet", "--no-compile", "--constraint", ROOT / "constraints.txt")
+    run(python, *install, wheel, cwd=tmp_path)
     tfdist = python.with_name("tfdist")
     assert "launch" in run(tfdist, "--help", cwd=tmp_path)
     assert "central-storage" in run(tfdist, "strategies", cwd=tmp_path)

@@ -34,7 +34,7 @@ def train(spec: TrainingSpec, folder: Path, timeout_s: float = 240.0) -> tuple[R
 
 def train_all(specs: list[TrainingSpec], folder: Path) -> list[tuple[RankRecord, ...]]:
     """Several trainings, two at a time, for tests that ask whether they run and not how fast."""
-    with ProcessPoolExecutor(2, get_context("fork")) as pool:
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         waiting = [
             pool.submit(train, replace(spec, cores_per_device=None), folder / str(number))
             for number, spec in enumerate(specs)

@@ -1,6 +1,7 @@
 import io
 import os
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -83,11 +84,12 @@ def test_bytes_that_are_no_utf_8_do_not_stop_the_table(table):
 
 
 def test_when_nobody_reads_any_more_the_job_goes_on():
-    full = io.TextIOWrapper(io.FileIO("/dev/full", "w"), write_through=True)
-    lines = PrefixedLines(full, full)
-    for _ in range(2):
-        lines.handle(Output("worker-0", "stdout", "x\n"))
-    assert lines.failed == [full]
+    with io.FileIO("/dev/full", "w") as raw:
+        full = io.TextIOWrapper(raw, write_through=True)
+        lines = PrefixedLines(full, full)
+        for _ in range(2):
+            lines.handle(Output("worker-0", "stdout", "x\n"))
+        assert lines.failed == [full]
 
 
 def test_numbers_that_are_too_large_are_left_out():
@@ -100,7 +102,8 @@ def test_numbers_that_are_too_large_are_left_out():
 def test_a_terminal_that_goes_away_ends_no_job(gone):
     ours, theirs = os.openpty()
     job = plan_job(Shape(roles(worker=1), True), Program(("true",), {}, "/"), local_machines(Machine((0,), ())))
-    table = LiveTable(job, os.fdopen(theirs, "w"), now=time.monotonic)
+    terminal = os.fdopen(theirs, "w")
+    table = LiveTable(job, terminal, now=time.monotonic)
     if gone == "before":
         os.close(ours)
     with table:
@@ -108,8 +111,10 @@ def test_a_terminal_that_goes_away_ends_no_job(gone):
             os.close(ours)
         table.handle(Output("worker-0", "stdout", "x\n"))
         table.handle(Exited("worker-0", 0, 0.0, 0, 0.0))
-    assert table.failed == [table.out]
+    assert table.failed == [terminal]
     assert table.rows["worker-0"].state == "done"
+    with suppress(OSError):  # closing flushes
+        terminal.close()
 
 
 def test_servers_that_we_stop_are_not_shown_as_killed(table):

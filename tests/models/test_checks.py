@@ -36,9 +36,15 @@ def test_an_option_without_effect_is_refused(spec, chosen, message):
     assert str(raised.value) == f"{message}: omit it"
 
 
-def test_an_option_with_an_effect_is_accepted():
-    check_effect(TrainingSpec(dataset="tfds:cats_vs_dogs"), {"data_dir": "d", "shuffle": 8})
-    check_effect(TrainingSpec(dataset="digits"), {"shuffle": 8, "bn_momentum": 0.5, "cores_per_device": 1})
+@pytest.mark.parametrize(
+    ("dataset", "chosen"),
+    [
+        ("tfds:cats_vs_dogs", {"data_dir": "d", "shuffle": 8}),
+        ("digits", {"shuffle": 8, "bn_momentum": 0.5, "cores_per_device": 1}),
+    ],
+)
+def test_an_option_with_an_effect_is_accepted(dataset, chosen):
+    assert check_effect(TrainingSpec(dataset=dataset), chosen) is None
 
 
 def test_an_invalid_partitioner_is_refused():
