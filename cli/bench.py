@@ -102,7 +102,7 @@ def _run(options: "BenchOptions", selection: "HostSelection", dry_run: bool, jso
         links = _measure_links(fleet, session)
         if not quiet:
             for (one, other), link in links.items():
-                typer.echo(f"{one.name} -> {other.name}: {link.in_words()}", file=stream)
+                typer.echo(f"{one.name} -> {other.name}: {link}", file=stream)
     code = _execute(session, links, stream, quiet)
     _report(session, code, stream, json, quiet)
     left = session.count_left()
@@ -114,12 +114,12 @@ def _run(options: "BenchOptions", selection: "HostSelection", dry_run: bool, jso
 
 def _measure_links(fleet: "Fleet | None", session: "Session") -> "Links":
     """The links between neighbouring hosts that some arm uses."""
-    from tfdist.launch.doctor.links import neighbours
+    from tfdist.launch.doctor.preflight import measure_neighbours
 
     most = max((len(machines) for machines in session.arms.machines.values()), default=1)
     if fleet is None or most < 2:
         return {}
-    return neighbours(fleet, list(fleet.channels)[:most])
+    return measure_neighbours(fleet, list(fleet.channels)[:most])
 
 
 def _announce(session: "Session", stream: TextIO) -> None:

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from tfdist.launch.agents import agent
-from tfdist.launch.doctor.preflight import port_sentence
+from tfdist.launch.doctor.problems import port_problem
 from tfdist.launch.environment import redact_command, redact_value
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Job, TaskPlan
@@ -28,7 +28,7 @@ def with_free_ports(job: Job) -> Job:
             try:
                 listener = sockets.enter_context(agent.reserve(plan.port))
             except OSError as error:
-                raise TfdistError(port_sentence(plan.host, plan.port, error.strerror or str(error))) from None
+                raise TfdistError(str(port_problem(plan.host, plan.port, error.strerror or str(error)))) from None
             ports[plan.task.name] = listener.getsockname()[1]
     return job.with_ports(ports)
 

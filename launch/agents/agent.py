@@ -37,7 +37,10 @@ MAX_EVENT_DEPTH = 50
 """A deeper JSON object could exhaust the stack of a recursive reader."""
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # man 2 prctl
 LIBC = ctypes.CDLL(None)
-PACKAGES = ("tensorflow", "tf_keras", "keras", "numpy", "tfdist")
+TRAINING_PACKAGES = ("tensorflow", "tf_keras")
+"""Every host of a training needs them, in the same version."""
+PACKAGES = (*TRAINING_PACKAGES, "keras", "numpy", "tfdist")
+"""Whose versions the hello reports."""
 
 
 def describe() -> dict[str, Any]:

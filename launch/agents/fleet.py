@@ -1,220 +1,166 @@
-"""The agents of a job, all connected: started together, greeted, and ended together."""
+"""The agents of a job: started together, asked together, ended together."""
 
 import resource
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from tfdist.launch.agents.channel import CLEAN_UP_S, Channel, Inbox, heartbeats
-from tfdist.launch.agents.messages import AgentLost, Hello, Interrupted, Message, Note, Reply, ToAgent
+from tfdist.launch.agents.messages import AgentLost, Hello, Interrupted, Message, Reply, ToAgent
 from tfdist.launch.agents.signals import interruptions
 from tfdist.launch.agents.silence import SilenceDetector
-from tfdist.launch.errors import ExitCode, TfdistError, raise_problems
+from tfdist.launch.errors import Problem, TfdistError, raise_problems
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.transport import connection_problem
 from tfdist.launch.policy import Policy
 
-SKEW_S = 2.0
-"""Clocks further apart than this make the order of events doubtful."""
-DESCRIPTORS_OF_A_CHANNEL, SPARE_DESCRIPTORS = 3, 256
-"""Open files: of each host, and for logs and everything else."""
-LOOK_S = 1.0
-"""How often it is looked whether an agent that owes an answer has fallen silent."""
+CHANNEL_DESCRIPTORS, SPARE_DESCRIPTORS = 3, 256
+"""Open files: per host, and for logs and everything else."""
+POLL_S = 1.0
+"""How often agents that owe an answer are checked for silence."""
 
 
 @dataclass
 class Fleet:
-    """An agent on every host, and what each said of its host."""
+    """An agent on every host, and the description of each host."""
 
     channels: Mapping[Host, Channel]
     inbox: Inbox
     policy: Policy
-    hellos: Mapping[Host, Mapping[str, Any]]
-    behind_s: Mapping[Host, float] = field(default_factory=dict)
-    """How far each host's clock is behind ours, the way of its hello included."""
-    lost: dict[Host, str] = field(default_factory=dict)
-    """Hosts without an agent, and what was last heard of it; none after `connect`."""
+    hellos: dict[Host, Mapping[str, Any]] = field(default_factory=dict)
+    """`agent.describe()` of each host with an agent."""
+    behind_s: dict[Host, float] = field(default_factory=dict)
+    """How far each host's clock is behind this machine's; includes the latency of its hello."""
+    lost: dict[Host, Problem] = field(default_factory=dict)
+    """Hosts without an agent; empty after `connect`."""
     silence: SilenceDetector = field(init=False)
 
     def __post_init__(self) -> None:
         self.silence = SilenceDetector(self.policy.silence_s)
 
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """What is to be said of the hosts' clocks."""
-        return tuple(note for host, behind_s in self.behind_s.items() for note in clock_note(host, behind_s))
+    def ask(self, requests: Mapping[Host, ToAgent], what: str, seconds: float) -> dict[Host, Reply]:
+        """Send all requests at once and wait for the answers, which are in the order of `requests`.
 
-    def ask(self, questions: Mapping[Host, ToAgent], what: str, seconds: float) -> dict[Host, Reply]:
-        """Each host's answer to its question, all asked at once; in their order, whoever was the first.
+        A host that is lost, or does not answer within `seconds`, is added to `lost`. Hosts in `lost` get no request.
+
+        Args:
+            requests: one per host.
+            what: the verb for the message about a late answer, as in `reserve ports`.
+            seconds: for all answers together.
 
         Raises:
-            TfdistError: an agent is lost or takes longer than `seconds`, or the user has had enough.
+            TfdistError: interrupted.
         """
         answers: dict[Host, Reply] = {}
-        try:
-            for host, message in self._replies(questions, what, seconds):
-                if isinstance(message, AgentLost):
-                    last = message.reason.splitlines()[-1]
-                    raise TfdistError(f"lost the agent on {host.name}: {last}", ExitCode.HOST_LOST)
-                answers[host] = message
-        except TimeoutError as error:
-            raise TfdistError(str(error), ExitCode.HOST_LOST) from None
-        return {host: answers[host] for host in questions}
-
-    def inquire(self, questions: Mapping[Host, ToAgent], what: str, seconds: float) -> dict[Host, Reply]:
-        """As `ask`, but a host that does not answer is noted among the lost ones, which are not asked any more.
-
-        Raises:
-            TfdistError: the user has had enough.
-        """
-        asked = {host: question for host, question in questions.items() if host not in self.lost}
-        answers: dict[Host, Reply] = {}
-        try:
-            for host, message in self._replies(asked, what, seconds):
-                if isinstance(message, AgentLost):
-                    self.lost.setdefault(host, message.reason)
-                else:
-                    answers[host] = message
-        except TimeoutError:
-            silent = {host: f"the agent did not {what} within {seconds:g} s" for host in asked if host not in answers}
-            self.lost = silent | self.lost
-        return {host: answers[host] for host in asked if host in answers}
-
-    def _replies(
-        self, questions: Mapping[Host, ToAgent], what: str, seconds: float
-    ) -> Iterator[tuple[Host, Reply | AgentLost]]:
-        """Each host's answer as it comes, and every agent that is lost meanwhile.
-
-        Raises:
-            TimeoutError: an agent takes longer than `seconds`.
-            TfdistError: the user has had enough.
-        """
-        for host, question in questions.items():
-            self.channels[host].send(question)
+        for host in (host for host in requests if host not in self.lost):
+            self.channels[host].send(requests[host])
         deadline = time.monotonic() + seconds
-        missing = list(questions)
-        while missing:
-            for host, message in (*self._fallen_silent(), *self._next(deadline, what, missing)):
-                if isinstance(message, AgentLost) or (isinstance(message, Reply) and host in missing):
-                    missing = [each for each in missing if each != host]
-                    yield host, message
+        while missing := [host for host in requests if host not in answers and host not in self.lost]:
+            self._lose_silent()
+            received = self._receive(min(deadline, time.monotonic() + POLL_S))
+            if received is not None:
+                host, message = received
+                if isinstance(message, AgentLost):
+                    self._lose(host, message.reason)
+                elif isinstance(message, Reply) and host in missing:
+                    answers[host] = message
+            elif time.monotonic() >= deadline:
+                for host in missing:
+                    self._lose(host, f"it did not {what} within {seconds:g} s")
+        return {host: answers[host] for host in requests if host in answers}
 
-    def _next(self, deadline: float, what: str, missing: Sequence[Host]) -> list[tuple[Host, Message]]:
-        """What comes next; nothing, if that takes a while.
+    def wait_for_hellos(self) -> None:
+        """Wait until every host is in `hellos` or in `lost`.
 
         Raises:
-            TimeoutError: the deadline is over.
-            TfdistError: the user has had enough.
+            TfdistError: interrupted.
         """
-        soon = time.monotonic() + LOOK_S
-        try:
-            return [answer(self.inbox, min(deadline, soon), what, missing)]
-        except TimeoutError:
-            if deadline <= soon:
-                raise
-            return []
+        limit_s = self.policy.hello_s
+        deadline = time.monotonic() + limit_s
+        while missing := [host for host in self.channels if host not in self.hellos and host not in self.lost]:
+            received = self._receive(deadline)
+            if received is None:
+                for host in missing:
+                    self.lost[host] = connection_problem(host, f"did not say hello within {limit_s:g} s")
+                break
+            host, message = received
+            if isinstance(message, AgentLost):
+                self.lost.setdefault(host, connection_problem(host, message.reason))
+            elif isinstance(message, Hello):
+                self.hellos[host] = message.description
+                self.behind_s[host] = self.channels[host].hello_at - float(message.description["clock"])
+        self.hellos = {host: self.hellos[host] for host in self.channels if host in self.hellos}
 
-    def _fallen_silent(self) -> list[tuple[Host, AgentLost]]:
-        there = [channel for host, channel in self.channels.items() if host not in self.lost]
-        return [(channel.host, lost) for channel, lost in self.silence.newly_silent(there, time.monotonic())]
+    def _receive(self, until: float) -> tuple[Host, Message] | None:
+        try:
+            channel, message = self.inbox.get(timeout=max(0.0, until - time.monotonic()))
+        except Empty:
+            return None
+        if channel is None:
+            number = message.signal if isinstance(message, Interrupted) else signal.SIGINT
+            raise TfdistError("interrupted before any task was started", 128 + number)
+        return channel.host, message
+
+    def _lose_silent(self) -> None:
+        connected = [channel for host, channel in self.channels.items() if host not in self.lost]
+        for channel, message in self.silence.newly_silent(connected, time.monotonic()):
+            self._lose(channel.host, message.reason)
+
+    def _lose(self, host: Host, reason: str) -> None:
+        last = (reason.strip().splitlines() or ["its stream ended"])[-1]
+        fix = "check whether the host is overloaded, or out of memory or disk space, and retry"
+        self.lost.setdefault(host, Problem(f"lost the agent ({last})", fix, host.name))
 
 
 @contextmanager
 def connect(hosts: Sequence[Host], policy: Policy | None = None) -> Iterator[Fleet]:
-    """An agent on every host that has said hello, and none any more afterwards. Signals are events meanwhile.
+    """An agent on every host, ended on exit. Signals become events in the inbox meanwhile.
 
     Raises:
-        TfdistError: one could not be reached (all such are named), or the user has had enough.
+        TfdistError: interrupted, or hosts could not be connected (all are named).
     """
-    with connect_some(hosts, policy) as fleet:
-        raise_problems(connection_problem(host, fleet.lost[host]) for host in hosts if host in fleet.lost)
+    with connect_reachable(hosts, policy) as fleet:
+        raise_problems(fleet.lost[host] for host in hosts if host in fleet.lost)
         yield fleet
 
 
 @contextmanager
-def connect_some(hosts: Sequence[Host], policy: Policy | None = None) -> Iterator[Fleet]:
-    """As `connect`, but hosts that could not be reached are among the fleet's lost ones.
+def connect_reachable(hosts: Sequence[Host], policy: Policy | None = None) -> Iterator[Fleet]:
+    """As `connect`, but a host that cannot be connected is added to `fleet.lost`.
 
     Raises:
-        TfdistError: the program that connects is not there, or the user has had enough.
+        TfdistError: interrupted, or the ssh client (or other transport) is missing.
     """
     policy = policy or Policy()
     inbox: Inbox = SimpleQueue()
     channels: dict[Host, Channel] = {}
-    allow_descriptors(SPARE_DESCRIPTORS + DESCRIPTORS_OF_A_CHANNEL * len(hosts))
+    allow_descriptors(SPARE_DESCRIPTORS + CHANNEL_DESCRIPTORS * len(hosts))
     with interruptions(inbox):
         try:
             for host in hosts:
                 channels[host] = Channel(host, inbox)
             with heartbeats(list(channels.values()), policy.heartbeat_s):
-                yield _greeted(channels, inbox, policy)
+                fleet = Fleet(channels, inbox, policy)
+                fleet.wait_for_hellos()
+                yield fleet
         finally:
-            end(channels.values())
+            _close(list(channels.values()))
 
 
-def allow_descriptors(wanted: int) -> None:
-    """Raise this process's limit of open files to so many, as far as it may."""
+def allow_descriptors(number: int) -> None:
+    """Raise this process's soft limit on open files to `number`, as far as the hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if -1 < soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == -1 else min(wanted, hard), hard))
+    if -1 < soft < number:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (number if hard == -1 else min(number, hard), hard))
 
 
-def end(channels: Iterable[Channel]) -> None:
-    """Let all agents clean up at the same time, and wait for them."""
-    every = list(channels)
-    for channel in every:
+def _close(channels: Sequence[Channel]) -> None:
+    for channel in channels:
         channel.close_stdin()
     until = time.monotonic() + CLEAN_UP_S
-    for channel in every:
+    for channel in channels:
         channel.close(max(0.0, until - time.monotonic()))
-
-
-def _greeted(channels: Mapping[Host, Channel], inbox: Inbox, policy: Policy) -> Fleet:
-    hellos: dict[Host, Mapping[str, Any]] = {}
-    behind_s: dict[Host, float] = {}
-    lost: dict[Host, str] = {}
-    deadline = time.monotonic() + policy.hello_s
-    while missing := [host for host in channels if host not in hellos and host not in lost]:
-        try:
-            host, message = answer(inbox, deadline, "say hello", missing)
-        except TimeoutError:
-            lost |= dict.fromkeys(missing, f"did not say hello within {policy.hello_s:g} s")
-            break
-        if isinstance(message, AgentLost):
-            lost[host] = message.reason
-        elif isinstance(message, Hello):
-            hellos[host] = message.description
-            behind_s[host] = channels[host].hello_at - float(message.description["clock"])
-    said = {host: hellos[host] for host in channels if host in hellos}
-    return Fleet(channels, inbox, policy, said, {host: behind_s[host] for host in said}, lost)
-
-
-def clock_note(host: Host, behind_s: float) -> list[Note]:
-    """What to say of a host whose clock is so many seconds behind ours."""
-    if abs(behind_s) <= SKEW_S:
-        return []
-    how = "behind" if behind_s > 0 else "ahead of"
-    text = f"its clock is {abs(behind_s):.1f} s {how} this machine's: the order of events is doubtful; set up NTP there"
-    return [Note(host.name, text)]
-
-
-def answer(inbox: Inbox, deadline: float, what: str, waited_for: Sequence[Host]) -> tuple[Host, Message]:
-    """The next message of an agent before any task runs, and its host.
-
-    Raises:
-        TimeoutError: nothing came by then.
-        TfdistError: the user has had enough.
-    """
-    try:
-        channel, message = inbox.get(timeout=max(0.0, deadline - time.monotonic()))
-    except Empty:
-        names = ", ".join(host.name for host in waited_for)
-        raise TimeoutError(f"the agent on {names} did not {what} in time: is the host overloaded?") from None
-    if channel is None:
-        number = message.signal if isinstance(message, Interrupted) else signal.SIGINT
-        raise TfdistError("interrupted before any task was started", 128 + number)
-    return channel.host, message

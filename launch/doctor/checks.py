@@ -1,57 +1,52 @@
-"""The doctor: what was found, judged. Pure: findings in, rows out. While one has failed, no job could start.
-
-`fitness.py` has what concerns one host, `ways.py` the ways between them; here are the rest, and the order.
-"""
+"""All checks of a survey, in the order in which a launch would fail on them. Pure."""
 
 from collections.abc import Iterator
 
-from tfdist.launch.doctor.host_checks import CHECKS, unreached
-from tfdist.launch.doctor.link_checks import link_rows, reach_rows
-from tfdist.launch.doctor.preflight import SAME, SLOWEST, told, versions_by_host
+from tfdist.launch.doctor.host_checks import CHECKS
+from tfdist.launch.doctor.link_checks import link_rows, reachability_rows
+from tfdist.launch.doctor.problems import SLOWEST, version_problems
 from tfdist.launch.doctor.results import CheckResult, Survey, Verdict
 from tfdist.launch.place import FOR_WORKERS
+from tfdist.launch.text import shortened
 
-EVERYWHERE = "all hosts"
-
-
-def examine(findings: Survey) -> tuple[CheckResult, ...]:
-    """Every row, in the order in which a launch would meet the checks."""
-    rows = [*surroundings(findings)]
-    rows += [unreached(findings, host) for host in findings.hosts if host not in findings.hellos]
-    for check in CHECKS:
-        rows += [row for host, hello in findings.hellos.items() for row in check(findings, host, hello)]
-    rows += [*versions_differ(findings), *gpus_differ(findings)]
-    return (*rows, *reach_rows(findings), *link_rows(findings))
+ALL_HOSTS = "all hosts"
 
 
-def surroundings(findings: Survey) -> Iterator[CheckResult]:
-    """The launcher's own environment."""
-    if findings.tf_config:
-        what = "TF_CONFIG is set here already, and it would contradict the one that every task gets"
-        mend = "run 'unset TF_CONFIG', or run the one task that it describes with --inherit-tf-config"
-        yield CheckResult("environment", "this machine", Verdict.FAILED, what, mend)
+def run_checks(survey: Survey) -> tuple[CheckResult, ...]:
+    """A row for each check of each host, of all hosts together, and of the links between them."""
+    rows = [*_environment(survey)]
+    for host in survey.hosts:
+        if host not in survey.hellos:
+            problem = survey.lost[host]
+            rows.append(CheckResult("connection", host.name, Verdict.FAILED, problem.what, problem.fix))
+    for name, check in CHECKS.items():
+        for host, hello in survey.hellos.items():
+            finding = check(survey, host, hello)
+            if finding is not None:
+                rows.append(CheckResult(name, host.name, *finding))
+    return (*rows, *_versions(survey), *_gpus(survey), *reachability_rows(survey), *link_rows(survey))
 
 
-def versions_differ(findings: Survey) -> Iterator[CheckResult]:
-    """What must be the same everywhere, and is not. That a package is missing is said elsewhere."""
-    for what, found in versions_by_host(findings.hellos).items():
-        there = {name: version for name, version in found.items() if version}
-        if len(set(there.values())) > 1:
-            check = "Python" if what == "python" else "packages"
-            text = f"{what} is not the same everywhere: {told(there)}"
-            yield CheckResult(check, EVERYWHERE, Verdict.FAILED, text, SAME)
+def _environment(survey: Survey) -> Iterator[CheckResult]:
+    if survey.tf_config:
+        text = "TF_CONFIG is already set, and would contradict the one that every task gets"
+        fix = "run 'unset TF_CONFIG', or run the one task that it describes with --inherit-tf-config"
+        yield CheckResult("environment", "this machine", Verdict.FAILED, text, fix)
 
 
-def gpus_differ(findings: Survey) -> Iterator[CheckResult]:
-    """Workers with GPUs and workers without make no job; unequal GPUs make a slow one."""
-    workers = {host: hello for host, hello in findings.hellos.items() if host.role in FOR_WORKERS}
-    shown = {host.name: tuple(hello["gpus"]) for host, hello in workers.items()}
-    without = [name for name, names in shown.items() if not names]
-    if without and len(without) < len(shown):
-        text = f"{', '.join(without)} shows no GPU, and the others do: workers need all one or all none"
-        yield CheckResult("GPUs", EVERYWHERE, Verdict.FAILED, text, "see its row, or --exclude it")
-    elif len(set(shown.values())) > 1:
-        text = f"the GPUs are not the same everywhere: {SLOWEST}"
-        yield CheckResult(
-            "GPUs", EVERYWHERE, Verdict.WARNING, text, "use hosts that are alike, or gpus= in the hostfile"
-        )
+def _versions(survey: Survey) -> Iterator[CheckResult]:
+    for name, problem in version_problems(survey.hellos, ignore_missing=True).items():
+        check = "Python" if name == "Python" else "packages"
+        yield CheckResult(check, ALL_HOSTS, Verdict.FAILED, problem.what, problem.fix)
+
+
+def _gpus(survey: Survey) -> Iterator[CheckResult]:
+    gpus = {host.name: tuple(hello["gpus"]) for host, hello in survey.hellos.items() if host.role in FOR_WORKERS}
+    without = [host for host, names in gpus.items() if not names]
+    if without and len(without) < len(gpus):
+        text = f"no GPU on {shortened(without)}, but on the others: workers need GPUs on all hosts or on none"
+        yield CheckResult("GPUs", ALL_HOSTS, Verdict.FAILED, text, "see the row of that host, or --exclude it")
+    elif len(set(gpus.values())) > 1:
+        text = f"the GPUs differ between hosts: {SLOWEST}"
+        fix = "use hosts with the same GPUs, or select GPUs with gpus= in the hostfile"
+        yield CheckResult("GPUs", ALL_HOSTS, Verdict.WARNING, text, fix)

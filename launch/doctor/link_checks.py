@@ -1,84 +1,71 @@
-"""The ways between hosts, judged: who reaches whom, how fast, and what that means for a training. Pure."""
+"""The checks between hosts: who reaches whom, how fast, and what that means for a training. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from tfdist.launch.doctor.links import Link
-from tfdist.launch.doctor.preflight import CAUSES, OTHERWISE
+from tfdist.launch.doctor.problems import unreachable
 from tfdist.launch.doctor.results import CheckResult, Survey, Verdict
 from tfdist.launch.hosts.host import Host
+from tfdist.launch.text import shortened
 
 GRADIENT_BYTES = 3_504_872 * 4
-"""What every all-reduce of MobileNetV2 has to move at least: its trainable parameters (alpha 1, 1000 classes)."""
+"""The least that an all-reduce of MobileNetV2 transfers: its trainable parameters (alpha 1, 1000 classes)."""
 SLOW_BYTES_PER_S = 500e6 / 8
-"""Half of gigabit Ethernet. Less is a cable or switch that fell back to 100 Mbit/s, a wireless link, or a limit; the
-gradients of MobileNetV2 then take over 0.2 s a step."""
+"""Half of gigabit Ethernet. Less is a cable or switch that fell back to 100 Mbit/s, a wireless link, or a rate limit;
+the gradients of MobileNetV2 then take over 0.2 s per step."""
 SLOW_RTT_S = 0.010
-"""A local network has less than 1 ms. An all-reduce waits for several round trips, and from 10 ms on that is as long as
-a step of a small model: such hosts are in different places."""
-SHOWN = 8
+"""A local network has less than 1 ms. An all-reduce waits for several round trips; at 10 ms these take as long as a
+step of a small model."""
+MOST_SHOWN = 8
+"""Hosts and ports in a row; more are counted."""
 
 
-def reach_rows(findings: Survey) -> Iterator[CheckResult]:
-    """A row for each host whose tasks everybody reaches, and one for each reason why somebody does not."""
-    for host in findings.ports:
-        tried = {(one, port): why for (one, other, port), why in findings.dialled.items() if other == host}
-        reasons = sorted({why for why in tried.values() if why})
-        for why in reasons:
-            yield blocked(host, [key for key, said in tried.items() if said == why], why)
-        if tried and not reasons:
-            text = f"reached at {endpoints(host, (port for _, port in tried))} by {names([one for one, _ in tried])}"
-            yield CheckResult("reachability", host.name, Verdict.OK, text)
+def reachability_rows(survey: Survey) -> Iterator[CheckResult]:
+    """A row for each host that all others reach, else one for each reason why some do not."""
+    for host in survey.ports:
+        errors = {(source, port): why for (source, target, port), why in survey.dial_errors.items() if target == host}
+        for reason in sorted(set(errors.values()) - {""}):
+            sources, endpoint = _ends(host, [pair for pair, why in errors.items() if why == reason])
+            problem = unreachable(sources, host.name, endpoint, reason)
+            yield CheckResult("reachability", host.name, Verdict.FAILED, problem.what, problem.fix)
+        if errors and not any(errors.values()):
+            sources, endpoint = _ends(host, list(errors))
+            yield CheckResult("reachability", host.name, Verdict.OK, f"reached at {endpoint} by {sources}")
 
 
-def blocked(host: Host, tried: Sequence[tuple[Host, int]], why: str) -> CheckResult:
-    """Both ends, and the likely cause."""
-    who, where = names([one for one, _ in tried]), endpoints(host, (port for _, port in tried))
-    text = f"{who} cannot reach {host.name} at {where} ({why.lower()})"
-    return CheckResult("reachability", host.name, Verdict.FAILED, text, CAUSES.get(why, OTHERWISE))
+def _ends(target: Host, pairs: Sequence[tuple[Host, int]]) -> tuple[str, str]:
+    ports = {port for _, port in pairs}
+    endpoint = target.endpoint(*ports) if len(ports) == 1 else f"{target.address}, {port_list(ports)},"
+    return shortened((source.name for source, _ in pairs), MOST_SHOWN), endpoint
 
 
-def endpoints(host: Host, ports: Iterable[int]) -> str:
-    """The addresses that were dialled."""
-    tried = sorted(set(ports))
-    return host.endpoint(tried[0]) if len(tried) == 1 else f"{host.address}, {listed(tried)},"
-
-
-def listed(ports: Sequence[int]) -> str:
-    """`port 5000`, `ports 5000-5003`, or how many if there are many here and there."""
-    first, last = min(ports), max(ports)
+def port_list(ports: Iterable[int]) -> str:
+    """`port 5000`, `ports 5000-5003`, `ports 5000, 5007`, or the number of ports if there are many."""
+    ports = sorted(ports)
     if len(ports) == 1:
-        return f"port {first}"
-    if last - first == len(ports) - 1:
-        return f"ports {first}-{last}"
-    return f"ports {', '.join(map(str, sorted(ports)))}" if len(ports) <= SHOWN else f"{len(ports)} ports"
+        return f"port {ports[0]}"
+    if ports[-1] - ports[0] == len(ports) - 1:
+        return f"ports {ports[0]}-{ports[-1]}"
+    return f"ports {', '.join(map(str, ports))}" if len(ports) <= MOST_SHOWN else f"{len(ports)} ports"
 
 
-def names(hosts: Sequence[Host]) -> str:
-    """Each once; of very many the first few."""
-    every = list(dict.fromkeys(host.name for host in hosts))
-    more = f" and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
-    return ", ".join(every[:SHOWN]) + more
-
-
-def link_rows(findings: Survey) -> Iterator[CheckResult]:
-    """A row for each way that was measured, or was not though both ends are still there."""
-    for (one, other), link in findings.links.items():
-        way = f"{one.name} -> {other.name}"
+def link_rows(survey: Survey) -> Iterator[CheckResult]:
+    """A row for each link, unless it failed because one of its hosts was lost."""
+    for (source, target), link in survey.links.items():
+        name = f"{source.name} -> {target.name}"
         if isinstance(link, Link):
-            yield judged(way, link)
-        elif findings.lost.keys().isdisjoint((one, other)):
-            mend = "see whether a firewall cuts connections that carry much, and whether both use the same MTU"
-            yield CheckResult("link", way, Verdict.FAILED, f"it could not be measured ({link})", mend)
+            yield CheckResult("link", name, *_speed(link))
+        elif survey.lost.keys().isdisjoint((source, target)):
+            yield CheckResult("link", name, Verdict.FAILED, link.what, link.fix)
 
 
-def judged(way: str, link: Link) -> CheckResult:
-    """Fast enough, or not."""
+def _speed(link: Link) -> tuple[Verdict, str, str]:
     if link.bytes_per_s < SLOW_BYTES_PER_S:
         step_s = GRADIENT_BYTES / max(link.bytes_per_s, 1.0)
-        text = f"{link.in_words()}: the gradients of MobileNetV2 would take {step_s:.1f} s a step"
-        mend = "look for a slow cable, switch or limit on the way, or choose another network with addr= in the hostfile"
-        return CheckResult("link", way, Verdict.WARNING, text, mend)
+        text = f"{link}: the gradients of MobileNetV2 would take {step_s:.1f} s per step"
+        fix = "check cables, switches and rate limits, or choose another network with addr= in the hostfile"
+        return Verdict.WARNING, text, fix
     if link.rtt_s > SLOW_RTT_S:
-        text = f"{link.in_words()}: every step waits for several such round trips"
-        return CheckResult("link", way, Verdict.WARNING, text, "use hosts that are near each other, and larger batches")
-    return CheckResult("link", way, Verdict.OK, link.in_words())
+        text = f"{link}: every step waits for several round trips"
+        return Verdict.WARNING, text, "use hosts on one local network, or larger batches"
+    return Verdict.OK, str(link), ""

@@ -1,16 +1,17 @@
-"""What a look at hosts has found (`survey.py` looks), and the rows in which it is judged (`doctor.py` judges)."""
+"""What a survey of hosts returns (`survey.py`), and the rows that the checks make of it (`checks.py`)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfdist.launch.doctor.links import Link
+from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.str_enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """Of one check."""
+    """Of one check. A job cannot start if any check failed; after a warning it may be slow or fail later."""
 
     OK = "ok"
     WARNING = "warning"
@@ -19,51 +20,50 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One check of one host, or of one way between two."""
+    """One check of one host, or of one link between two."""
 
     check: str
     host: str
     verdict: Verdict
     text: str
-    mend: str = ""
-    """What to do about it; empty if there is nothing to be done."""
+    fix: str = ""
+    """Empty if the verdict is ok."""
 
 
 @dataclass(frozen=True)
 class TaskFolder:
-    """In which folder tasks would run."""
+    """The folder in which the tasks of a host run."""
 
-    wanted: str
-    found: str = ""
-    """Empty: there is none."""
+    requested: str
+    actual: str = ""
+    """The home folder if the requested one does not exist; empty if tasks cannot run there either."""
 
 
 @dataclass(frozen=True)
 class Survey:
-    """All that was found out. A host that was lost on the way is not in what came later."""
+    """The state of all hosts. Later fields lack hosts that were lost earlier."""
 
     hosts: tuple[Host, ...]
     hellos: Mapping[Host, Mapping[str, Any]]
-    """What each agent says of its host; without one the host could not be reached."""
-    lost: Mapping[Host, str] = field(default_factory=dict)
-    """What was last heard of hosts that have no agent, or have it no more."""
+    """Each host's description; missing for hosts that could not be connected."""
+    lost: Mapping[Host, Problem] = field(default_factory=dict)
+    """Hosts that could not be connected, or whose agent was lost."""
     behind_s: Mapping[Host, float] = field(default_factory=dict)
-    """How far each clock is behind ours."""
+    """How far each clock is behind this machine's."""
     tasks: Mapping[Host, int] = field(default_factory=dict)
-    """How many workers each would get."""
+    """Number of workers that a launch would place on each host."""
     folders: Mapping[Host, TaskFolder] = field(default_factory=dict)
     ports: Mapping[Host, tuple[int, ...]] = field(default_factory=dict)
-    """Those that are held."""
-    refused: Mapping[Host, tuple[int, str]] = field(default_factory=dict)
-    """A port that could not be had, and why."""
-    dialled: Mapping[tuple[Host, Host, int], str] = field(default_factory=dict)
-    """From a host to a port of another, or of itself: why it cannot be reached; empty if it can."""
-    links: Mapping[tuple[Host, Host], Link | str] = field(default_factory=dict)
-    """How good the way is, or why it could not be measured."""
+    """The reserved ports."""
+    port_problems: Mapping[Host, Problem] = field(default_factory=dict)
+    """Hosts whose ports could not be reserved."""
+    dial_errors: Mapping[tuple[Host, Host, int], str] = field(default_factory=dict)
+    """By source, target and port: why the port cannot be reached; empty if it can."""
+    links: Mapping[tuple[Host, Host], Link | Problem] = field(default_factory=dict)
     tf_config: bool = False
-    """TF_CONFIG is in the launcher's own environment."""
+    """TF_CONFIG is set in the launcher's environment."""
 
 
 def can_start(rows: Sequence[CheckResult]) -> bool:
-    """Whether a job could start."""
+    """Whether no check failed."""
     return all(row.verdict is not Verdict.FAILED for row in rows)

@@ -1,4 +1,4 @@
-"""The whole command: real agents on this machine, other hosts behind a stand-in for what connects to them."""
+"""The whole command, with real agents on this machine; other hosts are behind a stand-in for ssh."""
 
 import json
 import os
@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.cli import show_checks as verdicts
 from tfdist.cli.main import run
+from tfdist.cli.show_checks import merge_hosts, row_lines
 from tfdist.cli.steps import Steps
 from tfdist.launch.agents.bootstrap import agent_source
 from tfdist.launch.doctor.results import CheckResult, Verdict
 
 ONE, OTHER = "127.0.0.2", "127.0.0.3"
-"""Names that are addresses of this machine, so hosts of these names can really reach each other."""
+"""Host names that are addresses of this machine, so that these hosts reach each other."""
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def _elsewhere(tmp_path, monkeypatch):
 
 @pytest.fixture
 def connector(tmp_path):
-    """--transport for a shell script, which gets the host's name as $1 and has to run the rest."""
+    """--transport for a shell script that receives the host's name as $1 and runs the rest."""
 
     def make(script='shift; exec "$@"'):
         path = tmp_path / "connect.sh"
@@ -45,8 +45,8 @@ def connector(tmp_path):
     return make
 
 
-def told(capsys):
-    """The JSON that was printed; its rows that are not ok as (verdict, check, host)."""
+def read_json(capsys):
+    """The printed JSON; and its rows that are not ok, as (verdict, check, host)."""
     report = json.loads(capsys.readouterr().out)
     bad = [(row["verdict"], row["check"], row["host"]) for row in report["rows"] if row["verdict"] != "ok"]
     return report, bad
@@ -56,7 +56,7 @@ def failures(bad):
     return [row[1:] for row in bad if row[0] == "failed"]
 
 
-def test_this_machine_alone_with_its_keras_table(capsys):
+def test_a_single_machine_also_shows_the_keras_table(capsys):
     assert run(["doctor"]) == 0
     out, _ = capsys.readouterr()
     assert "packages  localhost  tensorflow 2.21" in out
@@ -64,9 +64,9 @@ def test_this_machine_alone_with_its_keras_table(capsys):
     assert out.splitlines()[-1].startswith("A job could start")
 
 
-def test_two_hosts_are_compared_dialled_and_measured(capsys, connector, survivors):
+def test_two_hosts_are_checked_dialled_and_measured(capsys, connector, survivors):
     assert run(["doctor", "--hosts", f"{ONE},{OTHER}", "--transport", connector(), "--json"]) == 0
-    report, bad = told(capsys)
+    report, bad = read_json(capsys)
     assert failures(bad) == []
     assert report["can_start"] is True
     assert [(link["from"], link["to"]) for link in report["links"]] == [(ONE, OTHER), (OTHER, ONE)]
@@ -75,27 +75,27 @@ def test_two_hosts_are_compared_dialled_and_measured(capsys, connector, survivor
     assert survivors() == []
 
 
-def test_a_host_that_is_down_is_named_and_the_others_are_still_measured(capsys, connector):
+def test_a_host_that_is_down_does_not_hide_the_others(capsys, connector):
     script = 'test "$1" = down && { echo "it is switched off" >&2; exit 255; }; shift; exec "$@"'
     assert run(["doctor", "--hosts", f"{ONE},down,{OTHER}", "--transport", connector(script), "--json"]) == 69
-    report, bad = told(capsys)
+    report, bad = read_json(capsys)
     assert failures(bad) == [("connection", "down")]
     assert "it is switched off" in report["rows"][0]["text"]
-    assert report["rows"][0]["mend"]
+    assert report["rows"][0]["fix"]
     assert len(report["links"]) == 2
 
 
 def test_a_host_that_is_lost_after_its_hello(capsys, connector):
-    """Its stream ends behind the agent's source, as when the way there breaks."""
+    """Its stream ends after the agent's source, as when the connection breaks."""
     length = len(agent_source())
     script = f'name=$1; shift; test $name = frail || exec "$@"; head -c {length} | "$@"'
     assert run(["doctor", "--hosts", f"{ONE},frail,{OTHER}", "--transport", connector(script), "--json"]) == 69
-    report, bad = told(capsys)
+    report, bad = read_json(capsys)
     assert failures(bad) == [("connection", "frail")]
     assert len(report["links"]) == 2
 
 
-def test_an_address_that_nobody_reaches(capsys, connector, tmp_path):
+def test_an_unreachable_address(capsys, connector, tmp_path):
     hostfile = tmp_path / "hosts"
     hostfile.write_text(f"{ONE}\n{OTHER} addr=no-such-name.invalid\n")
     assert run(["doctor", "--hostfile", str(hostfile), "--transport", connector()]) == 69
@@ -106,30 +106,30 @@ def test_an_address_that_nobody_reaches(capsys, connector, tmp_path):
     assert out.splitlines()[-1] == f"No job could start: reachability ({OTHER})."
 
 
-def test_a_port_that_is_used_and_one_that_is_free(capsys):
+def test_a_busy_port_and_a_free_one(capsys):
     with socket.socket() as used:
         used.bind(("", 0))
         used.listen()
         port = used.getsockname()[1]
         assert run(["doctor", "--port", str(port), "--json"]) == 69
-        assert failures(told(capsys)[1]) == [("ports", "localhost")]
+        assert failures(read_json(capsys)[1]) == [("ports", "localhost")]
     assert run(["doctor", "--port", str(port), "--json"]) == 0
 
 
-def test_folders_that_are_not_there(capsys, connector):
+def test_missing_folders(capsys, connector):
     hosts = ["--hosts", f"localhost,{ONE}", "--transport", connector()]
     assert run(["doctor", *hosts, "--chdir", "/no/such/folder", "--json"]) == 69
-    report, bad = told(capsys)
+    report, bad = read_json(capsys)
     assert failures(bad)[:1] == [("folder", "localhost")]
     assert ("folder", ONE) in failures(bad)
     assert any(row["check"] == "reachability" for row in report["rows"])
 
 
-def test_this_machine_with_another_python_among_others(capsys, connector, tmp_path):
+def test_this_machine_with_a_named_python_beside_another_host(capsys, connector, tmp_path):
     hostfile = tmp_path / "hosts"
     hostfile.write_text(f"localhost python={shlex.quote(sys.executable)}\n{ONE}\n")
     assert run(["doctor", "--hostfile", str(hostfile), "--transport", connector(), "--json"]) == 0
-    assert any(row["check"] == "reachability" for row in told(capsys)[0]["rows"])
+    assert any(row["check"] == "reachability" for row in read_json(capsys)[0]["rows"])
 
 
 def test_a_folder_below_home(capsys, connector, tmp_path, monkeypatch):
@@ -137,7 +137,7 @@ def test_a_folder_below_home(capsys, connector, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     hosts = ["--hosts", f"localhost,{ONE}", "--transport", connector()]
     assert run(["doctor", *hosts, "--chdir", "~/work"]) == 0
-    assert f"tasks would run in {tmp_path / 'work'}" in capsys.readouterr().out
+    assert f"tasks run in {tmp_path / 'work'}" in capsys.readouterr().out
 
 
 def test_tf_config_in_the_environment(capsys, monkeypatch):
@@ -161,7 +161,7 @@ def test_a_wrong_command_line_is_one_sentence(arguments, words, capsys):
     assert words in err
 
 
-def test_ctrl_c_ends_it_and_leaves_nothing(connector, survivors):
+def test_ctrl_c_ends_all_processes(connector, survivors):
     silent = connector("echo hello >&2; exec sleep 60")
     command = [sys.executable, "-m", "tfdist.cli", "doctor", "--hosts", ONE, "--transport", silent]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
@@ -175,7 +175,7 @@ def test_ctrl_c_ends_it_and_leaves_nothing(connector, survivors):
     assert survivors() == []
 
 
-def test_the_launchers_side_imports_nothing_heavy():
+def test_the_doctor_imports_neither_tensorflow_nor_pandas():
     light = """
 import sys
 from tfdist.cli.main import run
@@ -186,10 +186,10 @@ sys.exit(str(sorted(set(sys.modules) & {"tensorflow", "tf_keras", "keras", "pand
     assert done.stderr.strip() == ""
 
 
-# --- how it is shown
+# --- output
 
 
-def test_what_is_done_is_said_only_to_those_who_wait():
+def test_steps_are_shown_only_after_a_while():
     quick, slow = StringIO(), StringIO()
     with Steps(quick, patience_s=60.0) as steps:
         steps.show("one")
@@ -209,7 +209,7 @@ ROWS = st.builds(
     host=st.sampled_from(["h1", "h1 -> h2", "a-very-long-name.of.a.host.example"]),
     verdict=st.sampled_from(Verdict),
     text=st.text("abc 1:,", min_size=1).filter(str.strip),
-    mend=st.text("abc 1:,").map(str.strip),
+    fix=st.text("abc 1:,").map(str.strip),
 )
 
 
@@ -218,25 +218,25 @@ def plain(line):
 
 
 @given(st.lists(ROWS, min_size=1), st.integers(1, 200))
-def test_any_terminal_shows_all_words_in_lines_that_fit(rows, width):
-    lines = [plain(line) for line in verdicts.lines(rows, width)]
+def test_every_terminal_width_shows_all_words(rows, width):
+    lines = [plain(line) for line in row_lines(rows, width)]
     for line in lines:
         indent = len(line) - len(line.lstrip())
         if indent and " " in line.strip():
             assert len(line) <= max(width - 1, indent + 20)
-    wanted = [f"{row.verdict} {row.check} {row.host} {row.text} {row.mend and '-> ' + row.mend}" for row in rows]
+    wanted = [f"{row.verdict} {row.check} {row.host} {row.text} {row.fix and '-> ' + row.fix}" for row in rows]
     assert " ".join(lines).split() == " ".join(wanted).split()
 
 
 @given(st.lists(ROWS, min_size=1))
-def test_without_a_terminal_every_row_is_a_line(rows):
-    assert len(verdicts.lines(rows, None)) == len(rows)
+def test_without_a_terminal_each_row_is_one_line(rows):
+    assert len(row_lines(rows, None)) == len(rows)
 
 
-def test_hosts_of_which_the_same_is_said_share_a_row():
+def test_hosts_with_the_same_result_share_a_row():
     rows = [CheckResult("disk", f"h{number}", Verdict.OK, "enough") for number in range(9)]
-    assert [row.host for row in verdicts.merged(rows[:2])] == ["h0, h1"]
-    assert [row.host for row in verdicts.merged([*rows, CheckResult("disk", "x", Verdict.FAILED, "full")])] == [
-        "9 hosts",
+    assert [row.host for row in merge_hosts(rows[:2])] == ["h0, h1"]
+    assert [row.host for row in merge_hosts([*rows, CheckResult("disk", "x", Verdict.FAILED, "full")])] == [
+        "h0, h1, h2 and 6 more",
         "x",
     ]

@@ -152,7 +152,7 @@ def test_a_busy_port_is_named_before_any_process_starts(tmp_path, monkeypatch, c
         port = str(taken.getsockname()[1])
         command = ["--strategy", "multiworker", "--port", port, "--", "touch", "ran"]
         assert run(["launch", *command]) == 2
-        assert f"port {port} on localhost" in capsys.readouterr().err
+        assert f"localhost: port {port} cannot be used" in capsys.readouterr().err
         assert run(["launch", "--dry-run", *command]) == 2
     assert not (tmp_path / "ran").exists()
 

@@ -182,7 +182,7 @@ def test_a_port_in_use_is_named_before_anything_starts(tmp_path):
             local_machines(),
         )
         for act in (lambda: run(job, tmp_path), lambda: with_free_ports(job)):
-            with pytest.raises(TfdistError, match=f"port {port} on localhost"):
+            with pytest.raises(TfdistError, match=f"localhost: port {port} cannot be used"):
                 act()
     assert not (tmp_path / "ran").exists()
 

@@ -1,0 +1,110 @@
+"""What the preflight and the doctor request from agents: prepare, reserve, dial, measure.
+
+Nothing here raises for a lost host: it is added to `fleet.lost` and missing from the answers.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+from tfdist.launch.agents.fleet import Fleet
+from tfdist.launch.agents.messages import (
+    CloseProbe,
+    Dial,
+    DialResult,
+    LinkSpeed,
+    MeasureLink,
+    NotReserved,
+    Prepare,
+    Prepared,
+    Reserve,
+    Reserved,
+)
+from tfdist.launch.agents.package import package_text
+from tfdist.launch.doctor.links import Link
+from tfdist.launch.doctor.problems import port_problem
+from tfdist.launch.doctor.results import TaskFolder
+from tfdist.launch.errors import Problem
+from tfdist.launch.hosts.host import Host
+
+MEASURE_S = 1.0
+"""Of sending: enough for TCP to reach full speed on a local network."""
+
+
+def new_token() -> str:
+    """Identifies this job's ports: hosts that dial them expect it as a greeting."""
+    return os.urandom(16).hex()
+
+
+def prepare(fleet: Fleet, folders: Mapping[Host, str]) -> dict[Host, TaskFolder]:
+    """Send tfdist to hosts that may lack it, and find out in which folder tasks run.
+
+    A host falls back to the home folder unless the user chose the folder with --chdir.
+    """
+    package = package_text() if any(host.needs_package for host in folders) else ""
+    requests = {
+        host: Prepare(package if host.needs_package else "", cwd, not host.chdir) for host, cwd in folders.items()
+    }
+    answers = fleet.ask(requests, "unpack tfdist", fleet.policy.hello_s)
+    return {
+        host: TaskFolder(answer.cwd if answer.as_requested else folders[host], answer.cwd)
+        if isinstance(answer, Prepared)
+        else TaskFolder(folders[host])
+        for host, answer in answers.items()
+    }
+
+
+def reserve(
+    fleet: Fleet, ports: Mapping[Host, tuple[int, ...]], token: str
+) -> tuple[dict[Host, tuple[int, ...]], dict[Host, Problem]]:
+    """Reserve ports (0: any free one) until the agents end. With a token, other hosts can dial them.
+
+    Returns:
+        The reserved ports, in the order of the request, and the hosts without.
+    """
+    requests = {host: Reserve(numbers, token) for host, numbers in ports.items()}
+    answers = fleet.ask(requests, "reserve ports", fleet.policy.hello_s)
+    reserved = {host: answer.ports for host, answer in answers.items() if isinstance(answer, Reserved)}
+    refused = {host: answer for host, answer in answers.items() if isinstance(answer, NotReserved)}
+    return reserved, {host: port_problem(host, answer.port, answer.reason) for host, answer in refused.items()}
+
+
+def dial(
+    fleet: Fleet, targets: Mapping[Host, Sequence[tuple[Host, int]]], token: str
+) -> dict[tuple[Host, Host, int], str]:
+    """Have each host dial its targets (host, port).
+
+    Returns:
+        By source, target and port: why the port cannot be reached; empty if it can.
+    """
+    dial_s = fleet.policy.dial_s
+    requests = {
+        source: Dial(tuple((target.address, port) for target, port in pairs), token, dial_s)
+        for source, pairs in targets.items()
+    }
+    answers = fleet.ask(requests, "dial the other hosts", dial_s * 2 + fleet.policy.hello_s)
+    return {
+        (source, target, port): reason
+        for source, answer in answers.items()
+        if isinstance(answer, DialResult)
+        for (target, port), reason in zip(targets[source], answer.failures, strict=True)
+    }
+
+
+def measure(fleet: Fleet, source: Host, target: Host, port: int, token: str) -> Link | Problem:
+    """Send for a second to a reserved port of `target` that `source` can reach."""
+    request = MeasureLink(target.address, port, token, MEASURE_S)
+    answers = fleet.ask({source: request}, "measure a link", MEASURE_S * 2 + fleet.policy.hello_s)
+    answer = answers.get(source)
+    if not isinstance(answer, LinkSpeed):
+        return fleet.lost[source]
+    if answer.reason:
+        what = f"the link could not be measured ({answer.reason})"
+        fix = "check whether a firewall cuts connections that transfer much, and whether both hosts use the same MTU"
+        return Problem(what, fix, f"{source.name} -> {target.name}")
+    return Link(answer.rtt_s, answer.bytes_per_s)
+
+
+def close_probes(fleet: Fleet, hosts: Iterable[Host]) -> None:
+    """Have hosts stop answering on their reserved ports, which tasks will bind next."""
+    for host in hosts:
+        fleet.channels[host].send(CloseProbe())

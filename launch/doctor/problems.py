@@ -1,0 +1,92 @@
+"""Problems that both the preflight and the doctor report. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfdist.launch.agents.agent import TRAINING_PACKAGES
+from tfdist.launch.doctor.results import TaskFolder
+from tfdist.launch.errors import Problem
+from tfdist.launch.hosts.host import Host
+
+MAX_SKEW_S = 2.0
+"""Clocks further apart make the order of events unreliable."""
+SLOWEST = "the slowest GPU sets the pace"
+
+_UNREACHABLE_FIXES: Mapping[str, str] = {
+    "refused": "nothing listens at that address: if it belongs to another machine, set addr= in the hostfile",
+    "timed out": "a firewall drops the packets: open the port, or choose others with --port",
+    "not resolved": "the name is unknown on that host: set addr= in the hostfile to an IP address",
+    "something else answers there": "the address belongs to another machine: set addr= in the hostfile",
+}
+"""By the reason that an agent reports."""
+
+Hellos = Mapping[Host, Mapping[str, Any]]
+
+
+def missing_packages(host: Host, hello: Mapping[str, Any]) -> Problem | None:
+    """A host whose Python cannot train."""
+    missing = [name for name in TRAINING_PACKAGES if name not in hello["packages"]]
+    if not missing:
+        return None
+    fix = "install it, or choose a Python that has it with --python, or python= in the hostfile"
+    return Problem(f"{hello['executable']} has no {' and no '.join(missing)}", fix, host.name)
+
+
+def version_problems(hellos: Hellos, ignore_missing: bool) -> dict[str, Problem]:
+    """Versions that must be equal on all hosts but are not, by name: Python's (minor) and the training packages'.
+
+    Args:
+        hellos: the descriptions of all hosts.
+        ignore_missing: compare a package only among the hosts that have it.
+    """
+    problems = {}
+    for name in ("Python", *TRAINING_PACKAGES):
+        versions = {host.name: _version(hello, name) for host, hello in hellos.items()}
+        if ignore_missing:
+            versions = {host: version for host, version in versions.items() if version}
+        if len(set(versions.values())) > 1:
+            each = ", ".join(f"{host} has {version or 'none'}" for host, version in versions.items())
+            fix = "install the same version on all hosts, or choose another Python with --python"
+            problems[name] = Problem(f"{name} differs between hosts: {each}", fix)
+    return problems
+
+
+def _version(hello: Mapping[str, Any], name: str) -> str:
+    if name == "Python":
+        return ".".join(str(hello["python"]).split(".")[:2])
+    return str(hello["packages"].get(name, ""))
+
+
+def clock_problem(host: Host, behind_s: float) -> Problem | None:
+    """A clock that differs by more than `MAX_SKEW_S`."""
+    if abs(behind_s) <= MAX_SKEW_S:
+        return None
+    direction = "behind" if behind_s > 0 else "ahead of"
+    what = f"its clock is {abs(behind_s):.1f} s {direction} this machine's, so the order of events is unreliable"
+    return Problem(what, "set up NTP on the host", host.name)
+
+
+def folder_problem(host: Host, folder: TaskFolder) -> Problem | None:
+    """A folder that does not exist. It is an error only if there is no home folder to fall back to."""
+    if folder.actual == folder.requested:
+        return None
+    fallback = f", so tasks run in {folder.actual}" if folder.actual else ""
+    what = f"the folder {folder.requested} does not exist{fallback}"
+    return Problem(what, "create it, or choose another with --chdir", host.name)
+
+
+def port_problem(host: Host, port: int, reason: str) -> Problem:
+    """A port that cannot be reserved."""
+    option = "port= in the hostfile" if host.port else "--port"
+    return Problem(
+        f"port {port} cannot be used ({reason.lower()})",
+        f"choose another {option}, or omit it for free ports",
+        host.name,
+    )
+
+
+def unreachable(source: str, target: str, endpoint: str, reason: str) -> Problem:
+    """A port that cannot be dialled; `reason` as the agent reports it."""
+    fix = "a firewall rejects the connection or there is no route: open the port, or set addr= in the hostfile"
+    what = f"{source} cannot reach {target} at {endpoint} ({reason.lower()})"
+    return Problem(what, _UNREACHABLE_FIXES.get(reason, fix))
