@@ -11,7 +11,7 @@ from tfdist.launch.logs import tail
 from tfdist.launch.rundir import RunDir
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import throughput
-from tfdist.strategies.catalog import CATALOG, Ends
+from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
 
 
@@ -46,9 +46,8 @@ def show_success(outcome: Outcome, record: Record | None, out: TextIO) -> None:
 
 
 def _results(record: Record) -> list[str]:
-    whole_job = CATALOG[StrategyName(record.spec["strategy"])].ends is Ends.LEADER_EXITS or (
-        len(record.ranks) == record.spec["workers"]
-    )
+    leader = CATALOG[StrategyName(record.spec["strategy"])].leader
+    whole_job = leader is not None or len(record.ranks) == record.spec["workers"]
     parts = [f"{throughput(record):,.1f} images/s ({'the whole job' if whole_job else 'this task alone'})"]
     losses = sorted({f"{loss:.4f}" for rank in record.ranks if (loss := rank.windows[-1].loss) is not None})
     parts += [f"loss {' / '.join(losses)}"] if losses else []

@@ -52,7 +52,9 @@ def _row(strategy: Strategy, machine: "Machine") -> dict[str, Any]:
         "needs": strategy.needs,
         "here": availability(strategy),
         "nccl_here": bool(machine.gpus),
-        "ends_when": str(strategy.ends),
+        "ends_when": f"the {strategy.leader} exits; workers and ps are then stopped"
+        if strategy.leader
+        else "all tasks exit 0",
         "keras": keras_json(strategy.name),
     }
 

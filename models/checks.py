@@ -1,4 +1,7 @@
-"""Checks of a complete spec: what cannot work is refused before anything starts, what may surprise is a warning."""
+"""Checks of a complete spec: what cannot work is refused before anything starts, what may surprise is a warning.
+
+Every `check` raises a TfdistError for the first problem.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,11 +37,7 @@ def check(spec: TrainingSpec, chosen: Mapping[str, Any], machine: Machine) -> No
     Args:
         spec: all values, defaults included.
         chosen: the values that the user set, by field.
-        machine: the combined hosts.
-
-    Raises:
-        TfdistError: the first problem.
-    """
+        machine: the combined hosts."""
     _check_ranges(spec)
     check_strategy(spec, chosen, machine)
     check_combinations(spec)
@@ -48,11 +47,7 @@ def check(spec: TrainingSpec, chosen: Mapping[str, Any], machine: Machine) -> No
 
 
 def check_strategy(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machine) -> None:
-    """The part of `check` that also applies to custom programs.
-
-    Raises:
-        TfdistError: the first problem.
-    """
+    """The part of `check` that also applies to custom programs."""
     _check_minimums(choice)
     if choice.timeout_collective_s is not None and not choice.timeout_collective_s > 0:
         raise TfdistError(f"--timeout-collective {choice.timeout_collective_s}: must be positive; omit it for no limit")
@@ -63,11 +58,7 @@ def check_strategy(choice: StrategyChoice, chosen: Mapping[str, Any], machine: M
 
 
 def check_combinations(spec: TrainingSpec) -> None:
-    """Refuse combinations of strategy, Keras, API, precision and devices that TensorFlow cannot train.
-
-    Raises:
-        TfdistError: the first problem.
-    """
+    """Refuse combinations of strategy, Keras, API, precision and devices that TensorFlow cannot train."""
     keras = f"--keras {spec.keras}"
     _refuse(keras_refusal(spec.strategy, spec.keras, spec.api), f"{keras} --api {spec.api} --strategy {spec.strategy}")
     _refuse(
@@ -78,11 +69,7 @@ def check_combinations(spec: TrainingSpec) -> None:
 
 
 def check_effect(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:
-    """Refuse options that the model, the data set or the device would ignore.
-
-    Raises:
-        TfdistError: the first problem.
-    """
+    """Refuse options that the model, the data set or the device would ignore."""
     ignored = (
         ("bn_momentum", f"--model {spec.model}", spec.model == Architecture.TINY),
         ("shuffle", f"--dataset {spec.dataset}", spec.dataset == SYNTHETIC),
@@ -95,11 +82,7 @@ def check_effect(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:
 
 
 def check_length(spec: TrainingSpec) -> None:
-    """Refuse a training with fewer timed than warm-up steps.
-
-    Raises:
-        TfdistError: it has.
-    """
+    """Refuse a training with fewer timed than warm-up steps."""
     if spec.steps < max(1, 2 * spec.warmup_steps):
         raise TfdistError(
             f"--steps {spec.steps}: too few to time after {spec.warmup_steps} warm-up steps; "
@@ -108,11 +91,7 @@ def check_length(spec: TrainingSpec) -> None:
 
 
 def check_data(spec: TrainingSpec, data: DataInfo) -> None:
-    """Refuse a spec that does not fit its data set.
-
-    Raises:
-        TfdistError: other classes, no held-out examples to evaluate on, or fewer examples than one global batch.
-    """
+    """Refuse other classes than the data set has, evaluation without held-out examples, and a batch larger than it."""
     if data.classes not in (None, spec.classes):
         raise TfdistError(f"--classes {spec.classes}: {spec.dataset} has {data.classes} classes; omit --classes")
     if spec.evaluate and not data.test_examples:

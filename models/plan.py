@@ -8,7 +8,7 @@ from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.job import Job, Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import Machines
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.catalog import CATALOG, Role
+from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
 
 _TRAINING_COMMAND = ("-m", "tfdist.models.training.task")
@@ -17,19 +17,16 @@ _TRAINING_COMMAND = ("-m", "tfdist.models.training.task")
 def shape_of(choice: StrategyChoice, base_port: int | None = None) -> Shape:
     """The tasks of the strategy's job."""
     strategy = CATALOG[choice.strategy]
+    counts = {"one": 1, "workers": choice.workers, "ps": choice.ps}
     return Shape(
-        roles={role.name: RoleShape(_count(role, choice), role.computes) for role in strategy.roles},
+        roles={role.name: RoleShape(counts[role.count], role.computes) for role in strategy.roles},
         has_cluster=strategy.has_cluster,
-        leader=next((Task(role.name, 0).name for role in strategy.roles if role.leads), None),
+        leader=strategy.leader and Task(strategy.leader, 0).name,
         devices=choice.devices,
         cores_per_device=choice.cores_per_device,
         gpus=choice.gpus,
         base_port=base_port,
     )
-
-
-def _count(role: Role, choice: StrategyChoice) -> int:
-    return {"one": 1, "workers": choice.workers, "ps": choice.ps}[role.count]
 
 
 def plan_training(

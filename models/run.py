@@ -12,7 +12,7 @@ from tfdist.launch.diagnose import Outcome
 from tfdist.launch.environment import redact_command
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job
-from tfdist.launch.machine import Machines, local_machines
+from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.run import launch
 from tfdist.launch.rundir import RunDir
@@ -31,11 +31,11 @@ def run_spec(
     spec: TrainingSpec,
     run_dir: Path,
     *,
-    machines: Machines | None = None,
+    machines: Machines,
     arm: str,
-    round: int = 0,
-    timeout_s: float | None = None,
-    listen: OnMessage = lambda _: None,
+    round: int,
+    timeout_s: float | None,
+    listen: OnMessage,
 ) -> Record:
     """Run one training in new processes. A failed training also has a record.
 
@@ -43,7 +43,7 @@ def run_spec(
         TfdistError: no process was started.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
-    job = plan_training(spec, machines or local_machines())
+    job = plan_training(spec, machines)
     return run_training(job, spec, RunDir(run_dir), Policy(timeout_s=timeout_s), listen, arm=arm, round=round)[1]
 
 

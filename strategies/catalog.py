@@ -17,13 +17,6 @@ class Exchange(StrEnum):
     NONE = "no exchange"
 
 
-class Ends(StrEnum):
-    """When a job is over."""
-
-    ALL_EXIT = "all tasks exit 0"
-    LEADER_EXITS = "the chief exits; workers and ps are then stopped"
-
-
 @dataclass(frozen=True)
 class Role:
     """The tasks of one role in the job of a strategy."""
@@ -79,9 +72,9 @@ class Strategy:
         return any(role.count == "workers" for role in self.roles)
 
     @property
-    def ends(self) -> Ends:
-        """When its job is over."""
-        return Ends.LEADER_EXITS if any(role.leads for role in self.roles) else Ends.ALL_EXIT
+    def leader(self) -> str | None:
+        """The role whose task ends the job when it exits; None: all tasks must exit 0."""
+        return next((role.name for role in self.roles if role.leads), None)
 
 
 _WORKERS = (Role("worker", "workers"),)

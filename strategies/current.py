@@ -4,10 +4,14 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING
 
+from tfdist.launch import events
+from tfdist.launch.cluster import parse_tf_config
+from tfdist.strategies.build import build
+from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.serve import serve, serves
+
 if TYPE_CHECKING:
     import tensorflow as tf
-
-    from tfdist.strategies.choice import StrategyChoice
 
 
 @cache
@@ -21,29 +25,15 @@ def current() -> "tf.distribute.Strategy":
     Raises:
         TfdistError: TFDIST_STRATEGY_CHOICE or TF_CONFIG is malformed, or a device is missing.
     """
-    from tfdist.strategies.choice import StrategyChoice
+    choice, tf_config = StrategyChoice.from_env(os.environ), os.environ.get("TF_CONFIG")
+    if choice is None:
+        import tensorflow as tf
 
-    choice = StrategyChoice.from_env(os.environ)
-    return _without_launcher() if choice is None else _from_launcher(choice)
-
-
-def _without_launcher() -> "tf.distribute.Strategy":
-    import tensorflow as tf
-
-    return tf.distribute.MultiWorkerMirroredStrategy() if os.environ.get("TF_CONFIG") else tf.distribute.get_strategy()
-
-
-def _from_launcher(choice: "StrategyChoice") -> "tf.distribute.Strategy":
-    from tfdist.launch import events
-    from tfdist.launch.cluster import parse_tf_config
-    from tfdist.strategies.build import build
-    from tfdist.strategies.serve import serve, serves
-
-    config = os.environ.get("TF_CONFIG")
-    if config is not None:
-        cluster, task = parse_tf_config(config)
+        return tf.distribute.MultiWorkerMirroredStrategy() if tf_config else tf.distribute.get_strategy()
+    if tf_config is not None:
+        cluster, task = parse_tf_config(tf_config)
         if serves(choice, task):
-            serve(choice, cluster, task, lambda: events.emit("ready"))
+            serve(choice, cluster, task)
     strategy = build(choice)
     events.emit("ready")
     return strategy

@@ -20,7 +20,8 @@ def build(choice: StrategyChoice) -> tf.distribute.Strategy:
     """The chief's strategy in the cluster of TF_CONFIG. Blocks until all workers and parameter servers are up."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     strategy = tf.distribute.experimental.ParameterServerStrategy(resolver, variable_partitioner(choice))
-    PLACEMENTS[choice.placement](strategy.extended, choice.ps)
+    if choice.placement is Placement.GREEDY:
+        place_greedily(strategy.extended, choice.ps)
     return strategy
 
 
@@ -47,9 +48,3 @@ def place_greedily(extended: Any, servers: int) -> None:
         return variable
 
     extended._create_variable_round_robin = create_on_least_loaded
-
-
-PLACEMENTS: Mapping[Placement, Callable[[Any, int], None]] = {
-    Placement.ROUND_ROBIN: lambda extended, servers: None,
-    Placement.GREEDY: place_greedily,
-}

@@ -1,8 +1,8 @@
 """The servers of ParameterServerStrategy: its workers and parameter servers only serve the chief."""
 
-from collections.abc import Callable
 from typing import NoReturn
 
+from tfdist.launch import events
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.strategies import devices
 from tfdist.strategies.catalog import CATALOG
@@ -14,13 +14,13 @@ def serves(choice: StrategyChoice, task: Task) -> bool:
     return any(role.serves and role.name == task.role for role in CATALOG[choice.strategy].roles)
 
 
-def serve(choice: StrategyChoice, cluster: Cluster, task: Task, on_ready: Callable[[], None]) -> NoReturn:
-    """Start the server, call `on_ready`, and serve until the launcher stops the process."""
+def serve(choice: StrategyChoice, cluster: Cluster, task: Task) -> NoReturn:
+    """Start the server and serve until the launcher stops the process."""
     import tensorflow as tf
 
     devices.configure(choice)
     addresses = {role: list(hosts) for role, hosts in cluster.addresses.items()}
     server = tf.distribute.Server(addresses, job_name=task.role, task_index=task.index, protocol="grpc")
-    on_ready()
+    events.emit("ready")
     server.join()
     raise SystemExit(0)

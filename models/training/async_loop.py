@@ -34,7 +34,7 @@ def train(job: TrainingContext) -> TrainingResult:
         log, lambda: coordinator.schedule(worker_step, (batches.source,)), coordinator.join, applied, job.batch
     )
     chief.train(log.schedule.windows)
-    return TrainingResult.of(model, log, optimizers.updates(optimizer), batches)
+    return TrainingResult(model, log, optimizers.updates(optimizer), batches)
 
 
 def _worker_step(
@@ -91,7 +91,7 @@ class _Chief:
     def _fill(self, steps: int) -> Any:
         """Schedule one window and return its last step's RemoteValue."""
         last = self.schedule_one()
-        if self.log.first_step_at is None:
+        if not self.log.first_step_at:
             last.fetch()
             self.log.first_step()
         for _ in range(steps - 1):

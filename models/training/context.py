@@ -6,7 +6,6 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.launch.cluster import Task
-from tfdist.models.record import Window
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.windows import WindowLog
 
@@ -38,12 +37,7 @@ class TrainingResult:
     """A finished training."""
 
     model: tf.keras.Model
-    warmup: tuple[Window, ...]
-    windows: tuple[Window, ...]
-    opened_at: float
-    """time.perf_counter() at the start of the first window."""
-    first_step_at: float
-    """time.perf_counter() at the end of the first step, tracing included."""
+    log: WindowLog
     updates: int
     """The optimizer's iterations."""
     keep_alive: Any
@@ -51,14 +45,3 @@ class TrainingResult:
 
     tf.data's tuning thread can miss its cancellation, and then sleeps for a whole period.
     """
-
-    @classmethod
-    def of(cls, model: tf.keras.Model, log: WindowLog, updates: int, keep_alive: Any) -> "TrainingResult":
-        """The result of a training whose windows are in `log`."""
-        opened, first = log.opened_at or 0.0, log.first_step_at or 0.0
-        return cls(model, tuple(log.warmup), tuple(log.timed), opened, first, updates, keep_alive)
-
-    @property
-    def examples(self) -> int:
-        """Examples in all windows, processed by this task; parameter-server: applied by all workers."""
-        return sum(window.examples for window in (*self.warmup, *self.windows))

@@ -11,6 +11,8 @@ from tfdist.models.datasets import pipeline, synthetic, table
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG, Exchange
 
+DatasetFn = Callable[[tf.distribute.InputContext], tf.data.Dataset]
+
 
 @dataclass(frozen=True)
 class Feed:
@@ -60,27 +62,23 @@ def synchronous(spec: TrainingSpec, strategy: tf.distribute.Strategy, part: pipe
 
 def asynchronous(spec: TrainingSpec, strategy: tf.distribute.Strategy, coordinator: Any, replicas: int) -> Feed:
     """The feed of parameter-server workers: an iterator on each worker."""
-    arrivals = arrival_counter(strategy)
-
-    def worker_dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        return batches(spec, arriving_share(spec, arrivals, replicas))
-
+    dataset_fn = worker_dataset_fn(spec, strategy, replicas)
     per_worker = coordinator.create_per_worker_dataset(
-        tf.function(lambda: strategy.distribute_datasets_from_function(worker_dataset))  # built on the worker
+        tf.function(lambda: strategy.distribute_datasets_from_function(dataset_fn))  # builds the dataset on the worker
     )
     return Feed(iter(per_worker), next)
 
 
-def arrival_counter(strategy: tf.distribute.Strategy) -> tf.Variable:
-    """A variable on a parameter server with which workers number themselves."""
-    with strategy.scope():
-        return tf.Variable(0, dtype=tf.int64, trainable=False, name="arrivals")
+def worker_dataset_fn(spec: TrainingSpec, strategy: tf.distribute.Strategy, replicas: int) -> DatasetFn:
+    """A dataset function for parameter-server workers. It does not know its worker, so each call takes the next share.
 
-
-def arriving_share(spec: TrainingSpec, arrivals: tf.Variable, replicas: int) -> pipeline.Share:
-    """The share of the worker that runs this. Its dataset function does not know its index: it takes the next number.
-
-    A restarted worker takes another number, and with it the share of another worker.
+    A restarted worker takes another share, which is also that of another worker.
     """
-    number = arrivals.assign_add(1, read_value=True) - 1
-    return pipeline.Share(spec.workers, tf.cast(number % spec.workers, tf.int32), replicas)
+    with strategy.scope():
+        arrivals = tf.Variable(0, dtype=tf.int64, trainable=False, name="arrivals")  # on a parameter server
+
+    def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        number = arrivals.assign_add(1, read_value=True) - 1
+        return batches(spec, pipeline.Share(spec.workers, tf.cast(number % spec.workers, tf.int32), replicas))
+
+    return dataset

@@ -30,7 +30,7 @@ def train(job: TrainingContext) -> TrainingResult:
         if steps:
             clock = _clock(job, log, steps)
             model.fit(data, epochs=windows, steps_per_epoch=steps, callbacks=[clock], verbose=0)
-    return TrainingResult.of(model, log, optimizers.updates(model.optimizer), data)
+    return TrainingResult(model, log, optimizers.updates(model.optimizer), data)
 
 
 def _compiled(job: TrainingContext) -> tf.keras.Model:
@@ -57,15 +57,9 @@ def _clock(job: TrainingContext, log: WindowLog, steps: int) -> tf.keras.callbac
 
 def _data(job: TrainingContext) -> Any:
     """The data argument of fit: a creator of each worker's dataset (tf_keras only), or the dataset itself."""
-    spec, task = job.spec, job.task
+    spec, part = job.spec, feed.share(job.spec, job.task, job.replicas)
     if spec.keras is Keras.THREE:
-        return feed.worker_batches(spec, feed.share(spec, task, job.replicas))
+        return feed.worker_batches(spec, part)
     if CATALOG[spec.strategy].synchronous:
-        part = feed.share(spec, task, job.replicas)
         return tf.keras.utils.experimental.DatasetCreator(lambda context: feed.batches(spec, part))
-    arrivals = feed.arrival_counter(job.strategy)
-
-    def worker_dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        return feed.batches(spec, feed.arriving_share(spec, arrivals, job.replicas))
-
-    return tf.keras.utils.experimental.DatasetCreator(worker_dataset)
+    return tf.keras.utils.experimental.DatasetCreator(feed.worker_dataset_fn(spec, job.strategy, job.replicas))

@@ -25,13 +25,13 @@ def train(job: TrainingContext) -> TrainingResult:
         loss = _window(lambda: all_replicas(batches.source), lambda losses: float(total(losses)), steps, log)
         wait_for_devices(strategy)
         log.close(steps, steps * spec.batch_size * job.replicas, loss)
-    return TrainingResult.of(model, log, optimizers.updates(optimizer), batches)
+    return TrainingResult(model, log, optimizers.updates(optimizer), batches)
 
 
 def _window(run_step: Callable[[], Any], fetch: Callable[[Any], float], steps: int, log: WindowLog) -> float:
     """Run `steps` steps and return the loss of the last one; fetching it waits for the device."""
     losses = run_step()
-    if log.first_step_at is None:
+    if not log.first_step_at:
         fetch(losses)
         log.first_step()
     for _ in range(steps - 1):

@@ -13,43 +13,15 @@ import psutil
 import tfdist
 from tfdist.strategies.options import LEGACY_KERAS, Keras
 
-SPEED_VARIABLES = frozenset(
-    [
-        "TF_NUM_INTRAOP_THREADS",
-        "TF_NUM_INTEROP_THREADS",
-        "TF_ENABLE_ONEDNN_OPTS",
-        "TF_GPU_THREAD_MODE",
-        "TF_GPU_THREAD_COUNT",
-        "TF_FORCE_GPU_ALLOW_GROWTH",
-        "TF_GPU_ALLOCATOR",
-        "TF_XLA_FLAGS",
-        LEGACY_KERAS,
-        "TF_CUDNN_USE_AUTOTUNE",
-        "TF_ENABLE_TENSOR_FLOAT_32",
-        "TF_OVERRIDE_GLOBAL_THREADPOOL",
-        "XLA_FLAGS",
-        "CUDA_VISIBLE_DEVICES",
-        "OMP_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "KMP_BLOCKTIME",
-        "KMP_AFFINITY",
-        "MALLOC_ARENA_MAX",
-        "LD_PRELOAD",
-        "NCCL_ALGO",
-        "NCCL_PROTO",
-        "NCCL_P2P_DISABLE",
-        "NCCL_P2P_LEVEL",
-        "NCCL_SHM_DISABLE",
-        "NCCL_IB_DISABLE",
-        "NCCL_NET_GDR_LEVEL",
-        "NCCL_SOCKET_IFNAME",
-        "NCCL_NTHREADS",
-        "NCCL_BUFFSIZE",
-        "NCCL_MIN_NCHANNELS",
-        "NCCL_MAX_NCHANNELS",
-        "NCCL_LAUNCH_MODE",
-    ]
-)
+SPEED_VARIABLES = frozenset([
+    "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "TF_ENABLE_ONEDNN_OPTS", "TF_GPU_THREAD_MODE",
+    "TF_GPU_THREAD_COUNT", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR", "TF_XLA_FLAGS", LEGACY_KERAS,
+    "TF_CUDNN_USE_AUTOTUNE", "TF_ENABLE_TENSOR_FLOAT_32", "TF_OVERRIDE_GLOBAL_THREADPOOL", "XLA_FLAGS",
+    "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "KMP_BLOCKTIME", "KMP_AFFINITY", "MALLOC_ARENA_MAX",
+    "LD_PRELOAD", "NCCL_ALGO", "NCCL_PROTO", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE",
+    "NCCL_IB_DISABLE", "NCCL_NET_GDR_LEVEL", "NCCL_SOCKET_IFNAME", "NCCL_NTHREADS", "NCCL_BUFFSIZE",
+    "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_LAUNCH_MODE",
+])  # fmt: skip
 """By name, not by prefix: another TF_ variable may hold a path or a secret, and records are published."""
 
 _KERAS = {Keras.TWO: "tf_keras", Keras.THREE: "keras"}

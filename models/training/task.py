@@ -14,8 +14,10 @@ from tfdist.models.datasets import table
 from tfdist.models.record import RankRecord
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import observation
+from tfdist.strategies.build import build
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import Api, Keras
+from tfdist.strategies.serve import serve, serves
 
 if TYPE_CHECKING:
     from tfdist.models.training.context import TrainingContext, TrainingResult
@@ -57,19 +59,17 @@ def _cluster_and_task() -> tuple[Cluster, Task]:
 
 
 def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
-    from tfdist.strategies.serve import serve, serves
-
     phases = {"import": _import(spec.keras)}
     if serves(spec, task):
-        serve(spec, cluster, task, lambda: events.emit("ready"))
+        serve(spec, cluster, task)
     started_at = time.perf_counter()
     job = _context(spec, task)
     built_at = time.perf_counter()
     events.emit("ready")
     result = _run(job)
-    phases |= phases_after_import(started_at, built_at, result.opened_at, result.first_step_at)
-    phases["first_step_end"] = observation.since_start() - (time.perf_counter() - result.first_step_at)
-    events.emit("record", record=asdict(_record(job, result, phases, _accuracy(job, result))))
+    phases |= phases_after_import(started_at, built_at, result.log.opened_at, result.log.first_step_at)
+    phases["first_step_end"] = observation.since_start() - (time.perf_counter() - result.log.first_step_at)
+    events.emit("record", record=asdict(_record(job, result, phases)))
 
 
 def phases_after_import(started_at: float, built_at: float, opened_at: float, first_step_at: float) -> dict[str, float]:
@@ -92,11 +92,10 @@ def _context(spec: TrainingSpec, task: Task) -> "TrainingContext":
     import tensorflow as tf
 
     from tfdist.models.training.context import TrainingContext
-    from tfdist.strategies.build import build
 
     strategy = build(spec)
     tf.keras.utils.set_random_seed(spec.seed)
-    tf.keras.mixed_precision.set_global_policy(spec.precision)
+    tf.keras.mixed_precision.set_global_policy(spec.precision.value)  # Keras 3 does not accept an enum
     row = CATALOG[spec.strategy]
     return TrainingContext(spec, strategy, task, spec.workers if row.synchronous and row.has_cluster else 1)
 
@@ -109,24 +108,18 @@ def _run(job: "TrainingContext") -> "TrainingResult":
     return loop.train(job) if CATALOG[job.spec.strategy].synchronous else async_loop.train(job)
 
 
-def _accuracy(job: "TrainingContext", result: "TrainingResult") -> float | None:
+def _record(job: "TrainingContext", result: "TrainingResult", phases: dict[str, float]) -> RankRecord:
     from tfdist.models.training.evaluate import accuracy
 
-    return accuracy(job, result) if job.spec.evaluate else None
-
-
-def _record(
-    job: "TrainingContext", result: "TrainingResult", phases: dict[str, float], accuracy: float | None
-) -> RankRecord:
     return RankRecord(
         task=job.task.name,
         replicas=job.replicas,
-        warmup=result.warmup,
-        windows=result.windows,
+        warmup=tuple(result.log.warmup),
+        windows=tuple(result.log.timed),
         phases_s=phases,
-        examples_applied=result.examples,
+        examples_applied=sum(window.examples for window in result.log.windows),
         updates_applied=result.updates,
-        accuracy=accuracy,
+        accuracy=accuracy(job, result) if job.spec.evaluate else None,
         software=observation.software(job.spec.keras),
         environment=observation.environment(os.environ),
         **observation.process(),

@@ -25,10 +25,10 @@ class WindowLog:
     clock: Callable[[], float] = time.perf_counter
     warmup: list[Window] = field(default_factory=list)
     timed: list[Window] = field(default_factory=list)
-    opened_at: float | None = None
-    """The clock at the first window's start."""
-    first_step_at: float | None = None
-    """The clock at the end of the first step, tracing included."""
+    opened_at: float = 0.0
+    """The clock at the start of the first window; 0.0 before it."""
+    first_step_at: float = 0.0
+    """The clock at the end of the first step, tracing included; 0.0 before it."""
     _agreed: list[float] = field(default_factory=list)
     _edge: float | None = None
     _waited: bool = False
@@ -38,6 +38,11 @@ class WindowLog:
         """Whether the next window is timed."""
         return self._waited or self.schedule.is_warm(tuple(self._agreed))
 
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """All windows so far."""
+        return (*self.warmup, *self.timed)
+
     def open(self) -> None:
         """Start a window; before the first timed one, wait for the other ranks."""
         if self.warm and not self._waited:
@@ -45,12 +50,12 @@ class WindowLog:
             self._waited, self._edge = True, None
         if self._edge is None:
             self._edge = self.clock()
-        if self.opened_at is None:
+        if not self.opened_at:
             self.opened_at = self._edge
 
     def first_step(self) -> None:
         """Note the time of the first step's end; later calls do nothing."""
-        if self.first_step_at is None:
+        if not self.first_step_at:
             self.first_step_at = self.clock()
 
     def close(self, steps: int, examples: int, loss: float) -> None:
@@ -65,5 +70,5 @@ class WindowLog:
         else:
             self.warmup.append(window)
             self._agreed.append(self.agree(elapsed))
-        done = sum(window.steps for window in (*self.warmup, *self.timed))
+        done = sum(window.steps for window in self.windows)
         events.emit("step", step=done, images_per_s=examples / self.share / elapsed, loss=loss)

@@ -1,4 +1,4 @@
-"""Every strategy trains the same: with the same examples in each replica's share, the loss is the same."""
+"""Every strategy computes the same loss from the same examples."""
 
 from dataclasses import replace
 
@@ -19,13 +19,13 @@ TWO_REPLICAS = (
 
 
 def loss_after_five_steps(specs: list[TrainingSpec], folder) -> list[float]:
-    """By spec: what all ranks agree on."""
-    found = []
+    """The loss of each training, equal on all its ranks."""
+    result = []
     for ranks in train_all(specs, folder):
         last = {losses(rank)[-1] for rank in ranks}
         assert len(last) == 1
-        found.append(last.pop())
-    return found
+        result.append(last.pop())
+    return result
 
 
 def test_mobilenet_v2_on_two_replicas(tmp_path):
@@ -33,8 +33,8 @@ def test_mobilenet_v2_on_two_replicas(tmp_path):
     assert others == pytest.approx([mirrored] * 2, rel=1e-3)
 
 
-def test_one_device_sees_what_two_replicas_see(tmp_path):
-    """Gradients are averaged and not summed: a global batch is one batch, however it is split."""
+def test_one_device_computes_the_loss_of_two_replicas(tmp_path):
+    """Gradients are averaged, not summed: how a global batch is split does not matter."""
     base = replace(TINY, **FIVE, learning_rate=0.01)
     specs = [replace(base, batch_size=2 * base.batch_size), replace(base, batch_size=3 * base.batch_size)]
     specs += [replace(base, **how) for how in TWO_REPLICAS]
@@ -44,13 +44,13 @@ def test_one_device_sees_what_two_replicas_see(tmp_path):
     ]
     one, larger, *others = loss_after_five_steps(specs, tmp_path)
     assert others == pytest.approx([one] * len(others), rel=1e-4)
-    assert larger != pytest.approx(one, rel=1e-4)  # so the bound can tell
+    assert larger != pytest.approx(one, rel=1e-4)  # the tolerance above is tight enough
 
 
-def test_fit_trains_like_the_loop(tmp_path):
-    """A window of one step, so that fit's mean over the window is the step's loss; Keras 3 draws other weights.
+def test_fit_computes_the_loss_of_the_loop(tmp_path):
+    """A window of one step, so that fit's mean over the window is the step's loss. Keras 3 draws other weights.
 
-    Not shuffled, for Keras 3's fit makes two iterators and trains with the second, in the second epoch's order.
+    Not shuffled, because Keras 3's fit creates two iterators and trains with the second one, on the second epoch.
     """
     fit = replace(TINY, **FIVE, api=Api.FIT, shuffle=1)
     mirrored = replace(fit, **TWO_REPLICAS[0])

@@ -1,4 +1,4 @@
-"""Real digits are really learnt."""
+"""A training on real digits reaches its accuracy."""
 
 from dataclasses import replace
 
@@ -22,8 +22,8 @@ SPEC = replace(MOBILE, batch_size=32, steps_per_window=50, warmup_steps=50, eval
     ],
     ids=lambda how: str(how["strategy"]),
 )
-def test_held_out_digits_are_recognised(how, tmp_path):
-    """One device takes 1,200 steps to go through as many examples as two workers do in 600."""
+def test_held_out_digits_are_classified(how, tmp_path):
+    """One device processes as many examples in 1,200 steps as two workers in 600."""
     spec = replace(SPEC, **how)
     spec = replace(spec, steps=EXAMPLES // spec.global_batch_size)
     for rank in train(spec, tmp_path, timeout_s=800.0):

@@ -1,4 +1,4 @@
-"""What a task does beside the arithmetic: windows, phases, precision, placement, refusals."""
+"""A training task: windows, phases, precision, placement, refusals."""
 
 import json
 import os
@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tfdist.models.record import RankRecord
-from tfdist.strategies.options import Api, Keras, Placement, StrategyName
+from tfdist.models.spec import Optimizer
+from tfdist.strategies.options import Api, Keras, Placement, Precision, StrategyName
 
 from .training import TINY, losses, train, train_all
 
@@ -54,14 +55,16 @@ def test_partitioned_and_greedily_placed_variables_train(spec, tmp_path):
 
 
 @pytest.mark.slow
-def test_precision_xla_and_optimizers(tmp_path):
-    half = replace(TINY, precision="mixed_float16", strategy=StrategyName.MIRRORED, devices=2, learning_rate=0.01)
+def test_precisions_xla_and_optimizers_train(tmp_path):
+    half = replace(
+        TINY, precision=Precision.MIXED_FLOAT16, strategy=StrategyName.MIRRORED, devices=2, learning_rate=0.01
+    )
     specs = [
         half,
-        replace(TINY, precision="mixed_bfloat16", api=Api.FIT, keras=Keras.THREE),
-        replace(TINY, precision="mixed_float16", keras=Keras.THREE, optimizer="sgd"),
-        replace(TINY, xla=True, optimizer="sgd", strategy=StrategyName.MIRRORED, devices=2),
-        replace(TINY, optimizer="sgd"),
+        replace(TINY, precision=Precision.MIXED_BFLOAT16, api=Api.FIT, keras=Keras.THREE),
+        replace(TINY, precision=Precision.MIXED_FLOAT16, keras=Keras.THREE, optimizer=Optimizer.SGD),
+        replace(TINY, xla=True, optimizer=Optimizer.SGD, strategy=StrategyName.MIRRORED, devices=2),
+        replace(TINY, optimizer=Optimizer.SGD),
         replace(TINY, dataset="synthetic", warmup_steps=0, steps=7),
     ]
     (half,), (bfloat,), (half3,), (xla,), (plain,), (cold,) = train_all(specs, tmp_path)
@@ -74,22 +77,21 @@ def test_precision_xla_and_optimizers(tmp_path):
 
 
 def refused(**values) -> tuple[str, float]:
-    """What a task that is started by hand with such a spec says, and how long it takes to."""
+    """The message of a manually started task with this spec, and the seconds until it exits."""
     spec = replace(TINY, **values)
     started = time.monotonic()
     command = [sys.executable, "-m", "tfdist.models.training.task"]
     done = subprocess.run(command, env={**os.environ, **spec.to_env()}, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
-    said = [line for line in done.stderr.splitlines() if line.startswith("tfdist: ")]
-    assert len(said) == 1
+    (message,) = [line for line in done.stderr.splitlines() if line.startswith("tfdist: ")]
     assert "Traceback" not in done.stderr
-    return said[0], time.monotonic() - started
+    return message, time.monotonic() - started
 
 
-def test_what_cannot_be_trained_is_refused_in_one_sentence(tmp_path):
-    said, took = refused(dataset="tfds:cats_vs_dogs", data_dir=str(tmp_path))
-    assert "download_and_prepare" in said
-    assert took < 5
+def test_an_impossible_training_is_refused_with_one_message(tmp_path):
+    message, seconds = refused(dataset="tfds:cats_vs_dogs", data_dir=str(tmp_path))
+    assert "download_and_prepare" in message
+    assert seconds < 5
     assert "has 10 classes" in refused(dataset="digits", classes=3)[0]
     assert "held-out" in refused(dataset="synthetic", evaluate=True)[0]
     assert "--workers 2" in refused(strategy=StrategyName.MULTI_WORKER, workers=2, devices=2)[0]
@@ -97,13 +99,13 @@ def test_what_cannot_be_trained_is_refused_in_one_sentence(tmp_path):
 
 
 @pytest.mark.skipif(Path("/dev/accel0").exists() or "TPU_NAME" in os.environ, reason="there is a TPU")
-def test_tpu_without_a_tpu_is_one_sentence():
-    said, took = refused(strategy=StrategyName.TPU)
-    assert "no TPU here" in said
-    assert took < 30
+def test_a_missing_tpu_is_refused_with_one_message():
+    message, seconds = refused(strategy=StrategyName.TPU)
+    assert "no TPU here" in message
+    assert seconds < 30
 
 
-def test_a_spec_that_is_none_is_refused():
+def test_a_spec_of_another_format_is_refused():
     command = [sys.executable, "-m", "tfdist.models.training.task"]
     env = {**os.environ, "TFDIST_SPEC": json.dumps({"format": 99})}
     done = subprocess.run(command, env=env, capture_output=True, text=True)

@@ -1,16 +1,21 @@
-"""Real trainings for the tests of this folder: every task is a process, started as `tfdist launch` starts it."""
+"""Trainings for the tests of this folder: every task is a process, started as `tfdist launch` starts it."""
 
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
-from tfdist.models.record import RankRecord
-from tfdist.models.run import run_spec
-from tfdist.models.spec import TrainingSpec
+from tfdist.launch.job import Program
+from tfdist.launch.machine import local_machines
+from tfdist.launch.policy import Policy
+from tfdist.launch.rundir import create_run_dir
+from tfdist.models.plan import plan_command, plan_training
+from tfdist.models.record import RankRecord, RecordStatus
+from tfdist.models.run import run_training
+from tfdist.models.spec import Architecture, TrainingSpec
 
 TINY = TrainingSpec(
-    model="tiny",
+    model=Architecture.TINY,
     image_size=32,
     classes=10,
     batch_size=8,
@@ -20,30 +25,37 @@ TINY = TrainingSpec(
     steps_per_window=2,
     warmup_steps=2,
 )
-"""A few steps of a small model on real data: about 8 s, most of which TensorFlow takes to start."""
+"""A few steps of a small model on real data: about 8 s, most of it TensorFlow's start-up."""
 
-MOBILE = replace(TINY, model="mobilenet_v2", alpha=0.35)
+MOBILE = replace(TINY, model=Architecture.MOBILENET_V2, alpha=0.35)
 
 
-def train(spec: TrainingSpec, folder: Path, timeout_s: float = 240.0) -> tuple[RankRecord, ...]:
-    """What each rank measured of one training; it must end well."""
-    record = run_spec(spec, folder, arm="test", timeout_s=timeout_s)
-    assert record.status == "ok", f"{record.reason}\n{stderr(folder)}"
+def train(
+    spec: TrainingSpec, folder: Path, timeout_s: float = 240.0, script: Path | None = None
+) -> tuple[RankRecord, ...]:
+    """The record of each rank of a successful training, run by `script` instead of the built-in task if given."""
+    if script is None:
+        job = plan_training(spec, local_machines())
+    else:
+        job = plan_command(spec, Program((str(script),), {}, str(folder.parent), python=True), local_machines())
+    run_dir = create_run_dir(folder, "training")
+    _, record = run_training(job, spec, run_dir, Policy(timeout_s=timeout_s), lambda _: None, arm="test")
+    assert record.status is RecordStatus.OK, f"{record.reason}\n{stderr(folder)}"
     return record.ranks
 
 
-def train_all(specs: list[TrainingSpec], folder: Path) -> list[tuple[RankRecord, ...]]:
-    """Several trainings, two at a time, for tests that ask whether they run and not how fast."""
+def train_all(specs: list[TrainingSpec], folder: Path, script: Path | None = None) -> list[tuple[RankRecord, ...]]:
+    """Several trainings, two at a time, for tests that do not depend on speed."""
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        waiting = [
-            pool.submit(train, replace(spec, cores_per_device=None), folder / str(number))
+        futures = [
+            pool.submit(train, replace(spec, cores_per_device=None), folder / str(number), script=script)
             for number, spec in enumerate(specs)
         ]
-        return [future.result() for future in waiting]
+        return [future.result() for future in futures]
 
 
 def stderr(folder: Path) -> str:
-    """What the tasks of a failed training said last."""
+    """The end of each task's stderr, for the message of a failed test."""
     return "\n".join(f"{log}:\n{log.read_text()[-2000:]}" for log in sorted(folder.rglob("stderr.log")))
 
 

@@ -36,15 +36,15 @@ def record(records, status=Status.OK, exit_code=0, hosts=None):
 
 
 def test_ranks_are_in_order_with_their_resource_usage():
-    made = record({f"worker-{n}": rank(f"worker-{n}") for n in (1, 0)}, hosts={"h1": HOST, "h2": HOST})
-    assert [one.task for one in made.ranks] == ["worker-0", "worker-1"]
-    assert (made.status, made.hosts) == ("ok", 2)
-    assert made.usage["worker-0"].peak_memory_bytes == 7
+    result = record({f"worker-{n}": rank(f"worker-{n}") for n in (1, 0)}, hosts={"h1": HOST, "h2": HOST})
+    assert [each.task for each in result.ranks] == ["worker-0", "worker-1"]
+    assert (result.status, result.hosts) == ("ok", 2)
+    assert result.usage["worker-0"].peak_memory_bytes == 7
 
 
 def test_more_than_ten_ranks_are_in_numeric_order():
-    made = record({f"worker-{n}": rank(f"worker-{n}") for n in range(11)})
-    assert [one.task for one in made.ranks][-2:] == ["worker-9", "worker-10"]
+    result = record({f"worker-{n}": rank(f"worker-{n}") for n in range(11)})
+    assert [each.task for each in result.ranks][-2:] == ["worker-9", "worker-10"]
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,9 @@ def test_more_than_ten_ranks_are_in_numeric_order():
     ],
 )
 def test_a_successful_job_without_every_measurement_has_failed(records):
-    made = record(records)
-    assert (made.status, made.exit_code) == ("failed", 1)
-    assert "worker-1" in made.reason
+    result = record(records)
+    assert (result.status, result.exit_code) == ("failed", 1)
+    assert "worker-1" in result.reason
 
 
 def test_a_record_contains_no_path_and_no_gpu_id():

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.options import Placement
 
 
 @dataclass
@@ -36,7 +35,7 @@ def create(extended, *sizes):
     for size in sizes:
         shape = tf.TensorShape([size])
         variable = type("Variable", (), {"shape": shape, "dtype": tf.float32})
-        extended._create_variable_round_robin(lambda made=variable, **_: made)
+        extended._create_variable_round_robin(lambda variable=variable, **_: variable)
 
 
 def test_greedy_fills_the_least_loaded_server(parameter_server):
@@ -44,13 +43,6 @@ def test_greedy_fills_the_least_loaded_server(parameter_server):
     parameter_server.place_greedily(extended, 2)
     create(extended, 100, 10, 10, 10, 100)
     assert extended.placed == [0, 1, 1, 1, 1]
-
-
-def test_round_robin_is_tensorflows_placement(parameter_server):
-    extended = Extended(2)
-    parameter_server.PLACEMENTS[Placement.ROUND_ROBIN](extended, 2)
-    create(extended, 100, 10, 10, 10, 100)
-    assert extended.placed == [0, 1, 0, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -61,8 +53,8 @@ def test_each_partitioner_makes_its_number_of_shards(parameter_server, text, sha
     """A matrix of 64 x 16 float32 is 4,096 bytes."""
     import tensorflow as tf
 
-    made = parameter_server.variable_partitioner(replace(TrainingSpec(), variable_partitioner=text, ps=4))
-    assert list(made(tf.TensorShape([64, 16]), tf.float32)) == shards
+    partitioner = parameter_server.variable_partitioner(replace(TrainingSpec(), variable_partitioner=text, ps=4))
+    assert list(partitioner(tf.TensorShape([64, 16]), tf.float32)) == shards
 
 
 def test_no_partitioner(parameter_server):

@@ -21,7 +21,7 @@ def tf():
 
 @pytest.fixture
 def numbers(tf):
-    """100 examples whose label is their number, and which numbers were decoded so far."""
+    """100 examples labelled with their index, and the list of decoded indices."""
     from tfdist.models.datasets.pipeline import Examples
 
     decoded = []
@@ -33,8 +33,8 @@ def numbers(tf):
 
         return tf.zeros((8, 8, 3)), tf.numpy_function(note, [number], tf.int64, stateful=True)
 
-    made = Examples(lambda: tf.data.Dataset.range(100), lambda: tf.data.Dataset.range(100, 123), decode, 100)
-    return made, decoded
+    examples = Examples(lambda: tf.data.Dataset.range(100), lambda: tf.data.Dataset.range(100, 123), decode, 100)
+    return examples, decoded
 
 
 def labels(dataset, count):
@@ -78,18 +78,18 @@ def test_each_held_out_example_is_read_once_by_one_worker(numbers):
     from tfdist.models.datasets.pipeline import Share, held_out
 
     examples, _ = numbers
-    seen = [flat(labels(held_out(examples, SPEC, Share(2, worker)), -1)) for worker in range(2)]
-    assert sorted(flat(seen)) == list(range(100, 123))
+    batches = [flat(labels(held_out(examples, SPEC, Share(2, worker)), -1)) for worker in range(2)]
+    assert sorted(flat(batches)) == list(range(100, 123))
 
 
 def check_images(dataset, spec, classes):
-    images, found = next(iter(dataset))
+    images, targets = next(iter(dataset))
     assert images.shape == (spec.batch_size, spec.image_size, spec.image_size, 3)
-    assert (images.dtype.name, found.dtype.name) == ("float32", "int32")
+    assert (images.dtype.name, targets.dtype.name) == ("float32", "int32")
     assert 0.0 <= float(images.numpy().min()) < 0.3
     assert 0.5 < float(images.numpy().max()) <= 1.0
-    assert set(found.numpy().tolist()) <= set(range(classes))
-    return images.numpy(), found.numpy()
+    assert set(targets.numpy().tolist()) <= set(range(classes))
+    return images.numpy(), targets.numpy()
 
 
 def load(spec):
@@ -102,9 +102,9 @@ def load(spec):
 
 def test_digits_are_read(tf):
     train, test = load(replace(SPEC, dataset="digits", shuffle=1, batch_size=40))
-    images, found = check_images(train, replace(SPEC, batch_size=40), 10)
-    assert found[:8].tolist() == [0, 1, 2, 3, 5, 6, 7, 8]
-    assert images[:, 16, 16, 0][found == 0].mean() < images[:, 16, 16, 0][found == 1].mean()  # a zero is hollow
+    images, targets = check_images(train, replace(SPEC, batch_size=40), 10)
+    assert targets[:8].tolist() == [0, 1, 2, 3, 5, 6, 7, 8]
+    assert images[:, 16, 16, 0][targets == 0].mean() < images[:, 16, 16, 0][targets == 1].mean()  # a zero is hollow
     assert sum(len(batch) for _, batch in test) == 359
 
 
@@ -118,14 +118,14 @@ def test_a_folder_of_images_is_read(tf, tmp_path):
             (tmp_path / "ab"[label] / f"{number}.{kind}").write_bytes(encoders[kind](image).numpy())
     spec = replace(SPEC, dataset=f"folder:{tmp_path}", batch_size=18)
     train, test = load(spec)
-    images, found = check_images(train, spec, 2)
-    assert ((images[:, 5, 5, 2] > 0.9) == (found == 1)).all()
+    images, targets = check_images(train, spec, 2)
+    assert ((images[:, 5, 5, 2] > 0.9) == (targets == 1)).all()
     assert sum(len(batch) for _, batch in test) == 2
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    """Small data sets in TFDS' own format: cats_vs_dogs (one split, no test part) and cifar10 (two)."""
+    """Small data sets in the format of TFDS: cats_vs_dogs (one split, no test part) and cifar10 (two)."""
     tfds = pytest.importorskip("tensorflow_datasets")
     root = tmp_path_factory.mktemp("tfds")
     text = tfds.features.Text()
@@ -165,6 +165,6 @@ def test_prepared_data_sets_are_read(prepared, name, classes, train, test):
     assert (info.classes, info.train_examples, info.test_examples) == (classes, train, test)
     spec = replace(SPEC, dataset=f"tfds:{name}", data_dir=str(prepared), batch_size=train)
     training, held_out = load(spec)
-    images, found = check_images(training, spec, classes)
-    assert np.abs(images[:, 16, 16, 0] * 255 - 25 * found).max() < 2  # each picture still has its own label
+    images, targets = check_images(training, spec, classes)
+    assert np.abs(images[:, 16, 16, 0] * 255 - 25 * targets).max() < 2  # labels still match pictures
     assert sum(len(batch) for _, batch in held_out) == test

@@ -12,10 +12,10 @@ def plan(steps, size=10, warmup=10) -> Schedule:
     return schedule(TrainingSpec(steps=steps, steps_per_window=size, warmup_steps=warmup))
 
 
-def warmup_windows(made: Schedule, times) -> int:
+def warmup_windows(result: Schedule, times) -> int:
     """How many windows are warm-up if window i takes times[i]; the last time repeats."""
     count = 0
-    while not made.is_warm(tuple(times[min(i, len(times) - 1)] for i in range(count))):
+    while not result.is_warm(tuple(times[min(i, len(times) - 1)] for i in range(count))):
         count += 1
     return count
 
@@ -27,13 +27,13 @@ warmups = st.integers(0, 300)
 
 @given(steps, sizes, warmups, st.lists(st.floats(0.01, 10), min_size=1, max_size=30))
 def test_all_steps_are_in_windows_and_at_least_half_are_timed(total, size, warmup, times):
-    made = plan(total, size, warmup)
-    assert sum(made.windows) == total
-    assert all(0 < window <= size for window in made.windows)
-    assert len(set(made.windows[:-1])) <= 1
-    spent = sum(made.windows[: warmup_windows(made, times)])
+    result = plan(total, size, warmup)
+    assert sum(result.windows) == total
+    assert all(0 < window <= size for window in result.windows)
+    assert len(set(result.windows[:-1])) <= 1
+    spent = sum(result.windows[: warmup_windows(result, times)])
     assert 2 * spent <= total
-    assert spent >= min(warmup, total / 2 - made.windows[0])
+    assert spent >= min(warmup, total / 2 - result.windows[0])
 
 
 @given(steps, sizes)
