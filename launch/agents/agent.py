@@ -158,10 +158,10 @@ def reserve(port: int) -> socket.socket:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore connections in TIME_WAIT
             probe.bind(("", port))
-    held = socket.socket()
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    held.bind(("", port))
-    return held
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    reserved.bind(("", port))
+    return reserved
 
 
 class _RunningTask:
@@ -187,7 +187,7 @@ class Agent:
         self.task_selector = selectors.EpollSelector()  # nested in the other one, so reading all tasks can be paused
         self.tasks: dict[str, _RunningTask] = {}
         self.by_pid: dict[int, _RunningTask] = {}
-        self.ports: list[socket.socket] = []
+        self.reserved_sockets: list[socket.socket] = []
         self.unparsed, self.unsent = b"", bytearray()
         self.last_received = self.last_sent = time.monotonic()
         self.finished = self.disconnected = False
@@ -232,11 +232,10 @@ class Agent:
             self.finished = self.disconnected = True
 
     def _seconds_until_due(self) -> float:
-        due = [
-            self.last_sent + HEARTBEAT_S,
-            *(task.kill_at for task in self.tasks.values() if task.kill_at is not None),
-        ]
-        due += [self.last_received + self.heartbeat_timeout_s] if self.expects_heartbeats else []
+        due = [task.kill_at for task in self.tasks.values() if task.kill_at is not None]
+        due.append(self.last_sent + HEARTBEAT_S)
+        if self.expects_heartbeats:
+            due.append(self.last_received + self.heartbeat_timeout_s)
         return max(0.0, min(due) - time.monotonic())
 
     # --- the stream to the launcher
@@ -306,11 +305,12 @@ class Agent:
     def _do_reserve(self, ports: list[int], token: str) -> None:
         for port in ports:
             try:
-                self.ports.append(reserve(port))
+                self.reserved_sockets.append(reserve(port))
             except OSError as error:
                 self._send("not_reserved", port=port, reason=os.strerror(error.errno or 0))
                 return
-        numbers = [reserved.getsockname()[1] for reserved in self.ports[len(self.ports) - len(ports) :]]
+        new_sockets = self.reserved_sockets[len(self.reserved_sockets) - len(ports) :]
+        numbers = [reserved.getsockname()[1] for reserved in new_sockets]
         if token:
             from tfdist.launch.agents.probe import ProbeServer  # installed, or unpacked by _do_prepare
 
@@ -512,7 +512,7 @@ class Agent:
                 self._reap()
                 time.sleep(0.01)
         shutil.rmtree(self.temporary, ignore_errors=True)
-        for reserved in self.ports:
+        for reserved in self.reserved_sockets:
             reserved.close()
         if not self.disconnected:  # else the write would block
             os.set_blocking(1, True)

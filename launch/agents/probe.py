@@ -6,7 +6,6 @@ job, to detect other programs at the address. Then the client may request echoes
 """
 
 import contextlib
-import selectors
 import socket
 import threading
 import time
@@ -35,38 +34,34 @@ class ProbeServer:
             OSError: a port is in use by another program.
         """
         self._token = token.encode()
-        self._selector = selectors.DefaultSelector()
-        self._wake, self._woken = socket.socketpair()
-        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._closing = False
+        self._servers: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
         try:
             for port in ports:
-                self._selector.register(_listen(port), selectors.EVENT_READ)
+                self._servers.append(_listen(port))
         except OSError:
-            self._wake.close()
-            self._close_sockets()
+            self.close()
             raise
-        self._thread = threading.Thread(target=self._serve, name="probe", daemon=True)
-        self._thread.start()
+        for server in self._servers:
+            self._threads.append(threading.Thread(target=self._serve, args=(server,), name="probe", daemon=True))
+            self._threads[-1].start()
 
     def close(self) -> None:
         """Stop listening. The ports stay reserved."""
-        self._wake.close()
-        self._thread.join()
-        self._close_sockets()
+        self._closing = True
+        for server in self._servers:
+            server.shutdown(socket.SHUT_RDWR)  # makes a blocked accept() return
+        for thread in self._threads:
+            thread.join()
+        for server in self._servers:
+            server.close()
 
-    def _close_sockets(self) -> None:
-        for key in list(self._selector.get_map().values()):
-            key.fileobj.close()  # type: ignore[union-attr]
-        self._selector.close()
-
-    def _serve(self) -> None:
-        while True:
-            for key, _ in self._selector.select():
-                if key.fileobj is self._woken:
-                    return
-                with contextlib.suppress(OSError):
-                    connection, _ = key.fileobj.accept()  # type: ignore[union-attr]
-                    threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+    def _serve(self, server: socket.socket) -> None:
+        while not self._closing:
+            with contextlib.suppress(OSError):
+                connection, _ = server.accept()
+                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def _answer(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):

@@ -66,7 +66,7 @@ def _parse_role(value: str, source: str) -> str:
 
 
 def _parse_port(value: str, source: str) -> int:
-    return parse_integer(value, 65535, f"{source}: invalid port {value!r}; use 1024 to 65535")
+    return parse_integer(value, source, "port", 65535)
 
 
 def _parse_address(value: str, source: str) -> str:

@@ -102,21 +102,17 @@ def is_ipv6(text: str) -> bool:
     return True
 
 
-def parse_slots(value: str, source: str) -> int:
-    """A number of slots.
-
-    Raises:
-        TfdistError: not an integer from 1 to MAX_HOSTS. The message starts with `source`.
-    """
-    return parse_integer(value, MAX_HOSTS, f"{source}: invalid number of slots {value!r}; use 1 to {MAX_HOSTS}")
-
-
-def parse_integer(value: str, maximum: int, message: str) -> int:
+def parse_integer(value: str, source: str, noun: str, maximum: int) -> int:
     """An integer from 1 to `maximum`, in ASCII digits.
 
     Raises:
-        TfdistError: anything else, with this message.
+        TfdistError: anything else. The message starts with `source` and calls the value `noun`.
     """
     if not re.fullmatch(r"[0-9]{1,9}", value) or not 1 <= int(value) <= maximum:
-        raise TfdistError(message)
+        raise TfdistError(f"{source}: invalid {noun} {value!r}; use 1 to {maximum}")
     return int(value)
+
+
+def parse_slots(value: str, source: str) -> int:
+    """A number of slots. Raises like `parse_integer`."""
+    return parse_integer(value, source, "number of slots", MAX_HOSTS)

@@ -23,7 +23,7 @@ def hostfile(tmp_path):
     return write
 
 
-def test_a_file_has_a_host_a_line_with_comments_blank_lines_and_settings(hostfile):
+def test_a_hostfile_has_one_host_per_line_with_settings_and_comments(hostfile):
     path = hostfile(
         "# two racks, don't move\n"
         "\n"
@@ -42,17 +42,17 @@ def test_a_file_has_a_host_a_line_with_comments_blank_lines_and_settings(hostfil
     )  # fmt: skip
 
 
-def test_a_range_in_a_file_gives_all_of_them_the_settings(hostfile):
-    found = parse_hostfile(hostfile("node[09-10] slots=2 role=ps\nlast"))
-    assert found == (Host("node09", slots=2, role="ps"), Host("node10", slots=2, role="ps"), Host("last"))
+def test_settings_apply_to_all_hosts_of_a_range(hostfile):
+    hosts = parse_hostfile(hostfile("node[09-10] slots=2 role=ps\nlast"))
+    assert hosts == (Host("node09", slots=2, role="ps"), Host("node10", slots=2, role="ps"), Host("last"))
 
 
-def test_a_byte_order_mark_is_no_part_of_a_name(hostfile):
+def test_a_byte_order_mark_is_ignored(hostfile):
     assert names(parse_hostfile(hostfile(b"\xef\xbb\xbfh1\n"))) == ["h1"]
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "says"),
+    ("text", "line", "messages"),
     [
         ("h1\nh2 color=red\n", 2, ["'color=red'", "slots=", "chdir="]),
         ("h1 fast\n", 1, ["'fast'", "unknown setting"]),
@@ -67,7 +67,7 @@ def test_a_byte_order_mark_is_no_part_of_a_name(hostfile):
         ("h1,h2\n", 1, ["invalid name 'h1,h2'"]),
         ("''\n", 1, ["invalid name ''"]),
         ("h1 role=boss\n", 1, ["role=boss", "chief, worker, ps, evaluator"]),
-        ("h1 port=0\n", 1, ["port=0", "1024 to 65535"]),
+        ("h1 port=0\n", 1, ["port=0", "invalid port '0'; use 1 to 65535"]),
         ("h1 port=70000\n", 1, ["port=70000"]),
         ("h1 gpus=0,0\n", 1, ["gpus=0,0", "list each GPU once"]),
         ("h1 gpus=\n", 1, ["list each GPU once"]),
@@ -79,28 +79,28 @@ def test_a_byte_order_mark_is_no_part_of_a_name(hostfile):
         ("h1\nh2 chdir='/a b\n", 2, ["correct the quotes"]),
     ],
 )
-def test_a_wrong_line_is_named_with_file_number_and_value(hostfile, text, line, says):
+def test_an_invalid_line_is_reported_with_file_line_and_value(hostfile, text, line, messages):
     path = hostfile(text)
     with pytest.raises(TfdistError) as caught:
         parse_hostfile(path)
     assert f"--hostfile {path}, line {line}:" in str(caught.value)
-    for words in says:
-        assert words in str(caught.value)
+    for message in messages:
+        assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# nothing but this\n   # and this"])
-def test_a_file_without_a_host_is_never_taken_for_this_machine(hostfile, text):
+def test_a_file_without_hosts_is_refused(hostfile, text):
     with pytest.raises(TfdistError, match="no hosts"):
         parse_hostfile(hostfile(text))
 
 
-def test_a_file_that_is_missing_or_a_folder_is_named(tmp_path):
+def test_a_missing_file_or_a_folder_is_refused(tmp_path):
     for path, why in ((tmp_path / "none.txt", "No such file"), (tmp_path, "Is a directory")):
         with pytest.raises(TfdistError, match=re.escape(f"--hostfile {path}: {why}")):
             parse_hostfile(path)
 
 
-def test_a_file_that_is_not_utf_8_is_named_with_the_line(hostfile):
+def test_a_file_that_is_not_utf_8_is_refused_with_the_line(hostfile):
     path = hostfile(b"h1\nh2\nh\xff3\n")
     with pytest.raises(TfdistError, match=re.escape(f"{path}, line 3: not UTF-8")):
         parse_hostfile(path)
@@ -110,11 +110,11 @@ def test_a_file_that_is_not_utf_8_is_named_with_the_line(hostfile):
 
 @given(ANY_TEXT.map(str.encode) | st.binary(max_size=60) | st.just(b"h1 slots=1\n"))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_file_gives_hosts_or_one_sentence(hostfile, data):
+def test_any_file_gives_hosts_or_an_error(hostfile, data):
     path = hostfile(data)
     try:
-        found = parse_hostfile(path)
+        hosts = parse_hostfile(path)
     except TfdistError:
         return
-    assert found
-    assert all(map(sane, found))
+    assert hosts
+    assert all(map(sane, hosts))

@@ -72,7 +72,7 @@ def own_address():
         ("example.org", False),
     ],
 )
-def test_which_names_are_this_machine(name, local):
+def test_names_and_addresses_that_mean_this_machine(name, local):
     names = frozenset({"localhost", "box", "box.example.org", "10.0.0.7", "fe80::7"})
     assert is_local(name, names) is local
 

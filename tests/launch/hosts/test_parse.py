@@ -8,24 +8,24 @@ from tfdist.launch.hosts.parse import expand, parse_hosts
 from .samples import ANY_TEXT, names, sane
 
 
-def test_a_list_is_kept_in_order_with_users_and_slots():
+def test_a_list_has_hosts_in_order_with_users_and_slots():
     assert parse_hosts("b,a:2, user@c ,d@e:3") == (
         Host("b"), Host("a", slots=2), Host("c", user="user"), Host("e", user="d", slots=3),
     )  # fmt: skip
 
 
-def test_a_user_may_have_an_at_sign():
+def test_a_user_may_contain_an_at_sign():
     (host,) = parse_hosts("me@example.org@h1")
     assert (host.user, host.name, host.target) == ("me@example.org", "h1", "me@example.org@h1")
 
 
 def test_ipv6_in_brackets_with_and_without_slots():
-    found = parse_hosts("[::1],[2001:db8::7]:2,me@[fe80::1%eth0]")
-    assert found == (Host("::1"), Host("2001:db8::7", slots=2), Host("fe80::1%eth0", user="me"))
+    hosts = parse_hosts("[::1],[2001:db8::7]:2,me@[fe80::1%eth0]")
+    assert hosts == (Host("::1"), Host("2001:db8::7", slots=2), Host("fe80::1%eth0", user="me"))
 
 
 @pytest.mark.parametrize(
-    ("word", "found"),
+    ("entry", "expanded"),
     [
         ("node[01-03,10]", ["node01", "node02", "node03", "node10"]),
         ("n[8-11]", ["n8", "n9", "n10", "n11"]),
@@ -35,17 +35,17 @@ def test_ipv6_in_brackets_with_and_without_slots():
         ("plain", ["plain"]),
     ],
 )
-def test_ranges_are_written_out_in_order_with_their_zeros(word, found):
-    assert expand(word) == found
+def test_ranges_expand_in_order_with_leading_zeros(entry, expanded):
+    assert expand(entry) == expanded
 
 
-def test_a_range_in_a_list_has_commas_of_its_own():
+def test_commas_inside_a_range_do_not_separate_hosts():
     assert names(parse_hosts("a,node[01-02,05]:2,b")) == ["a", "node01", "node02", "node05", "b"]
     assert [host.slots for host in parse_hosts("n[1-2]:2,b")] == [2, 2, None]
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "no hosts"),
         (" , ", "no hosts"),
@@ -88,25 +88,25 @@ def test_a_range_in_a_list_has_commas_of_its_own():
         ("n[a-b]", "invalid name"),
     ],
 )
-def test_a_wrong_list_names_the_option_the_value_and_the_mistake(text, says):
+def test_an_invalid_list_is_reported_with_option_and_value(text, message):
     with pytest.raises(TfdistError) as caught:
         parse_hosts(text)
     assert "--hosts" in str(caught.value)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert caught.value.exit_code == 2
 
 
-def test_an_endpoint_has_ipv6_in_brackets():
+def test_an_endpoint_has_an_ipv6_address_in_brackets():
     assert Host("h", "10.0.0.1").endpoint(7) == "10.0.0.1:7"
     assert Host("h", "2001:db8::7").endpoint(7) == "[2001:db8::7]:7"
 
 
 @given(ANY_TEXT)
-def test_any_list_gives_hosts_or_one_sentence(text):
+def test_any_list_gives_hosts_or_an_error(text):
     try:
-        found = parse_hosts(text)
+        hosts = parse_hosts(text)
     except TfdistError:
         return
-    assert found
-    assert len({host.name for host in found}) == len(found)
-    assert all(map(sane, found))
+    assert hosts
+    assert len({host.name for host in hosts}) == len(hosts)
+    assert all(map(sane, hosts))

@@ -184,7 +184,7 @@ Host key verification failed.
 
 
 @pytest.mark.parametrize(
-    ("host", "words", "says"),
+    ("host", "words", "texts"),
     [
         (FAR, CHANGED, ["differs from the one in known_hosts", "ssh-keygen -R h1", "ssh me@h1"]),
         (FAR, "No ED25519 host key is known for h1\nHost key verification failed.", ["is unknown", "'ssh me@h1' once"]),
@@ -209,11 +209,11 @@ Host key verification failed.
         (LOCAL, "MemoryError", ["localhost: no agent could be started (MemoryError)"]),
     ],
 )  # fmt: skip
-def test_each_connection_failure_has_a_cause_and_a_fix(host, words, says):
+def test_each_connection_failure_has_a_cause_and_a_fix(host, words, texts):
     sentence = str(connection_problem(host, words))
     assert sentence.startswith(f"{host.name}: ")
     assert "\n" not in sentence
-    for each in says:
+    for each in texts:
         assert each in sentence
 
 
