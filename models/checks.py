@@ -1,6 +1,6 @@
 """Checks of a complete spec: what cannot work is refused before anything starts, what may surprise is a warning.
 
-Every `check` raises a TfdistError for the first problem.
+Every check raises a TfdistError for the first problem.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,8 @@ def check(spec: TrainingSpec, chosen: Mapping[str, Any], machine: Machine) -> No
     Args:
         spec: all values, defaults included.
         chosen: the values that the user set, by field.
-        machine: the combined hosts."""
+        machine: the combined hosts.
+    """
     _check_ranges(spec)
     check_strategy(spec, chosen, machine)
     check_combinations(spec)

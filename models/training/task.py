@@ -22,9 +22,6 @@ from tfdist.strategies.serve import serve, serves
 if TYPE_CHECKING:
     from tfdist.models.training.context import TrainingContext, TrainingResult
 
-TASK_VARIABLE = "TFDIST_TASK"
-"""Names this task, as `worker-1`, in a job without TF_CONFIG."""
-
 
 def main() -> int:
     """Run the task that the environment describes.
@@ -54,7 +51,7 @@ def _cluster_and_task() -> tuple[Cluster, Task]:
     config = os.environ.get("TF_CONFIG")
     if config:
         return parse_tf_config(config)
-    role, _, index = os.environ.get(TASK_VARIABLE, "worker-0").rpartition("-")
+    role, _, index = os.environ.get("TFDIST_TASK", "worker-0").rpartition("-")  # a job without a cluster
     return Cluster({}), Task(role, int(index))
 
 
