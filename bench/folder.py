@@ -29,14 +29,7 @@ class BenchFile:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
         plan = [asdict(run) for run in self.plan]
-        return {
-            "format": FORMAT,
-            "command": self.command,
-            "started": self.started,
-            "hosts": list(self.hosts),
-            "suite": self.suite.to_json(),
-            "plan": plan,
-        }
+        return {"format": FORMAT, **vars(self), "suite": self.suite.to_json(), "plan": plan}
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,11 @@ def read_folder(root: Path, label: str) -> ResultFolder:
         raise TfdistError(f"{root} has no records/*.json: give the folder of a bench or of a launch")
     readable: list[Record] = []
     unreadable: list[Unreadable] = []
-    bench = _bench_or_reason(root, unreadable)
+    bench = None
+    try:
+        bench = read_bench(root)
+    except TfdistError as error:
+        unreadable.append(Unreadable("bench.json", str(error)))
     for path in sorted(BenchPaths(root).records.glob("*.json")):
         try:
             readable.append(read_record(path))
@@ -88,14 +92,6 @@ def _check_types(record: Record) -> None:
     for name, kind in (("arm", str), ("round", int), ("order", int), ("status", str), ("reason", str)):
         if not isinstance(getattr(record, name), kind):
             raise ValueError(f"{name} is {getattr(record, name)!r}")
-
-
-def _bench_or_reason(root: Path, unreadable: list[Unreadable]) -> BenchFile | None:
-    try:
-        return read_bench(root)
-    except TfdistError as error:
-        unreadable.append(Unreadable("bench.json", str(error)))
-        return None
 
 
 def _latest(records: Sequence[Record]) -> tuple[tuple[Record, ...], tuple[Record, ...]]:

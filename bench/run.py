@@ -1,4 +1,4 @@
-"""Runs each arm through the given function and saves every record when its run ends."""
+"""Executes the runs of a bench and saves the record of each when it ends."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

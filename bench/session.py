@@ -118,8 +118,8 @@ def _resumed(options: BenchOptions, root: Path, machines: Machines) -> Session:
 
 def _check_same_suite(options: BenchOptions, suite: Suite, root: Path) -> None:
     """Options besides --resume must not change what is measured."""
-    wanted = _narrowed(load_suite(options.suite) if options.suite else suite, options)
-    old, new = suite.to_json(), wanted.to_json()
+    requested = _narrowed(load_suite(options.suite) if options.suite else suite, options)
+    old, new = suite.to_json(), requested.to_json()
     differing = [key for key in old if old[key] != new[key] and key != "description"]
     if differing:
         raise TfdistError(

@@ -160,7 +160,7 @@ def _spec(folder: ResultFolder, arm: str, records: Sequence[Record]) -> Mapping[
 
 
 def _planned_devices(spec: Mapping[str, Any]) -> int | None:
-    """Replicas of a job that measured nothing; None where they were left to a machine that refused, or to a TPU."""
+    """Replicas of a job that measured nothing; None if the machine would have decided."""
     workers, devices = spec.get("workers"), spec.get("devices")
     strategy = CATALOG[StrategyName(spec["strategy"])]
     if not strategy.replicas_known:

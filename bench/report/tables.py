@@ -21,9 +21,9 @@ def to_csv(table: pd.DataFrame) -> str:
 
 def to_markdown(rows: Sequence[ArmRow]) -> str:
     """The table of report.md."""
-    table = pd.DataFrame([{name: COLUMNS[name](row) for name in columns_of(rows)} for row in rows])
-    lines = [_line(table.columns), _line("---" if name in _TEXT else "--:" for name in table.columns)]
-    return "\n".join([*lines, *(_line(values) for values in table.itertuples(index=False))]) + "\n"
+    names = columns_of(rows)
+    lines = [_line(names), _line("---" if name in _TEXT else "--:" for name in names)]
+    return "\n".join([*lines, *(_line(COLUMNS[name](row) for name in names) for row in rows)]) + "\n"
 
 
 _TEXT = ("arm", "kind", "sync or async", "against one device", "status", "link")

@@ -26,8 +26,9 @@ class Warning:
 
 def warnings_for(rows: Sequence[ArmRow]) -> tuple[Warning, ...]:
     """Those that apply, the most severe first."""
-    measured = [row for row in rows if row.measured]
-    return tuple(warning for check in _CHECKS for warning in check(measured))
+    rows = [row for row in rows if row.measured]
+    comparable = (*_no_baseline(rows), *_different_work(rows), *_mixed_scaling(rows))
+    return (*comparable, *_busy(rows), *(warning for check in _ARM_CHECKS for warning in _arms(check, rows)))
 
 
 def _no_baseline(rows: Sequence[ArmRow]) -> Iterable[Warning]:
@@ -59,34 +60,32 @@ def _mixed_scaling(rows: Sequence[ArmRow]) -> Iterable[Warning]:
         )
 
 
-def _few_rounds(rows: Sequence[ArmRow]) -> Iterable[Warning]:
-    few = [row for row in rows if row.rounds < FEWEST_ROUNDS]
-    if few:
+def _busy(rows: Sequence[ArmRow]) -> Iterable[Warning]:
+    shares = [record.hardware.get(BUSY_BEFORE, 0.0) for row in rows for record in row.measured]
+    busy = [share for share in shares if share > _BUSY]
+    if busy:
         yield Warning(
-            "few-rounds",
-            f"{_names(few)}: fewer than {FEWEST_ROUNDS} rounds, so there is no interval and no verdict.",
-            f"Use --rounds {FEWEST_ROUNDS} or more.",
+            "busy-machine",
+            f"Other programs were busy just before {len(busy)} of {len(shares)} runs (up to {max(busy):.0%} of all "
+            f"cores).",
+            "Close other programs and measure again; more rounds do not remove their effect.",
         )
 
 
-def _above_ceiling(rows: Sequence[ArmRow]) -> Iterable[Warning]:
-    above = [row for row in rows if row.independent and row.independent.comparison.verdict is ArmVerdict.FASTER]
-    if above:
-        yield Warning(
-            "above-ceiling",
-            f"{_names(above)}: faster than trainings without exchange, which should be the upper limit.",
-            "Check the measurement: compare the window times of both, and look for other load on the machine.",
-        )
+@dataclass(frozen=True)
+class _ArmCheck:
+    """A warning that lists the arms it applies to."""
+
+    code: str
+    applies: Callable[[ArmRow], bool]
+    text: str
+    advice: str
 
 
-def _shared_cores(rows: Sequence[ArmRow]) -> Iterable[Warning]:
-    shared = [row for row in rows if any(_devices_outnumber_cores(record) for record in row.measured)]
-    if shared:
-        yield Warning(
-            "shared-cores",
-            f"{_names(shared)}: more devices than CPU cores, so devices share cores.",
-            "With enough cores their throughput would be higher.",
-        )
+def _arms(check: _ArmCheck, rows: Sequence[ArmRow]) -> Iterable[Warning]:
+    labels = ", ".join(row.label for row in rows if check.applies(row))
+    if labels:
+        yield Warning(check.code, f"{labels}: {check.text}", check.advice)
 
 
 def _devices_outnumber_cores(record: Record) -> bool:
@@ -101,52 +100,35 @@ def _pinned(record: Record) -> bool:
     return bool(record.spec["cores_per_device"]) and not record.spec["gpus"]
 
 
-def _servers_share_cores(rows: Sequence[ArmRow]) -> Iterable[Warning]:
-    """As `tfdist.launch.job` pins them."""
-    sharing = [row for row in rows if any(_pinned(record) and record.spec["ps"] for record in row.measured)]
-    if sharing:
-        yield Warning(
-            "ps-share-cores",
-            f"{_names(sharing)}: parameter servers share the cores of the workers, so that every arm uses the same "
-            f"number of cores.",
-            "On separate hosts their throughput would be higher.",
-        )
-
-
-def _one_host(rows: Sequence[ArmRow]) -> Iterable[Warning]:
-    local = [row for row in rows if CATALOG[StrategyName(row.strategy)].has_cluster and row.hosts == 1]
-    if local:
-        yield Warning(
-            "loopback",
-            f"{_names(local)}: all processes ran on one host and communicated through its memory, not over a network.",
-            "To learn the speed on several machines, measure there with --hosts.",
-        )
-
-
-def _busy(rows: Sequence[ArmRow]) -> Iterable[Warning]:
-    runs = [(row, record) for row in rows for record in row.measured]
-    busy = [(row, record) for row, record in runs if record.hardware.get(BUSY_BEFORE, 0.0) > _BUSY]
-    if busy:
-        most = max(record.hardware[BUSY_BEFORE] for _, record in busy)
-        yield Warning(
-            "busy-machine",
-            f"Other programs were busy just before {len(busy)} of {len(runs)} runs (up to {most:.0%} of all cores).",
-            "Close other programs and measure again; more rounds do not remove their effect.",
-        )
-
-
-def _names(rows: Sequence[ArmRow]) -> str:
-    return ", ".join(row.label for row in rows)
-
-
-_CHECKS: tuple[Callable[[Sequence[ArmRow]], Iterable[Warning]], ...] = (
-    _no_baseline,
-    _different_work,
-    _mixed_scaling,
-    _above_ceiling,
-    _busy,
-    _few_rounds,
-    _shared_cores,
-    _servers_share_cores,
-    _one_host,
+_ARM_CHECKS = (
+    _ArmCheck(
+        "above-ceiling",
+        lambda row: row.independent is not None and row.independent.comparison.verdict is ArmVerdict.FASTER,
+        "faster than trainings without exchange, which should be the upper limit.",
+        "Check the measurement: compare the window times of both, and look for other load on the machine.",
+    ),
+    _ArmCheck(
+        "few-rounds",
+        lambda row: row.rounds < FEWEST_ROUNDS,
+        f"fewer than {FEWEST_ROUNDS} rounds, so there is no verdict.",
+        f"Use --rounds {FEWEST_ROUNDS} or more.",
+    ),
+    _ArmCheck(
+        "shared-cores",
+        lambda row: any(_devices_outnumber_cores(record) for record in row.measured),
+        "more devices than CPU cores, so devices share cores.",
+        "With enough cores their throughput would be higher.",
+    ),
+    _ArmCheck(
+        "ps-share-cores",  # as `tfdist.launch.job.cores_of` places them
+        lambda row: any(_pinned(record) and record.spec["ps"] for record in row.measured),
+        "parameter servers share the cores of the workers, so that every arm uses the same number of cores.",
+        "On separate hosts their throughput would be higher.",
+    ),
+    _ArmCheck(
+        "loopback",
+        lambda row: CATALOG[StrategyName(row.strategy)].has_cluster and row.hosts == 1,
+        "all processes ran on one host and communicated through its memory, not over a network.",
+        "To learn the speed on several machines, measure there with --hosts.",
+    ),
 )

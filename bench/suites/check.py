@@ -1,4 +1,4 @@
-"""Whether a suite's keys and values are ones that exist, said with the way out."""
+"""Checks of the keys and values in a suite. Pure."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import fields
@@ -11,44 +11,50 @@ from tfdist.launch.text import did_you_mean
 from tfdist.models.spec import TrainingSpec
 
 TRAINING_KEYS = (*(field.name for field in fields(TrainingSpec)), "global_batch_size")
-_TYPES = {**get_type_hints(TrainingSpec), "global_batch_size": int}
-_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+_TYPES: Mapping[str, type] = {
+    "global_batch_size": int,
+    **{name: (set(get_args(hint)) - {NoneType} or {hint}).pop() for name, hint in get_type_hints(TrainingSpec).items()},
+}
+_EXPECTED = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
-def check_keys(found: Collection[str], known: Collection[str], where: str) -> None:
-    """Refuse the first key that is not known, with the nearest one that is.
+def check_keys(keys: Collection[str], known: Collection[str], source: str) -> None:
+    """Refuse unknown keys.
 
     Raises:
         TfdistError: an unknown key.
     """
-    for key in found:
+    for key in keys:
         if key not in known:
-            raise TfdistError(f"{where} has the unknown key {key!r}: {did_you_mean(key, known)}")
+            raise TfdistError(f"{source} has the unknown key {key!r}: {did_you_mean(key, known)}")
 
 
-def check_choices(choices: Mapping[str, Any], where: str) -> dict[str, Any]:
+def check_choices(choices: Mapping[str, Any], source: str) -> dict[str, Any]:
     """The choices of an arm with each value in its type.
 
     Raises:
         TfdistError: an unknown key, or a value that its key does not take.
     """
-    check_keys(choices, TRAINING_KEYS, where)
-    return {key: _value(key, value, where) for key, value in choices.items()}
+    check_keys(choices, TRAINING_KEYS, source)
+    return {key: check_value(key, value, _TYPES[key], source) for key, value in choices.items()}
 
 
-def _value(key: str, value: Any, where: str) -> Any:
-    kinds = [kind for kind in get_args(_TYPES[key]) or (_TYPES[key],) if kind is not NoneType]
-    kind = kinds[0]
+def check_value(key: str, value: Any, kind: type, source: str) -> Any:
+    """`value` as a `kind`, which is a plain type or an Enum.
+
+    Raises:
+        TfdistError: it is not one.
+    """
     if issubclass(kind, Enum):
         if value not in [choice.value for choice in kind]:
-            raise TfdistError(f"{where} has {key} = {value!r}: {did_you_mean(str(value), (c.value for c in kind))}")
+            raise TfdistError(f"{source} has {key} = {value!r}: {did_you_mean(str(value), (c.value for c in kind))}")
         return kind(value)
     if not of_kind(value, kind):
-        raise TfdistError(f"{where} has {key} = {value!r}: it takes {_WORDS[kind]}")
+        raise TfdistError(f"{source} has {key} = {value!r}: it takes {_EXPECTED[kind]}")
     return value
 
 
 def of_kind(value: Any, kind: type) -> bool:
-    """Whether a TOML value is of `kind`: a whole number is a number too, true and false are not."""
+    """Whether a TOML value is of `kind`: a whole number is also a number, true and false are not."""
     accepted = (int, float) if kind is float else kind
     return isinstance(value, accepted) and (kind is bool or not isinstance(value, bool))

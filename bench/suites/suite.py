@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tfdist.bench.suites.check import check_choices, check_keys, of_kind
+from tfdist.bench.suites.check import check_choices, check_keys, check_value, of_kind
 from tfdist.bench.suites.matrix import expand
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean
@@ -18,7 +18,9 @@ from tfdist.strategies.options import StrategyName
 
 _toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 _BUILT_IN = Path(__file__).parent
-_KEYS = ("name", "description", "preset", "rounds", "scaling", "timeout", "seed", "defaults", "matrix", "arms")
+_TYPES: Mapping[str, type] = {
+    "name": str, "description": str, "preset": str, "rounds": int, "scaling": str, "timeout": float, "seed": int,
+}  # fmt: skip
 _FIXED: Mapping[str, str] = {"weak": "batch_size", "strong": "global_batch_size"}
 """The batch size that each scaling fixes."""
 
@@ -42,32 +44,24 @@ class Arm:
 class Suite:
     """What a bench compares and how often."""
 
-    name: str
-    description: str
-    """What it is for; shown when a bench starts."""
-    preset: str | None
-    """For everything that the arms do not set; None: by machine."""
-    rounds: int
-    scaling: str
-    """weak: the batch per device is fixed; strong: the global batch is."""
-    timeout_s: float | None
-    """Of each run."""
-    seed: int
-    """Of the order of the runs within a round."""
     arms: tuple[Arm, ...]
+    name: str = "suite"
+    description: str = ""
+    """What it is for; shown when a bench starts."""
+    preset: str | None = None
+    """For everything that the arms do not set; None: by machine."""
+    rounds: int = 3
+    scaling: str = "weak"
+    """weak: the batch per device is fixed; strong: the global batch is."""
+    timeout_s: float | None = None
+    """Of each run."""
+    seed: int = 0
+    """Of the order of the runs within a round."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the keys of the TOML file; the arms of [matrix] are written out."""
-        return {
-            "name": self.name,
-            "description": self.description,
-            "preset": self.preset,
-            "rounds": self.rounds,
-            "scaling": self.scaling,
-            "timeout": self.timeout_s,
-            "seed": self.seed,
-            "arms": [arm.to_json() for arm in self.arms],
-        }
+        scalars = {key: getattr(self, "timeout_s" if key == "timeout" else key) for key in _TYPES}
+        return {**scalars, "arms": [arm.to_json() for arm in self.arms]}
 
 
 def built_in_suites() -> tuple[str, ...]:
@@ -105,17 +99,11 @@ def parse_suite(table: Mapping[str, Any], source: str) -> Suite:
         TfdistError: an unknown key, a value of the wrong type, no arms, or two of one name.
     """
     source = f"the suite {source}"
-    check_keys(table, _KEYS, source)
-    suite = Suite(
-        name=_plain(table, "name", str, "suite", source),
-        description=_plain(table, "description", str, "", source),
-        preset=_plain(table, "preset", str, None, source),
-        rounds=_plain(table, "rounds", int, 3, source),
-        scaling=_plain(table, "scaling", str, "weak", source),
-        timeout_s=_plain(table, "timeout", float, None, source),
-        seed=_plain(table, "seed", int, 0, source),
-        arms=_arms(table, source),
-    )
+    check_keys(table, (*_TYPES, "defaults", "matrix", "arms"), source)
+    values = {
+        key: check_value(key, table[key], kind, source) for key, kind in _TYPES.items() if table.get(key) is not None
+    }
+    suite = Suite(timeout_s=values.pop("timeout", None), arms=_arms(table, source), **values)
     _check_amounts(suite, source)
     _check_scaling(suite, source)
     return suite
@@ -139,16 +127,6 @@ def narrow(suite: Suite, patterns: Sequence[str], rounds: int | None, seed: int 
         rounds=suite.rounds if rounds is None else rounds,
         seed=suite.seed if seed is None else seed,
     )
-
-
-def _plain(table: Mapping[str, Any], key: str, kind: type, default: Any, source: str) -> Any:
-    value = table.get(key)
-    if value is None:
-        return default
-    if not of_kind(value, kind):
-        expected = {int: "a whole number", float: "a number of seconds", str: "a text"}[kind]
-        raise TfdistError(f"{source} has {key} = {value!r}: it takes {expected}")
-    return value
 
 
 def _arms(table: Mapping[str, Any], source: str) -> tuple[Arm, ...]:
