@@ -1,11 +1,11 @@
-"""A plain Keras program that trains under whatever strategy `tfdist launch` chose, and alone.
+"""A Keras program that trains under the strategy that `tfdist launch` chose, or without a launcher.
 
-tfdist launch --strategy multiworker --workers 2 -- python examples/keras_fit.py
+    tfdist launch --strategy multiworker --workers 2 -- python examples/keras_fit.py
 """
 
 import os
 
-os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # Keras 3 does not fit under every strategy
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # Keras 3's fit fails under several strategies
 
 import tensorflow as tf
 
@@ -14,8 +14,8 @@ import tfdist.strategies
 strategy = tfdist.strategies.current()
 
 
-def above_the_wave(context):
-    """One replica's batches; a worker among several gets its own part."""
+def replica_batches(context):
+    """Batches of one replica; each of several workers gets a different part of the data."""
     points = tf.random.stateless_uniform((4096, 2), seed=(1, 2), minval=-1.0)
     labels = tf.cast(points[:, 1] > tf.sin(3.0 * points[:, 0]), tf.int32)
     data = tf.data.Dataset.from_tensor_slices((points, labels))
@@ -30,5 +30,5 @@ with strategy.scope():
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(tf.keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
 
-history = model.fit(tf.keras.utils.experimental.DatasetCreator(above_the_wave), epochs=3, steps_per_epoch=60, verbose=2)
+history = model.fit(tf.keras.utils.experimental.DatasetCreator(replica_batches), epochs=3, steps_per_epoch=60, verbose=2)
 print(f"accuracy {history.history['accuracy'][-1]:.3f} with {strategy.num_replicas_in_sync} replicas in sync")

@@ -1,4 +1,4 @@
-"""A program that knows nothing of tfdist: it reads TF_CONFIG through TensorFlow, as TensorFlow's own tutorial does.
+"""A program without tfdist in it: TensorFlow reads TF_CONFIG, as in its multi-worker tutorial.
 
     tfdist launch --strategy multiworker --workers 2 -- python examples/tf_config_only.py
 
