@@ -129,10 +129,10 @@ def _announce(session: "Session", stream: TextIO) -> None:
     suite, runs, estimate_s = session.bench.suite, len(session.to_run), session.estimate_s
     size = f"{counted(len(suite.arms), 'arm')} x {counted(suite.rounds, 'round')}"
     rest = f" of {len(session.bench.plan)} left" if session.before else ""
-    time = "no estimate of the time before the first run" if estimate_s is None else f"about {duration(estimate_s)}"
+    time = "time unknown before the first run" if estimate_s is None else f"about {duration(estimate_s)}"
     lines = [f"suite {suite.name}: {size}, {suite.scaling} scaling, seed {suite.seed}"]
     lines += [suite.description] if suite.description else []
-    lines += [f"{counted(runs, 'run')}{rest}, {time}; results in {session.root}"]
+    lines += [f"{counted(runs, 'run')}{rest}{f', {time}' if runs else ''}; results in {session.root}"]
     for reason in dict.fromkeys(session.arms.refused.values()):
         names = [name for name, refusal in session.arms.refused.items() if refusal == reason]
         lines.append(f"refused: {', '.join(names)}: {reason}")

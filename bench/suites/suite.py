@@ -70,7 +70,7 @@ def built_in_suites() -> tuple[str, ...]:
 
 
 def load_suite(name_or_file: str) -> Suite:
-    """A built-in suite by its name, or the one in a TOML file; `parse_suite` describes the format.
+    """A built-in suite by its name, or the one in a TOML file, by default named like it; see `parse_suite`.
 
     Raises:
         TfdistError: no such suite, or an error in it.
@@ -78,7 +78,7 @@ def load_suite(name_or_file: str) -> Suite:
     path = _BUILT_IN / f"{name_or_file}.toml" if name_or_file in built_in_suites() else Path(name_or_file)
     try:
         with path.open("rb") as stream:
-            return parse_suite(_toml.load(stream), str(name_or_file))
+            return parse_suite({"name": path.stem, **_toml.load(stream)}, str(name_or_file))
     except ValueError as error:
         raise TfdistError(f"the suite {name_or_file} is not TOML: {error}") from None
     except OSError as error:

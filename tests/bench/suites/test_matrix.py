@@ -51,6 +51,7 @@ def test_the_gpu_suite_has_the_arms_that_were_written_out_before() -> None:
 
 def test_a_sweep_over_batch_sizes_is_three_lines(tmp_path: Path) -> None:
     suite = suite_in(tmp_path, '[matrix]\nstrategy = ["one-device", "mirrored"]\nbatch_size = [16, 32, 64]\n')
+    assert suite.name == "sweep"
     assert [arm.name for arm in suite.arms] == [
         "one-device/batch_size=16", "mirrored/batch_size=16", "one-device/batch_size=32", "mirrored/batch_size=32",
         "one-device/batch_size=64", "mirrored/batch_size=64"]  # fmt: skip
