@@ -1,4 +1,4 @@
-"""Hosts and a launcher for the tests with real hosts; without root or the tools those tests are skipped, with why."""
+"""Fixtures: hosts in network namespaces, and a launcher. Without root or the tools, their tests are skipped."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,22 +15,22 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     why = missing()
     if why:
         pytest.skip(f"no hosts in network namespaces: {why}")
-    with network(tmp_path_factory.mktemp("net"), 2) as made:
-        yield made
+    with network(tmp_path_factory.mktemp("net"), 2) as hosts:
+        yield hosts
 
 
 @pytest.fixture(scope="session")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python with all packages of this one but tfdist."""
+    """A Python with all packages of the running one except tfdist."""
     return make_python(tmp_path_factory.mktemp("bare"), ["*tfdist*"])
 
 
 @pytest.fixture
 def launcher(net: Network, bare_python: Path, tmp_path: Path) -> Iterator[Launcher]:
-    """Starts launches in the hub. Whatever a test did, nothing of it may be left on any host."""
-    one = Launcher(net, bare_python, tmp_path)
+    """Starts launches in the hub; fails if a test leaves a process on any host."""
+    launcher = Launcher(net, bare_python, tmp_path)
     try:
-        yield one
+        yield launcher
     finally:
-        one.kill_started()
-    assert one.left_over() == []
+        launcher.kill_started()
+    assert launcher.left_over() == []
