@@ -36,7 +36,7 @@ class Fleet:
     behind_s: dict[Host, float] = field(default_factory=dict)
     """How far each host's clock is behind this machine's; includes the latency of its hello."""
     lost: dict[Host, Problem] = field(default_factory=dict)
-    """Hosts without an agent; empty after `connect`."""
+    """Hosts that could not be connected, or whose agent was lost."""
     silence: SilenceDetector = field(init=False)
 
     def __post_init__(self) -> None:
@@ -117,23 +117,12 @@ class Fleet:
 
 
 @contextmanager
-def connect(hosts: Sequence[Host], policy: Policy | None = None) -> Iterator[Fleet]:
+def connect(hosts: Sequence[Host], policy: Policy | None = None, require_all: bool = True) -> Iterator[Fleet]:
     """An agent on every host, ended on exit. Signals become events in the inbox meanwhile.
 
     Raises:
-        TfdistError: interrupted, or hosts could not be connected (all are named).
-    """
-    with connect_reachable(hosts, policy) as fleet:
-        raise_problems(fleet.lost[host] for host in hosts if host in fleet.lost)
-        yield fleet
-
-
-@contextmanager
-def connect_reachable(hosts: Sequence[Host], policy: Policy | None = None) -> Iterator[Fleet]:
-    """As `connect`, but a host that cannot be connected is added to `fleet.lost`.
-
-    Raises:
-        TfdistError: interrupted, or the ssh client (or other transport) is missing.
+        TfdistError: interrupted; the ssh client (or other transport) is missing; or, with `require_all`, hosts could
+            not be connected (all are named). Without it, these hosts are in `Fleet.lost`.
     """
     policy = policy or Policy()
     inbox: Inbox = SimpleQueue()
@@ -146,6 +135,8 @@ def connect_reachable(hosts: Sequence[Host], policy: Policy | None = None) -> It
             with heartbeats(list(channels.values()), policy.heartbeat_s):
                 fleet = Fleet(channels, inbox, policy)
                 fleet.wait_for_hellos()
+                if require_all:
+                    raise_problems(fleet.lost[host] for host in hosts if host in fleet.lost)
                 yield fleet
         finally:
             _close(list(channels.values()))

@@ -6,19 +6,8 @@ Nothing here raises for a lost host: it is added to `fleet.lost` and missing fro
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
+from tfdist.launch.agents import messages
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.messages import (
-    CloseProbe,
-    Dial,
-    DialResult,
-    LinkSpeed,
-    MeasureLink,
-    NotReserved,
-    Prepare,
-    Prepared,
-    Reserve,
-    Reserved,
-)
 from tfdist.launch.agents.package import package_text
 from tfdist.launch.doctor.links import Link
 from tfdist.launch.doctor.problems import port_problem
@@ -42,12 +31,13 @@ def prepare(fleet: Fleet, folders: Mapping[Host, str]) -> dict[Host, TaskFolder]
     """
     package = package_text() if any(host.needs_package for host in folders) else ""
     requests = {
-        host: Prepare(package if host.needs_package else "", cwd, not host.chdir) for host, cwd in folders.items()
+        host: messages.Prepare(package if host.needs_package else "", cwd, not host.chdir)
+        for host, cwd in folders.items()
     }
     answers = fleet.ask(requests, "unpack tfdist", fleet.policy.hello_s)
     return {
         host: TaskFolder(answer.cwd if answer.as_requested else folders[host], answer.cwd)
-        if isinstance(answer, Prepared)
+        if isinstance(answer, messages.Prepared)
         else TaskFolder(folders[host])
         for host, answer in answers.items()
     }
@@ -61,10 +51,10 @@ def reserve(
     Returns:
         The reserved ports, in the order of the request, and the hosts without.
     """
-    requests = {host: Reserve(numbers, token) for host, numbers in ports.items()}
+    requests = {host: messages.Reserve(numbers, token) for host, numbers in ports.items()}
     answers = fleet.ask(requests, "reserve ports", fleet.policy.hello_s)
-    reserved = {host: answer.ports for host, answer in answers.items() if isinstance(answer, Reserved)}
-    refused = {host: answer for host, answer in answers.items() if isinstance(answer, NotReserved)}
+    reserved = {host: answer.ports for host, answer in answers.items() if isinstance(answer, messages.Reserved)}
+    refused = {host: answer for host, answer in answers.items() if isinstance(answer, messages.NotReserved)}
     return reserved, {host: port_problem(host, answer.port, answer.reason) for host, answer in refused.items()}
 
 
@@ -78,24 +68,24 @@ def dial(
     """
     dial_s = fleet.policy.dial_s
     requests = {
-        source: Dial(tuple((target.address, port) for target, port in pairs), token, dial_s)
+        source: messages.Dial(tuple((target.address, port) for target, port in pairs), token, dial_s)
         for source, pairs in targets.items()
     }
     answers = fleet.ask(requests, "dial the other hosts", dial_s * 2 + fleet.policy.hello_s)
     return {
         (source, target, port): reason
         for source, answer in answers.items()
-        if isinstance(answer, DialResult)
+        if isinstance(answer, messages.DialResult)
         for (target, port), reason in zip(targets[source], answer.failures, strict=True)
     }
 
 
 def measure(fleet: Fleet, source: Host, target: Host, port: int, token: str) -> Link | Problem:
     """Send for a second to a reserved port of `target` that `source` can reach."""
-    request = MeasureLink(target.address, port, token, MEASURE_S)
+    request = messages.MeasureLink(target.address, port, token, MEASURE_S)
     answers = fleet.ask({source: request}, "measure a link", MEASURE_S * 2 + fleet.policy.hello_s)
     answer = answers.get(source)
-    if not isinstance(answer, LinkSpeed):
+    if not isinstance(answer, messages.LinkSpeed):
         return fleet.lost[source]
     if answer.reason:
         what = f"the link could not be measured ({answer.reason})"
@@ -107,4 +97,4 @@ def measure(fleet: Fleet, source: Host, target: Host, port: int, token: str) -> 
 def close_probes(fleet: Fleet, hosts: Iterable[Host]) -> None:
     """Have hosts stop answering on their reserved ports, which tasks will bind next."""
     for host in hosts:
-        fleet.channels[host].send(CloseProbe())
+        fleet.channels[host].send(messages.CloseProbe())

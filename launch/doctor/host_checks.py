@@ -8,6 +8,7 @@ from tfdist.launch.agents.agent import TRAINING_PACKAGES
 from tfdist.launch.doctor.link_checks import port_list
 from tfdist.launch.doctor.problems import clock_problem, folder_problem, missing_packages
 from tfdist.launch.doctor.results import Survey, Verdict
+from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.place import FOR_WORKERS
 from tfdist.launch.text import counted
@@ -25,43 +26,35 @@ Finding = tuple[Verdict, str, str]
 _Hello = Mapping[str, Any]
 
 
-def _ok(text: str) -> Finding:
-    return Verdict.OK, text, ""
+OK, WARNING, FAILED = Verdict.OK, Verdict.WARNING, Verdict.FAILED
 
 
-def _warning(text: str, fix: str) -> Finding:
-    return Verdict.WARNING, text, fix
-
-
-def _failed(text: str, fix: str) -> Finding:
-    return Verdict.FAILED, text, fix
+def _finding(problem: Problem | None, text: str, verdict: Verdict = FAILED) -> Finding:
+    """The problem with this verdict; `text` if there is none."""
+    return (OK, text, "") if problem is None else (verdict, problem.what, problem.fix)
 
 
 def _connection(survey: Survey, host: Host, hello: _Hello) -> Finding | None:
-    if host in survey.lost:
-        return _failed(survey.lost[host].what, survey.lost[host].fix)
-    return None if host.local else _ok("an agent could be started")
+    if host.local and host not in survey.lost:
+        return None
+    return _finding(survey.lost.get(host), "an agent could be started")
 
 
 def _folder(survey: Survey, host: Host, hello: _Hello) -> Finding | None:
     folder = survey.folders.get(host)
     if folder is None:
         return None
-    problem = folder_problem(host, folder)
-    if problem is None:
-        return _ok(f"tasks run in {folder.actual}")
-    return (_warning if folder.actual else _failed)(problem.what, problem.fix)
+    verdict = WARNING if folder.actual else FAILED
+    return _finding(folder_problem(host, folder), f"tasks run in {folder.actual}", verdict)
 
 
 def _python(survey: Survey, host: Host, hello: _Hello) -> Finding:
-    return _ok(f"{hello['python']} ({hello['executable']})")  # an agent refuses a Python that is too old
+    return OK, f"{hello['python']} ({hello['executable']})", ""  # an agent refuses a Python that is too old
 
 
 def _packages(survey: Survey, host: Host, hello: _Hello) -> Finding:
-    problem = missing_packages(host, hello)
-    if problem is not None:
-        return _failed(problem.what, problem.fix)
-    return _ok(", ".join(f"{name} {hello['packages'][name]}" for name in TRAINING_PACKAGES))
+    versions = ", ".join(f"{name} {hello['packages'].get(name)}" for name in TRAINING_PACKAGES)
+    return _finding(missing_packages(host, hello), versions)
 
 
 def _gpus(survey: Survey, host: Host, hello: _Hello) -> Finding:
@@ -70,29 +63,29 @@ def _gpus(survey: Survey, host: Host, hello: _Hello) -> Finding:
     usable, workers = len(host.gpus or visible), _workers(survey, host)
     if missing:
         text = f"gpus={','.join(host.gpus)}, but the host has no GPU {' and no '.join(missing)}"
-        return _failed(text, f"omit gpus=, or choose from: {', '.join(ids) or 'none'}")
+        return FAILED, text, f"omit gpus=, or choose from: {', '.join(ids) or 'none'}"
     if not visible:
         return _no_gpu(hello)
     if workers > usable:
-        return _failed(f"{workers} workers for {counted(usable, 'GPU')}", "give the host fewer slots")
+        return FAILED, f"{workers} workers for {counted(usable, 'GPU')}", "give the host fewer slots"
     if _version(driver) < _version(OLDEST_DRIVER):
         text = f"{', '.join(visible)}: driver {driver} is older than {OLDEST_DRIVER}, which CUDA 12 needs"
-        return _warning(text, "install a newer driver; until then TensorFlow may see no GPU")
-    return _ok(f"{', '.join(visible)}; driver {driver}")
+        return WARNING, text, "install a newer driver; until then TensorFlow may see no GPU"
+    return OK, f"{', '.join(visible)}; driver {driver}", ""
 
 
 def _no_gpu(hello: _Hello) -> Finding:
     if hello["gpus_hidden"]:
         text = f"CUDA_VISIBLE_DEVICES hides {counted(hello['gpus_hidden'], 'GPU')}"
-        return _warning(text, "unset CUDA_VISIBLE_DEVICES on the host to use them")
+        return WARNING, text, "unset CUDA_VISIBLE_DEVICES on the host to use them"
     if hello["gpu_devices"]:
         text = "/dev lists a GPU, but nvidia-smi does not answer, so TensorFlow will not see it"
         fix = (
             "run 'nvidia-smi' on the host and follow its advice; start a container with the driver's libraries, "
             "as with 'docker run --gpus all'"
         )
-        return _warning(text, fix)
-    return _ok("none; tasks run on the CPU")
+        return WARNING, text, fix
+    return OK, "none; tasks run on the CPU", ""
 
 
 def _version(version: str) -> tuple[int, ...]:
@@ -103,17 +96,17 @@ def _memory(survey: Survey, host: Host, hello: _Hello) -> Finding:
     count, free = _workers(survey, host), hello["memory_free_bytes"]
     text = f"{free / 1e9:.1f} of {hello['memory_bytes'] / 1e9:.1f} GB are free"
     if free >= count * TASK_BYTES:
-        return _ok(text)
+        return OK, text, ""
     need = f"{counted(count, 'worker')} with MobileNetV2 may need {count * TASK_BYTES / 1e9:.1f} GB"
-    return _warning(f"{text}; {need}", "end other programs, give the host fewer slots, or train a smaller model")
+    return WARNING, f"{text}; {need}", "end other programs, give the host fewer slots, or train a smaller model"
 
 
 def _cores(survey: Survey, host: Host, hello: _Hello) -> Finding:
     cores, count = len(hello["cores"]), _workers(survey, host)
     text = f"{counted(cores, 'core')} for {counted(count, 'worker')}"
     if cores < count:
-        return _warning(f"{text}: they slow each other down", "give the host fewer slots")
-    return _ok(text)
+        return WARNING, f"{text}: they slow each other down", "give the host fewer slots"
+    return OK, text, ""
 
 
 def _workers(survey: Survey, host: Host) -> int:
@@ -125,25 +118,22 @@ def _disk(survey: Survey, host: Host, hello: _Hello) -> Finding:
     text = f"{free / 1e9:.1f} GB are free for temporary files"
     if free < DISK_BYTES:
         fix = "delete files in the folder for temporary files, or set TMPDIR on the host"
-        return _warning(f"{text}; a task may write several hundred MB", fix)
-    return _ok(text)
+        return WARNING, f"{text}; a task may write several hundred MB", fix
+    return OK, text, ""
 
 
 def _clock(survey: Survey, host: Host, hello: _Hello) -> Finding | None:
     behind_s = survey.behind_s.get(host)
     if host.local or behind_s is None:
         return None
-    problem = clock_problem(host, behind_s)
-    if problem is not None:
-        return _warning(problem.what, problem.fix)
-    return _ok(f"within {max(0.1, abs(behind_s)):.1f} s of this machine's")
+    text = f"within {max(0.1, abs(behind_s)):.1f} s of this machine's"
+    return _finding(clock_problem(host, behind_s), text, WARNING)
 
 
 def _ports(survey: Survey, host: Host, hello: _Hello) -> Finding | None:
-    problem = survey.port_problems.get(host)
-    if problem is not None:
-        return _failed(problem.what, problem.fix)
-    return _ok(f"tasks can listen on {port_list(survey.ports[host])}") if host in survey.ports else None
+    if host in survey.ports:
+        return OK, f"tasks can listen on {port_list(survey.ports[host])}", ""
+    return _finding(survey.port_problems[host], "") if host in survey.port_problems else None
 
 
 CHECKS: Mapping[str, Callable[[Survey, Host, _Hello], Finding | None]] = {
