@@ -39,7 +39,8 @@ def doctor(selection: "HostSelection", port: Port = None, json: Json = False) ->
       tfdist doctor --hostfile hosts.txt --port 12345
       tfdist doctor --hosts h1,h2 --json
 
-    Checks every host and the links between hosts: all links of up to 4 hosts, else the ring. Changes nothing.
+    Checks every host and measures the links between them: all links of up to 4 hosts, else from each to the next.
+    Changes nothing on the hosts.
 
     The exit code is 0 if a job could start, else 69.
     """

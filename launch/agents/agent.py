@@ -288,10 +288,8 @@ class Agent:
         exists = os.path.isdir(cwd)
         if package:
             self._unpack(package)
-        if exists or (home_fallback and os.path.isdir(home)):
-            self._send("prepared", cwd=cwd if exists else home, as_requested=exists)
-        else:
-            self._send("not_prepared", reason=f"the folder {cwd} does not exist: create it, or change --chdir")
+        fallback = home if home_fallback and os.path.isdir(home) else ""
+        self._send("prepared", requested=cwd, actual=cwd if exists else fallback)
 
     def _unpack(self, package: str) -> None:
         import base64  # these three are not needed on the launcher's own host

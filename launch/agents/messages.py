@@ -101,18 +101,12 @@ class Hello:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Tasks can run in this folder."""
+    """The folder in which tasks run."""
 
-    cwd: str
-    as_requested: bool
-    """False: it is the home folder, since the requested one does not exist."""
-
-
-@dataclass(frozen=True)
-class NotPrepared:
-    """Tasks cannot run on the host."""
-
-    reason: str
+    requested: str
+    """With `~` expanded."""
+    actual: str
+    """The home folder if the requested one does not exist; empty if tasks cannot run there either."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +221,7 @@ class Interrupted:
 
 
 ToAgent = Prepare | Reserve | Dial | MeasureLink | CloseProbe | Start | Stop | Release | Finish | Heartbeat
-Reply = Hello | Prepared | NotPrepared | Reserved | NotReserved | DialResult | LinkSpeed
+Reply = Hello | Prepared | Reserved | NotReserved | DialResult | LinkSpeed
 FromAgent = Reply | Started | NotStarted | Output | Event | Exited | Heartbeat | Leaving
 Message = FromAgent | AgentLost | Interrupted | Note
 

@@ -11,7 +11,6 @@ from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.package import package_text
 from tfdist.launch.doctor.links import Link
 from tfdist.launch.doctor.problems import port_problem
-from tfdist.launch.doctor.results import TaskFolder
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
 
@@ -20,11 +19,11 @@ MEASURE_S = 1.0
 
 
 def new_token() -> str:
-    """Identifies this job's ports: hosts that dial them expect it as a greeting."""
+    """A greeting by which a host that dials a port knows that an agent of this job answers."""
     return os.urandom(16).hex()
 
 
-def prepare(fleet: Fleet, folders: Mapping[Host, str]) -> dict[Host, TaskFolder]:
+def prepare(fleet: Fleet, folders: Mapping[Host, str]) -> dict[Host, messages.Prepared]:
     """Send tfdist to hosts that may lack it, and find out in which folder tasks run.
 
     A host falls back to the home folder unless the user chose the folder with --chdir.
@@ -35,12 +34,7 @@ def prepare(fleet: Fleet, folders: Mapping[Host, str]) -> dict[Host, TaskFolder]
         for host, cwd in folders.items()
     }
     answers = fleet.ask(requests, "unpack tfdist", fleet.policy.hello_s)
-    return {
-        host: TaskFolder(answer.cwd if answer.as_requested else folders[host], answer.cwd)
-        if isinstance(answer, messages.Prepared)
-        else TaskFolder(folders[host])
-        for host, answer in answers.items()
-    }
+    return {host: answer for host, answer in answers.items() if isinstance(answer, messages.Prepared)}
 
 
 def reserve(

@@ -37,7 +37,7 @@ def _finding(problem: Problem | None, text: str, verdict: Verdict = FAILED) -> F
 def _connection(survey: Survey, host: Host, hello: _Hello) -> Finding | None:
     if host.local and host not in survey.lost:
         return None
-    return _finding(survey.lost.get(host), "an agent could be started")
+    return _finding(survey.lost.get(host), "connected")
 
 
 def _folder(survey: Survey, host: Host, hello: _Hello) -> Finding | None:

@@ -1,4 +1,4 @@
-"""Checks on the hosts of a job before its tasks start. The first problems that are found are raised."""
+"""Checks the hosts of a job before its tasks start, and raises the problems of the first check that fails."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

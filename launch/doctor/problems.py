@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfdist.launch.agents.agent import TRAINING_PACKAGES
-from tfdist.launch.doctor.results import TaskFolder
+from tfdist.launch.agents.messages import Prepared
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
 
@@ -66,7 +66,7 @@ def clock_problem(host: Host, behind_s: float) -> Problem | None:
     return Problem(what, "set up NTP on the host", host.name)
 
 
-def folder_problem(host: Host, folder: TaskFolder) -> Problem | None:
+def folder_problem(host: Host, folder: Prepared) -> Problem | None:
     """A folder that does not exist. It is an error only if there is no home folder to fall back to."""
     if folder.actual == folder.requested:
         return None

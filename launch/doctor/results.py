@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfdist.launch.agents.messages import Prepared
 from tfdist.launch.doctor.links import Link
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
@@ -31,15 +32,6 @@ class CheckResult:
 
 
 @dataclass(frozen=True)
-class TaskFolder:
-    """The folder in which the tasks of a host run."""
-
-    requested: str
-    actual: str = ""
-    """The home folder if the requested one does not exist; empty if tasks cannot run there either."""
-
-
-@dataclass(frozen=True)
 class Survey:
     """The state of all hosts. Later fields lack hosts that were lost earlier."""
 
@@ -52,7 +44,7 @@ class Survey:
     """How far each clock is behind this machine's."""
     tasks: Mapping[Host, int] = field(default_factory=dict)
     """Number of workers that a launch would place on each host."""
-    folders: Mapping[Host, TaskFolder] = field(default_factory=dict)
+    folders: Mapping[Host, Prepared] = field(default_factory=dict)
     ports: Mapping[Host, tuple[int, ...]] = field(default_factory=dict)
     """The reserved ports."""
     port_problems: Mapping[Host, Problem] = field(default_factory=dict)

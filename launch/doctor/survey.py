@@ -50,7 +50,7 @@ def survey_hosts(hosts: Sequence[Host], request: HostRequest, on_step: OnStep = 
         on_step("reserving ports")
         token = new_token() if len(hosts) > 1 else ""
         ports, port_problems = reserve(fleet, {host: _ports(host, tasks, request) for host in tasks}, token)
-        on_step("dialling all hosts from all hosts")
+        on_step("checking that the hosts reach each other")
         targets = {
             source: [(target, port) for target in dial_targets(source, list(ports)) for port in ports[target]]
             for source in fleet.hellos

@@ -23,19 +23,19 @@ SLEEPER = (
 )
 """A task with a child that has left its process group."""
 STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEPER
-"""Both do not end politely."""
+"""A task that ignores SIGTERM, and so does its child."""
 
 
 def refused(done, *words):
-    """Assert that a launch failed as a user can bear, before any task was started."""
+    """Assert that a launch failed with one message in time, before any task was started."""
     assert done.code in REFUSED, done.err
     assert done.seconds < 15
     assert "Traceback" not in done.out + done.err
-    before, _, told = done.err.partition("tfdist: ")
+    before, _, message = done.err.partition("tfdist: ")
     assert before == "" or before.startswith("connecting to ")
-    assert "\ntfdist: " not in told
+    assert "\ntfdist: " not in message
     for word in words:
-        assert word in told
+        assert word in message
     assert "worker-" not in done.out
 
 
@@ -50,7 +50,7 @@ def refused(done, *words):
     ],
     ids=["down", "key-changed", "key-unknown", "user", "name"],
 )
-def test_a_host_that_cannot_be_connected_to(hosts, words, launcher):
+def test_a_host_that_cannot_be_connected(hosts, words, launcher):
     done = launcher.run("--strategy", "multiworker", "--hosts", hosts, "--", "python", "-c", "pass", "--quiet")
     refused(done, *words)
 
@@ -61,22 +61,22 @@ def test_all_hosts_that_fail_are_named(launcher):
     assert "h1: " not in done.err
 
 
-def test_nothing_listens_at_the_ssh_port(launcher):
+def test_a_closed_ssh_port(launcher):
     refused(launcher.run(*OWN, "--ssh-port", "2222", "--", "true"), "h1: nothing listens", "h2: nothing", "--ssh-port")
 
 
-def test_an_ssh_client_that_is_not_there(launcher):
+def test_a_missing_ssh_client(launcher):
     refused(launcher.run(*OWN, "--ssh", "/nowhere/ssh", "--", "true"), "--ssh /nowhere/ssh", "install")
 
 
 @pytest.mark.parametrize("command", [["--preset", "smoke"], ["--", "true"]], ids=["training", "own"])
-def test_a_python_that_is_not_there(command, launcher):
+def test_a_missing_python(command, launcher):
     hostfile = launcher.script("h1\nh2 python=/nowhere/python3\n", "hosts.txt")
     done = launcher.run("--strategy", "multiworker", "--hostfile", hostfile, *command)
     refused(done, "h2: ", "/nowhere/python3", "not found", "--python")
 
 
-def test_a_folder_that_is_not_there(launcher):
+def test_a_missing_folder(launcher):
     refused(launcher.run(*OWN, "--chdir", "/nowhere/at all", "--", "true"), "h1: the folder /nowhere/at all", "--chdir")
 
 
@@ -106,7 +106,7 @@ def test_a_blocked_port_is_named_with_both_ends(launcher, net):
     assert launcher.run(*OWN, "--port", str(PORT), "--", "true").code == 0
 
 
-def test_a_port_that_is_taken(launcher, net):
+def test_a_busy_port(launcher, net):
     with net.hosts[1].listening(PORT):
         refused(
             launcher.run(*OWN, "--port", str(PORT), "--", "true"),
@@ -116,14 +116,14 @@ def test_a_port_that_is_taken(launcher, net):
         )
 
 
-def test_an_address_that_is_another_machines(launcher, net):
+def test_the_address_of_another_machine(launcher, net):
     hostfile = launcher.script(f"h1\nh2 addr={net.hosts[0].address}\n", "hosts.txt")
     done = launcher.run("--strategy", "multiworker", "--hostfile", hostfile, "--", "true")
     refused(done, "worker-1 on h2", "refused", "addr=")
 
 
-def begun(launcher, program=SLEEPER):
-    """A launch whose two tasks run."""
+def start_tasks(launcher, program=SLEEPER):
+    """A launch with two running tasks."""
     process = launcher.start(*OWN, "--python", str(launcher.python), "--", "python", launcher.script(program))
     waited_for = {"[worker-0] up\n", "[worker-1] up\n"}
     while waited_for:
@@ -135,13 +135,13 @@ def begun(launcher, program=SLEEPER):
 
 
 def test_a_killed_launcher_leaves_nothing_behind(launcher):
-    process = begun(launcher, STUBBORN)
+    process = start_tasks(launcher, STUBBORN)
     process.kill()
     assert launcher.left_over() == []
 
 
-def test_a_cut_link_ends_the_job_on_both_sides(launcher, net):
-    process = begun(launcher, STUBBORN)
+def test_a_cut_link_ends_the_job_on_both_hosts(launcher, net):
+    process = start_tasks(launcher, STUBBORN)
     began = time.monotonic()
     with net.hosts[1].down():
         assert launcher.left_over() == []
@@ -152,8 +152,8 @@ def test_a_cut_link_ends_the_job_on_both_sides(launcher, net):
     assert "Traceback" not in err
 
 
-def test_a_connection_that_breaks_ends_the_job_everywhere(launcher, net):
-    process = begun(launcher)
+def test_a_broken_connection_ends_the_job_on_all_hosts(launcher, net):
+    process = start_tasks(launcher)
     (ssh,) = [line.split(": ")[1] for line in net.processes() if "ssh -F" in line and " -- h2 " in line]
     os.kill(int(ssh), signal.SIGKILL)
     _, err = process.communicate(timeout=CLEAN_S)
@@ -164,7 +164,7 @@ def test_a_connection_that_breaks_ends_the_job_everywhere(launcher, net):
 
 
 def test_ctrl_c_ends_the_job_on_all_hosts(launcher):
-    process = begun(launcher)
+    process = start_tasks(launcher)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=CLEAN_S)
     assert process.returncode == 130
@@ -172,22 +172,22 @@ def test_ctrl_c_ends_the_job_on_all_hosts(launcher):
     assert launcher.left_over() == []
 
 
-def test_a_task_that_fails_on_another_host_is_named_and_the_other_one_is_stopped(launcher):
+def test_a_failed_task_is_named_and_the_other_one_is_stopped(launcher):
     script = launcher.script(
         "import json, os, sys, time\n"
         "index = json.loads(os.environ['TF_CONFIG'])['task']['index']\n"
-        "sys.exit('no such luck') if index else time.sleep(600)\n"
+        "sys.exit('failed on purpose') if index else time.sleep(600)\n"
     )
     done = launcher.run(*OWN, "--json", "--", "python", script)
     assert done.code == 1
     assert done.seconds < CLEAN_S
     assert "tfdist: worker-1 exited with code 1" in done.err
-    assert "| no such luck" in done.err
-    told = json.loads(done.out.splitlines()[-1])
-    assert (told["culprit"], told["casualties"]) == ("worker-1", {})
+    assert "| failed on purpose" in done.err
+    report = json.loads(done.out.splitlines()[-1])
+    assert (report["culprit"], report["casualties"]) == ("worker-1", {})
 
 
-def test_a_program_that_cannot_be_run(launcher):
+def test_a_program_that_is_not_executable(launcher):
     here = launcher.script("#!/bin/sh\nexit 0\n", "program")
     done = launcher.run(*OWN, "--", here)
     assert done.code == 127

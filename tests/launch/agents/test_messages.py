@@ -22,7 +22,6 @@ from tfdist.launch.agents.messages import (
     Leaving,
     LinkSpeed,
     MeasureLink,
-    NotPrepared,
     NotReserved,
     NotStarted,
     Output,
@@ -45,7 +44,7 @@ TO_AGENT = [
     Dial((("::1", 5000), ("h2", 5001)), "token", 4.0), MeasureLink("h2", 5000, "token", 1.0),
 ]  # fmt: skip
 FROM_AGENT = [
-    Hello({"cores": [0, 1]}), Prepared("/home", False), NotPrepared("no folder"), Reserved((1, 2)), NotReserved(1, "busy"),
+    Hello({"cores": [0, 1]}), Prepared("/work", "/home"), Reserved((1, 2)), NotReserved(1, "busy"),
     DialResult(("", "refused")), LinkSpeed(0.1, 5.0, ""), Started("t", 7, 1.0), NotStarted("t", "no program"),
     Output("t", "stdout", "text\n"), Event("t", 1.0, {"event": "ready", "steps": [1]}), Exited("t", -9, 1.0, 5, 0.1),
     Heartbeat(), Leaving("killed"),

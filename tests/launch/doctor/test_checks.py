@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from tfdist.launch.agents.messages import Prepared
 from tfdist.launch.doctor.checks import run_checks
 from tfdist.launch.doctor.links import Link
 from tfdist.launch.doctor.problems import port_problem
-from tfdist.launch.doctor.results import Survey, TaskFolder, Verdict, can_start
+from tfdist.launch.doctor.results import Survey, Verdict, can_start
 from tfdist.launch.doctor.survey import dial_targets
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import LOCAL, Host
@@ -40,7 +41,7 @@ def sound(*hosts):
         dict.fromkeys(hosts, HELLO),
         behind_s=dict.fromkeys(hosts, 0.05),
         tasks=dict.fromkeys(hosts, 1),
-        folders={host: TaskFolder("/work", "/work") for host in hosts},
+        folders={host: Prepared("/work", "/work") for host in hosts},
         ports=dict.fromkeys(hosts, (5000,)),
         dial_errors={(one, other, 5000): "" for one in hosts for other in hosts},
         links={(one, other): FAST for one in hosts for other in hosts if one != other},
@@ -88,7 +89,7 @@ def test_every_row_that_is_not_ok_has_a_fix():
     survey = replace(
         changed(gpu_devices=1, memory_free_bytes=1e8, disk_free_bytes=1e6, cores=[], python="3.10.1", packages={}),
         behind_s={H1: -3.5, H2: 0.0},
-        folders={H1: TaskFolder("/a", "/root"), H2: TaskFolder("/a")},
+        folders={H1: Prepared("/a", "/root"), H2: Prepared("/a", "")},
         port_problems={H1: port_problem(H1, 5000, "Address already in use")},
         dial_errors={(H1, H2, 5000): "timed out"},
         links={(H1, H2): CUT, (H2, H1): Link(0.2, 1e9)},
@@ -206,8 +207,8 @@ def test_a_clock_that_is_off_is_a_warning(behind_s, words):
 
 
 def test_a_missing_folder_is_a_warning_if_the_home_folder_exists():
-    assert only(replace(sound(H1), folders={H1: TaskFolder("/work", "/root")}))[:2] == ("warning", "folder")
-    assert only(replace(sound(H1), folders={H1: TaskFolder("/work")}))[:2] == ("failed", "folder")
+    assert only(replace(sound(H1), folders={H1: Prepared("/work", "/root")}))[:2] == ("warning", "folder")
+    assert only(replace(sound(H1), folders={H1: Prepared("/work", "")}))[:2] == ("failed", "folder")
 
 
 def test_a_busy_port_fails_with_its_number():

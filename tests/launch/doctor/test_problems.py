@@ -2,6 +2,7 @@
 
 import pytest
 
+from tfdist.launch.agents.messages import Prepared
 from tfdist.launch.doctor.problems import (
     clock_problem,
     folder_problem,
@@ -10,7 +11,6 @@ from tfdist.launch.doctor.problems import (
     unreachable,
     version_problems,
 )
-from tfdist.launch.doctor.results import TaskFolder
 from tfdist.launch.hosts.host import Host
 
 H1, H2 = (Host(f"h{number}", f"10.0.0.{number}") for number in (1, 2))
@@ -93,8 +93,8 @@ def test_a_clock_that_is_off_is_a_problem(behind_s, words):
 
 
 def test_a_missing_folder_is_a_problem_also_with_a_home_folder():
-    assert folder_problem(H1, TaskFolder("/work", "/work")) is None
+    assert folder_problem(H1, Prepared("/work", "/work")) is None
     assert "/work does not exist, so tasks run in /root; create it" in str(
-        folder_problem(H1, TaskFolder("/work", "/root"))
+        folder_problem(H1, Prepared("/work", "/root"))
     )
-    assert "/work does not exist; create it" in str(folder_problem(H1, TaskFolder("/work")))
+    assert "/work does not exist; create it" in str(folder_problem(H1, Prepared("/work", "")))
