@@ -131,9 +131,9 @@ def _clock(survey: Survey, host: Host, hello: _Hello) -> Finding | None:
 
 
 def _ports(survey: Survey, host: Host, hello: _Hello) -> Finding | None:
-    if host in survey.ports:
-        return OK, f"tasks can listen on {port_list(survey.ports[host])}", ""
-    return _finding(survey.port_problems[host], "") if host in survey.port_problems else None
+    if host in survey.port_problems:
+        return _finding(survey.port_problems[host], "")
+    return (OK, f"tasks can listen on {port_list(survey.ports[host])}", "") if host in survey.ports else None
 
 
 CHECKS: Mapping[str, Callable[[Survey, Host, _Hello], Finding | None]] = {
