@@ -37,18 +37,6 @@ class Machine:
             str(description["executable"]),
         )
 
-    def restricted_to(self, gpus: tuple[str, ...]) -> "Machine":
-        """The machine with only these GPUs, by their ids; empty: with all of them.
-
-        Raises:
-            KeyError: it has no such GPU.
-        """
-        if not gpus:
-            return self
-        ids = self.gpu_ids or tuple(map(str, range(len(self.gpus))))
-        names = dict(zip(ids, self.gpus, strict=True))
-        return replace(self, gpus=tuple(names[gpu] for gpu in gpus), gpu_ids=gpus)
-
 
 Machines = Mapping[Host, Machine]
 """The machine of each host of a job, in the job's order of hosts."""
@@ -70,16 +58,18 @@ def machines_of(hellos: Mapping[Host, Mapping[str, Any]]) -> Machines:
     Raises:
         TfdistError: a host lacks a GPU that its gpus= names.
     """
-    return {host: _machine(host, hello) for host, hello in hellos.items()}
+    return {host: _with_named_gpus(Machine.from_description(hello), host) for host, hello in hellos.items()}
 
 
-def _machine(host: Host, hello: Mapping[str, Any]) -> Machine:
-    machine = Machine.from_description(hello)
-    try:
-        return machine.restricted_to(host.gpus)
-    except KeyError as error:
-        visible = ", ".join(machine.gpu_ids) or "none"
-        raise TfdistError(f"{host.name} has no GPU {error} (visible: {visible}): correct its gpus=") from None
+def _with_named_gpus(machine: Machine, host: Host) -> Machine:
+    if not host.gpus:
+        return machine
+    ids = machine.gpu_ids or tuple(map(str, range(len(machine.gpus))))
+    models = dict(zip(ids, machine.gpus, strict=True))
+    missing = [gpu for gpu in host.gpus if gpu not in models]
+    if missing:
+        raise TfdistError(f"{host.name} has no GPU {missing[0]!r}: correct gpus=; it has {', '.join(ids) or 'none'}")
+    return replace(machine, gpus=tuple(models[gpu] for gpu in host.gpus), gpu_ids=host.gpus)
 
 
 def combined(machines: Machines) -> Machine:

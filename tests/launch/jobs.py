@@ -20,20 +20,20 @@ def roles(**counts: int) -> dict[str, RoleShape]:
 
 
 def python_job(code: str, counts: dict[str, int], *, cluster: bool = True, leader: str | None = None) -> Job:
-    """A job whose every task runs this Python code."""
+    """A job on localhost whose tasks all run this Python code."""
     shape = Shape(roles(**counts), has_cluster=cluster, leader=leader)
     return plan_job(shape, Program((sys.executable, "-S", "-c", code), {}, "/"), local_machines())
 
 
-class Heard(list[Message]):
-    """Everything that a launch told its listener."""
+class Messages(list[Message]):
+    """The messages of a launch, in order of arrival."""
 
     def of(self, kind: type) -> list[Message]:
         return [message for message in self if isinstance(message, kind)]
 
 
-def run(job: Job, folder: Path, policy: Policy = QUICK) -> tuple[Outcome, Heard]:
-    """Launch it and listen."""
-    heard = Heard()
+def run(job: Job, folder: Path, policy: Policy = QUICK) -> tuple[Outcome, Messages]:
+    """Launch a job; its outcome and messages."""
+    messages = Messages()
     folder.mkdir(parents=True, exist_ok=True)
-    return launch(job, RunDir(folder), policy, heard.append), heard
+    return launch(job, RunDir(folder), policy, messages.append), messages

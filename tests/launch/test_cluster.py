@@ -11,7 +11,7 @@ ADDRESSES = st.lists(st.from_regex(r"h[0-9]{1,3}:[0-9]{4}", fullmatch=True), min
 
 
 @given(st.dictionaries(st.sampled_from(["chief", "worker", "ps"]), ADDRESSES, min_size=1))
-def test_what_tf_config_says_is_read_back_for_every_task(addresses):
+def test_tf_config_of_every_task_round_trips(addresses):
     cluster = Cluster(addresses)
     for role, hosts in addresses.items():
         for index in range(len(hosts)):
@@ -19,7 +19,7 @@ def test_what_tf_config_says_is_read_back_for_every_task(addresses):
             assert parse_tf_config(cluster.tf_config(task)) == (cluster, task)
 
 
-def test_the_evaluator_is_only_in_its_own_cluster():
+def test_only_an_evaluators_tf_config_names_evaluators():
     cluster = Cluster({"worker": ("a:1",), "evaluator": ("b:2",)})
     assert json.loads(cluster.tf_config(Task("worker", 0)))["cluster"] == {"worker": ["a:1"]}
     assert "evaluator" in json.loads(cluster.tf_config(Task("evaluator", 0)))["cluster"]
@@ -30,7 +30,7 @@ def test_a_job_without_a_cluster_has_no_tf_config():
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "expected"),
     [
         ("not json", "not json"),
         ("[]", "not a cluster"),
@@ -44,13 +44,13 @@ def test_a_job_without_a_cluster_has_no_tf_config():
         ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}', "ps:0"),
     ],
 )
-def test_a_wrong_tf_config_is_one_sentence_that_shows_it(text, says):
-    with pytest.raises(TfdistError, match=says) as error:
+def test_an_invalid_tf_config_is_refused_in_one_line(text, expected):
+    with pytest.raises(TfdistError, match=expected) as error:
         parse_tf_config(text)
     assert "\n" not in str(error.value)
 
 
 @given(st.text())
-def test_no_text_at_all_makes_it_raise_anything_else(text):
+def test_any_text_but_a_tf_config_is_refused(text):
     with pytest.raises(TfdistError):
         parse_tf_config(text)

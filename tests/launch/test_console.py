@@ -1,7 +1,6 @@
 import io
 import os
 import time
-from contextlib import suppress
 
 import pytest
 
@@ -22,14 +21,14 @@ E0000 00:00:1795221007.512158    9122 cuda_platform.cc:52] failed call to cuInit
 """
 
 
-def test_tensorflows_start_up_noise_is_not_shown_unless_wanted_and_errors_are():
+def test_tensorflows_start_up_lines_are_hidden_unless_verbose_and_errors_are_shown():
     assert prefixed("worker-0", NOISE, verbose=False) == ""
     assert prefixed("worker-0", NOISE, verbose=True).count("[worker-0] ") == 6
     error = "E0000 00:00:1795221007.5 9122 grpc_server_lib.cc:1] Could not start gRPC server\nI am a person\n"
     assert prefixed("worker-0", error, verbose=False).count("[worker-0] ") == 2
 
 
-def test_lines_go_to_the_stream_that_they_came_from():
+def test_lines_go_to_the_stream_they_came_from():
     out, err = io.StringIO(), io.StringIO()
     lines = PrefixedLines(out, err)
     lines.handle(Output("worker-1", "stdout", "a\nb\n"))
@@ -39,14 +38,14 @@ def test_lines_go_to_the_stream_that_they_came_from():
     assert err.getvalue() == "[worker-0] c\n"
 
 
-def test_a_console_that_cannot_show_a_character_shows_a_question_mark():
+def test_characters_that_the_console_cannot_encode_become_question_marks():
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, "ascii", write_through=True)
     PrefixedLines(out, io.StringIO()).handle(Output("t", "stdout", "caf\u00e9 \udcff\n"))
     assert raw.getvalue() == b"[t] caf? ?\n"
 
 
-def test_quiet_is_quiet():
+def test_quiet_prints_nothing():
     out = io.StringIO()
     Quiet(out, out).handle(Output("t", "stdout", "x\n"))
     assert out.getvalue() == ""
@@ -59,7 +58,7 @@ def table():
     return LiveTable(job, io.StringIO(), now=lambda: float(next(clock)))
 
 
-def test_the_live_table_follows_the_events(table):
+def test_the_live_table_shows_the_latest_events(table):
     for message in (
         Started("worker-0", 1, 0.0),
         Event("worker-0", 0.0, {"event": "step", "step": 7, "images_per_s": 10.0, "loss": 0.25}),
@@ -72,52 +71,53 @@ def test_the_live_table_follows_the_events(table):
     assert second.state == "exited with code 3"
 
 
-def test_a_step_event_without_numbers_and_an_unknown_event_do_no_harm(table):
+def test_step_events_without_numbers_and_unknown_events_are_accepted(table):
     table.handle(Event("worker-0", 0.0, {"event": "step"}))
     table.handle(Event("worker-0", 0.0, {"event": "mine", "images_per_s": "fast"}))
     table.handle(Event("worker-0", 0.0, {}))
-    assert table.rows["worker-0"].state == "training"
+    row = table.rows["worker-0"]
+    assert (row.state, row.step, row.rate, row.loss) == ("training", "", "", "")
 
 
-def test_bytes_that_are_no_utf_8_do_not_stop_the_table(table):
+def test_the_live_table_prints_output_that_is_not_utf_8(table):
     table.handle(Output("worker-0", "stdout", "caf\udcff\n"))
+    assert table.out.getvalue() == "[worker-0] caf\ufffd\n"
 
 
-def test_when_nobody_reads_any_more_the_job_goes_on():
+def test_a_failed_write_disables_the_stream():
     with io.FileIO("/dev/full", "w") as raw:
         full = io.TextIOWrapper(raw, write_through=True)
-        lines = PrefixedLines(full, full)
+        lines = PrefixedLines(full, io.StringIO())
         for _ in range(2):
             lines.handle(Output("worker-0", "stdout", "x\n"))
-        assert lines.failed == [full]
+        lines.handle(Output("worker-0", "stderr", "y\n"))
+    assert lines.failed == [full]
+    assert lines.err.getvalue() == "[worker-0] y\n"
 
 
-def test_numbers_that_are_too_large_are_left_out():
+def test_numbers_too_large_for_a_float_are_omitted():
     lines = PrefixedLines(out := io.StringIO(), out)
     lines.handle(Event("worker-0", 0.0, {"event": "step", "step": 1, "images_per_s": 10**400, "loss": -(10**400)}))
     assert out.getvalue() == "[worker-0] step 1\n"
 
 
-@pytest.mark.parametrize("gone", ["before", "meanwhile"])
-def test_a_terminal_that_goes_away_ends_no_job(gone):
-    ours, theirs = os.openpty()
+@pytest.mark.parametrize("closed", ["before", "meanwhile"])
+def test_a_closed_terminal_does_not_stop_the_live_table(closed):
+    master, slave = os.openpty()
     job = plan_job(Shape(roles(worker=1), True), Program(("true",), {}, "/"), local_machines(Machine((0,), ())))
-    terminal = os.fdopen(theirs, "w")
-    table = LiveTable(job, terminal, now=time.monotonic)
-    if gone == "before":
-        os.close(ours)
+    table = LiveTable(job, os.fdopen(slave, "w"), now=time.monotonic)
+    if closed == "before":
+        os.close(master)
     with table:
-        if gone == "meanwhile":
-            os.close(ours)
+        if closed == "meanwhile":
+            os.close(master)
         table.handle(Output("worker-0", "stdout", "x\n"))
         table.handle(Exited("worker-0", 0, 0.0, 0, 0.0))
-    assert table.failed == [terminal]
+    assert table.failed == [table.out]
     assert table.rows["worker-0"].state == "done"
-    with suppress(OSError):  # closing flushes
-        terminal.close()
 
 
-def test_servers_that_we_stop_are_not_shown_as_killed(table):
+def test_a_task_stopped_by_the_launcher_is_not_shown_as_killed(table):
     table.handle(Exited("worker-0", -15, 0.0, 0, 0.0))
     table.handle(Exited("worker-1", -9, 0.0, 0, 0.0))
     assert [row.state for row in table.rows.values()] == ["stopped", "was killed by SIGKILL"]

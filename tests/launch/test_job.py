@@ -19,35 +19,35 @@ def plan(shape, machine=FOUR):
     return plan_job(shape, PROGRAM, local_machines(machine))
 
 
-def test_workers_get_their_cores_in_turn():
+def test_workers_are_pinned_to_consecutive_cores():
     job = plan(Shape(roles(worker=2), has_cluster=True, devices=2, cores_per_device=1))
     assert [each.cores for each in job.plans] == [(0, 1), (2, 3)]
 
 
-def test_more_devices_than_cores_start_over():
+def test_with_too_few_cores_workers_share_them():
     job = plan(Shape(roles(worker=3), True, cores_per_device=2))
     assert [each.cores for each in job.plans] == [(0, 1), (2, 3), (0, 1)]
 
 
-def test_chief_and_ps_share_the_workers_cores_and_have_no_more():
+def test_chief_and_ps_share_the_workers_cores():
     job = plan(Shape(roles(chief=1, worker=2, ps=1), True, "chief-0", cores_per_device=1))
     assert {each.task.name: each.cores for each in job.plans} == {
         "chief-0": (0, 1), "worker-0": (0,), "worker-1": (1,), "ps-0": (0, 1),
     }  # fmt: skip
 
 
-def test_nothing_is_pinned_unless_asked_and_thread_pools_are_left_alone():
+def test_by_default_nothing_is_pinned_and_thread_pools_are_unchanged():
     (only,) = plan(Shape(roles(worker=1), False)).plans
     assert only.cores == ()
     assert only.program.env == {"A": "b"}
 
 
-def test_thread_pools_are_as_large_as_the_tasks_cores():
+def test_thread_pools_have_a_thread_per_core():
     (only,) = plan(Shape(roles(worker=1), False, devices=2, cores_per_device=2)).plans
     assert only.program.env["TF_NUM_INTRAOP_THREADS"] == "4"
 
 
-def test_each_worker_sees_its_own_gpus_and_a_ps_none():
+def test_each_worker_sees_its_gpus_and_a_ps_none():
     machine = Machine((0, 1), ("A100",) * 4)
     job = plan(
         Shape(roles(chief=1, worker=2, ps=1), True, "chief-0", devices=2, cores_per_device=1, gpus=True), machine
@@ -63,7 +63,7 @@ def test_each_worker_sees_its_own_gpus_and_a_ps_none():
     each=st.integers(1, 4),
     cores=st.sets(st.integers(0, 200), min_size=1, max_size=9),
 )
-def test_cores_are_always_some_that_the_machine_has(workers, devices, each, cores):
+def test_tasks_are_pinned_only_to_cores_of_the_machine(workers, devices, each, cores):
     job = plan(
         Shape(roles(worker=workers), True, devices=devices, cores_per_device=each), Machine(tuple(sorted(cores)), ())
     )
@@ -72,12 +72,12 @@ def test_cores_are_always_some_that_the_machine_has(workers, devices, each, core
         assert len(one.cores) == min(devices * each, len(cores))
 
 
-def test_a_fixed_port_counts_up_over_the_tasks():
+def test_tasks_have_consecutive_ports_from_the_fixed_one():
     job = plan(Shape(roles(chief=1, worker=2), True, base_port=5000))
     assert [each.port for each in job.plans] == [5000, 5001, 5002]
 
 
-def test_the_cluster_is_in_every_tasks_environment_once_ports_are_known():
+def test_with_ports_every_task_has_a_tf_config():
     job = plan(Shape(roles(worker=2), True)).with_ports({"worker-0": 7, "worker-1": 8})
     values = [json.loads(job.environment(each)["TF_CONFIG"]) for each in job.plans]
     assert [value["task"]["index"] for value in values] == [0, 1]
@@ -94,19 +94,19 @@ def test_without_a_cluster_there_are_no_ports_and_no_tf_config(counts):
 
 
 @pytest.mark.parametrize(
-    ("shape", "says"),
+    ("shape", "expected"),
     [
         (Shape(roles(worker=2), True, base_port=65535), "65534"),
         (Shape(roles(worker=1), True, base_port=0), "--port 0"),
         (Shape(roles(worker=1), False, base_port=5000), "omit --port"),
     ],
 )
-def test_ports_must_exist_and_be_of_use(shape, says):
-    with pytest.raises(TfdistError, match=says):
+def test_invalid_or_unused_ports_are_refused(shape, expected):
+    with pytest.raises(TfdistError, match=expected):
         plan(shape)
 
 
-def test_gpus_are_handed_out_by_the_names_under_which_they_are_visible():
+def test_tasks_get_gpus_by_their_visible_ids():
     machine = Machine((0,), ("A", "B"), ("3", "GPU-ab"))
     job = plan(Shape(roles(worker=2), True, gpus=True), machine)
     assert [each.program.env["CUDA_VISIBLE_DEVICES"] for each in job.plans] == ["3", "GPU-ab"]
@@ -125,13 +125,13 @@ def slots(number, cores=(0, 1, 2, 3), gpus=()):
     return Machine(cores, gpus, slots=number)
 
 
-def test_cores_are_handed_out_on_each_host_by_itself():
+def test_each_host_pins_to_its_own_cores():
     shape = Shape(roles(worker=3), True, devices=2, cores_per_device=1)
     job = plan_on({H1: slots(2), H2: slots(1, cores=(8, 9, 10, 11))}, shape)
     assert [(each.host.name, each.cores) for each in job.plans] == [("h1", (0, 1)), ("h1", (2, 3)), ("h2", (8, 9))]
 
 
-def test_a_ps_shares_the_cores_of_its_own_hosts_workers():
+def test_a_ps_shares_the_cores_of_the_workers_on_its_host():
     shape = Shape(roles(chief=1, worker=2, ps=2), True, "chief-0", cores_per_device=1)
     job = plan_on({H1: slots(1), H2: slots(1, cores=(5, 6))}, shape)
     assert {each.task.name: each.cores for each in job.plans} == {
@@ -139,7 +139,7 @@ def test_a_ps_shares_the_cores_of_its_own_hosts_workers():
     }  # fmt: skip
 
 
-def test_ports_count_up_on_each_host_and_a_hosts_own_port_wins():
+def test_each_host_counts_ports_from_the_start_and_its_port_key_wins():
     own = Host("h3", "10.0.0.3", port=7000)
     job = plan_on({H1: slots(2), own: slots(2)}, Shape(roles(worker=4), True, base_port=5000))
     assert [each.port for each in job.plans] == [5000, 5001, 7000, 7001]
@@ -148,27 +148,27 @@ def test_ports_count_up_on_each_host_and_a_hosts_own_port_wins():
 
 
 @pytest.mark.parametrize(
-    ("port", "cluster", "says"),
+    ("port", "cluster", "expected"),
     [(65535, True, "h3 port=65535: invalid for 2 tasks"), (7000, False, "omit h3 port=")],
 )
-def test_a_hosts_own_port_that_will_not_do_is_named_as_what_it_is(port, cluster, says):
-    with pytest.raises(TfdistError, match=says):
+def test_an_invalid_port_key_of_a_host_is_refused(port, cluster, expected):
+    with pytest.raises(TfdistError, match=expected):
         plan_on({Host("h3", port=port): slots(2)}, Shape(roles(worker=2), cluster))
 
 
-def test_each_hosts_gpus_are_handed_out_from_its_first():
+def test_each_host_assigns_gpus_from_its_first():
     shape = Shape(roles(worker=3), True, devices=2, gpus=True)
     job = plan_on({H1: slots(2, gpus=("A",) * 4), H2: slots(1, gpus=("B",) * 2)}, shape)
     assert [each.program.env["CUDA_VISIBLE_DEVICES"] for each in job.plans] == ["0,1", "2,3", "0,1"]
 
 
-def test_a_host_with_too_few_gpus_is_named():
+def test_a_host_with_too_few_gpus_is_refused():
     shape = Shape(roles(worker=2), True, devices=2, gpus=True)
     with pytest.raises(TfdistError, match="h2 has 1 GPU for 1 worker with --devices 2"):
         plan_on({H1: slots(1, gpus=("A",) * 2), H2: slots(1, gpus=("A",))}, shape)
 
 
-def test_tf_config_has_every_hosts_address_with_ipv6_in_brackets():
+def test_tf_config_brackets_ipv6_addresses():
     job = plan_on({H1: slots(1), H2: slots(1)}, Shape(roles(worker=2), True))
     job = job.with_ports({"worker-0": 5000, "worker-1": 5000})
     cluster = json.loads(job.environment(job.plans[0])["TF_CONFIG"])["cluster"]
@@ -176,7 +176,7 @@ def test_tf_config_has_every_hosts_address_with_ipv6_in_brackets():
     assert job.hosts == (H1, H2)
 
 
-def test_a_program_for_python_runs_with_each_hosts_own():
+def test_a_python_program_runs_with_each_hosts_interpreter():
     machines = {H1: Machine((0,), (), python="/one/python", slots=1), H2: Machine((0,), (), python="/two", slots=1)}
     job = plan_job(Shape(roles(worker=2), True), Program(("t.py", "-v"), {}, "/", python=True), machines)
     assert [each.program.argv for each in job.plans] == [("/one/python", "t.py", "-v"), ("/two", "t.py", "-v")]
@@ -189,7 +189,7 @@ def test_a_program_for_python_runs_with_each_hosts_own():
     ),
     room=st.lists(st.integers(1, 3), min_size=1, max_size=4),
 )  # fmt: skip
-def test_on_any_hosts_tasks_keep_their_order_and_no_port_is_given_twice(shape, room):
+def test_on_any_hosts_tasks_keep_their_order_and_ports_are_unique(shape, room):
     machines = {Host(f"h{at}", f"10.0.0.{at}"): slots(number) for at, number in enumerate(room)}
     try:
         job = plan_on(machines, Shape(roles(**shape), True, base_port=5000))

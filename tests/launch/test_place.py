@@ -15,35 +15,35 @@ def placed(roles, slots):
     return {task.name: host.name for task, host in place(roles, slots).items()}
 
 
-def test_workers_fill_the_hosts_in_their_order():
+def test_workers_fill_hosts_in_order():
     assert placed({"worker": 3}, {H2: 2, H1: 2}) == {"worker-0": "h2", "worker-1": "h2", "worker-2": "h1"}
 
 
-def test_one_host_without_a_number_takes_them_all():
+def test_a_host_without_a_slot_limit_takes_all_tasks():
     assert placed({"chief": 1, "worker": 3, "ps": 2}, {LOCAL: None}) == dict.fromkeys(
         ["chief-0", "worker-0", "worker-1", "worker-2", "ps-0", "ps-1"], "localhost"
     )
 
 
-def test_without_roles_the_chief_is_on_the_first_host_and_servers_go_round():
+def test_without_role_hosts_the_chief_is_on_the_first_and_servers_take_turns():
     assert placed({"chief": 1, "worker": 2, "ps": 3, "evaluator": 1}, {H1: 1, H2: 1}) == {
         "chief-0": "h1", "worker-0": "h1", "worker-1": "h2", "ps-0": "h1", "ps-1": "h2", "ps-2": "h1", "evaluator-0": "h1",
     }  # fmt: skip
 
 
-def test_a_host_with_a_role_takes_that_role_only():
+def test_a_host_with_a_role_takes_only_that_role():
     slots = {PS1: 1, H1: 2, CHIEF: 1, PS2: 1}
     assert placed({"chief": 1, "worker": 2, "ps": 2}, slots) == {
         "chief-0": "c", "worker-0": "h1", "worker-1": "h1", "ps-0": "p1", "ps-1": "p2",
     }  # fmt: skip
 
 
-def test_hosts_for_workers_and_hosts_for_anything_are_filled_in_their_order():
+def test_worker_hosts_and_hosts_without_role_are_filled_in_order():
     assert placed({"worker": 3}, {H1: 1, WORKER: 1, H2: 1}) == {"worker-0": "h1", "worker-1": "w", "worker-2": "h2"}
 
 
 @pytest.mark.parametrize(
-    ("roles", "slots", "says"),
+    ("roles", "slots", "expected"),
     [
         ({"worker": 5}, {H1: 2, H2: 2}, ["5 worker tasks", "4 slots", "h1:2, h2:2", "--workers-per-host"]),
         ({"worker": 1}, {PS1: 1}, ["role=ps", "no ps"]),
@@ -54,18 +54,18 @@ def test_hosts_for_workers_and_hosts_for_anything_are_filled_in_their_order():
         ({"worker": 2}, {H1: 1, H2: 1, CHIEF: 1}, ["c has role=chief", "no chief"]),
     ],
 )
-def test_what_does_not_fit_says_what_there_is_and_what_was_asked(roles, slots, says):
+def test_tasks_that_do_not_fit_are_refused(roles, slots, expected):
     with pytest.raises(TfdistError) as caught:
         place(roles, slots)
-    for words in says:
-        assert words in str(caught.value)
+    for text in expected:
+        assert text in str(caught.value)
 
 
 @given(
     numbers=st.lists(st.integers(1, 10**9), min_size=1, max_size=6),
     workers=st.integers(1, 50),
 )
-def test_every_worker_has_a_host_and_no_host_more_than_its_slots(numbers, workers):
+def test_every_worker_has_a_slot_and_hosts_are_never_overfilled(numbers, workers):
     slots = {Host(f"h{index}"): number for index, number in enumerate(numbers)}
     try:
         found = place({"worker": workers}, slots)
@@ -94,10 +94,10 @@ def test_every_worker_has_a_host_and_no_host_more_than_its_slots(numbers, worker
         (Host("h", role="ps", slots=2), 8, 4, 1, 2),
     ],
 )
-def test_how_many_a_host_takes(host, gpus, per_host, devices, slots):
+def test_number_of_slots(host, gpus, per_host, devices, slots):
     assert slots_of(host, gpus, per_host, devices) == slots
 
 
-def test_two_numbers_that_contradict_each_other():
+def test_contradicting_numbers_of_slots_are_refused():
     with pytest.raises(TfdistError, match="--workers-per-host 2: h has slots=3"):
         slots_of(Host("h", slots=3), 0, 2, 1)

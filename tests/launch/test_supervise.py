@@ -1,4 +1,4 @@
-"""The loop's decisions, replayed with channels that only remember what they were told."""
+"""Histories replayed to a supervisor whose channels only record what is sent."""
 
 import signal
 import time
@@ -19,13 +19,13 @@ from .jobs import roles
 
 class FakeChannel:
     def __init__(self, host=LOCAL):
-        self.host, self.last_received, self.told, self.silent = host, time.monotonic(), [], False
+        self.host, self.last_received, self.sent, self.silent = host, time.monotonic(), [], False
 
     def send(self, message):
-        self.told.append(message)
+        self.sent.append(message)
 
     def stops(self):
-        return [message for message in self.told if isinstance(message, Stop)]
+        return [message for message in self.sent if isinstance(message, Stop)]
 
 
 def supervisor_of(counts, leader=None, **policy):
@@ -40,7 +40,7 @@ def exited(task, code):
     return Exited(task, code, time.time(), 0, 0.0)
 
 
-def test_after_a_failure_the_others_have_time_to_die_by_themselves_and_are_then_stopped():
+def test_the_other_tasks_are_stopped_a_while_after_a_failure():
     supervisor, channel = supervisor_of({"worker": 3}, settle_s=3.0)
     supervisor.handle(exited("worker-1", 1))
     supervisor.check_deadlines(time.monotonic() + 2.0)
@@ -49,7 +49,7 @@ def test_after_a_failure_the_others_have_time_to_die_by_themselves_and_are_then_
     assert channel.stops() == [Stop(("worker-0", "worker-2"), 5.0)]
 
 
-def test_a_second_failure_does_not_prolong_the_wait():
+def test_a_second_failure_does_not_delay_the_stop():
     supervisor, _ = supervisor_of({"worker": 3}, settle_s=3.0)
     supervisor.handle(exited("worker-1", 1))
     first = supervisor.stop_at
@@ -57,14 +57,14 @@ def test_a_second_failure_does_not_prolong_the_wait():
     assert supervisor.stop_at == first
 
 
-def test_the_first_interruption_is_polite_and_the_second_is_not():
+def test_the_first_interruption_has_a_grace_period_and_the_second_kills():
     supervisor, channel = supervisor_of({"worker": 2})
     supervisor.handle(Interrupted(signal.SIGINT))
     supervisor.handle(Interrupted(signal.SIGINT))
     assert [stop.grace_s for stop in channel.stops()] == [5.0, 0.0]
 
 
-def test_the_leaders_end_stops_the_servers_and_is_success():
+def test_the_leaders_exit_stops_the_servers_and_succeeds():
     supervisor, channel = supervisor_of({"chief": 1, "worker": 1, "ps": 1}, "chief-0")
     supervisor.handle(exited("chief-0", 0))
     assert channel.stops() == [Stop(("ps-0", "worker-0"), 5.0)]
@@ -74,20 +74,20 @@ def test_the_leaders_end_stops_the_servers_and_is_success():
     assert diagnose(supervisor.history, {}).status is Status.OK
 
 
-def test_one_task_that_could_not_be_started_stops_the_others_at_once():
+def test_a_task_that_cannot_start_stops_the_others_at_once():
     supervisor, channel = supervisor_of({"worker": 2})
     supervisor.handle(NotStarted("worker-0", "no such file"))
     assert channel.stops()[0].tasks == ("worker-1",)
 
 
-def test_a_lost_agents_tasks_are_gone():
+def test_the_tasks_of_a_lost_agent_no_longer_run():
     supervisor, _ = supervisor_of({"worker": 2})
     supervisor.handle(AgentLost("localhost", "its stream ended"))
     assert not supervisor.running
     assert diagnose(supervisor.history, {}).exit_code == 69
 
 
-def test_an_agent_that_falls_silent_is_lost():
+def test_a_silent_agent_is_lost():
     supervisor, channel = supervisor_of({"worker": 1}, silence_s=10.0)
     channel.host = Host("h2", "10.0.0.2")
     for seconds in (4.0, 8.0, 9.9):
@@ -97,24 +97,24 @@ def test_an_agent_that_falls_silent_is_lost():
     assert not supervisor.running
 
 
-def test_a_launcher_that_was_paused_first_hears_what_an_agent_said_meanwhile():
+def test_after_a_pause_of_the_launcher_agents_get_the_full_limit_again():
     supervisor, channel = supervisor_of({"worker": 1}, silence_s=10.0)
     channel.host = Host("h2", "10.0.0.2")
-    woken = channel.last_received + 60.0
+    resumed = channel.last_received + 60.0
     for seconds in (0.0, 4.0, 8.0, 9.9):
-        supervisor.check_deadlines(woken + seconds)
+        supervisor.check_deadlines(resumed + seconds)
     assert supervisor.running
-    supervisor.check_deadlines(woken + 10.1)
+    supervisor.check_deadlines(resumed + 10.1)
     assert not supervisor.running
 
 
-def test_the_local_agent_may_be_silent_its_stream_tells_when_it_ends():
+def test_the_local_agent_may_be_silent():
     supervisor, channel = supervisor_of({"worker": 1}, silence_s=10.0)
     supervisor.check_deadlines(channel.last_received + 1000.0)
     assert supervisor.running
 
 
-def test_the_time_limit_comes_once():
+def test_the_time_limit_stops_the_job_once():
     supervisor, channel = supervisor_of({"worker": 1}, timeout_s=5.0)
     supervisor.time_out_at = 100.0
     channel.last_received = 100.0
@@ -126,15 +126,15 @@ def test_the_time_limit_comes_once():
 
 
 @pytest.mark.parametrize(
-    ("counts", "leader", "come", "opens"),
+    ("counts", "leader", "arrived", "opens"),
     [
         ({"worker": 2}, None, ["worker-0"], False),
         ({"worker": 2}, None, ["worker-0", "worker-1"], True),
         ({"chief": 1, "worker": 2, "ps": 1}, "chief-0", ["chief-0"], True),
     ],
 )
-def test_the_barrier_opens_when_all_that_train_have_come(counts, leader, come, opens):
+def test_the_barrier_opens_when_all_training_tasks_have_reached_it(counts, leader, arrived, opens):
     supervisor, channel = supervisor_of(counts, leader)
-    for task in come:
+    for task in arrived:
         supervisor.handle(Event(task, 0.0, {"event": "barrier"}))
-    assert (Release() in channel.told) is opens
+    assert (Release() in channel.sent) is opens

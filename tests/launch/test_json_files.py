@@ -1,0 +1,18 @@
+import json
+
+import pytest
+
+from tfdist.launch.json_files import dumps, save_json
+
+
+def test_nan_and_infinity_become_null():
+    assert dumps({"loss": [float("nan"), 1.5, float("-inf")]}) == '{"loss": [null, 1.5, null]}'
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "new" / "a.json"
+    save_json(path, {"a": 1})
+    with pytest.raises(TypeError):
+        save_json(path, {"a": object()})
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert list(path.parent.iterdir()) == [path]
