@@ -1,6 +1,6 @@
 """A Keras program that trains under the strategy that `tfdist launch` chose, or without a launcher.
 
-    tfdist launch --strategy multiworker --workers 2 -- python examples/keras_fit.py
+tfdist launch --strategy multiworker --workers 2 -- python examples/keras_fit.py
 """
 
 import os
@@ -30,5 +30,7 @@ with strategy.scope():
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(tf.keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
 
-history = model.fit(tf.keras.utils.experimental.DatasetCreator(replica_batches), epochs=3, steps_per_epoch=60, verbose=2)
+history = model.fit(
+    tf.keras.utils.experimental.DatasetCreator(replica_batches), epochs=3, steps_per_epoch=60, verbose=2
+)
 print(f"accuracy {history.history['accuracy'][-1]:.3f} with {strategy.num_replicas_in_sync} replicas in sync")
