@@ -113,7 +113,7 @@ class Supervisor:
             channel.send(Release())
 
     def _abandon(self, host: str) -> None:
-        # An agent on another host ends its tasks; the local one may have been killed, so that nobody else would.
+        # Agents on other hosts stop their own tasks; a local agent that was killed leaves its tasks running.
         lost = {task for task in self.running if self.channels[task].host.name == host}
         kill_groups(self.pids[task] for task in lost & set(self.pids) if self.channels[task].host.local)
         self.running -= lost
