@@ -4,7 +4,6 @@ import os
 import re
 from typing import Any
 
-import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from tfdist.cli.options import CHOICES
@@ -30,34 +29,18 @@ class Commands(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A subcommand with its help in panels, which take a quarter of a second to load."""
+    """A subcommand. Its help is in panels, which take a quarter of a second to load."""
 
     def __init__(self, *args: Any, **values: Any) -> None:
         super().__init__(*args, **{**values, "rich_markup_mode": "rich", "epilog": EPILOG})
 
     def get_params(self, ctx: Any) -> Any:
-        """All options and arguments. The help shows no placeholder for the value of a flag."""
+        """The options and arguments, with short placeholders for the values of options."""
         params = super().get_params(ctx)
         for param in params:
-            if isinstance(param, TyperOption) and param.is_flag:
-                param.metavar = ""
+            if isinstance(param, TyperOption) and (param.is_flag or param.multiple or param.name in CHOICES):
+                param.metavar = "" if param.is_flag else "<str>" if param.multiple else "<name>"
         return params
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Convert the command line.
-
-        Raises:
-            TfdistError: an unknown option, or a value that its option does not take.
-        """
-        words = list(args)
-        try:
-            return super().parse_args(ctx, args)
-        except typer.TyperException as error:
-            sentence = usage_sentence(error)
-            if isinstance(error, typer.BadParameter) and isinstance(error.param, TyperOption):
-                values = self.make_parser(ctx).parse_args(words)[0]
-                sentence = _bad_value(error.param, values, error.message)
-            raise TfdistError(name_variables(sentence, ctx)) from None
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command.
@@ -70,18 +53,31 @@ class Command(TyperCommand):
         except KeyboardInterrupt:  # Typer would exit without a message
             raise TfdistError("interrupted", ExitCode.INTERRUPTED) from None
         except TfdistError as error:
-            raise TfdistError(name_variables(str(error), ctx), error.exit_code) from error
+            raise TfdistError(_name_variables(str(error), ctx), error.exit_code) from error
 
 
-def usage_sentence(error: Any) -> str:
-    """Typer's message about a wrong command line, with the nearest option for an unknown one."""
+def usage_sentence(error: Any, arguments: list[str]) -> str:
+    """The message about a wrong command line: the option with its value, then how to fix it.
+
+    Args:
+        error: a usage error that Typer raised.
+        arguments: the command line, which Typer's own message leaves out.
+    """
+    ctx, param = getattr(error, "ctx", None), getattr(error, "param", None)
     if hasattr(error, "possibilities"):
         nearest = f"did you mean {error.possibilities[0]}? See" if error.possibilities else "see"
         return f"{error.option_name}: no such option; {nearest} '{error.ctx.command_path} --help'"
-    return " ".join(error.format_message().split())
+    if ctx is None or not isinstance(param, TyperOption):
+        return " ".join(error.format_message().split())
+    words = arguments[arguments.index(ctx.info_name) + 1 :]
+    value = ctx.command.make_parser(ctx).parse_args(words)[0].get(param.name)
+    value = os.environ.get(str(param.envvar), "") if value is None else str(value)
+    expected = re.match(r"Input should be a valid (\w+)", error.message)
+    fix = did_you_mean(value, CHOICES[param.name]) if param.name in CHOICES else error.message
+    return _name_variables(f"{param.opts[0]} {value}: {_EXPECTED[expected[1]] if expected else fix}", ctx)
 
 
-def name_variables(sentence: str, ctx: Any) -> str:
+def _name_variables(sentence: str, ctx: Any) -> str:
     """The sentence with TFDIST_WORKERS=2 instead of `--workers 2` if that value came from the environment."""
     for param in ctx.command.params:
         source = ctx.get_parameter_source(param.name)
@@ -96,12 +92,3 @@ def name_variables(sentence: str, ctx: Any) -> str:
             sentence = f"{variable}={raw}{sentence.removeprefix(flag)}"
         sentence = re.sub(rf"\b(drop|omit) {flag}(?![\w-])", f"unset {variable}", sentence)
     return re.sub(r"\bomit it\b", "unset it", sentence) if sentence.startswith("TFDIST_") else sentence
-
-
-def _bad_value(param: TyperOption, values: Any, message: str) -> str:
-    value = values.get(param.name)
-    value = os.environ.get(str(param.envvar), "") if value is None else value
-    if param.name in CHOICES:
-        return f"{param.opts[0]} {value}: {did_you_mean(str(value), CHOICES[param.name])}"
-    expected = re.match(r"Input should be a valid (\w+)", message)
-    return f"{param.opts[0]} {value}: {_EXPECTED[expected[1]] if expected else message}"

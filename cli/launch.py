@@ -14,7 +14,7 @@ from tfdist.launch.errors import TfdistError
 if TYPE_CHECKING:
     from tfdist.cli.host_selection import HostSelection
 
-HELP = """Run a training on one host or many: built-in, or your program.
+HELP = """Run a training: the built-in MobileNetV2, or your own program.
 
 \b
 Examples:
@@ -27,8 +27,7 @@ Examples:
   tfdist launch --hosts h1,h2 --preset smoke
   tfdist launch --hostfile hosts.txt --dry-run -- python train.py
 
-The built-in training is MobileNetV2. Your own program finds TF_CONFIG in its environment;
-tfdist.strategies.current() builds the strategy in it.
+Your own program finds TF_CONFIG in its environment; tfdist.strategies.current() builds the chosen strategy.
 
 Other hosts are reached with ssh. They need Python and TensorFlow, but not tfdist; 'tfdist doctor' checks them.
 
@@ -46,7 +45,6 @@ Env = Annotated[
         "Environment variable of every task: NAME=VALUE, NAME to copy it, or a pattern such as 'NCCL_*'. Repeatable.",
         SIZE,
         short=("-x",),
-        metavar="<name=value>",
     ),
 ]
 EnvFile = Annotated[Path | None, option("--env-file", "File of NAME=VALUE lines, set for every task.", SIZE)]

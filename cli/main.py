@@ -53,7 +53,7 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         return _fail(f"{error.strerror or error}: {error.filename or 'the output'}", ExitCode.FAILED, arguments)
     except typer.TyperException as error:
-        return _fail(usage_sentence(error), ExitCode.USAGE, arguments)
+        return _fail(usage_sentence(error, arguments), ExitCode.USAGE, arguments)
 
 
 def _fail(sentence: str, code: int, arguments: list[str]) -> int:

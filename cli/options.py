@@ -7,7 +7,7 @@ also be set by an environment variable: TFDIST_ and its name.
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import wraps
 from typing import Annotated, Any
@@ -23,20 +23,20 @@ HOSTS = "Hosts"
 OUTPUT = "Output"
 
 _ROWS: tuple[tuple[str, Any, str, str], ...] = (
-    ("strategy", StrategyName, WHAT, "auto: parameter-server with --ps, multiworker with --workers or several hosts, mirrored with several devices, else one-device."),
+    ("strategy", StrategyName, WHAT, "auto, one-device, mirrored, multiworker, central-storage, parameter-server, tpu or independent. Default: auto, which decides by --ps, --workers, the number of hosts and of devices."),
     ("preset", str, WHAT, "Defaults for all other options: smoke, cpu or reference (the published setup). Default: reference with a GPU, else cpu."),
     ("workers", int, SIZE, "Number of worker processes on all hosts together. Default for strategies with several: one per GPU, or 2 on a CPU; with --hosts: one per slot."),
     ("ps", int, SIZE, "Number of parameter servers (parameter-server only). Default: 1."),
     ("devices", int, SIZE, "Devices per task: GPUs, or virtual CPU devices. Default for mirrored and central-storage: all GPUs, or 2 on a CPU."),
     ("cores_per_device", int, SIZE, "Cores that each CPU device is pinned to. Default: 1; not pinned with your own COMMAND."),
-    ("communication", Communication, HOW, "All-reduce between workers (multiworker)."),
-    ("cross_device", CrossDevice, HOW, "All-reduce between the devices of one process (mirrored)."),
+    ("communication", Communication, HOW, "All-reduce between workers (multiworker): auto, ring or nccl."),
+    ("cross_device", CrossDevice, HOW, "All-reduce between the devices of one process (mirrored): auto, nccl, hierarchical-copy or reduction-to-one."),
     ("packs", int, HOW, "Number of gradient packs (mirrored with nccl or hierarchical-copy)."),
     ("bytes_per_pack", int, HOW, "Maximum bytes of gradients per all-reduce (multiworker)."),
     ("timeout_collective", float, HOW, "Seconds after which an all-reduce fails if a peer does not join (multiworker). Default: no timeout."),
     ("variable_partitioner", str, HOW, "Split variables across parameter servers: none, fixed:N, min-size:BYTES or max-size:BYTES."),
-    ("placement", Placement, HOW, "Parameter server of each variable: the next in turn, or the one with the fewest bytes (greedy)."),
-    ("model", Architecture, TRAIN, "tiny has no BatchNorm and trains in seconds."),
+    ("placement", Placement, HOW, "Parameter server of each variable: the next in turn (round-robin), or the one with the fewest bytes (greedy)."),
+    ("model", Architecture, TRAIN, "mobilenet_v2, or tiny, which has no BatchNorm and trains in seconds."),
     ("alpha", float, TRAIN, "Width multiplier of MobileNetV2: 0.35, 0.5, 0.75, 1.0, 1.3 or 1.4."),
     ("image_size", int, TRAIN, "Height and width of the images in pixels, at least 32."),
     ("classes", int, TRAIN, "Number of classes of synthetic data."),
@@ -46,8 +46,8 @@ _ROWS: tuple[tuple[str, Any, str, str], ...] = (
     ("steps", int, TRAIN, "Number of training steps, warm-up included (parameter-server: over all workers)."),
     ("epochs", int, TRAIN, "Passes over the data set, instead of --steps."),
     ("learning_rate", float, TRAIN, "Learning rate. Default: 0.001."),
-    ("optimizer", Optimizer, TRAIN, "Optimizer. Default: adam."),
-    ("precision", Precision, TRAIN, "Keras dtype policy. Default: float32."),
+    ("optimizer", Optimizer, TRAIN, "adam or sgd. Default: adam."),
+    ("precision", Precision, TRAIN, "Keras dtype policy: float32, mixed_bfloat16 or mixed_float16. Default: float32."),
     ("keras", Keras, TRAIN, "2: tf_keras, works with every strategy. 3: works with some, see 'tfdist strategies'. Default: 2."),
     ("api", Api, TRAIN, "loop: a custom training loop with timing. fit: Model.fit. Default: loop."),
     ("xla", bool, TRAIN, "Compile the training step with XLA."),
@@ -83,10 +83,8 @@ def option(
     panel: str = OUTPUT,
     *,
     short: tuple[str, ...] = (),
-    metavar: str | None = None,
     variable: str | None = None,
-    complete: Callable[[str], Iterable[str]] | None = None,
-    **more: Any,
+    complete: Callable[[str], list[str]] | None = None,
 ) -> Any:
     """An option of one command; `variable` replaces its environment variable, `complete` lists values for the shell."""
     return typer.Option(
@@ -96,9 +94,7 @@ def option(
         rich_help_panel=panel,
         envvar=variable or variable_of(flag.partition("/")[0]),
         show_envvar=False,
-        metavar=metavar,
         autocompletion=complete,
-        **more,
     )
 
 
@@ -110,22 +106,22 @@ Json = Annotated[
 ]
 
 
+def annotation(name: str, kind: Any, panel: str, text: str) -> Any:
+    """The annotation of a command's parameter for one row of a table of options."""
+    flag = f"{flag_of(name)}/{flag_of('no_' + name)}" if kind is bool else flag_of(name)
+    short = ("-H",) if name == "hosts" else ()
+    return Annotated[
+        kind | None, option(flag, text, panel, short=short, complete=_presets if name == "preset" else None)
+    ]
+
+
 def _presets(incomplete: str) -> list[str]:
     from tfdist.models.presets import PRESETS
 
     return [name for name in PRESETS if name.startswith(incomplete)]
 
 
-def _annotation(name: str, kind: Any, panel: str, text: str) -> Any:
-    flag = f"{flag_of(name)}/{flag_of('no_' + name)}" if kind is bool else flag_of(name)
-    choices = CHOICES.get(name, ())
-    text += f" One of {', '.join(choices)}." if choices else ""
-    complete = _presets if name == "preset" else None
-    metavar = "<name>" if choices else None
-    return Annotated[kind | None, option(flag, text, panel, metavar=metavar, complete=complete, show_default=False)]
-
-
-TRAINING: Mapping[str, Any] = {name: _annotation(name, kind, panel, text) for name, kind, panel, text in _ROWS}
+TRAINING: Mapping[str, Any] = {name: annotation(name, kind, panel, text) for name, kind, panel, text in _ROWS}
 
 
 def training_options(only: tuple[str, ...] = tuple(TRAINING)) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -1,4 +1,4 @@
-"""The options that say on which hosts: what they mean, and what is refused before any connection is made."""
+"""The options that select hosts, and what is refused before any host is connected."""
 
 import json
 import socket
@@ -13,7 +13,7 @@ from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import Machine
 
 CLIENT = """#!/bin/sh
-# Stands in for ssh: resolves every name to this machine, and runs a command as sshd does.
+# A fake ssh: resolves every name to this machine and runs the command as sshd does.
 printf '%s\\n' "$*" >> "$0.log"
 for last; do :; done
 case " $* " in *" -G "*) echo "hostname 127.0.0.1"; exit ;; esac
@@ -49,19 +49,19 @@ def chosen(**given):
     return select_hosts(given)
 
 
-# --- what they mean
+# --- the selected hosts
 
 
-def test_without_options_it_is_this_machine_alone():
+def test_without_options_only_this_machine_is_selected():
     assert chosen() == chosen(hosts=None, include=[], exclude=None) == HostSelection()
 
 
-def test_the_options_can_be_written_again(client):
+def test_a_selection_has_the_options_that_repeat_it(client):
     selection = chosen(hosts=["h1", "h2"], ssh=str(client), ssh_port=2222)
     assert selection.options == ("--hosts", "h1", "--hosts", "h2", "--ssh", str(client), "--ssh-port", "2222")
 
 
-def test_the_options_reach_the_hosts(client):
+def test_the_options_are_applied_to_each_host(client):
     selection = chosen(
         hosts=["a,b:2", "c"], exclude=["c"], ssh=str(client), ssh_option=["User=x"], ssh_port=2222, python="/py", chdir="/w",
         workers_per_host=2,
@@ -75,14 +75,14 @@ def test_the_options_reach_the_hosts(client):
     assert {"2222", "User=x"} <= set(first.prefix)
 
 
-def test_srun_takes_the_allocation_unless_hosts_are_named(monkeypatch):
+def test_srun_uses_the_allocation_unless_hosts_are_given(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_NODELIST", "gpu[07-08]")
     assert [host.name for host in chosen(transport="srun").hosts] == ["gpu07", "gpu08"]
     assert [host.name for host in chosen(transport="srun", hosts=["gpu08"]).hosts] == ["gpu08"]
     assert [host.name for host in chosen(transport="srun", exclude=["gpu07"]).hosts] == ["gpu08"]
 
 
-def test_a_plan_that_no_host_could_run_is_refused_before_connecting():
+def test_a_plan_that_no_hardware_could_run_is_refused_before_connecting():
     selection = HostSelection((Host("a", slots=1), Host("b", slots=1)))
 
     def plan(machines):
@@ -91,10 +91,10 @@ def test_a_plan_that_no_host_could_run_is_refused_before_connecting():
 
     with pytest.raises(TfdistError, match="three hosts at least"):
         selection.try_out(plan, 1)
-    HostSelection().try_out(plan, 1)  # of this machine all is known
+    HostSelection().try_out(plan, 1)  # this machine is known, so nothing is imagined
 
 
-def test_a_plan_that_depends_on_what_hosts_have_waits_for_them():
+def test_a_plan_that_needs_gpus_is_not_refused_before_connecting():
     def plan(machines):
         machine: Machine
         (machine,) = machines.values()
@@ -104,7 +104,7 @@ def test_a_plan_that_depends_on_what_hosts_have_waits_for_them():
     HostSelection((Host("a"),)).try_out(plan, 1)
 
 
-# --- what is refused
+# --- refusals
 
 WRONG = [
     (["--include", "a*"], ["--include a*", "--hosts or --hostfile"]),
@@ -144,7 +144,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("arguments", "says"), WRONG, ids=lambda value: " ".join(value))
-def test_wrong_options_are_one_sentence_and_nothing_is_made(arguments, says, tmp_path, capsys):
+def test_wrong_options_are_refused_in_one_sentence(arguments, says, tmp_path, capsys):
     assert run(["launch", *arguments, "--", "true"]) == 2
     out, err = capsys.readouterr()
     assert (out, err[:8], err.count("\n")) == ("", "tfdist: ", 1)
@@ -159,10 +159,10 @@ def test_a_wrong_hostfile_line_is_named(tmp_path, capsys):
     assert "--hostfile hosts, line 3: 'solts=2': unknown setting; use slots=" in capsys.readouterr().err
 
 
-# --- environment twins
+# --- environment variables
 
 
-def test_the_environment_names_hosts_and_how_to_reach_them(client, monkeypatch, capsys):
+def test_hosts_and_transport_are_read_from_the_environment(client, monkeypatch, capsys):
     monkeypatch.setenv("TFDIST_HOSTS", "one,two")
     monkeypatch.setenv("TFDIST_SSH", str(client))
     monkeypatch.setenv("TFDIST_PYTHON", sys.executable)
@@ -182,17 +182,17 @@ def test_the_environment_names_hosts_and_how_to_reach_them(client, monkeypatch, 
         ({"HOSTS": "a:x"}, "invalid number of slots 'x'"),
     ],
 )
-def test_what_is_wrong_in_the_environment_is_named_as_what_it_is(variables, says, monkeypatch, capsys):
+def test_a_wrong_environment_variable_is_named(variables, says, monkeypatch, capsys):
     for name, value in variables.items():
         monkeypatch.setenv(f"TFDIST_{name}", value)
     assert run(["launch", "--", "true"]) == 2
     assert says in capsys.readouterr().err
 
 
-# --- through a stand-in for ssh
+# --- with a fake ssh
 
 
-def test_a_job_on_two_hosts_prints_their_lines_and_secrets_stay_off_every_command_line(client, tmp_path, capsys):
+def test_a_job_on_two_hosts_prints_their_lines_and_puts_no_secret_on_a_command_line(client, tmp_path, capsys):
     command = ["--ssh", str(client), "-H", "h1,h2", "-x", "MY_TOKEN=hunter2", "--strategy", "multiworker"]
     show = "echo $TFDIST_TASK has ${#MY_TOKEN} letters"
     assert run(["launch", *command, "--", "sh", "-c", show]) == 0
@@ -205,7 +205,7 @@ def test_a_job_on_two_hosts_prints_their_lines_and_secrets_stay_off_every_comman
     assert [path for path, text in texts.items() if b"hunter2" in text] == []
 
 
-def test_hosts_that_cannot_be_reached_end_it_with_69_and_a_line_each(client, capsys):
+def test_unreachable_hosts_end_with_exit_code_69_and_one_line_each(client, capsys):
     client.write_text(CLIENT.replace('exec sh -c "$last"', 'echo "connect to host: Connection refused" >&2; exit 255'))
     assert run(["launch", "--ssh", str(client), "-H", "h1,h2", "--", "true"]) == 69
     out, err = capsys.readouterr()
@@ -219,7 +219,7 @@ def test_hosts_that_cannot_be_reached_end_it_with_69_and_a_line_each(client, cap
     assert (result["status"], result["exit_code"], err) == ("refused", 69, f"tfdist: {result['reason']}\n")
 
 
-def test_the_help_shows_brackets_as_they_are_written(capsys, monkeypatch):
+def test_the_help_keeps_brackets(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert run(["launch", "--help"]) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -229,8 +229,8 @@ def test_the_help_shows_brackets_as_they_are_written(capsys, monkeypatch):
     assert "on all hosts together" in out
 
 
-@pytest.mark.skipif(not has_ipv6(), reason="there is no IPv6 here")
-def test_ipv6_hosts_are_reached_and_have_their_brackets(client, capsys):
+@pytest.mark.skipif(not has_ipv6(), reason="no IPv6 on this machine")
+def test_ipv6_addresses_have_brackets_in_tf_config(client, capsys):
     script = client.with_name("hosts.txt")
     script.write_text("[::1]:1 # this machine\n[2001:db8::2] addr=[::1]\n")
     command = ["--ssh", str(client), "--hostfile", str(script), "--exclude", "::1", "--strategy", "multiworker"]

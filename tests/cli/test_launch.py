@@ -1,4 +1,4 @@
-"""The whole command with programs that are no trainings."""
+"""tfdist launch with programs that are not trainings."""
 
 import json
 import os
@@ -34,7 +34,46 @@ def test_dry_run_prints_a_valid_tf_config_for_every_task_and_starts_nothing(caps
     assert list(Path().iterdir()) == []
 
 
-def test_dry_run_for_people_shows_command_cores_and_environment(capsys):
+def task_blocks(out):
+    """The lines of each task of a dry run, by task."""
+    return {block.split()[0]: block.splitlines() for block in out.split("\n\n") if " on localhost, " in block}
+
+
+def test_dry_run_shows_an_indented_tf_config_before_the_other_variables(capsys):
+    assert run(["launch", "--dry-run", "--strategy", "multiworker", "--env", "A=1", "--", "true"]) == 0
+    lines = task_blocks(capsys.readouterr().out)["worker-1"][1:]
+    assert lines[0] == "  TF_CONFIG={"
+    end = lines.index("  }")
+    tf_config = json.loads("\n".join(lines[: end + 1]).replace("TF_CONFIG=", ""))
+    assert tf_config["task"] == {"type": "worker", "index": 1}
+    assert "  A=1" in lines[end:]
+    assert lines[-1] == "  true"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "internal"),
+    [(["--preset", "smoke"], "TFDIST_SPEC="), (["--strategy", "multiworker", "--", "true"], "TFDIST_STRATEGY_CHOICE=")],
+)
+def test_dry_run_shows_internal_variables_only_with_verbose_or_json(arguments, internal, capsys):
+    run(["launch", "--dry-run", *arguments])
+    out = capsys.readouterr().out
+    assert "TFDIST_TASK=" in out
+    assert "TFDIST_SPEC" not in out
+    assert "TFDIST_STRATEGY_CHOICE" not in out
+    run(["launch", "--dry-run", "-v", *arguments])
+    assert f"  {internal}{{" in capsys.readouterr().out
+    run(["launch", "--dry-run", "--json", *arguments])
+    assert internal.rstrip("=") in json.loads(capsys.readouterr().out)[0]["env"]
+
+
+def test_notes_are_printed_only_for_decisions_of_tfdist(capsys):
+    run(["launch", "--dry-run", "--preset", "smoke", "--strategy", "mirrored"])
+    assert capsys.readouterr().out.startswith("\nworker-0 on localhost")
+    run(["launch", "--dry-run", "--workers", "2", "--preset", "smoke"])
+    assert capsys.readouterr().out.startswith("strategy multiworker: --workers 2\n")
+
+
+def test_dry_run_shows_command_cores_and_environment(capsys):
     assert run(["launch", "--dry-run", "--strategy", "multiworker", "--", "echo", "a b"]) == 0
     out = capsys.readouterr().out
     assert "worker-1 on localhost" in out
@@ -42,12 +81,12 @@ def test_dry_run_for_people_shows_command_cores_and_environment(capsys):
     assert "echo 'a b'" in out
 
 
-def test_the_first_line_says_which_preset_and_why(capsys):
+def test_the_first_line_is_the_default_preset_and_its_reason(capsys):
     run(["launch", "--dry-run"])
     assert capsys.readouterr().out.startswith("preset cpu: no GPU found\n")
 
 
-def test_a_script_of_ones_own_by_any_name(capsys):
+def test_a_script_runs_with_and_without_python_in_the_command(capsys):
     Path("my 'script'.py").write_text(SHOW)
     for command in (["python", "my 'script'.py"], ["my 'script'.py"], ["python3", "my 'script'.py"]):
         assert run(["launch", "--strategy", "multiworker", "--json", "--", *command]) == 0
@@ -59,7 +98,7 @@ def test_a_script_of_ones_own_by_any_name(capsys):
         assert json.loads(told[0]["TFDIST_STRATEGY_CHOICE"])["strategy"] == "multiworker"
 
 
-def test_keras_3_reaches_a_program_of_ones_own_and_its_own_choice_is_left_alone(capsys, monkeypatch):
+def test_keras_reaches_the_program_unless_the_environment_sets_it(capsys, monkeypatch):
     Path("s.py").write_text(SHOW)
     run(["launch", "--keras", "3", "--strategy", "one-device", "s.py"])
     assert '"TF_USE_LEGACY_KERAS": "0"' in capsys.readouterr().out
@@ -68,7 +107,7 @@ def test_keras_3_reaches_a_program_of_ones_own_and_its_own_choice_is_left_alone(
     assert '"TF_USE_LEGACY_KERAS": "mine"' in capsys.readouterr().out
 
 
-def test_ones_own_choice_of_keras_reaches_every_task_and_an_explicit_one_wins(capsys, monkeypatch):
+def test_the_keras_of_the_environment_reaches_every_task_and_env_overrides_it(capsys, monkeypatch):
     Path("s.py").write_text(SHOW)
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "mine")
     run(["launch", "--dry-run", "--strategy", "one-device", "s.py"])
@@ -77,7 +116,7 @@ def test_ones_own_choice_of_keras_reaches_every_task_and_an_explicit_one_wins(ca
     assert "TF_USE_LEGACY_KERAS=0" in capsys.readouterr().out
 
 
-def test_variables_that_the_user_sets_win_over_our_defaults(capsys, tmp_path):
+def test_variables_of_the_user_override_defaults(capsys, tmp_path):
     given = ["--env", "OMP_NUM_THREADS=7", "--env", f"TMPDIR={tmp_path}"]
     assert run(["launch", "--dry-run", "--preset", "smoke", *given]) == 0
     assert "OMP_NUM_THREADS=7" in capsys.readouterr().out
@@ -93,7 +132,7 @@ def test_secrets_of_a_command_are_in_no_file_of_the_run(tmp_path):
     assert not [path for path in files if "hunter2" in path.read_text()]
 
 
-def test_a_script_in_the_folder_that_was_chosen(tmp_path, capsys):
+def test_a_script_is_found_in_the_folder_of_chdir(tmp_path, capsys):
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "only.py").write_text("import os; print(os.getcwd())")
     arguments = ["--hosts", "localhost", "--chdir", str(tmp_path / "d"), "--strategy", "one-device"]
@@ -101,7 +140,7 @@ def test_a_script_in_the_folder_that_was_chosen(tmp_path, capsys):
     assert f"[worker-0] {tmp_path / 'd'}\n" in capsys.readouterr().out
 
 
-def test_output_is_prefixed_and_the_exit_code_is_the_culprits(capsys):
+def test_output_is_prefixed_and_the_exit_code_is_that_of_the_first_failure(capsys):
     Path("s.py").write_text(
         "import os, sys\nprint('hello')\nif os.environ['TFDIST_TASK'] == 'worker-1': sys.exit('because of this')\n"
     )
@@ -124,12 +163,12 @@ def test_json_is_the_last_line_of_stdout_and_everything_else_goes_to_stderr(caps
     assert "[worker-0] hi" in err
 
 
-def test_quiet_prints_nothing_when_all_is_well(capsys):
+def test_quiet_prints_nothing_after_success(capsys):
     assert run(["launch", "--quiet", "--strategy", "independent", "--", "echo", "hi"]) == 0
     assert capsys.readouterr() == ("", "")
 
 
-def test_every_option_has_an_environment_twin(capsys, monkeypatch):
+def test_options_are_read_from_the_environment(capsys, monkeypatch):
     monkeypatch.setenv("TFDIST_STRATEGY", "multiworker")
     monkeypatch.setenv("TFDIST_WORKERS", "3")
     assert run(["launch", "--dry-run", "--json", "--", "true"]) == 0
@@ -149,7 +188,7 @@ def test_inherit_runs_only_the_task_of_tf_config(capsys, monkeypatch):
     assert json.loads(told["TFDIST_STRATEGY_CHOICE"])["workers"] == 2
 
 
-def test_a_folder_with_modules_of_pythons_names_does_no_harm():
+def test_modules_in_the_folder_do_not_shadow_those_of_python():
     for name in ("random.py", "json.py", "subprocess.py", "platform.py", "tfdist.py", "models.py"):
         Path(name).write_text("raise SystemExit('shadowed')")
     done = subprocess.run(
@@ -180,23 +219,23 @@ sys.exit(f"imported {{heavy}}" if heavy or code else 0)
     ],
     ids=" ".join,
 )
-def test_the_launchers_side_imports_nothing_heavy(arguments):
+def test_the_launcher_imports_neither_tensorflow_nor_pandas(arguments):
     done = subprocess.run([sys.executable, "-c", LIGHT.format(arguments=arguments)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-def test_options_behind_a_program_are_the_programs(capsys):
+def test_options_after_a_program_are_those_of_the_program(capsys):
     Path("s.py").write_text("import sys; print(sys.argv[1:])")
     assert run(["launch", "--strategy", "one-device", "python", "s.py", "--name", "x", "--port", "5", "-v"]) == 0
     assert "['--name', 'x', '--port', '5', '-v']" in capsys.readouterr().out
 
 
-def test_arguments_and_output_that_are_no_utf_8(capsys):
+def test_arguments_and_output_may_be_invalid_utf_8(capsys):
     assert run(["launch", "--strategy", "one-device", "--", "echo", "caf\udcff"]) == 0
     assert "[worker-0] caf" in capsys.readouterr().out
 
 
-def test_a_closed_standard_output_and_a_reader_that_goes_away():
+def test_a_closed_or_full_stdout_is_no_traceback():
     command = f"{shlex.quote(sys.executable)} -m tfdist.cli launch --strategy one-device -- sh -c 'echo a; echo b'"
     for shell in (f"{command} >&-", f"{command} 2>&-"):
         assert subprocess.run(["bash", "-c", shell], capture_output=True).returncode == 0
@@ -206,7 +245,7 @@ def test_a_closed_standard_output_and_a_reader_that_goes_away():
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
 
 
-def test_names_and_values_of_any_bytes_can_be_shown(tmp_path):
+def test_names_and_values_may_hold_any_bytes(tmp_path):
     command = [os.fsencode(sys.executable), b"-m", b"tfdist.cli", b"launch", b"--strategy", b"one-device"]
     strict = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
     for more in ([b"--dry-run", b"--env", b"A=\xff"], [b"--runs-dir", os.fsencode(tmp_path) + b"/\xff"]):

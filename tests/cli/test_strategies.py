@@ -14,7 +14,7 @@ def test_every_strategy_is_listed_with_its_options_and_keras_cells(capsys):
     assert multiworker["keras"]["2 fit"] == "yes"
 
 
-def test_the_table_for_people(capsys):
+def test_the_text_has_a_table_of_keras_support_and_this_machine(capsys):
     assert run(["strategies"]) == 0
     out = capsys.readouterr().out
     assert "central-storage" in out

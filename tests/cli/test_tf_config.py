@@ -3,7 +3,7 @@ import json
 from tfdist.cli.main import run
 
 
-def test_every_task_in_a_form_that_a_shell_takes(capsys):
+def test_every_task_is_printed_as_shell_commands(capsys):
     assert run(["tf-config", "--strategy", "multiworker", "--workers", "2", "--port", "5000"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0::2] == ["# worker:0", "# worker:1"]
@@ -12,12 +12,12 @@ def test_every_task_in_a_form_that_a_shell_takes(capsys):
     assert [value["task"]["index"] for value in values] == [0, 1]
 
 
-def test_one_task_is_only_the_value(capsys):
+def test_with_task_only_the_value_is_printed(capsys):
     assert run(["tf-config", "--ps", "1", "--workers", "1", "--task", "ps:0", "--port", "5000"]) == 0
     assert json.loads(capsys.readouterr().out)["task"] == {"type": "ps", "index": 0}
 
 
-def test_refusals(capsys):
+def test_an_unknown_task_and_a_strategy_without_a_cluster_are_refused(capsys):
     assert run(["tf-config", "--workers", "2", "--task", "worker:5"]) == 2
     assert "worker:0, worker:1" in capsys.readouterr().err
     assert run(["tf-config", "--strategy", "mirrored"]) == 2
