@@ -64,7 +64,7 @@ def bench(
     *,
     selection: "HostSelection",
 ) -> None:
-    """Measure every arm of a suite round by round, and write a report with plots.
+    """Measure every arm of a suite. Runs go round by round; the result is a report with plots.
 
     \b
     Examples:

@@ -30,7 +30,7 @@ Json = Annotated[bool, option("--json", "Print the rows as JSON.")]
 
 @host_options()
 def doctor(selection: "HostSelection", port: Port = None, json: Json = False) -> None:
-    """Check whether a job could start, on this machine or on several hosts, and show how to fix what is wrong.
+    """Check whether a job could start. Shows how to fix what is wrong, on this machine or on many hosts.
 
     \b
     Examples:

@@ -17,7 +17,7 @@ Json = Annotated[bool, option("--json", "Print the report as JSON in stdout's la
 
 
 def report(folders: Folders, out: Out = None, json: Json = False) -> None:
-    """Write report.md, report.csv, report.json and the plots from the records in DIR; runs nothing.
+    """Write a report of the records in DIR. The report is report.md, report.csv, report.json and plots; nothing is run.
 
     Several folders become one report with a column for the folder. Folders without records are skipped.
 

@@ -26,7 +26,7 @@ KerasCells = Mapping[str, Refusal | None]
 def strategies(
     json: Annotated[bool, option("--json", "Print the table as JSON.")] = False,
 ) -> None:
-    """List the strategies, their options, and which Keras they support.
+    """List the strategies, their options and their Keras support.
 
     \b
     Examples:

@@ -27,7 +27,7 @@ OnlyTask = Annotated[
 
 @training_options(only=("strategy", "workers", "ps"))
 def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = None) -> None:
-    """Print the TF_CONFIG of every task, to start them without tfdist.
+    """Print the TF_CONFIG of every task. Use it to start tasks without tfdist.
 
     \b
     Examples:

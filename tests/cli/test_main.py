@@ -26,9 +26,11 @@ def test_python_m_is_the_same_command(module):
     assert (done.returncode, done.stdout) == (0, f"tfdist {tfdist.__version__}\n")
 
 
-def test_without_arguments_the_commands_are_listed(capsys):
+def test_without_arguments_the_commands_are_listed_each_with_a_whole_sentence(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
     assert run([]) == 0
     out = capsys.readouterr().out
+    assert "..." not in out.partition("Commands:")[2]
     assert all(f"\n  {command} " in out for command in COMMANDS)
 
 
