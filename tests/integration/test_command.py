@@ -38,7 +38,7 @@ STRATEGIES = {
 def launch(*arguments: str, cwd: Path, mark: str = "") -> tuple[dict[str, Any], str]:
     """The JSON summary and the stderr of a successful launch without a terminal."""
     env = {**os.environ, MARK: mark}
-    done = subprocess.run([*TFDIST, "launch", *arguments, "--json"], cwd=cwd, env=env, capture_output=True, text=True)
+    done = subprocess.run([*TFDIST, "launch", "--json", *arguments], cwd=cwd, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
