@@ -5,6 +5,7 @@ from typing import Any, TextIO
 
 import typer
 
+from tfdist.launch.console import NOISE
 from tfdist.launch.diagnose import Outcome, Status
 from tfdist.launch.environment import redact_command
 from tfdist.launch.logs import tail
@@ -59,8 +60,9 @@ def show_failure(outcome: Outcome, run_dir: RunDir, err: TextIO) -> None:
     """Print which task failed first and why, the end of its log, the tasks that failed after it, and the command."""
     lines = ["", f"tfdist: {outcome.reason}"]
     if outcome.status is Status.FAILED and outcome.culprit is not None:
-        log = tail(run_dir.log(outcome.culprit, "stderr")) or tail(run_dir.log(outcome.culprit, "stdout"))
-        lines += [f"  | {line}" for line in log.splitlines()]
+        logs = [tail(run_dir.log(outcome.culprit, stream)).splitlines() for stream in ("stderr", "stdout")]
+        stderr, stdout = ([f"  | {line}" for line in log if not NOISE.match(line)] for log in logs)
+        lines += stderr or stdout
     lines += [f"  then {task} {ending}" for task, ending in outcome.casualties.items()]
     lines += [f"  logs:  {outcome.run_dir}", f"  again: {redact_command(['tfdist', *sys.argv[1:]])}"]
     print("\n".join(lines), file=err)

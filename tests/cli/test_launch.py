@@ -154,6 +154,14 @@ def test_output_is_prefixed_and_the_exit_code_is_that_of_the_first_failure(capsy
     assert "again:" in report
 
 
+def test_the_log_of_a_failure_leaves_out_start_up_messages_of_tensorflow(capsys):
+    noise = "I0000 00:00:1795274173.504927   16090 port.cc:153] oneDNN custom operations are on."
+    assert run(["launch", "--strategy", "one-device", "--", "sh", "-c", f"echo '{noise}' >&2; echo why; exit 3"]) == 3
+    err = capsys.readouterr().err
+    assert "tfdist: worker-0 exited with code 3\n  | why\n  logs:" in err
+    assert "oneDNN" not in err.partition("  again:")[0]
+
+
 def test_json_is_the_last_line_of_stdout_and_everything_else_goes_to_stderr(capsys):
     assert run(["launch", "--json", "--strategy", "multiworker", "--", "sh", "-c", "echo hi; exit 3"]) == 3
     out, err = capsys.readouterr()
