@@ -20,7 +20,7 @@ help: ## List the targets
 install: $(VENV)/sources ## Create .venv with tfdist and the development tools
 
 bench: install ## Bench MobileNetV2 under every strategy, report in bench_results/ (SUITE=smoke, cpu, gpu, hosts or a file)
-	$(PY) -m tfdist.cli bench --suite "$(SUITE)"
+	$(PY) -m tfdist bench --suite "$(SUITE)"
 
 bench-launch: install ## Measure what the launcher costs compared with running the same commands without it
 	$(PY) tests/benchmarks/launch_cost.py

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from tfdist.cli.host_options import FOR_A_BENCH, host_options
-from tfdist.cli.options import WHAT, option, refuse_tf_config
+from tfdist.cli.options import WHAT, Json, option, refuse_tf_config
 from tfdist.launch.json_files import dumps
 from tfdist.launch.text import counted
 
@@ -46,7 +46,6 @@ Seed = Annotated[int | None, option("--seed", "Seed of the order of runs. Defaul
 Out = Annotated[Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-SUITE.")]
 Resume = Annotated[Path | None, option("--resume", "Continue the bench in this folder; repeats failed runs.")]
 DryRun = Annotated[bool, option("--dry-run", "Show the runs and about how long they take; start nothing.")]
-Json = Annotated[bool, option("--json", "Print the report as JSON in stdout's last line, everything else on stderr.")]
 Quiet = Annotated[bool, option("--quiet", "Print only the path of the report.", short=("-q",))]
 
 

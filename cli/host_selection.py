@@ -6,7 +6,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tfdist.cli.options import flag_of
 from tfdist.cli.steps import Steps
 from tfdist.launch.agents.fleet import Fleet, connect
 from tfdist.launch.errors import TfdistError
@@ -16,7 +15,7 @@ from tfdist.launch.hosts.selection import read_hosts
 from tfdist.launch.hosts.transport import TransportOptions
 from tfdist.launch.machine import Machine, Machines, assign_slots, local_machines, machines_of
 from tfdist.launch.policy import Policy
-from tfdist.launch.text import shortened
+from tfdist.launch.text import flag_of, shortened
 
 MANY = 64
 """Number of cores and GPUs of an imagined host with plenty of both."""

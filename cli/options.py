@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.text import flag_of
 from tfdist.models.spec import Architecture, Optimizer
 from tfdist.strategies.options import Api, Communication, CrossDevice, Keras, Placement, Precision, StrategyName
 
@@ -65,11 +66,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     name: tuple(map(str, kind)) for name, kind, _, _ in _ROWS if issubclass(kind, Enum)
 }
 """The closed choices: option name -> values."""
-
-
-def flag_of(name: str) -> str:
-    """`--ssh-port` for `ssh_port`."""
-    return "--" + name.replace("_", "-")
 
 
 def variable_of(name: str) -> str:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tfdist.cli.options import flag_of
 from tfdist.launch.cluster import Cluster, parse_tf_config
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Job, Program
 from tfdist.launch.machine import Machine, Machines, combined, local_machines
+from tfdist.launch.text import flag_of
 from tfdist.models.plan import only_task, plan_command, plan_training
 from tfdist.models.presets import resolve, resolve_strategy
 from tfdist.strategies.choice import StrategyChoice

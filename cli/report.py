@@ -6,14 +6,13 @@ from typing import Annotated
 
 import typer
 
-from tfdist.cli.options import option
+from tfdist.cli.options import Json, option
 from tfdist.launch.json_files import dumps
 
 Folders = Annotated[
     list[Path], typer.Argument(metavar="DIR...", help="Folders of benches or launches.", show_default=False)
 ]
 Out = Annotated[Path | None, option("--out", "The folder for the report. Default: the first DIR with records.")]
-Json = Annotated[bool, option("--json", "Print the report as JSON in stdout's last line, everything else on stderr.")]
 
 
 def report(folders: Folders, out: Out = None, json: Json = False) -> None:

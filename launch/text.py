@@ -22,3 +22,8 @@ def did_you_mean(value: str, choices: Iterable[str]) -> str:
     nearest = get_close_matches(value.casefold(), known, n=1)
     hint = f"did you mean {nearest[0]}? Choose" if nearest else "choose"
     return f"{hint} from {', '.join(known)}"
+
+
+def flag_of(name: str) -> str:
+    """The command line option of a parameter or field: `--timeout-collective` for `timeout_collective_s`."""
+    return "--" + name.removesuffix("_s").replace("_", "-")

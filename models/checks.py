@@ -8,6 +8,7 @@ from typing import Any
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
+from tfdist.launch.text import flag_of
 from tfdist.models.datasets.info import DataInfo
 from tfdist.models.datasets.table import PREPARED, SYNTHETIC
 from tfdist.models.spec import Architecture, TrainingSpec
@@ -24,11 +25,6 @@ _MINIMUM = {
 }  # fmt: skip
 _MAX_SEED = 2**32 - 1  # of NumPy
 _ALPHAS = (0.35, 0.5, 0.75, 1.0, 1.3, 1.4)
-
-
-def flag_of(field: str) -> str:
-    """The command line option of a field."""
-    return "--" + field.removesuffix("_s").replace("_", "-")
 
 
 def check(spec: TrainingSpec, chosen: Mapping[str, Any], machine: Machine) -> None:

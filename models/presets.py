@@ -9,13 +9,12 @@ from typing import Any, Generic, TypeVar
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
-from tfdist.launch.text import did_you_mean
+from tfdist.launch.text import did_you_mean, flag_of
 from tfdist.models.checks import (
     check,
     check_data,
     check_length,
     check_strategy,
-    flag_of,
     strategy_warnings,
     training_warnings,
 )

@@ -52,7 +52,7 @@ def survey_hosts(hosts: Sequence[Host], request: HostRequest, on_step: OnStep = 
         ports, port_problems = reserve(fleet, {host: _ports(host, tasks, request) for host in tasks}, token)
         on_step("checking that the hosts reach each other")
         targets = {
-            source: [(target, port) for target in dial_targets(source, list(ports)) for port in ports[target]]
+            source: [(target, port) for target in hosts_to_dial(source, list(ports)) for port in ports[target]]
             for source in fleet.hellos
         }
         dial_errors = dial(fleet, targets, token) if token else {}
@@ -89,7 +89,7 @@ def _ports(host: Host, tasks: Mapping[Host, int], request: HostRequest) -> tuple
     return tuple(base + position if base else 0 for position in range(count))
 
 
-def dial_targets(source: Host, hosts: Sequence[Host]) -> list[Host]:
+def hosts_to_dial(source: Host, hosts: Sequence[Host]) -> list[Host]:
     """The hosts that `source` must reach, itself included: all, or of more than `ALL_PAIRS` the next and the first."""
     if len(hosts) <= ALL_PAIRS or source not in hosts:
         return list(hosts)[:ALL_PAIRS]

@@ -224,8 +224,8 @@ def test_every_terminal_width_shows_all_words(rows, width):
         indent = len(line) - len(line.lstrip())
         if indent and " " in line.strip():
             assert len(line) <= max(width - 1, indent + 20)
-    wanted = [f"{row.verdict} {row.check} {row.host} {row.text} {row.fix and '-> ' + row.fix}" for row in rows]
-    assert " ".join(lines).split() == " ".join(wanted).split()
+    expected = [f"{row.verdict} {row.check} {row.host} {row.text} {row.fix and '-> ' + row.fix}" for row in rows]
+    assert " ".join(lines).split() == " ".join(expected).split()
 
 
 @given(st.lists(ROWS, min_size=1))

@@ -10,7 +10,6 @@ from tfdist.cli.host_selection import HostSelection, select_hosts
 from tfdist.cli.main import run
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.machine import Machine
 
 CLIENT = """#!/bin/sh
 # A fake ssh: resolves every name to this machine and runs the command as sshd does.
@@ -95,13 +94,16 @@ def test_a_plan_that_no_hardware_could_run_is_refused_before_connecting():
 
 
 def test_a_plan_that_needs_gpus_is_not_refused_before_connecting():
+    gpus = []
+
     def plan(machines):
-        machine: Machine
         (machine,) = machines.values()
+        gpus.append(len(machine.gpus))
         if not machine.gpus:
-            raise TfdistError("there is no GPU")
+            raise TfdistError("no GPU found")
 
     HostSelection((Host("a"),)).try_out(plan, 1)
+    assert gpus[0] == 0 < gpus[1]  # without GPUs the plan is refused, with GPUs it is not
 
 
 # --- refusals
@@ -237,5 +239,5 @@ def test_ipv6_addresses_have_brackets_in_tf_config(client, capsys):
     show = "import os; print(os.environ['TF_CONFIG'])"
     assert run(["launch", *command, "--workers-per-host", "2", "--", sys.executable, "-c", show]) == 0
     out = capsys.readouterr().out
-    (told,) = [json.loads(line.partition("] ")[2]) for line in out.splitlines() if line.startswith("[worker-0] {")]
-    assert [address.rpartition(":")[0] for address in told["cluster"]["worker"]] == ["[::1]", "[::1]"]
+    (result,) = [json.loads(line.partition("] ")[2]) for line in out.splitlines() if line.startswith("[worker-0] {")]
+    assert [address.rpartition(":")[0] for address in result["cluster"]["worker"]] == ["[::1]", "[::1]"]

@@ -92,10 +92,10 @@ def test_a_script_runs_with_and_without_python_in_the_command(capsys):
         assert run(["launch", "--strategy", "multiworker", "--json", "--", *command]) == 0
         out, _ = capsys.readouterr()
         run_dir = Path(json.loads(out.splitlines()[-1])["run_dir"])
-        told = [json.loads((run_dir / f"attempt-0/worker-{n}/stdout.log").read_text()) for n in range(2)]
-        assert [json.loads(each["TF_CONFIG"])["task"]["index"] for each in told] == [0, 1]
-        assert all(each["TF_USE_LEGACY_KERAS"] == "1" for each in told)
-        assert json.loads(told[0]["TFDIST_STRATEGY_CHOICE"])["strategy"] == "multiworker"
+        result = [json.loads((run_dir / f"attempt-0/worker-{n}/stdout.log").read_text()) for n in range(2)]
+        assert [json.loads(each["TF_CONFIG"])["task"]["index"] for each in result] == [0, 1]
+        assert all(each["TF_USE_LEGACY_KERAS"] == "1" for each in result)
+        assert json.loads(result[0]["TFDIST_STRATEGY_CHOICE"])["strategy"] == "multiworker"
 
 
 def test_keras_reaches_the_program_unless_the_environment_sets_it(capsys, monkeypatch):
@@ -166,8 +166,8 @@ def test_json_is_the_last_line_of_stdout_and_everything_else_goes_to_stderr(caps
     assert run(["launch", "--json", "--strategy", "multiworker", "--", "sh", "-c", "echo hi; exit 3"]) == 3
     out, err = capsys.readouterr()
     assert out.count("\n") == 1
-    told = json.loads(out)
-    assert (told["status"], told["exit_code"], told["tasks"]["worker-0"]["exit_code"]) == ("failed", 3, 3)
+    result = json.loads(out)
+    assert (result["status"], result["exit_code"], result["tasks"]["worker-0"]["exit_code"]) == ("failed", 3, 3)
     assert "[worker-0] hi" in err
 
 
@@ -191,9 +191,9 @@ def test_inherit_runs_only_the_task_of_tf_config(capsys, monkeypatch):
     out = capsys.readouterr().out
     assert "this task, from TF_CONFIG: worker 1" in out
     (line,) = [line for line in out.splitlines() if line.startswith("[worker-1] ")]
-    told = json.loads(line.removeprefix("[worker-1] "))
-    assert json.loads(told["TF_CONFIG"]) == tf_config
-    assert json.loads(told["TFDIST_STRATEGY_CHOICE"])["workers"] == 2
+    result = json.loads(line.removeprefix("[worker-1] "))
+    assert json.loads(result["TF_CONFIG"]) == tf_config
+    assert json.loads(result["TFDIST_STRATEGY_CHOICE"])["workers"] == 2
 
 
 def test_modules_in_the_folder_do_not_shadow_those_of_python():

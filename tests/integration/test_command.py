@@ -131,6 +131,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_mobilenet_v2_trains_with_every_strategy(strategy: str, folder: Path) -> None:
+    summary, _ = launch("--strategy", strategy, *STRATEGIES[strategy], "--preset", "smoke", "--steps", "30", cwd=folder)
+    assert summary["status"] == "ok"
+    assert all(loss < 2.3 for loss in summary["loss"].values())
+    assert summary["updates_applied"] == 30
+    if strategy == "multiworker":
+        assert summary["loss"]["worker-0"] == summary["loss"]["worker-1"]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cluster", "script"),
     [

@@ -20,8 +20,8 @@ def commands(target: str) -> str:
 
 @pytest.mark.parametrize("target", ["install", "test", "test-all", "lint", "types", "build"])
 def test_only_the_bench_target_starts_a_bench(target: str) -> None:
-    assert "tfdist.cli bench" not in commands(target)
-    assert "tfdist.cli bench" in commands("bench")
+    assert "tfdist bench" not in commands(target)
+    assert "tfdist bench" in commands("bench")
 
 
 def test_only_test_all_runs_the_slow_tests() -> None:

@@ -116,12 +116,12 @@ def test_many_hosts_raise_the_limit_on_open_files():
         "import resource, sys\n"
         "from tfdist.launch.agents.fleet import allow_descriptors\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 100))\n"
-        "for wanted in (50, 80, 500):\n"
-        "    allow_descriptors(wanted)\n"
+        "for limit in (50, 80, 500):\n"
+        "    allow_descriptors(limit)\n"
         "    print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.split() == ["64", "80", "100"]
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["64", "80", "100"]
 
 
 def test_an_agent_that_cannot_be_signalled_does_not_hide_the_error(monkeypatch):

@@ -9,7 +9,7 @@ from tfdist.launch.doctor.checks import run_checks
 from tfdist.launch.doctor.links import Link
 from tfdist.launch.doctor.problems import port_problem
 from tfdist.launch.doctor.results import Survey, Verdict, can_start
-from tfdist.launch.doctor.survey import dial_targets
+from tfdist.launch.doctor.survey import hosts_to_dial
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.hosts.transport import connection_problem
@@ -265,6 +265,6 @@ def test_tf_config_in_the_environment_fails():
 
 def test_up_to_64_hosts_dial_each_other_and_more_only_the_next_and_the_first():
     hosts = [Host(f"h{number}") for number in range(65)]
-    assert dial_targets(hosts[2], hosts[:64]) == hosts[:64]
-    assert dial_targets(hosts[64], hosts) == [hosts[64], hosts[0]]
-    assert dial_targets(hosts[3], hosts) == [hosts[3], hosts[4], hosts[0]]
+    assert hosts_to_dial(hosts[2], hosts[:64]) == hosts[:64]
+    assert hosts_to_dial(hosts[64], hosts) == [hosts[64], hosts[0]]
+    assert hosts_to_dial(hosts[3], hosts) == [hosts[3], hosts[4], hosts[0]]
