@@ -159,7 +159,7 @@ class NotStarted:
 
 @dataclass(frozen=True)
 class Output:
-    """Whole lines of a task's stdout or stderr. A line over 64 KiB comes in pieces."""
+    """Whole lines of a task's stdout or stderr. A line over 64 KiB is split."""
 
     task: str
     stream: str

@@ -43,5 +43,5 @@ def test_a_bench_over_two_hosts_reports_the_rate_of_their_link(launcher, net):
     assert rows["one"]["link_mbit_per_s"] is None
     assert 30 < rows["two hosts"]["link_mbit_per_s"] < 105
     assert rows["three hosts"]["status"] == "refused"
-    assert "needs 3 hosts and 2 are there" in rows["three hosts"]["reason"]
+    assert "needs 3 hosts, 2 hosts are available" in rows["three hosts"]["reason"]
     assert " Mbit/s" in (launcher.folder / "bench" / "report.md").read_text()

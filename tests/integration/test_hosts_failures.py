@@ -142,11 +142,11 @@ def test_a_killed_launcher_leaves_nothing_behind(launcher):
 
 def test_a_cut_link_ends_the_job_on_both_hosts(launcher, net):
     process = start_tasks(launcher, STUBBORN)
-    began = time.monotonic()
+    started = time.monotonic()
     with net.hosts[1].down():
         assert launcher.left_over() == []
         _, err = process.communicate(timeout=1)
-    assert time.monotonic() - began < CLEAN_S + 1
+    assert time.monotonic() - started < CLEAN_S + 1
     assert process.returncode == 69
     assert "tfdist: lost the agent on h2: no message for 10 s" in err
     assert "Traceback" not in err

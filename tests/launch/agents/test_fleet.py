@@ -101,10 +101,10 @@ def test_a_refused_login_is_shown_even_from_stdout():
 
 def test_a_missing_hello_is_an_error_after_the_timeout_of_the_policy(survivors):
     mute = [host(f"mute{number}", "exec sleep 60", needs_quoting=True) for number in range(3)]
-    began = time.monotonic()
+    started = time.monotonic()
     with refused() as caught, connect([host("fine"), *mute], Policy(hello_s=1.5)):
         pytest.fail("connected")
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - started < 8
     lines = str(caught.value).splitlines()
     assert [line.partition(":")[0] for line in lines] == ["mute0", "mute1", "mute2"]
     assert all("did not say hello within 1.5 s" in line for line in lines)
@@ -165,12 +165,12 @@ def test_an_agent_that_answers_too_late_is_recorded():
 
 
 def test_ctrl_c_interrupts_connecting(survivors):
-    began = time.monotonic()
+    started = time.monotonic()
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(TfdistError, match="interrupted") as caught, connect([host("mute", "exec sleep 60")], QUICK):
         pytest.fail("connected")
     assert caught.value.exit_code == ExitCode.INTERRUPTED
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - started < 5
     assert survivors() == []
 
 
@@ -203,8 +203,8 @@ def test_a_silent_agent_is_lost_before_its_answer_is_due(survivors):
     with connect([frozen], policy) as fleet:
         (agent,) = (int(line.split(":")[0]) for line in survivors() if "io.BufferedReader" in line)
         os.kill(agent, signal.SIGSTOP)
-        began = time.monotonic()
+        started = time.monotonic()
         assert fleet.ask({frozen: UNANSWERED}, "answer", policy.hello_s) == {}
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - started < 20
         assert "(no message for 5 s)" in fleet.lost[frozen].what
     assert survivors() == []
