@@ -1,14 +1,8 @@
-"""`current()`: the strategy that `tfdist launch` chose, for a custom program."""
+"""`current()`: the strategy that `tfdist launch` chose, for a custom program. Importing it costs almost nothing."""
 
 import os
 from functools import cache
 from typing import TYPE_CHECKING
-
-from tfdist.launch import events
-from tfdist.launch.cluster import parse_tf_config
-from tfdist.strategies.build import build
-from tfdist.strategies.choice import StrategyChoice
-from tfdist.strategies.serve import serve, serves
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -25,6 +19,12 @@ def current() -> "tf.distribute.Strategy":
     Raises:
         TfdistError: TFDIST_STRATEGY_CHOICE or TF_CONFIG is malformed, or a device is missing.
     """
+    from tfdist.launch import events
+    from tfdist.launch.cluster import parse_tf_config
+    from tfdist.strategies.build import build
+    from tfdist.strategies.choice import StrategyChoice
+    from tfdist.strategies.serve import serve, serves
+
     choice, tf_config = StrategyChoice.from_env(os.environ), os.environ.get("TF_CONFIG")
     if choice is None:
         import tensorflow as tf
