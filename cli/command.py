@@ -86,6 +86,7 @@ def _name_variables(sentence: str, ctx: Any) -> str:
         flag, variable, value = param.opts[0], param.envvar, ctx.params.get(param.name)
         raw = os.environ[variable]
         forms = {raw, *raw.split(), str(value), f"{value:g}" if isinstance(value, float) else raw}
+        forms |= set(map(repr, forms))
         longest_first = "|".join(map(re.escape, sorted(forms, key=len, reverse=True)))
         sentence = re.sub(rf"{flag} ({longest_first})(?!\w)", rf"{variable}=\1", sentence)
         if sentence.startswith(f"{flag}:"):  # a flag such as --evaluate

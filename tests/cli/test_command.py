@@ -73,6 +73,7 @@ FROM_ENVIRONMENT = [
     ({"EVALUATE": "1"}, [], "TFDIST_EVALUATE=1: "),
     ({"SSH_OPTION": "A=b C=d"}, [], "TFDIST_SSH_OPTION=A=b has no effect"),
     ({"WORKERS": "3", "PORT": "65535", "STRATEGY": "multiworker"}, [], "TFDIST_PORT=65535: "),
+    ({"HOSTS": "a,,b"}, [], "TFDIST_HOSTS='a,,b': empty entry"),
 ]
 
 
