@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from tfdist.bench.plan import PlannedRun
 from tfdist.launch.agents.messages import Event, Message
+from tfdist.launch.text import labelled
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import throughput
 
@@ -88,7 +89,7 @@ def _left(seconds: float | None) -> str:
 
 def _result(record: Record) -> str:
     if record.status != RecordStatus.OK:
-        return f"{record.status}: {record.reason}"
+        return labelled(record.status, record.reason)
     return f"{throughput(record):.1f} images/s (whole job), {duration(record.wall_s)}"
 
 

@@ -38,8 +38,10 @@ def read_folder(root: Path, label: str) -> ResultFolder:
     """The records in `root`.
 
     Raises:
-        TfdistError: `root` has neither bench.json nor records.
+        TfdistError: `root` is missing, or has neither bench.json nor records.
     """
+    if not root.is_dir():
+        raise TfdistError(f"{root}: no such folder; give the folder of a bench or of a launch")
     if not holds_records(root):
         raise TfdistError(f"{root} has no records/*.json: give the folder of a bench or of a launch")
     readable: list[Record] = []

@@ -123,7 +123,7 @@ def _check_same_suite(options: BenchOptions, suite: Suite, root: Path) -> None:
     differing = [key for key in old if old[key] != new[key] and key != "description"]
     if differing:
         raise TfdistError(
-            f"--resume {root}: it was started with different {' and '.join(differing)}; "
+            f"--resume {root}: it was started with another {', '.join(differing)}; "
             f"give --resume alone, or start a new bench with --out"
         )
 

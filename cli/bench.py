@@ -40,7 +40,7 @@ Rounds = Annotated[
     int | None, option("--rounds", "Runs of each arm; 3 or more for a verdict. Default: the suite's.", WHAT)
 ]
 ArmPattern = Annotated[
-    list[str] | None, option("--arm", "Only arms that match, as 'mirrored/*'; may be repeated.", WHAT)
+    list[str] | None, option("--arm", "Only arms that match, for example 'mirrored/*'. Repeatable.", WHAT)
 ]
 Seed = Annotated[int | None, option("--seed", "Seed of the order of runs. Default: the suite's.", WHAT)]
 Out = Annotated[Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-SUITE.")]

@@ -10,8 +10,16 @@ from tfdist.cli.options import CHOICES
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.text import did_you_mean
 
-EPILOG = "Each option can be set by an environment variable: TFDIST_ and its name, as TFDIST_SSH_PORT for --ssh-port."
+EPILOG = "Each option can also be set by an environment variable, for example --ssh-port by TFDIST_SSH_PORT."
 _EXPECTED = {"integer": "must be an integer", "number": "must be a number", "boolean": "must be true or false"}
+_EMPTY = "''"
+_USAGE = (
+    (r"Option '(.+)' requires an argument\.", r"\1: needs a value"),
+    (r"Option '(.+)' does not take a value\.", r"\1: takes no value"),
+    (r"Got unexpected extra argument\(?s?\)? \((.*)\)", r"\1: unexpected argument"),
+    (r"Missing argument '([^'.]+).*", r"\1: missing argument"),
+)
+"""Typer's messages about words of the command line, and ours."""
 
 
 class Commands(TyperGroup):
@@ -68,13 +76,20 @@ def usage_sentence(error: Any, arguments: list[str]) -> str:
         nearest = f"did you mean {error.possibilities[0]}? See" if error.possibilities else "see"
         return f"{error.option_name}: no such option; {nearest} '{error.ctx.command_path} --help'"
     if ctx is None or not isinstance(param, TyperOption):
-        return " ".join(error.format_message().split())
+        return _about_words(" ".join(error.format_message().split()), ctx)
     words = arguments[arguments.index(ctx.info_name) + 1 :]
     value = ctx.command.make_parser(ctx).parse_args(words)[0].get(param.name)
     value = os.environ.get(str(param.envvar), "") if value is None else str(value)
     expected = re.match(r"Input should be a valid (\w+)", error.message)
     fix = did_you_mean(value, CHOICES[param.name]) if param.name in CHOICES else error.message
-    return _name_variables(f"{param.opts[0]} {value}: {_EXPECTED[expected[1]] if expected else fix}", ctx)
+    return _name_variables(f"{param.opts[0]} {value or _EMPTY}: {_EXPECTED[expected[1]] if expected else fix}", ctx)
+
+
+def _about_words(sentence: str, ctx: Any) -> str:
+    for pattern, ours in _USAGE:
+        if ctx is not None and re.fullmatch(pattern, sentence):
+            return f"{re.sub(pattern, ours, sentence)}; see '{ctx.command_path} --help'"
+    return sentence
 
 
 def _name_variables(sentence: str, ctx: Any) -> str:

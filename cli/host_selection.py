@@ -121,7 +121,7 @@ def _named_hosts(values: Mapping[str, Any], options: TransportOptions) -> tuple[
     """From --hosts or --hostfile; with srun by default from the Slurm allocation."""
     text, file = ",".join(values["hosts"]) if "hosts" in values else None, values.get("hostfile")
     if text is not None and file is not None:
-        raise TfdistError(f"{_written('hosts', values)} and {_written('hostfile', values)}: give only one of them")
+        raise TfdistError(f"{_written('hosts', values)} and {_written('hostfile', values)}: use only one of them")
     if text is None and file is None and options.transport == "srun":
         text = ",".join(host.name for host in slurm_hosts())
     return read_hosts(text, file, values.get("include", ()), values.get("exclude", ()))

@@ -95,7 +95,7 @@ def option(
 
 
 Port = Annotated[
-    int | None, option("--port", "Port of the first task; the others count up. Default: free ports.", SIZE)
+    int | None, option("--port", "Port of the first task on each host; the others count up. Default: free ports.", SIZE)
 ]
 Json = Annotated[
     bool, option("--json", "Print the result as JSON in the last line of stdout; all else goes to stderr.")

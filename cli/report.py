@@ -18,12 +18,13 @@ Out = Annotated[Path | None, option("--out", "The folder for the report. Default
 def report(folders: Folders, out: Out = None, json: Json = False) -> None:
     """Write a report of the records in DIR. The report is report.md, report.csv, report.json and plots; nothing is run.
 
-    Several folders become one report with a column for the folder. Folders without records are skipped.
+    Several folders, for example of several launches, become one report with a column for the folder. Folders without
+    records are skipped.
 
     \b
     Examples:
       tfdist report bench_results/20260101T120000Z-cpu
-      tfdist report runs/*                              compare the runs of 'tfdist launch'
+      tfdist report runs/*
       tfdist report bench_results/a bench_results/b --out /tmp/a-and-b
     """
     from tfdist.bench.reading import holds_records

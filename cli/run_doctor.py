@@ -51,7 +51,7 @@ def _show(rows: Sequence[CheckResult], keras: bool) -> None:
     failed = [f"{row.check} ({row.host})" for row in rows if row.verdict is Verdict.FAILED]
     warnings = sum(row.verdict is Verdict.WARNING for row in rows)
     if failed:
-        typer.echo(f"\nNo job could start: {shortened(failed, 6)}.")
+        typer.echo(f"\nA job could not start. Failed: {shortened(failed, 6)}.")
     else:
         typer.echo(f"\nA job could start{f'; warnings: {warnings}' if warnings else ''}.")
 

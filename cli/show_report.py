@@ -8,6 +8,7 @@ import typer
 from tfdist.bench.report.build import Report
 from tfdist.bench.report.columns import COLUMNS, NARROW, SHORT
 from tfdist.bench.report.summary import ArmRow
+from tfdist.launch.text import labelled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +29,7 @@ def show(report: Report, stream: TextIO) -> None:
         console.print(f"\n{text}")
     for status, reason in dict.fromkeys((row.status, row.reason) for row in report.rows if row.reason):
         arms = ", ".join(row.label for row in report.rows if (row.status, row.reason) == (status, reason))
-        console.print(f"{status}: {reason} ({arms})", style="red")
+        console.print(f"{labelled(status, reason)} ({arms})", style="red")
     for warning in report.warnings:
         console.print(f"warning: {warning.text} {warning.advice}", style="yellow")
 

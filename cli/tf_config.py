@@ -10,6 +10,7 @@ import typer
 from tfdist.cli.options import Port, option, training_options
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean
+from tfdist.strategies.catalog import CATALOG
 
 if TYPE_CHECKING:
     from tfdist.launch.cluster import Task
@@ -44,11 +45,10 @@ def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = No
 
     machine = replace(local_machine(), gpus=())  # the tasks may run on other machines
     spec = resolve_strategy(choices, machine).spec
+    if not CATALOG[spec.strategy].has_cluster:
+        clusters = " or ".join(name for name, row in CATALOG.items() if row.has_cluster)
+        raise TfdistError(f"strategy {spec.strategy} has no cluster and so no TF_CONFIG: use --strategy {clusters}")
     job = plan_job(shape_of(spec, port), Program((), {}, "/"), local_machines(machine))
-    if not any(plan.port is not None for plan in job.plans):
-        raise TfdistError(
-            f"--strategy {spec.strategy}: has no cluster and so no TF_CONFIG; use multiworker or parameter-server"
-        )
     # A fixed port may be in use by a task that was started earlier, so it is not checked.
     job = (
         with_free_ports(job) if port is None else job.with_ports({plan.task.name: plan.port or 0 for plan in job.plans})

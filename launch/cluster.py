@@ -57,8 +57,9 @@ def parse_tf_config(text: str) -> tuple[Cluster, Task]:
         config: dict[str, Any] = json.loads(text)
         addresses = {str(role): _addresses(hosts) for role, hosts in config["cluster"].items()}
         task = Task(str(config["task"]["type"]), int(config["task"]["index"]))
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise TfdistError(f"TF_CONFIG={text!r}: not a cluster and a task ({error!r}); correct or unset it") from None
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        shape = 'JSON with lists of addresses under "cluster", and "type" and "index" under "task"'
+        raise TfdistError(f"TF_CONFIG={text!r}: must be {shape}; correct or unset it") from None
     unknown = sorted({*addresses, task.role} - set(ROLES))
     if unknown:
         raise TfdistError(f"TF_CONFIG: unknown task type {unknown[0]!r}; use {', '.join(ROLES)}")
@@ -69,5 +70,5 @@ def parse_tf_config(text: str) -> tuple[Cluster, Task]:
 
 def _addresses(hosts: Any) -> tuple[str, ...]:
     if not isinstance(hosts, list):
-        raise TypeError(f"{hosts!r} is not a list of addresses")
+        raise TypeError("not a list of addresses")
     return tuple(map(str, hosts))

@@ -68,11 +68,11 @@ def create_run_dir(runs_dir: Path, name: str, now: datetime | None = None) -> Ru
             path.mkdir(parents=True)
         except FileExistsError:
             if not runs_dir.is_dir():
-                raise TfdistError(f"--runs-dir {str(runs_dir)!r}: a file, not a folder; choose another one") from None
+                raise TfdistError(f"--runs-dir {runs_dir}: a file, not a folder; choose another one") from None
             continue
         except OSError as error:
             raise TfdistError(
-                f"--runs-dir {str(runs_dir)!r}: cannot be written ({error.strerror}); choose another one"
+                f"--runs-dir {runs_dir}: cannot be written ({error.strerror}); choose another one"
             ) from None
         return RunDir(path)
     raise TfdistError(f"--name {name!r}: {runs_dir} has 999 runs of this name from this second; choose another one")

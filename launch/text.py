@@ -24,6 +24,11 @@ def did_you_mean(value: str, choices: Iterable[str]) -> str:
     return f"{hint} from {', '.join(known)}"
 
 
+def labelled(label: str, text: str) -> str:
+    """`label: text`; only the text if it starts with the label: `interrupted by SIGINT`."""
+    return text if text.startswith(label) else f"{label}: {text}"
+
+
 def flag_of(name: str) -> str:
     """The command line option of a parameter or field: `--timeout-collective` for `timeout_collective_s`."""
     return "--" + name.removesuffix("_s").replace("_", "-")

@@ -47,7 +47,9 @@ def check_strategy(choice: StrategyChoice, chosen: Mapping[str, Any], machine: M
     """The part of `check` that also applies to custom programs."""
     _check_minimums(choice)
     if choice.timeout_collective_s is not None and not choice.timeout_collective_s > 0:
-        raise TfdistError(f"--timeout-collective {choice.timeout_collective_s}: must be positive; omit it for no limit")
+        raise TfdistError(
+            f"--timeout-collective {choice.timeout_collective_s:g}: must be positive; omit it for no limit"
+        )
     parse_partitioner(choice.variable_partitioner)
     _check_options(choice, chosen)
     _check_all_reduce(choice, machine)
@@ -124,9 +126,9 @@ def _check_ranges(spec: TrainingSpec) -> None:
     if spec.alpha not in _ALPHAS:
         raise TfdistError(f"--alpha {spec.alpha}: choose from {', '.join(map(str, _ALPHAS))}")
     if not 0.0 <= spec.bn_momentum < 1.0:
-        raise TfdistError(f"--bn-momentum {spec.bn_momentum}: must be at least 0 and less than 1")
+        raise TfdistError(f"--bn-momentum {spec.bn_momentum:g}: must be at least 0 and less than 1")
     if not spec.learning_rate > 0:
-        raise TfdistError(f"--learning-rate {spec.learning_rate}: must be positive")
+        raise TfdistError(f"--learning-rate {spec.learning_rate:g}: must be positive")
 
 
 def _check_minimums(choice: StrategyChoice) -> None:

@@ -167,10 +167,10 @@ def _check_exclusive(global_batch: int | None, chosen: Mapping[str, Any]) -> Non
         )
     if global_batch is not None and "batch_size" in chosen:
         raise TfdistError(
-            f"--global-batch-size {global_batch} and --batch-size {chosen['batch_size']}: use one of them"
+            f"--global-batch-size {global_batch} and --batch-size {chosen['batch_size']}: use only one of them"
         )
     if "steps" in chosen and "epochs" in chosen:
-        raise TfdistError(f"--steps {chosen['steps']} and --epochs {chosen['epochs']}: use one of them")
+        raise TfdistError(f"--steps {chosen['steps']} and --epochs {chosen['epochs']}: use only one of them")
 
 
 def _preset_values(preset: str, chosen: Mapping[str, Any]) -> dict[str, Any]:

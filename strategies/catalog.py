@@ -155,7 +155,7 @@ _ROWS = (
     Strategy(
         StrategyName.INDEPENDENT,
         module="one_device",
-        tf_name="none: OneDeviceStrategy in each process",
+        tf_name="OneDeviceStrategy in each process",
         summary="N one-device trainings side by side without gradient exchange: the upper bound for the others",
         needs="one device for each worker",
         roles=_WORKERS,

@@ -25,5 +25,5 @@ def parse_partitioner(text: str) -> Partitioner | None:
         return None
     kind, _, size = text.partition(":")
     if kind not in KINDS or not (size.isascii() and size.isdecimal() and int(size) > 0):
-        raise TfdistError(f"--variable-partitioner {text!r}: use none, fixed:N, min-size:BYTES or max-size:BYTES")
+        raise TfdistError(f"--variable-partitioner {text}: use none, fixed:N, min-size:BYTES or max-size:BYTES")
     return Partitioner(kind, int(size))

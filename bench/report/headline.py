@@ -33,10 +33,8 @@ def _of_folder(rows: Sequence[ArmRow], folder: str) -> str:
 
 
 def _unranked(measured: Sequence[ArmRow], arms: int) -> str:
-    count = f"All {arms} arms" if len(measured) == arms else f"{len(measured)} of {arms} arms"
-    most = max(row.rounds for row in measured)
-    rounds = "One round ranks" if most == 1 else f"{most} rounds rank"
-    return f"{count} ran. {rounds} nothing: use --rounds {FEWEST_ROUNDS} or more to compare arms."
+    few = f"too few rounds to compare them: use --rounds {FEWEST_ROUNDS} or more"
+    return f"{len(measured)} of {counted(arms, 'arm')} were measured, in {few}."
 
 
 def _ranking(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> list[str]:

@@ -111,7 +111,7 @@ _ARM_CHECKS = (
         "few-rounds",
         lambda row: row.rounds < FEWEST_ROUNDS,
         f"fewer than {FEWEST_ROUNDS} rounds, so there is no verdict.",
-        f"Use --rounds {FEWEST_ROUNDS} or more.",
+        f"Run 'tfdist bench' with --rounds {FEWEST_ROUNDS} or more.",
     ),
     _ArmCheck(
         "shared-cores",

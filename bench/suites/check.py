@@ -15,7 +15,7 @@ _TYPES: Mapping[str, type] = {
     "global_batch_size": int,
     **{name: (set(get_args(hint)) - {NoneType} or {hint}).pop() for name, hint in get_type_hints(TrainingSpec).items()},
 }
-_EXPECTED = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+_EXPECTED = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
 
 
 def check_keys(keys: Collection[str], known: Collection[str], source: str) -> None:
@@ -50,7 +50,7 @@ def check_value(key: str, value: Any, kind: type, source: str) -> Any:
             raise TfdistError(f"{source} has {key} = {value!r}: {did_you_mean(str(value), (c.value for c in kind))}")
         return kind(value)
     if not of_kind(value, kind):
-        raise TfdistError(f"{source} has {key} = {value!r}: it takes {_EXPECTED[kind]}")
+        raise TfdistError(f"{source} has {key} = {value!r}: must be {_EXPECTED[kind]}")
     return value
 
 

@@ -153,7 +153,7 @@ def _arm(entry: Mapping[str, Any], common: Mapping[str, Any], number: int, sourc
     source = f"{source}, arm {name!r},"
     hosts = entry.get("hosts", 1)
     if not of_kind(hosts, int) or hosts < 1:
-        raise TfdistError(f"{source} has hosts = {hosts!r}: make it a whole number of at least 1")
+        raise TfdistError(f"{source} has hosts = {hosts!r}: must be an integer of at least 1")
     training = {key: value for key, value in entry.items() if key not in ("name", "hosts")}
     choices = {**common, **check_choices(training, source)}
     if "strategy" not in choices:
@@ -167,7 +167,7 @@ def _check_amounts(suite: Suite, source: str) -> None:
     if suite.preset is not None and suite.preset not in PRESETS:
         raise TfdistError(f"{source} has preset = {suite.preset!r}: {did_you_mean(suite.preset, PRESETS)}")
     if suite.rounds < 1:
-        raise TfdistError(f"{source} has rounds = {suite.rounds}: make it 1 or more (3 or more for a verdict)")
+        raise TfdistError(f"{source} has rounds = {suite.rounds}: must be at least 1 (3 for a verdict)")
     if suite.timeout_s is not None and suite.timeout_s <= 0:
         raise TfdistError(f"{source} has timeout = {suite.timeout_s}: must be positive; omit it for no limit")
 

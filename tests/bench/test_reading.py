@@ -76,6 +76,8 @@ def test_the_last_record_of_an_arm_and_round_counts(tmp_path: Path, make_record:
 def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TfdistError, match="has no records"):
         read_folder(tmp_path, "")
+    with pytest.raises(TfdistError, match="missing: no such folder"):
+        read_folder(tmp_path / "missing", "")
 
 
 def test_numbers_continue_after_the_highest(tmp_path: Path, make_record: MakeRecord) -> None:

@@ -199,7 +199,7 @@ def test_a_refused_arm_runs_on_resume_if_it_now_can(options: BenchOptions) -> No
 def test_a_resume_with_another_suite_is_refused(options: BenchOptions, other: dict[str, Any]) -> None:
     session = prepare(options, MACHINES)
     run_session(session, hooks(FakeRuns()))
-    with pytest.raises(TfdistError, match="was started with different"):
+    with pytest.raises(TfdistError, match="was started with another"):
         prepare(replace(BenchOptions(resume=session.root), **other), MACHINES)
 
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tfdist.cli.main import run
+from tfdist.strategies.options import StrategyName
 
 
 @pytest.fixture(autouse=True)
@@ -51,14 +52,20 @@ WRONG_TYPES = [
     (["--workers=two", "--", "prog", "--workers", "3"], "--workers two: must be an integer"),
     (["--workers", "1", "--workers", "two"], "--workers two: must be an integer"),
     (["--timeout", "soon"], "--timeout soon: must be a number"),
-    (["--xla=3"], "Option '--xla' does not take a value."),
-    (["--port"], "Option '--port' requires an argument."),
+    (["--xla=3"], "--xla: takes no value; see 'tfdist launch --help'"),
+    (["--port"], "--port: needs a value; see 'tfdist launch --help'"),
+    (["--strategy", ""], "--strategy '': choose from " + ", ".join(StrategyName)),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG_TYPES, ids=lambda value: " ".join(value))
 def test_a_value_of_the_wrong_type_is_named(arguments, message, capsys):
     assert refusal(["launch", *arguments], capsys) == message
+
+
+def test_a_stray_or_missing_argument_is_named(capsys):
+    assert refusal(["bench", "my.toml"], capsys) == "my.toml: unexpected argument; see 'tfdist bench --help'"
+    assert refusal(["report"], capsys) == "DIR: missing argument; see 'tfdist report --help'"
 
 
 FROM_ENVIRONMENT = [

@@ -103,7 +103,7 @@ def test_an_unreachable_address(capsys, connector, tmp_path):
     (line,) = [line for line in out.splitlines() if line.startswith("failed")]
     assert f"{ONE}, {OTHER} cannot reach {OTHER} at no-such-name.invalid:" in line
     assert "-> " in line
-    assert out.splitlines()[-1] == f"No job could start: reachability ({OTHER})."
+    assert out.splitlines()[-1] == f"A job could not start. Failed: reachability ({OTHER})."
 
 
 def test_a_busy_port_and_a_free_one(capsys):

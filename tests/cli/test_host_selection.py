@@ -177,7 +177,7 @@ def test_hosts_and_transport_are_read_from_the_environment(client, monkeypatch, 
 @pytest.mark.parametrize(
     ("variables", "says"),
     [
-        ({"HOSTS": "a", "HOSTFILE": "f"}, "TFDIST_HOSTS=a and TFDIST_HOSTFILE=f: give only one of them"),
+        ({"HOSTS": "a", "HOSTFILE": "f"}, "TFDIST_HOSTS=a and TFDIST_HOSTFILE=f: use only one of them"),
         ({"SSH_PORT": "22"}, "TFDIST_SSH_PORT=22 has no effect"),
         ({"SSH_OPTION": "A=b C=d"}, "TFDIST_SSH_OPTION=A=b has no effect"),
         ({"HOSTFILE": "none.txt"}, "none.txt: No such file"),

@@ -41,7 +41,7 @@ def test_help_truncates_nothing_and_explains_environment_variables(command, colu
     assert run([command, "-h"]) == 0
     out = capsys.readouterr().out
     assert "…" not in out
-    assert "TFDIST_ and its name" in " ".join(out.split())
+    assert "--ssh-port by TFDIST_SSH_PORT" in " ".join(out.split())
     assert max(map(len, out.splitlines())) <= columns
 
 

@@ -20,5 +20,6 @@ def test_with_task_only_the_value_is_printed(capsys):
 def test_an_unknown_task_and_a_strategy_without_a_cluster_are_refused(capsys):
     assert run(["tf-config", "--workers", "2", "--task", "worker:5"]) == 2
     assert "worker:0, worker:1" in capsys.readouterr().err
-    assert run(["tf-config", "--strategy", "mirrored"]) == 2
-    assert "mirrored" in capsys.readouterr().err
+    for port in ([], ["--port", "22"]):
+        assert run(["tf-config", "--strategy", "mirrored", *port]) == 2
+        assert capsys.readouterr().err.endswith("use --strategy multiworker or parameter-server\n")

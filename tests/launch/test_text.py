@@ -1,4 +1,4 @@
-from tfdist.launch.text import counted, did_you_mean, shortened
+from tfdist.launch.text import counted, did_you_mean, labelled, shortened
 
 
 def test_a_long_list_is_shortened_and_names_are_not_repeated():
@@ -10,6 +10,11 @@ def test_a_long_list_is_shortened_and_names_are_not_repeated():
 
 def test_one_is_singular():
     assert [counted(number, "round") for number in (0, 1, 2)] == ["0 rounds", "1 round", "2 rounds"]
+
+
+def test_a_label_is_not_repeated():
+    assert labelled("failed", "exit code 1") == "failed: exit code 1"
+    assert labelled("interrupted", "interrupted by SIGINT") == "interrupted by SIGINT"
 
 
 def test_a_typo_is_answered_with_the_nearest_choice_and_all_choices():

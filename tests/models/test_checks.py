@@ -48,5 +48,5 @@ def test_an_option_with_an_effect_is_accepted(dataset, chosen):
 
 
 def test_an_invalid_partitioner_is_refused():
-    with pytest.raises(TfdistError, match="--variable-partitioner 'fixed:0'"):
+    with pytest.raises(TfdistError, match="--variable-partitioner fixed:0"):
         check_strategy(TrainingSpec(variable_partitioner="fixed:0"), {}, Machine((0,), ()))
