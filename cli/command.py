@@ -76,7 +76,7 @@ def usage_sentence(error: Any, arguments: list[str]) -> str:
         nearest = f"did you mean {error.possibilities[0]}? See" if error.possibilities else "see"
         return f"{error.option_name}: no such option; {nearest} '{error.ctx.command_path} --help'"
     if ctx is None or not isinstance(param, TyperOption):
-        return _about_words(" ".join(error.format_message().split()), ctx)
+        return _about_words(" ".join(error.format_message().split()), arguments)
     words = arguments[arguments.index(ctx.info_name) + 1 :]
     value = ctx.command.make_parser(ctx).parse_args(words)[0].get(param.name)
     value = os.environ.get(str(param.envvar), "") if value is None else str(value)
@@ -85,10 +85,11 @@ def usage_sentence(error: Any, arguments: list[str]) -> str:
     return _name_variables(f"{param.opts[0]} {value or _EMPTY}: {_EXPECTED[expected[1]] if expected else fix}", ctx)
 
 
-def _about_words(sentence: str, ctx: Any) -> str:
+def _about_words(sentence: str, arguments: list[str]) -> str:
+    command = "tfdist" if arguments[0].startswith("-") else f"tfdist {arguments[0]}"
     for pattern, ours in _USAGE:
-        if ctx is not None and re.fullmatch(pattern, sentence):
-            return f"{re.sub(pattern, ours, sentence)}; see '{ctx.command_path} --help'"
+        if re.fullmatch(pattern, sentence):
+            return f"{re.sub(pattern, ours, sentence)}; see '{command} --help'"
     return sentence
 
 
