@@ -1,11 +1,11 @@
 """The logs in a run's folder."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import BinaryIO
 
 from tfdist.launch.agents.messages import Heartbeat, Message, Output
+from tfdist.launch.json_files import dumps
 from tfdist.launch.rundir import RunDir
 
 _TAIL_BYTES = 1 << 16
@@ -31,7 +31,7 @@ class LogWriter:
             self._append(self._run_dir.log(message.task, message.stream), message.text)
         elif not isinstance(message, Heartbeat):
             entry = {"kind": type(message).__name__, **asdict(message)}
-            self._append(self._run_dir.events, json.dumps(entry) + "\n")
+            self._append(self._run_dir.events, dumps(entry) + "\n")
 
     def _append(self, path: Path, text: str) -> None:
         if path not in self._files:

@@ -120,7 +120,7 @@ _ARM_CHECKS = (
         "With enough cores their throughput would be higher.",
     ),
     _ArmCheck(
-        "ps-share-cores",  # as `tfdist.launch.job.cores_of` places them
+        "ps-share-cores",  # launch/job.py pins them there
         lambda row: any(_pinned(record) and record.spec["ps"] for record in row.measured),
         "parameter servers share the cores of the workers, so that every arm uses the same number of cores.",
         "On separate hosts their throughput would be higher.",

@@ -40,7 +40,7 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
     missing = [missing_packages(host, hello) for host, hello in fleet.hellos.items() if needs_tensorflow]
     versions = version_problems(fleet.hellos, ignore_missing=needs_tensorflow)
     raise_problems([*filter(None, missing), *versions.values()])
-    clocks = [clock_problem(host, behind_s) for host, behind_s in fleet.behind_s.items()]
+    clocks = [clock_problem(host, fleet.behind_s[host]) for host in fleet.hellos]  # in the order of the hosts
     job, folders = _prepare(job, fleet)
     targets = dial_targets(job)
     token = new_token() if targets else ""
