@@ -82,6 +82,8 @@ def usage_sentence(error: Any, arguments: list[str]) -> str:
     value = os.environ.get(str(param.envvar), "") if value is None else str(value)
     expected = re.match(r"Input should be a valid (\w+)", error.message)
     fix = did_you_mean(value, CHOICES[param.name]) if param.name in CHOICES else error.message
+    if error.message.endswith("is not readable."):
+        fix = "not readable; change its permissions, or choose another file"
     return _name_variables(f"{param.opts[0]} {value or _EMPTY}: {_EXPECTED[expected[1]] if expected else fix}", ctx)
 
 

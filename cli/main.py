@@ -51,7 +51,7 @@ def run(arguments: list[str]) -> int:
     except TfdistError as error:
         return _fail(str(error), error.exit_code, arguments)
     except OSError as error:
-        return _fail(f"{error.strerror or error}: {error.filename or 'the output'}", ExitCode.FAILED, arguments)
+        return _fail(f"{error.filename or 'the output'}: {error.strerror or error}", ExitCode.FAILED, arguments)
     except typer.TyperException as error:
         return _fail(usage_sentence(error, arguments), ExitCode.USAGE, arguments)
 

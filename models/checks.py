@@ -8,7 +8,7 @@ from typing import Any
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
-from tfdist.launch.text import flag_of
+from tfdist.launch.text import counted, flag_of
 from tfdist.models.datasets.info import DataInfo
 from tfdist.models.datasets.table import PREPARED, SYNTHETIC
 from tfdist.models.spec import Architecture, TrainingSpec
@@ -107,8 +107,9 @@ def strategy_warnings(choice: StrategyChoice, machine: Machine) -> tuple[str, ..
     cores = choice.replicas * (choice.cores_per_device or 0)
     if machine.gpus or cores <= len(machine.cores):
         return ()
+    each = counted(choice.cores_per_device or 0, "core")
     return (
-        f"{choice.replicas} devices with {choice.cores_per_device} core(s) each share {len(machine.cores)} cores "
+        f"{choice.replicas} devices with {each} each share {len(machine.cores)} cores "
         f"and slow each other down: do not infer scaling from this run",
     )
 
@@ -116,7 +117,8 @@ def strategy_warnings(choice: StrategyChoice, machine: Machine) -> tuple[str, ..
 def training_warnings(spec: TrainingSpec, machine: Machine) -> tuple[str, ...]:
     """What works but may surprise, for the built-in training."""
     slow = "--xla on a CPU is about 100 times slower for MobileNetV2 (its depthwise gradients)"
-    return (*strategy_warnings(spec, machine), *([slow] if spec.xla and not machine.gpus else []))
+    applies = spec.xla and not machine.gpus and spec.model is Architecture.MOBILENET_V2
+    return (*strategy_warnings(spec, machine), *([slow] if applies else []))
 
 
 def _check_ranges(spec: TrainingSpec) -> None:

@@ -55,4 +55,4 @@ def devices_refusal(strategy: StrategyName, devices: int, gpus: bool) -> Refusal
     if devices == 1 or gpus or row.many_cpu_devices:
         return None
     reason = f"without GPUs {row.tf_name} uses one device of each worker, not {devices}"
-    return Refusal(reason, f"use --workers {devices} instead of --devices {devices}")
+    return Refusal(reason, "omit --devices and set --workers to the number of devices")

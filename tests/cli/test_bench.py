@@ -97,7 +97,7 @@ def test_a_bench_starts_with_the_purpose_of_its_suite(capsys: pytest.CaptureFixt
     assert run(["bench", "--suite", "smoke", "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == load_suite("smoke").description
-    assert "--suite cpu (SUITE=cpu with make)" in lines[1]
+    assert "--suite cpu (make bench SUITE=cpu)" in lines[1]
 
 
 def test_help_starts_with_the_suite_and_ends_with_the_hosts(capsys: pytest.CaptureFixture[str]) -> None:

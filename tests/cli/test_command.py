@@ -63,6 +63,13 @@ def test_a_value_of_the_wrong_type_is_named(arguments, message, capsys):
     assert refusal(["launch", *arguments], capsys) == message
 
 
+def test_an_unreadable_file_is_named(tmp_path, monkeypatch, capsys):
+    (tmp_path / "mine.env").touch()
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may read every file
+    message = "--env-file mine.env: not readable; change its permissions, or choose another file"
+    assert refusal(["launch", "--env-file", "mine.env"], capsys) == message
+
+
 def test_a_stray_or_missing_argument_is_named(capsys):
     assert refusal(["bench", "my.toml"], capsys) == "my.toml: unexpected argument; see 'tfdist bench --help'"
     assert refusal(["report"], capsys) == "DIR: missing argument; see 'tfdist report --help'"

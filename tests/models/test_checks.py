@@ -1,10 +1,10 @@
-"""Options without effect are refused."""
+"""Options without effect are refused; what may surprise is a warning."""
 
 import pytest
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
-from tfdist.models.checks import check_effect, check_strategy
+from tfdist.models.checks import check_effect, check_strategy, training_warnings
 from tfdist.models.presets import resolve
 from tfdist.models.spec import Architecture, TrainingSpec
 
@@ -50,3 +50,9 @@ def test_an_option_with_an_effect_is_accepted(dataset, chosen):
 def test_an_invalid_partitioner_is_refused():
     with pytest.raises(TfdistError, match="--variable-partitioner fixed:0"):
         check_strategy(TrainingSpec(variable_partitioner="fixed:0"), {}, Machine((0,), ()))
+
+
+@pytest.mark.parametrize(("model", "count"), [(Architecture.MOBILENET_V2, 1), (Architecture.TINY, 0)])
+def test_only_the_depthwise_model_warns_about_xla_on_a_cpu(model, count):
+    warnings = training_warnings(TrainingSpec(model=model, xla=True), CPU)
+    assert len(warnings) == count

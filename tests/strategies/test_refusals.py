@@ -11,7 +11,7 @@ def test_a_worker_without_gpus_has_one_device(strategy):
     refusal = devices_refusal(strategy, 3, gpus=False)
     assert refusal is not None
     assert "not 3" in refusal.reason
-    assert "--workers 3" in refusal.instead
+    assert "omit --devices" in refusal.instead
     assert devices_refusal(strategy, 3, gpus=True) is None
     assert devices_refusal(strategy, 1, gpus=False) is None
 
