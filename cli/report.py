@@ -18,8 +18,7 @@ Out = Annotated[Path | None, option("--out", "The folder for the report. Default
 def report(folders: Folders, out: Out = None, json: Json = False) -> None:
     """Write a report of the records in DIR. The report is report.md, report.csv, report.json and plots; nothing is run.
 
-    Several folders, for example of several launches, become one report with a column for the folder. Folders without
-    records are skipped.
+    Several folders, such as runs/*, become one report with a column for the folder. Those without records are skipped.
 
     \b
     Examples:

@@ -33,7 +33,8 @@ def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = No
     \b
     Examples:
       tfdist tf-config --strategy multiworker --workers 2 --port 12345
-      TF_CONFIG=$(tfdist tf-config --workers 2 --port 12345 --task worker:1) python train.py
+      TF_CONFIG=$(tfdist tf-config --workers 2 --port 12345 --task worker:1) \\
+        python train.py
 
     Use the same --port for every task: without it, each call chooses other free ports.
     """
