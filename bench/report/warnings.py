@@ -28,7 +28,8 @@ def warnings_for(rows: Sequence[ArmRow]) -> tuple[Warning, ...]:
     """Those that apply, the most severe first."""
     rows = [row for row in rows if row.measured]
     comparable = (*_no_baseline(rows), *_different_work(rows), *_mixed_scaling(rows))
-    return (*comparable, *_busy(rows), *(warning for check in _ARM_CHECKS for warning in _arms(check, rows)))
+    arms = [warning for check in _ARM_CHECKS for warning in _arms(check, rows)]
+    return (*comparable, *_arms(_ABOVE_CEILING, rows), *_busy(rows), *arms)
 
 
 def _no_baseline(rows: Sequence[ArmRow]) -> Iterable[Warning]:
@@ -100,13 +101,13 @@ def _pinned(record: Record) -> bool:
     return bool(record.spec["cores_per_device"]) and not record.spec["gpus"]
 
 
+_ABOVE_CEILING = _ArmCheck(
+    "above-ceiling",
+    lambda row: row.independent is not None and row.independent.comparison.verdict is ArmVerdict.FASTER,
+    "faster than trainings without exchange, which should be the upper limit.",
+    "Check the measurement: compare the window times of both, and look for other load on the machine.",
+)
 _ARM_CHECKS = (
-    _ArmCheck(
-        "above-ceiling",
-        lambda row: row.independent is not None and row.independent.comparison.verdict is ArmVerdict.FASTER,
-        "faster than trainings without exchange, which should be the upper limit.",
-        "Check the measurement: compare the window times of both, and look for other load on the machine.",
-    ),
     _ArmCheck(
         "few-rounds",
         lambda row: row.rounds < FEWEST_ROUNDS,
