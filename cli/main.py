@@ -73,5 +73,12 @@ _STATUSES: dict[int, str] = {
 
 
 def _wants_json(arguments: list[str]) -> bool:
-    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return "--json" in own or os.environ.get(variable_of("json"), "").lower() in ("1", "true", "yes", "on", "t", "y")
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in options or os.environ.get(variable_of("json"), "").lower() in (
+        "1",
+        "true",
+        "yes",
+        "on",
+        "t",
+        "y",
+    )
