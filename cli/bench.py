@@ -63,7 +63,7 @@ def bench(
     *,
     selection: "HostSelection",
 ) -> None:
-    """Measure every arm of a suite. Runs go round by round; the result is a report with plots.
+    """Measure every arm of a suite. Each round runs every arm once; the result is a report with plots.
 
     \b
     Examples:

@@ -182,7 +182,9 @@ def _check_devices(choice: StrategyChoice, machine: Machine) -> None:
 
 
 def _check_cpu_devices(choice: StrategyChoice) -> None:
-    _refuse(devices_refusal(choice.strategy, choice.devices, choice.gpus), f"--devices {choice.devices}")
+    _refuse(
+        devices_refusal(choice.strategy, choice.workers, choice.devices, choice.gpus), f"--devices {choice.devices}"
+    )
 
 
 def _refuse(refusal: Refusal | None, options: str) -> None:

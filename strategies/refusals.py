@@ -46,7 +46,7 @@ def precision_refusal(strategy: StrategyName, keras: Keras, precision: Precision
     return None
 
 
-def devices_refusal(strategy: StrategyName, devices: int, gpus: bool) -> Refusal | None:
+def devices_refusal(strategy: StrategyName, workers: int, devices: int, gpus: bool) -> Refusal | None:
     """Why a process of `strategy` does not run a replica on each of its devices; None if it does.
 
     Source: without a GPU MultiWorkerMirroredStrategy uses `CPU:0` only; ParameterServerStrategy counts GPUs.
@@ -55,4 +55,4 @@ def devices_refusal(strategy: StrategyName, devices: int, gpus: bool) -> Refusal
     if devices == 1 or gpus or row.many_cpu_devices:
         return None
     reason = f"without GPUs {row.tf_name} uses one device of each worker, not {devices}"
-    return Refusal(reason, "omit --devices and set --workers to the number of devices")
+    return Refusal(reason, f"omit --devices and use --workers {workers * devices}")

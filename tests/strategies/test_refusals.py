@@ -8,17 +8,17 @@ from tfdist.strategies.refusals import devices_refusal, precision_refusal
 
 @pytest.mark.parametrize("strategy", [StrategyName.MULTI_WORKER, StrategyName.PARAMETER_SERVER])
 def test_a_worker_without_gpus_has_one_device(strategy):
-    refusal = devices_refusal(strategy, 3, gpus=False)
+    refusal = devices_refusal(strategy, 2, 3, gpus=False)
     assert refusal is not None
     assert "not 3" in refusal.reason
-    assert "omit --devices" in refusal.instead
-    assert devices_refusal(strategy, 3, gpus=True) is None
-    assert devices_refusal(strategy, 1, gpus=False) is None
+    assert refusal.instead == "omit --devices and use --workers 6"
+    assert devices_refusal(strategy, 2, 3, gpus=True) is None
+    assert devices_refusal(strategy, 2, 1, gpus=False) is None
 
 
 def test_one_process_makes_a_replica_on_each_virtual_device():
-    assert devices_refusal(StrategyName.MIRRORED, 2, gpus=False) is None
-    assert devices_refusal(StrategyName.CENTRAL_STORAGE, 2, gpus=False) is None
+    assert devices_refusal(StrategyName.MIRRORED, 1, 2, gpus=False) is None
+    assert devices_refusal(StrategyName.CENTRAL_STORAGE, 1, 2, gpus=False) is None
 
 
 def test_float16_needs_loss_scaling_on_every_replica():
