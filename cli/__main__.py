@@ -1,7 +1,9 @@
-"""The console script, and `python -m tfdist.cli`."""
+"""The console script `tfdist`, also run by `python -m tfdist`."""
 
 import os
 import sys
+
+from tfdist.launch.errors import ExitCode
 
 
 def main() -> None:
@@ -13,12 +15,12 @@ def main() -> None:
     try:
         from tfdist.cli.main import run
 
-        code = run(sys.argv[1:])
+        code: int = run(sys.argv[1:])
         sys.stdout.flush()
     except KeyboardInterrupt:
-        code = 130
+        code = ExitCode.INTERRUPTED
     except OSError:
-        code = 1  # stdout is closed or full, so a message cannot be printed either
+        code = ExitCode.FAILED  # stdout is closed or full, so a message cannot be printed either
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.exit(code)
 
