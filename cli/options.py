@@ -1,7 +1,8 @@
 """The options that describe a training: one row each with name, type, help panel and help text.
 
-A command takes them with `@training_options` and receives the values that were given as one mapping. Every option can
-also be set by an environment variable: TFDIST_ and its name.
+In a text, {choices} stands for the values of a closed choice. A command takes them with `@training_options` and
+receives the values that were given as one mapping. Every option can also be set by an environment variable: TFDIST_ and
+its name.
 """
 
 import inspect
@@ -24,14 +25,14 @@ HOSTS = "Hosts"
 OUTPUT = "Output"
 
 _ROWS: tuple[tuple[str, Any, str, str], ...] = (
-    ("strategy", StrategyName, WHAT, "auto, one-device, mirrored, multiworker, central-storage, parameter-server, tpu or independent. Default: auto, which decides by --ps, --workers, the number of hosts and of devices."),
+    ("strategy", StrategyName, WHAT, "{choices}. Default: auto, which decides by --ps, --workers, the number of hosts and of devices."),
     ("preset", str, WHAT, "Defaults for all other options: smoke, cpu or reference (the published setup). Default: reference with a GPU, else cpu."),
     ("workers", int, SIZE, "Number of worker processes on all hosts together. Default for strategies with several: one per GPU, or 2 on a CPU; with --hosts: one per slot."),
     ("ps", int, SIZE, "Number of parameter servers (parameter-server only). Default: 1."),
     ("devices", int, SIZE, "Devices per task: GPUs, or virtual CPU devices. Default for mirrored and central-storage: all GPUs, or 2 on a CPU."),
     ("cores_per_device", int, SIZE, "Cores that each CPU device is pinned to. Default: 1; not pinned with your own COMMAND."),
-    ("communication", Communication, HOW, "All-reduce between workers (multiworker): auto, ring or nccl."),
-    ("cross_device", CrossDevice, HOW, "All-reduce between the devices of one process (mirrored): auto, nccl, hierarchical-copy or reduction-to-one."),
+    ("communication", Communication, HOW, "All-reduce between workers (multiworker): {choices}."),
+    ("cross_device", CrossDevice, HOW, "All-reduce between the devices of one process (mirrored): {choices}."),
     ("packs", int, HOW, "Number of gradient packs (mirrored with nccl or hierarchical-copy)."),
     ("bytes_per_pack", int, HOW, "Maximum bytes of gradients per all-reduce (multiworker)."),
     ("timeout_collective", float, HOW, "Seconds after which an all-reduce fails if a peer does not join (multiworker). Default: no timeout."),
@@ -47,8 +48,8 @@ _ROWS: tuple[tuple[str, Any, str, str], ...] = (
     ("steps", int, TRAIN, "Number of training steps, warm-up included (parameter-server: over all workers)."),
     ("epochs", int, TRAIN, "Passes over the data set, instead of --steps."),
     ("learning_rate", float, TRAIN, "Learning rate. Default: 0.001."),
-    ("optimizer", Optimizer, TRAIN, "adam or sgd. Default: adam."),
-    ("precision", Precision, TRAIN, "Keras dtype policy: float32, mixed_bfloat16 or mixed_float16. Default: float32."),
+    ("optimizer", Optimizer, TRAIN, "{choices}. Default: adam."),
+    ("precision", Precision, TRAIN, "Keras dtype policy: {choices}. Default: float32."),
     ("keras", Keras, TRAIN, "2: tf_keras, works with every strategy. 3: works with some, see 'tfdist strategies'. Default: 2."),
     ("api", Api, TRAIN, "loop: a custom training loop with timing. fit: Model.fit. Default: loop."),
     ("xla", bool, TRAIN, "Compile the training step with XLA."),
@@ -106,6 +107,8 @@ def annotation(name: str, kind: Any, panel: str, text: str) -> Any:
     """The annotation of a command's parameter for one row of a table of options."""
     flag = f"{flag_of(name)}/{flag_of('no_' + name)}" if kind is bool else flag_of(name)
     short = ("-H",) if name == "hosts" else ()
+    *others, last = CHOICES.get(name, ("",))
+    text = text.replace("{choices}", f"{', '.join(others)} or {last}")
     return Annotated[
         kind | None, option(flag, text, panel, short=short, complete=_presets if name == "preset" else None)
     ]
