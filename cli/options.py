@@ -1,4 +1,6 @@
-"""The options that describe a training: one row each with name, type, help panel and help text.
+"""The options that describe a training: one row each with name, help panel and help text.
+
+Their types are those of TrainingSpec's fields.
 
 In a text, {choices} stands for the values of a closed choice. A command takes them with `@training_options` and
 receives the values that were given as one mapping. Every option can also be set by an environment variable: TFDIST_ and
@@ -17,54 +19,56 @@ import typer
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import flag_of
-from tfdist.models.spec import Architecture, Optimizer
-from tfdist.strategies.options import Api, Communication, CrossDevice, Keras, Placement, Precision, StrategyName
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.choice import field_types
 
 WHAT, SIZE, HOW, TRAIN, DATA, TIMING = "What to run", "Size", "Communication", "Training", "Data", "Timing"
 HOSTS = "Hosts"
 OUTPUT = "Output"
 
-_ROWS: tuple[tuple[str, Any, str, str], ...] = (
-    ("strategy", StrategyName, WHAT, "{choices}. Default: auto, which decides by --ps, --workers, the number of hosts and of devices."),
-    ("preset", str, WHAT, "Defaults for all other options: smoke, cpu or reference (the published setup). Default: reference with a GPU, else cpu."),
-    ("workers", int, SIZE, "Number of worker processes on all hosts together. Default for strategies with several: one per GPU, or 2 on a CPU; with --hosts: one per slot."),
-    ("ps", int, SIZE, "Number of parameter servers (parameter-server only). Default: 1."),
-    ("devices", int, SIZE, "Devices per task: GPUs, or virtual CPU devices. Default for mirrored and central-storage: all GPUs, or 2 on a CPU."),
-    ("cores_per_device", int, SIZE, "Cores that each CPU device is pinned to. Default: 1; not pinned with your own COMMAND."),
-    ("communication", Communication, HOW, "All-reduce between workers (multiworker): {choices}."),
-    ("cross_device", CrossDevice, HOW, "All-reduce between the devices of one process (mirrored): {choices}."),
-    ("packs", int, HOW, "Number of gradient packs (mirrored with nccl or hierarchical-copy)."),
-    ("bytes_per_pack", int, HOW, "Maximum bytes of gradients per all-reduce (multiworker)."),
-    ("timeout_collective", float, HOW, "Seconds after which an all-reduce fails if a peer does not join (multiworker). Default: no timeout."),
-    ("variable_partitioner", str, HOW, "Split variables across parameter servers: none, fixed:N, min-size:BYTES or max-size:BYTES."),
-    ("placement", Placement, HOW, "Parameter server of each variable: the next in turn (round-robin), or the one with the fewest bytes (greedy)."),
-    ("model", Architecture, TRAIN, "mobilenet_v2, or tiny, which has no BatchNorm and trains in seconds."),
-    ("alpha", float, TRAIN, "Width multiplier of MobileNetV2: 0.35, 0.5, 0.75, 1.0, 1.3 or 1.4."),
-    ("image_size", int, TRAIN, "Height and width of the images in pixels, at least 32."),
-    ("classes", int, TRAIN, "Number of classes of synthetic data."),
-    ("bn_momentum", float, TRAIN, "BatchNorm momentum. Keras' 0.999 lags for thousands of steps; 0.9 suits short trainings."),
-    ("batch_size", int, TRAIN, "Examples per replica and step."),
-    ("global_batch_size", int, TRAIN, "Examples per step over all replicas, instead of --batch-size."),
-    ("steps", int, TRAIN, "Number of training steps, warm-up included (parameter-server: over all workers)."),
-    ("epochs", int, TRAIN, "Passes over the data set, instead of --steps."),
-    ("learning_rate", float, TRAIN, "Learning rate. Default: 0.001."),
-    ("optimizer", Optimizer, TRAIN, "{choices}. Default: adam."),
-    ("precision", Precision, TRAIN, "Keras dtype policy: {choices}. Default: float32."),
-    ("keras", Keras, TRAIN, "2: tf_keras, works with every strategy. 3: works with some, see 'tfdist strategies'. Default: 2."),
-    ("api", Api, TRAIN, "loop: a custom training loop with timing. fit: Model.fit. Default: loop."),
-    ("xla", bool, TRAIN, "Compile the training step with XLA."),
-    ("seed", int, TRAIN, "Seed of initial weights, shuffling and synthetic data. Default: 0."),
-    ("evaluate", bool, TRAIN, "Measure accuracy on held-out examples after training. Default: if the data set has any."),
-    ("dataset", str, DATA, "synthetic, digits, tfds:NAME (must be prepared), or folder:PATH (one subfolder per class)."),
-    ("data_dir", str, DATA, "Folder of TFDS data. Default: TFDS_DATA_DIR, or ~/tensorflow_datasets."),
-    ("shuffle", int, DATA, "Size of the shuffle buffer in examples. Default: 1024."),
-    ("steps_per_window", int, TIMING, "Number of steps per timed window."),
-    ("warmup_steps", int, TIMING, "Minimum number of steps before timing starts. Default: 10."),
+_ROWS: tuple[tuple[str, str, str], ...] = (
+    ("strategy", WHAT, "{choices}. Default: auto, which decides by --ps, --workers, the number of hosts and of devices."),
+    ("preset", WHAT, "Defaults for all other options: smoke, cpu or reference (the published setup). Default: reference with a GPU, else cpu."),
+    ("workers", SIZE, "Number of worker processes on all hosts together. Default for strategies with several: one per GPU, or 2 on a CPU; with --hosts: one per slot."),
+    ("ps", SIZE, "Number of parameter servers (parameter-server only). Default: 1."),
+    ("devices", SIZE, "Devices per task: GPUs, or virtual CPU devices. Default for mirrored and central-storage: all GPUs, or 2 on a CPU."),
+    ("cores_per_device", SIZE, "Cores that each CPU device is pinned to. Default: 1; not pinned with your own COMMAND."),
+    ("communication", HOW, "All-reduce between workers (multiworker): {choices}."),
+    ("cross_device", HOW, "All-reduce between the devices of one process (mirrored): {choices}."),
+    ("packs", HOW, "Number of gradient packs (mirrored with nccl or hierarchical-copy)."),
+    ("bytes_per_pack", HOW, "Maximum bytes of gradients per all-reduce (multiworker)."),
+    ("timeout_collective", HOW, "Seconds after which an all-reduce fails if a peer does not join (multiworker). Default: no timeout."),
+    ("variable_partitioner", HOW, "Split variables across parameter servers: none, fixed:N, min-size:BYTES or max-size:BYTES."),
+    ("placement", HOW, "Parameter server of each variable: the next in turn (round-robin), or the one with the fewest bytes (greedy)."),
+    ("model", TRAIN, "mobilenet_v2, or tiny, which has no BatchNorm and trains in seconds."),
+    ("alpha", TRAIN, "Width multiplier of MobileNetV2: 0.35, 0.5, 0.75, 1.0, 1.3 or 1.4."),
+    ("image_size", TRAIN, "Height and width of the images in pixels, at least 32."),
+    ("classes", TRAIN, "Number of classes of synthetic data."),
+    ("bn_momentum", TRAIN, "BatchNorm momentum. Keras' 0.999 lags for thousands of steps; 0.9 suits short trainings."),
+    ("batch_size", TRAIN, "Examples per replica and step."),
+    ("global_batch_size", TRAIN, "Examples per step over all replicas, instead of --batch-size."),
+    ("steps", TRAIN, "Number of training steps, warm-up included (parameter-server: over all workers)."),
+    ("epochs", TRAIN, "Passes over the data set, instead of --steps."),
+    ("learning_rate", TRAIN, "Learning rate. Default: 0.001."),
+    ("optimizer", TRAIN, "{choices}. Default: adam."),
+    ("precision", TRAIN, "Keras dtype policy: {choices}. Default: float32."),
+    ("keras", TRAIN, "2: tf_keras, works with every strategy. 3: works with some, see 'tfdist strategies'. Default: 2."),
+    ("api", TRAIN, "loop: a custom training loop with timing. fit: Model.fit. Default: loop."),
+    ("xla", TRAIN, "Compile the training step with XLA."),
+    ("seed", TRAIN, "Seed of initial weights, shuffling and synthetic data. Default: 0."),
+    ("evaluate", TRAIN, "Measure accuracy on held-out examples after training. Default: if the data set has any."),
+    ("dataset", DATA, "synthetic, digits, tfds:NAME (must be prepared), or folder:PATH (one subfolder per class)."),
+    ("data_dir", DATA, "Folder of TFDS data. Default: TFDS_DATA_DIR, or ~/tensorflow_datasets."),
+    ("shuffle", DATA, "Size of the shuffle buffer in examples. Default: 1024."),
+    ("steps_per_window", TIMING, "Number of steps per timed window."),
+    ("warmup_steps", TIMING, "Minimum number of steps before timing starts. Default: 10."),
 )  # fmt: skip
 
 _SPEC_NAMES = {"timeout_collective": "timeout_collective_s"}
+_TYPES = {**field_types(TrainingSpec), "preset": str, "global_batch_size": int}
+_KINDS = {name: _TYPES[_SPEC_NAMES.get(name, name)] for name, _, _ in _ROWS}
 CHOICES: Mapping[str, tuple[str, ...]] = {
-    name: tuple(map(str, kind)) for name, kind, _, _ in _ROWS if issubclass(kind, Enum)
+    name: tuple(map(str, kind)) for name, kind in _KINDS.items() if issubclass(kind, Enum)
 }
 """The closed choices: option name -> values."""
 
@@ -120,7 +124,7 @@ def _presets(incomplete: str) -> list[str]:
     return [name for name in PRESETS if name.startswith(incomplete)]
 
 
-TRAINING: Mapping[str, Any] = {name: annotation(name, kind, panel, text) for name, kind, panel, text in _ROWS}
+TRAINING: Mapping[str, Any] = {name: annotation(name, _KINDS[name], panel, text) for name, panel, text in _ROWS}
 
 
 def training_options(only: tuple[str, ...] = tuple(TRAINING)) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
+from types import NoneType
+from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
 
 from tfdist.launch.errors import TfdistError
 from tfdist.strategies.options import Communication, CrossDevice, Keras, Placement, StrategyName
@@ -94,5 +95,13 @@ class StrategyChoice:
 
 def enum_fields(spec: type[StrategyChoice]) -> Mapping[str, type[Enum]]:
     """The fields of `spec` that are closed choices: name -> enum."""
+    return {name: kind for name, kind in field_types(spec).items() if issubclass(kind, Enum)}
+
+
+def field_types(spec: type[StrategyChoice]) -> Mapping[str, type]:
+    """The type of each field of `spec`, without the None of optional ones: name -> type."""
     hints = get_type_hints(spec)
-    return {name: kind for name, kind in hints.items() if isinstance(kind, type) and issubclass(kind, Enum)}
+    return {
+        field.name: (set(get_args(hints[field.name])) - {NoneType} or {hints[field.name]}).pop()
+        for field in fields(spec)
+    }

@@ -33,8 +33,9 @@ def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None) ->
     for arm in arms:
         try:
             hosts = _hosts_of(arm, machines)
-            _check_gpus(arm, combined(hosts))
-            resolved = resolve(arm.choices, combined(hosts), preset)
+            machine = combined(hosts)
+            _check_gpus(arm, machine)
+            resolved = resolve(arm.choices, machine, preset)
         except TfdistError as error:
             refused[arm.name] = str(error)
         else:

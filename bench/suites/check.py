@@ -1,20 +1,16 @@
 """Checks of the keys and values in a suite. Pure."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import fields
 from enum import Enum
-from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean
 from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.choice import field_types
 
-TRAINING_KEYS = (*(field.name for field in fields(TrainingSpec)), "global_batch_size")
-_TYPES: Mapping[str, type] = {
-    "global_batch_size": int,
-    **{name: (set(get_args(hint)) - {NoneType} or {hint}).pop() for name, hint in get_type_hints(TrainingSpec).items()},
-}
+_TYPES: Mapping[str, type] = {**field_types(TrainingSpec), "global_batch_size": int}
+TRAINING_KEYS = tuple(_TYPES)
 _EXPECTED = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-PACKAGES = ("tfdist", *(f"tfdist.{name}" for name in ("cli", "launch", "strategies", "models", "bench")))
+_PACKAGES = ("tfdist", *(f"tfdist.{name}" for name in ("cli", "launch", "strategies", "models", "bench")))
 
 
 @cache
@@ -16,7 +16,7 @@ def package_zip() -> bytes:
 
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as archive:
-        for package in PACKAGES:
+        for package in _PACKAGES:
             folder = _folder(package)
             for path in sorted(folder.glob("*") if package == "tfdist" else folder.rglob("*")):
                 if path.is_file() and "__pycache__" not in path.parts:
