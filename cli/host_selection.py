@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfdist.cli.steps import Steps
-from tfdist.launch.agents.fleet import Fleet, connect
+from tfdist.launch.agents.connect import connect
+from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.locate import locate, slurm_hosts

@@ -33,6 +33,11 @@ class Cluster:
 
     addresses: Mapping[str, tuple[str, ...]]
 
+    def port(self, task: Task) -> int | None:
+        """The port of `task`; None if the job has no cluster."""
+        addresses = self.addresses.get(task.role, ())
+        return int(addresses[task.index].rpartition(":")[2]) if task.index < len(addresses) else None
+
     def tf_config(self, task: Task) -> str | None:
         """TF_CONFIG of `task`; None if the job has no cluster.
 

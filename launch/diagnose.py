@@ -1,12 +1,15 @@
 """Why a job ended as it did, from the history of its messages. No I/O: tests replay histories."""
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tfdist.launch.agents.messages import AgentLost, Exited, Interrupted, NotStarted
+from tfdist.launch.agents.messages import AgentLost, Exited, Interrupted, NotStarted, Stopped
 from tfdist.launch.errors import ExitCode
+from tfdist.launch.history import Failed, History, StartTimedOut, TimedOut
+from tfdist.launch.hosts.host import LOCAL
+from tfdist.launch.job import Job
 from tfdist.launch.str_enum import StrEnum
 
 PEER_FAILURES = (
@@ -26,22 +29,6 @@ class Status(StrEnum):
     FAILED = "failed"
     TIMEOUT = "timeout"
     INTERRUPTED = "interrupted"
-
-
-@dataclass(frozen=True)
-class TimedOut:
-    """The job reached its time limit."""
-
-    timeout_s: float
-
-
-@dataclass(frozen=True)
-class Stopped:
-    """The launcher stopped all running tasks: exits after this entry are not failures."""
-
-
-Entry = Exited | NotStarted | AgentLost | Interrupted | TimedOut | Stopped
-"""One entry of a job's history."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +56,25 @@ class Outcome:
         return {"format": 1, **asdict(self)}
 
 
-def diagnose(history: Sequence[Entry], tails: Mapping[str, str], hosts: Mapping[str, str] | None = None) -> Outcome:
-    """The outcome of a job that has ended.
+def shows_cause(history: History, job: Job) -> bool:
+    """Whether a failure so far cannot be the consequence of another one."""
+    stopped_at = next((index for index, entry in enumerate(history.entries) if isinstance(entry, Stopped)), None)
+    return any(
+        isinstance(entry, Failed | AgentLost) or (isinstance(entry, Exited) and not _is_secondary(entry, history))
+        for entry in history.entries[:stopped_at]
+    )
 
-    Args:
-        history: in the order in which the launcher received it.
-        tails: the last lines of each task's stderr.
-        hosts: the host of each task, if messages are to name it.
-    """
-    places = {task: f" on {host}" for task, host in (hosts or {}).items()}
-    exits = {entry.task: entry for entry in history if isinstance(entry, Exited)}
-    for entry in history:
+
+def _is_secondary(exit: Exited, history: History) -> bool:
+    return exit.code == 0 or any(text in line for line in history.tail(exit.task) for text in PEER_FAILURES)
+
+
+def diagnose(history: History, job: Job) -> Outcome:
+    """The outcome of a job that has ended."""
+    hosts = {} if job.hosts == (LOCAL,) else {plan.task.name: plan.host.name for plan in job.plans}
+    places = {task: f" on {host}" for task, host in hosts.items()}
+    exits = {entry.task: entry for entry in history.entries if isinstance(entry, Exited)}
+    for entry in history.entries:
         match entry:
             case Interrupted(number):
                 code = ExitCode.INTERRUPTED if number == signal.SIGINT else 128 + number
@@ -87,6 +82,9 @@ def diagnose(history: Sequence[Entry], tails: Mapping[str, str], hosts: Mapping[
             case TimedOut(timeout_s):
                 reason = f"stopped after --timeout {timeout_s:g} s"
                 return Outcome(Status.TIMEOUT, ExitCode.TIMEOUT, reason, exits=exits)
+            case StartTimedOut(timeout_s, tasks):
+                reason = f"{', '.join(tasks)} not started within --start-timeout {timeout_s:g} s"
+                return Outcome(Status.FAILED, ExitCode.START_TIMEOUT, reason, exits=exits)
             case AgentLost(host, reason):
                 reason = f"lost the agent on {host}: {reason.splitlines()[-1]}"
                 return Outcome(Status.FAILED, ExitCode.HOST_LOST, reason, exits=exits)
@@ -94,21 +92,20 @@ def diagnose(history: Sequence[Entry], tails: Mapping[str, str], hosts: Mapping[
                 reason = f"{task} could not be started{places.get(task, '')}: {reason}"
                 return Outcome(Status.FAILED, ExitCode.NOT_STARTED, reason, culprit=task, exits=exits)
             case Exited(code=code) if code != 0:
-                return _failure(history, tails, exits, places)
+                return _failure(history, exits, places)
             case Stopped():
                 break
     return Outcome(Status.OK, ExitCode.SUCCESS, "", exits=exits)
 
 
-def _failure(
-    history: Sequence[Entry], tails: Mapping[str, str], exits: Mapping[str, Exited], places: Mapping[str, str]
-) -> Outcome:
+def _failure(history: History, exits: Mapping[str, Exited], places: Mapping[str, str]) -> Outcome:
     # The culprit is the first task that failed without reporting a peer's failure. If all report one, it is a task
     # that had already exited with code 0: its peers needed it for every step.
-    stopped_at = next((index for index, entry in enumerate(history) if isinstance(entry, Stopped)), len(history))
-    ended = sorted((entry for entry in history[:stopped_at] if isinstance(entry, Exited)), key=lambda exit: exit.time)
+    entries = history.entries
+    stopped_at = next((index for index, entry in enumerate(entries) if isinstance(entry, Stopped)), len(entries))
+    ended = sorted((entry for entry in entries[:stopped_at] if isinstance(entry, Exited)), key=lambda exit: exit.time)
     failed = [exit for exit in ended if exit.code != 0]
-    independent = [exit for exit in failed if not any(text in tails.get(exit.task, "") for text in PEER_FAILURES)]
+    independent = [exit for exit in failed if not _is_secondary(exit, history)]
     early = [exit for exit in ended if exit.code == 0 and exit.time <= failed[0].time]
     culprit = (independent or early or failed)[0]
     place = places.get(culprit.task, "")

@@ -13,6 +13,8 @@ class ExitCode(IntEnum):
     """An arm of a bench failed, a training ended without a record, or a file could not be written."""
     USAGE = 2
     HOST_LOST = 69
+    START_TIMEOUT = 75
+    """Tasks were not started within --start-timeout."""
     TIMEOUT = 124
     NOT_STARTED = 127
     """A task's program could not be started."""

@@ -27,11 +27,15 @@ class Program:
 
 @dataclass(frozen=True)
 class RoleShape:
-    """The tasks of one role."""
+    """The tasks of one role, and what their exits mean."""
 
     count: int
     computes: bool = True
     """Each task has devices; False for coordinators, servers and evaluators."""
+    leads: bool = True
+    """The job succeeds once every leading task has exited with code 0; the other tasks are then stopped."""
+    serves: bool = False
+    """Its tasks serve the leading ones: an earlier exit is a failure, even with code 0."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +45,6 @@ class Shape:
     roles: Mapping[str, RoleShape]
     """By role, in the order of the tasks."""
     has_cluster: bool
-    leader: str | None = None
-    """The task whose exit ends the job; None: all tasks must exit 0."""
     devices: int = 1
     """Devices of each computing task."""
     cores_per_device: int | None = None
@@ -70,7 +72,7 @@ class Job:
     """All processes to start. `cluster` is empty until the ports are known."""
 
     plans: tuple[TaskPlan, ...]
-    leader: str | None
+    roles: Mapping[str, RoleShape]
     cluster: Cluster = field(default_factory=lambda: Cluster({}))
 
     @property
@@ -79,9 +81,14 @@ class Job:
         return tuple(dict.fromkeys(plan.host for plan in self.plans))
 
     @property
-    def measuring(self) -> tuple[str, ...]:
-        """Names of the tasks that run the training loop and measure it: the leader if the job has one, else all."""
-        return (self.leader,) if self.leader else tuple(plan.task.name for plan in self.plans)
+    def leading(self) -> tuple[str, ...]:
+        """Names of the tasks whose exits with code 0 end the job. They run the training loop and measure it."""
+        return tuple(plan.task.name for plan in self.plans if self.roles[plan.task.role].leads)
+
+    @property
+    def serving(self) -> tuple[str, ...]:
+        """Names of the tasks that the leading ones need until they have exited."""
+        return tuple(plan.task.name for plan in self.plans if self.roles[plan.task.role].serves)
 
     def with_ports(self, ports: Mapping[str, int]) -> "Job":
         """The same job with its cluster, from the port of each task by task name."""
@@ -112,7 +119,7 @@ def plan_job(shape: Shape, program: Program, machines: Machines) -> Job:
     plans: dict[Task, TaskPlan] = {}
     for host in dict.fromkeys(hosts.values()):
         plans |= _plan_host(shape, program, host, machines[host], [task for task in hosts if hosts[task] == host])
-    return Job(tuple(plans[task] for task in hosts), shape.leader)
+    return Job(tuple(plans[task] for task in hosts), shape.roles)
 
 
 def _plan_host(

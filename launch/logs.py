@@ -4,6 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import BinaryIO
 
+from tfdist.launch.agents.inbox import Arrival
 from tfdist.launch.agents.messages import Heartbeat, Message, Output
 from tfdist.launch.json_files import dumps
 from tfdist.launch.rundir import RunDir
@@ -32,6 +33,11 @@ class LogWriter:
         elif not isinstance(message, Heartbeat):
             entry = {"kind": type(message).__name__, **asdict(message)}
             self._append(self._run_dir.events, dumps(entry) + "\n")
+
+    def refuse(self, arrival: Arrival) -> None:
+        """Record a message about a task that is not on the host that sent it."""
+        kind, host = type(arrival.message).__name__, arrival.host.name if arrival.host else ""
+        self._append(self._run_dir.events, dumps({"kind": "Refused", "host": host, "message": kind}) + "\n")
 
     def _append(self, path: Path, text: str) -> None:
         if path not in self._files:

@@ -9,17 +9,24 @@ class Policy:
 
     timeout_s: float | None = None
     """Limit of the whole job, from the start of its tasks; None: no limit."""
+    start_timeout_s: float = 60.0
+    """For all hosts to describe themselves, for each answer before tasks start, and for all tasks to be started."""
     grace_s: float = 5.0
     """Between SIGTERM and SIGKILL."""
     lost_grace_s: float = 2.0
-    """Upper limit of `grace_s` once a host is lost; keeps `silence_s`, this and the agent's clean-up under 15 s."""
+    """Upper limit of `grace_s` once a host is lost: the job has failed, and peers of the lost tasks only wait."""
     settle_s: float = 3.0
     """After the first failure, before the other tasks are stopped; those that exit meanwhile help to find the cause."""
-    hello_s: float = 14.0
-    """For an agent's hello, and for each of its answers before tasks start."""
+    settle_secondary_s: float = 12.0
+    """The same while every failed task reports only that a peer has failed. TensorFlow takes 8 to 10 s to notice that a
+    peer is silent, and an agent counts as lost after `silence_s`."""
+    alive_s: float = 14.0
+    """For the first sign of life of an agent."""
     dial_s: float = 4.0
     """For a connection to a peer's port before tasks start."""
     heartbeat_s: float = 2.0
     """Between two heartbeats."""
     silence_s: float = 10.0
-    """Without a message from an agent, until it counts as lost."""
+    """Without a message from an agent on another host, until it counts as lost."""
+    launcher_timeout_s: float = 60.0
+    """Without a message from the launcher, until an agent on another host stops its tasks."""

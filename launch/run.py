@@ -3,15 +3,14 @@
 from contextlib import nullcontext
 from dataclasses import replace
 
-from tfdist.launch.agents.fleet import Fleet, connect
+from tfdist.launch.agents.connect import connect
+from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.messages import Finish, Start
 from tfdist.launch.diagnose import Outcome, diagnose
 from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.dry_run import save_plan
-from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Job
 from tfdist.launch.json_files import save_json
-from tfdist.launch.logs import tail
 from tfdist.launch.policy import Policy
 from tfdist.launch.rundir import RunDir
 from tfdist.launch.supervise import OnMessage, Supervisor, supervise
@@ -50,7 +49,7 @@ def launch(
         wall_s = supervise(supervisor, run_dir, on_message)
         for channel in fleet.channels.values():
             channel.send(Finish())
-    outcome = _diagnose(supervisor, run_dir)
+    outcome = diagnose(supervisor.history, supervisor.job)
     outcome = replace(outcome, wall_s=wall_s, records=supervisor.records, hosts=hellos, run_dir=str(run_dir.path))
     save_json(run_dir.outcome, outcome.to_json())
     return outcome
@@ -58,14 +57,10 @@ def launch(
 
 def _start(job: Job, fleet: Fleet, policy: Policy) -> Supervisor:
     channels = {plan.task.name: fleet.channels[plan.host] for plan in job.plans}
+    supervisor = Supervisor(job, channels, policy, fleet.inbox, set(channels), fleet.requests)
     for plan in job.plans:
-        message = Start(plan.task.name, plan.program.argv, job.environment(plan), plan.program.cwd, plan.cores)
-        channels[plan.task.name].send(message)
-    return Supervisor(job, channels, policy, fleet.inbox, running=set(channels))
-
-
-def _diagnose(supervisor: Supervisor, run_dir: RunDir) -> Outcome:
-    job = supervisor.job
-    tails = {plan.task.name: tail(run_dir.log(plan.task.name, "stderr")) for plan in job.plans}
-    hosts = {} if job.hosts == (LOCAL,) else {plan.task.name: plan.host.name for plan in job.plans}
-    return diagnose(supervisor.history, tails, hosts)
+        program = plan.program
+        port = job.cluster.port(plan.task)
+        start = Start(plan.task.name, program.argv, job.environment(plan), program.cwd, plan.cores, port)
+        channels[plan.task.name].send(start)
+    return supervisor

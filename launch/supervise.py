@@ -6,22 +6,30 @@ from dataclasses import dataclass, field
 from queue import Empty
 from typing import Any
 
-from tfdist.launch.agents.channel import Channel, Inbox
+from tfdist.launch.agents.channel import Channel
+from tfdist.launch.agents.inbox import Arrival, Inbox
 from tfdist.launch.agents.messages import (
     AgentLost,
     Event,
     Exited,
+    Inspect,
+    Inspected,
     Interrupted,
     Message,
     NotStarted,
-    Output,
     Release,
+    Reply,
     Started,
     Stop,
+    Stopped,
+    Stuck,
+    TaskMessage,
 )
+from tfdist.launch.agents.requests import Requests
 from tfdist.launch.agents.signals import kill_groups
 from tfdist.launch.agents.silence import SilenceDetector
-from tfdist.launch.diagnose import Entry, Stopped, TimedOut
+from tfdist.launch.diagnose import shows_cause
+from tfdist.launch.history import History, ProcessState, StartTimedOut, TimedOut
 from tfdist.launch.job import Job
 from tfdist.launch.logs import LogWriter
 from tfdist.launch.policy import Policy
@@ -41,56 +49,85 @@ class Supervisor:
     policy: Policy
     inbox: Inbox
     running: set[str]
-    history: list[Entry] = field(default_factory=list)
+    requests: Requests = field(default_factory=Requests)
+    history: History = field(default_factory=History)
     records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    attempt: int = 0
+    """Of all tasks."""
     at_barrier: set[str] = field(default_factory=set)
     pids: dict[str, int] = field(default_factory=dict)
+    finished: set[str] = field(default_factory=set)
+    """Leading tasks that exited with code 0."""
+    failed_at: float | None = None
+    """Monotonic time of the first failure, until the other tasks are stopped because of it."""
     stop_at: float | None = None
     """Monotonic time at which the running tasks are stopped."""
     time_out_at: float | None = None
+    start_out_at: float | None = None
+    """Monotonic time at which all tasks must have been started."""
     silence: SilenceDetector = field(init=False)
 
     def __post_init__(self) -> None:
         self.silence = SilenceDetector(self.policy.silence_s)
 
-    def handle(self, message: Message) -> None:
-        """Decide what a message changes."""
-        if isinstance(message, Interrupted | AgentLost | Exited | NotStarted):
-            self.history.append(message)
+    def accepts(self, arrival: Arrival) -> bool:
+        """Whether the message's task is on the host that sent it: a host must not speak for others."""
+        message = arrival.message
+        if not isinstance(message, TaskMessage):
+            return True
+        channel = self.channels.get(message.task)
+        return channel is not None and channel.host == arrival.host
+
+    def handle(self, message: Message, at: float | None = None) -> None:
+        """Decide what a message changes.
+
+        Args:
+            message: of a host that `accepts` it.
+            at: monotonic time of its arrival; None: now.
+        """
+        at = time.monotonic() if at is None else at
+        self.history.add(message, time.time() - (time.monotonic() - at))
+        if isinstance(message, TaskMessage) and message.attempt != self.attempt:
+            return
         match message:
             case Started(task, pid):
                 self.pids[task] = pid
+                if set(self.pids) >= set(self.channels):
+                    self.start_out_at = None
             case Event(task, event={"event": "record", "record": Mapping() as record}):
                 self.records[task] = record
             case Event(task, event={"event": "barrier"}):
                 self.at_barrier.add(task)
-                if self.at_barrier >= set(self.job.measuring):
+                if self.at_barrier >= set(self.job.leading):
                     self._open_barrier()
             case Exited(task, code):
                 self.running.discard(task)
-                if code != 0:
-                    settled_at = time.monotonic() + self.policy.settle_s
-                    self.stop_at = settled_at if self.stop_at is None else min(settled_at, self.stop_at)
-                elif task == self.job.leader:
-                    self._stop(self.policy.grace_s)
+                self._after_exit(task, code, at)
+            case Stuck(task):
+                self.running.discard(task)
             case NotStarted(task):
                 self.running.discard(task)
                 self._stop(self.policy.grace_s)
             case Interrupted():
-                first = sum(isinstance(entry, Interrupted) for entry in self.history) == 1
+                first = sum(isinstance(entry, Interrupted) for entry in self.history.entries) == 1
                 self._stop(self.policy.grace_s if first else 0.0)
             case AgentLost(host):
-                self._abandon(host)
-                self._stop(min(self.policy.grace_s, self.policy.lost_grace_s))
+                self._abandon(host, at)
 
     def check_deadlines(self, now: float) -> None:
-        """Decide what the time changes: the job's time limit, the end of the settling time, silent agents."""
+        """Decide what the time changes: time limits, the end of the settling time, silent agents."""
         if self.time_out_at is not None and now >= self.time_out_at:
             self.time_out_at = None
-            self.history.append(TimedOut(self.policy.timeout_s or 0.0))
+            self.history.entries.append(TimedOut(self.policy.timeout_s or 0.0))
+            self._stop(self.policy.grace_s)
+        if self.start_out_at is not None and now >= self.start_out_at:
+            self.start_out_at = None
+            missing = tuple(sorted(set(self.channels) - set(self.pids)))
+            self.history.entries.append(StartTimedOut(self.policy.start_timeout_s, missing))
+            self.running -= set(missing)
             self._stop(self.policy.grace_s)
         if self.stop_at is not None and now >= self.stop_at:
-            self._stop(self.policy.grace_s)
+            self._settle(now)
         for _, lost in self.silence.newly_silent(set(self.channels.values()), now):
             self.handle(lost)
 
@@ -98,25 +135,61 @@ class Supervisor:
         """Monotonic time of the next check, even if no message arrives."""
         heartbeat = time.monotonic() + self.policy.heartbeat_s
         silences = map(self.silence.deadline, self.channels.values())
-        return min(due for due in (self.stop_at, self.time_out_at, heartbeat, *silences) if due is not None)
+        dues = (self.stop_at, self.time_out_at, self.start_out_at, heartbeat, *silences)
+        return min(due for due in dues if due is not None)
+
+    def _after_exit(self, task: str, code: int, at: float) -> None:
+        early = task in self.job.serving and not self.finished >= set(self.job.leading)
+        if code == 0 and not early:
+            self.finished |= {task} & set(self.job.leading)
+            if self.finished >= set(self.job.leading):
+                self._stop(self.policy.grace_s)
+        elif self.failed_at is None:
+            self.failed_at, self.stop_at = at, at + self.policy.settle_s
+
+    def _settle(self, now: float) -> None:
+        """Stop the other tasks, but not as long as every failure may be the consequence of one not seen yet."""
+        until = (self.failed_at or now) + self.policy.settle_secondary_s
+        if now < until and not shows_cause(self.history, self.job):
+            self.stop_at = min(until, now + 1.0)
+            self._inspect()
+        else:
+            self._stop(self.policy.grace_s)
+
+    def _inspect(self) -> None:
+        for channel, tasks in self._running_by_channel().items():
+            self.requests.send(channel, Inspect(tasks), self._keep_states)
+
+    def _keep_states(self, reply: Reply) -> None:
+        if isinstance(reply, Inspected):
+            for task, state in reply.states.items():
+                self.history.states[task] = ProcessState(state, reply.waits.get(task, ""))
+
+    def _running_by_channel(self) -> dict[Channel, tuple[str, ...]]:
+        return {
+            channel: tuple(task for task in sorted(self.running) if self.channels[task] is channel)
+            for channel in dict.fromkeys(self.channels[task] for task in sorted(self.running))
+        }
 
     def _stop(self, grace_s: float) -> None:
-        self.history.append(Stopped())
         self.stop_at = None
-        for channel in set(self.channels.values()):
-            tasks = tuple(task for task in sorted(self.running) if self.channels[task] is channel)
-            if tasks:
-                channel.send(Stop(tasks, grace_s))
+        self.history.entries.append(Stopped(tuple(sorted(self.running)), grace_s, time.time()))
+        if any(isinstance(entry, AgentLost) for entry in self.history.entries):
+            grace_s = min(grace_s, self.policy.lost_grace_s)
+        for channel, tasks in self._running_by_channel().items():
+            channel.send(Stop(tasks, grace_s))
 
     def _open_barrier(self) -> None:
-        for channel in set(self.channels.values()):
-            channel.send(Release())
+        for channel in dict.fromkeys(self.channels.values()):
+            channel.send(Release(self.attempt))
 
-    def _abandon(self, host: str) -> None:
+    def _abandon(self, host: str, at: float) -> None:
         # Agents on other hosts stop their own tasks; a local agent that was killed leaves its tasks running.
         lost = {task for task in self.running if self.channels[task].host.name == host}
         kill_groups(self.pids[task] for task in lost & set(self.pids) if self.channels[task].host.local)
         self.running -= lost
+        if lost and self.failed_at is None:  # other hosts may be lost at the same time
+            self.failed_at, self.stop_at = at, at + min(self.policy.settle_s, self.policy.lost_grace_s)
 
 
 def supervise(supervisor: Supervisor, run_dir: RunDir, on_message: OnMessage) -> float:
@@ -124,17 +197,20 @@ def supervise(supervisor: Supervisor, run_dir: RunDir, on_message: OnMessage) ->
     started = time.monotonic()
     if supervisor.policy.timeout_s is not None:
         supervisor.time_out_at = started + supervisor.policy.timeout_s
+    supervisor.start_out_at = started + supervisor.policy.start_timeout_s
     with LogWriter(run_dir) as logs:
         while supervisor.running:
             now = time.monotonic()
             supervisor.check_deadlines(now)
             try:
-                channel, message = supervisor.inbox.get(timeout=max(0.0, supervisor.next_deadline() - now))
+                arrival = supervisor.inbox.get(supervisor.next_deadline() - now)
             except Empty:
                 continue
-            logs.write(message)
-            if channel is not None and isinstance(message, Output):
-                channel.output_slots.release()
-            supervisor.handle(message)
-            on_message(message)
+            if not supervisor.accepts(arrival):
+                logs.refuse(arrival)
+                continue
+            logs.write(arrival.message)
+            supervisor.requests.take(arrival.host, arrival.message)
+            supervisor.handle(arrival.message, arrival.at)
+            on_message(arrival.message)
     return time.monotonic() - started

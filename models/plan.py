@@ -19,9 +19,10 @@ def shape_of(choice: StrategyChoice, base_port: int | None = None) -> Shape:
     strategy = CATALOG[choice.strategy]
     counts = {"one": 1, "workers": choice.workers, "ps": choice.ps}
     return Shape(
-        roles={role.name: RoleShape(counts[role.count], role.computes) for role in strategy.roles},
+        roles={
+            role.name: RoleShape(counts[role.count], role.computes, role.leads, role.serves) for role in strategy.roles
+        },
         has_cluster=strategy.has_cluster,
-        leader=strategy.leader and Task(strategy.leader, 0).name,
         devices=choice.devices,
         cores_per_device=choice.cores_per_device,
         gpus=choice.gpus,
@@ -43,7 +44,7 @@ def plan_command(choice: StrategyChoice, command: Program, machines: Machines, b
     shape = shape_of(choice, base_port)
     evaluators = sum(host.slots or 1 for host in machines if host.role == "evaluator")
     if evaluators and shape.has_cluster:
-        shape = replace(shape, roles={**shape.roles, "evaluator": RoleShape(evaluators, computes=False)})
+        shape = replace(shape, roles={**shape.roles, "evaluator": RoleShape(evaluators, computes=False, leads=False)})
     return plan_job(shape, replace(command, env={**_environment(choice), **command.env}), machines)
 
 
@@ -60,4 +61,4 @@ def only_task(job: Job, cluster: Cluster, task: Task) -> Job:
     """The job reduced to the one task that an inherited TF_CONFIG describes. It gets this machine's first devices."""
     # without parameter servers a chief is a worker that also saves, so it gets a worker's plan
     plan = next((plan for plan in job.plans if plan.task.role == task.role), job.plans[0])
-    return Job((replace(plan, task=task, port=None),), None, cluster)
+    return Job((replace(plan, task=task, port=None),), {task.role: RoleShape(1)}, cluster)

@@ -65,7 +65,7 @@ def run_training(
     """
     started = datetime.now(timezone.utc)
     outcome = launch(job, run_dir, policy, on_message, fleet=fleet, needs_tensorflow=True)
-    return outcome, record_of(outcome, spec, job.measuring, arm=arm, round=round, started=started)
+    return outcome, record_of(outcome, spec, job.leading, arm=arm, round=round, started=started)
 
 
 def record_of(

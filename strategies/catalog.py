@@ -27,9 +27,13 @@ class Role:
     computes: bool = True
     """Its tasks have devices."""
     serves: bool = False
-    """Its tasks run a TensorFlow server for the leader and no program."""
-    leads: bool = False
-    """The job ends when its only task exits."""
+    """Its tasks run a TensorFlow server for the leading ones and no program. The job ends without them, but they must
+    not end before it."""
+
+    @property
+    def leads(self) -> bool:
+        """The job ends when all tasks of its leading roles have exited with code 0."""
+        return not self.serves
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,9 @@ class Strategy:
 
     @property
     def leader(self) -> str | None:
-        """The role whose task ends the job when it exits; None: all tasks must exit 0."""
-        return next((role.name for role in self.roles if role.leads), None)
+        """The role whose task the others serve; None: no task serves."""
+        serving = any(role.serves for role in self.roles)
+        return next(role.name for role in self.roles if role.leads) if serving else None
 
 
 _WORKERS = (Role("worker", "workers"),)
@@ -126,7 +131,7 @@ _ROWS = (
         summary="asynchronous: each worker applies its gradients to variables on parameter servers when they are ready",
         needs="a free port for the chief, each worker and each ps",
         roles=(
-            Role("chief", "one", computes=False, leads=True),
+            Role("chief", "one", computes=False),
             Role("worker", "workers", serves=True),
             Role("ps", "ps", computes=False, serves=True),
         ),

@@ -58,7 +58,6 @@ def describe() -> dict[str, Any]:
         **_describe_gpus(),
         "os": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
-        "clock": time.time(),
     }
 
 
@@ -165,8 +164,10 @@ def reserve(port: int) -> socket.socket:
 
 
 class _RunningTask:
-    def __init__(self, name: str, process: "subprocess.Popen[bytes]", pipes: dict[str, int], barrier: int) -> None:
-        self.name, self.process, self.pipes = name, process, pipes
+    def __init__(
+        self, name: str, attempt: int, process: "subprocess.Popen[bytes]", pipes: dict[str, int], barrier: int
+    ) -> None:
+        self.name, self.attempt, self.process, self.pipes = name, attempt, process, pipes
         self.barrier: int | None = barrier
         self.partial: dict[str, bytes] = {}  # the incomplete last line of each stream
         self.kill_at: float | None = None
@@ -181,8 +182,8 @@ class _RunningTask:
 class Agent:
     """The event loop. A method `_do_<kind>` handles each message; `messages.py` says what the messages mean."""
 
-    def __init__(self, heartbeat_timeout_s: float = 10.0) -> None:
-        self.heartbeat_timeout_s = heartbeat_timeout_s
+    def __init__(self) -> None:
+        self.grace_s, self.launcher_timeout_s = 5.0, 60.0  # until `Configure`
         self.selector = selectors.EpollSelector()
         self.task_selector = selectors.EpollSelector()  # nested in the other one, so reading all tasks can be paused
         self.tasks: dict[str, _RunningTask] = {}
@@ -208,6 +209,7 @@ class Agent:
         try:
             os.mkdir(self.temporary, 0o700)
             self.unsent += b"\n"  # ends a partial line that a login script may have printed
+            self._send("alive", time=time.time())
             self._send("hello", description=describe())
             while not self.finished:
                 self._step()
@@ -226,16 +228,16 @@ class Agent:
                 task.kill_at = None
                 _signal_group(task.process.pid, signal.SIGKILL)
         if now - self.last_sent >= HEARTBEAT_S:
-            self._send("heartbeat")
-        if self.expects_heartbeats and now - self.last_received >= self.heartbeat_timeout_s:
-            self._send("leaving", reason=f"no message from the launcher for {self.heartbeat_timeout_s:g} s")
+            self._send("heartbeat", time=time.time())
+        if self.expects_heartbeats and now - self.last_received >= self.launcher_timeout_s:
+            self._send("leaving", reason=f"no message from the launcher for {self.launcher_timeout_s:g} s")
             self.finished = self.disconnected = True
 
     def _seconds_until_due(self) -> float:
         due = [task.kill_at for task in self.tasks.values() if task.kill_at is not None]
         due.append(self.last_sent + HEARTBEAT_S)
         if self.expects_heartbeats:
-            due.append(self.last_received + self.heartbeat_timeout_s)
+            due.append(self.last_received + self.launcher_timeout_s)
         return max(0.0, min(due) - time.monotonic())
 
     # --- the stream to the launcher
@@ -277,19 +279,22 @@ class Agent:
 
     # --- messages from the launcher
 
-    def _do_heartbeat(self) -> None:
+    def _do_configure(self, grace_s: float, launcher_timeout_s: float) -> None:
+        self.grace_s, self.launcher_timeout_s = grace_s, launcher_timeout_s
+
+    def _do_heartbeat(self, time: float) -> None:
         self.expects_heartbeats = True  # a launcher that has sent one sends more; without them, the link is cut
 
     def _do_finish(self) -> None:
         self.finished = True
 
-    def _do_prepare(self, package: str, cwd: str, home_fallback: bool) -> None:
+    def _do_prepare(self, request: int, package: str, cwd: str, home_fallback: bool) -> None:
         home, cwd = os.path.expanduser("~"), os.path.expanduser(cwd)
         exists = os.path.isdir(cwd)
         if package:
             self._unpack(package)
         fallback = home if home_fallback and os.path.isdir(home) else ""
-        self._send("prepared", requested=cwd, actual=cwd if exists else fallback)
+        self._send("prepared", request=request, requested=cwd, actual=cwd if exists else fallback)
 
     def _unpack(self, package: str) -> None:
         import base64  # these three are not needed on the launcher's own host
@@ -300,12 +305,12 @@ class Agent:
         zipfile.ZipFile(io.BytesIO(base64.b64decode(package))).extractall(self.package)
         sys.path.insert(0, self.package)
 
-    def _do_reserve(self, ports: list[int], token: str) -> None:
+    def _do_reserve(self, request: int, ports: list[int], token: str) -> None:
         for port in ports:
             try:
                 self.reserved_sockets.append(reserve(port))
             except OSError as error:
-                self._send("not_reserved", port=port, reason=os.strerror(error.errno or 0))
+                self._send("not_reserved", request=request, port=port, reason=os.strerror(error.errno or 0))
                 return
         new_sockets = self.reserved_sockets[len(self.reserved_sockets) - len(ports) :]
         numbers = [reserved.getsockname()[1] for reserved in new_sockets]
@@ -313,37 +318,52 @@ class Agent:
             from tfdist.launch.agents.probe import ProbeServer  # installed, or unpacked by _do_prepare
 
             self.probe_server = ProbeServer(numbers, token)
-        self._send("reserved", ports=numbers)
+        self._send("reserved", request=request, ports=numbers)
 
     def _do_close_probe(self) -> None:
         if self.probe_server is not None:
             self.probe_server.close()
             self.probe_server = None
 
-    def _do_dial(self, targets: list[tuple[str, int]], token: str, timeout_s: float) -> None:
+    def _do_dial(self, request: int, targets: list[tuple[str, int]], token: str, timeout_s: float) -> None:
         from tfdist.launch.agents.probe import dial_all
 
-        self._reply_later("dial_result", lambda: {"failures": dial_all(targets, token, timeout_s)})
+        self._reply_later("dial_result", request, lambda: {"failures": dial_all(targets, token, timeout_s)})
 
-    def _do_measure_link(self, address: str, port: int, token: str, seconds: float) -> None:
+    def _do_measure_link(self, request: int, address: str, port: int, token: str, seconds: float) -> None:
         from tfdist.launch.agents.probe import measure_link
 
-        self._reply_later("link_speed", lambda: measure_link(address, port, token, seconds))
+        self._reply_later("link_speed", request, lambda: measure_link(address, port, token, seconds))
 
-    def _reply_later(self, kind: str, compute: Callable[[], dict[str, Any]]) -> None:
+    def _reply_later(self, kind: str, request: int, compute: Callable[[], dict[str, Any]]) -> None:
         def run() -> None:
-            self.replies.append((kind, compute()))
+            self.replies.append((kind, {"request": request, **compute()}))
             os.write(self.wake_sockets[1].fileno(), b"\0")
 
         threading.Thread(target=run, name=kind, daemon=True).start()
 
-    def _do_start(self, task: str, argv: list[str], env: dict[str, str], cwd: str, cores: list[int]) -> None:
+    def _do_start(
+        self,
+        task: str,
+        attempt: int,
+        argv: list[str],
+        env: dict[str, str],
+        cwd: str,
+        cores: list[int],
+        port: int | None,
+    ) -> None:
         try:
-            pid = self._spawn(task, argv, env, cwd, cores)
+            pid = self._spawn(task, attempt, argv, env, cwd, cores)
         except (OSError, ValueError) as error:
-            self._send("not_started", task=task, reason=str(error))
+            self._send("not_started", task=task, attempt=attempt, reason=str(error))
         else:
-            self._send("started", task=task, pid=pid, time=time.time())
+            self._send("started", task=task, attempt=attempt, pid=pid, time=time.time())
+
+    def _do_inspect(self, request: int, tasks: list[str]) -> None:
+        running = {task.name: task.process.pid for task in self.by_pid.values() if task.name in tasks}
+        states = {name: _process_state(pid) for name, pid in running.items()}
+        waits = {name: _read(f"/proc/{pid}/wchan").strip("0") for name, pid in running.items()}
+        self._send("inspected", request=request, states=states, waits=waits)
 
     def _do_stop(self, tasks: list[str], grace_s: float) -> None:
         # A task gets SIGTERM only once. A later request can only shorten the time until SIGKILL.
@@ -359,13 +379,14 @@ class Agent:
             else:
                 task.kill_at = min(deadline, task.kill_at)
 
-    def _do_release(self) -> None:
+    def _do_release(self, attempt: int) -> None:
         for task in self.tasks.values():
-            task.release()
+            if task.attempt == attempt:
+                task.release()
 
     # --- tasks
 
-    def _spawn(self, name: str, argv: list[str], env: dict[str, str], cwd: str, cores: list[int]) -> int:
+    def _spawn(self, name: str, attempt: int, argv: list[str], env: dict[str, str], cwd: str, cores: list[int]) -> int:
         """Start a task in its own process group and return its pid.
 
         The child inherits the affinity, so it is pinned before its first instruction.
@@ -398,7 +419,7 @@ class Agent:
         assert process.stdout is not None
         assert process.stderr is not None
         pipes = {"stdout": process.stdout.fileno(), "stderr": process.stderr.fileno(), "events": events}
-        task = self.tasks[name] = self.by_pid[process.pid] = _RunningTask(name, process, pipes, barrier)
+        task = self.tasks[name] = self.by_pid[process.pid] = _RunningTask(name, attempt, process, pipes, barrier)
         for stream, descriptor in pipes.items():
             os.set_blocking(descriptor, False)
             self.task_selector.register(descriptor, selectors.EVENT_READ, (task, stream))
@@ -436,8 +457,9 @@ class Agent:
 
     def _send_lines(self, task: _RunningTask, stream: str, text: bytes) -> None:
         if stream != "events":
-            if text:  # bytes that are not UTF-8 travel as surrogates
-                self._send("output", task=task.name, stream=stream, text=text.decode("utf-8", "surrogateescape"))
+            if text:
+                decoded = text.decode("utf-8", "surrogateescape")  # bytes that are not UTF-8 travel as surrogates
+                self._send("output", task=task.name, attempt=task.attempt, stream=stream, text=decoded)
             return
         for line in text.splitlines():
             try:
@@ -446,7 +468,7 @@ class Agent:
                 continue
             if nests_deeper(event, MAX_EVENT_DEPTH):
                 continue
-            self._send("event", task=task.name, time=time.time(), event=event)
+            self._send("event", task=task.name, attempt=task.attempt, time=time.time(), event=event)
 
     # --- signals and exits
 
@@ -492,10 +514,13 @@ class Agent:
         self._send(
             "exited",
             task=task.name,
+            attempt=task.attempt,
             code=code,
             time=time.time(),
             peak_memory_bytes=usage.ru_maxrss * 1024,
             cpu_s=usage.ru_utime + usage.ru_stime,
+            oom_kills=0,
+            kernel_log="",
         )
 
     def _clean_up(self) -> None:
@@ -532,6 +557,18 @@ def nests_deeper(value: Any, levels: int) -> bool:
 
 def _prctl(option: int, value: int) -> None:
     LIBC.prctl(option, value, 0, 0, 0)
+
+
+def _process_state(pid: int) -> str:
+    return _read(f"/proc/{pid}/stat").rpartition(")")[2].strip()[:1]
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def _children() -> set[int]:

@@ -1,8 +1,7 @@
-"""The launcher's connection to one agent: a process, its pipes, and a thread that reads its messages."""
+"""The launcher's connection to one agent: a process, its pipes, a thread that reads and one that writes."""
 
 import contextlib
 import errno
-import fcntl
 import math
 import os
 import signal
@@ -10,17 +9,24 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from queue import SimpleQueue
 
 from tfdist.launch.agents.bootstrap import agent_argv, agent_source
+from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.messages import (
     AgentLost,
+    Alive,
+    Event,
+    Exited,
     FromAgent,
     Heartbeat,
-    Interrupted,
     Leaving,
+    Listening,
     Output,
+    Started,
+    Stuck,
     ToAgent,
     decode,
     encode,
@@ -28,23 +34,21 @@ from tfdist.launch.agents.messages import (
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 
-CLEAN_UP_S = 10.0
-"""For an agent to stop its tasks and clean up; it gives the tasks 5 s."""
-
-Inbox = SimpleQueue[tuple["Channel | None", FromAgent | AgentLost | Interrupted]]
-"""The queue of all events. A SimpleQueue, because signal handlers put into it."""
-
-PIPE_BYTES = 1 << 20
-"""The largest pipe that any user may have (fs.pipe-max-size). The zipped package fits, so sending it does not block."""
-UNREAD_OUTPUTS = 256
-"""Unprocessed `Output` messages (at most 64 KiB each) after which the stream is left unread, and the tasks block."""
+CLEAN_UP_S = 5.0
+"""For an agent to clean up, in addition to the grace period of its tasks."""
+DESCRIPTORS = 3
+"""Open files of a channel."""
+_TIMED = (Started, Listening, Event, Exited, Stuck)
 
 
 class Channel:
-    """One agent's stdin and stdout. Messages from the agent go to the inbox, with this channel as their source."""
+    """One agent's stdin and stdout. Messages from the agent go to the inbox, with this channel as their source.
+
+    `send` never blocks: a writer thread does. Times in messages are converted to this machine's clock.
+    """
 
     def __init__(self, host: Host, inbox: Inbox) -> None:
-        """Start an agent on `host`. Its first message will be `Hello`, or `AgentLost`.
+        """Start an agent on `host`. Its first message will be `Alive`, or `AgentLost`.
 
         Raises:
             TfdistError: the program that connects to the host cannot be started.
@@ -52,15 +56,17 @@ class Channel:
         self.host = host
         self.last_received = time.monotonic()
         """When the last message came; infinity while the stream is left unread."""
-        self.hello_at = 0.0
-        """Wall clock time at which the hello came; 0 before."""
-        self.output_slots = threading.Semaphore(UNREAD_OUTPUTS)
-        """The consumer of the inbox releases one for each `Output` that it has processed."""
+        self.alive = False
+        """A message came."""
+        self.behind_s = math.inf
+        """How far the host's clock is behind this machine's, at most: the smallest difference between sending and
+        receiving a message, so it includes the latency of the fastest one. Infinity before the first one."""
         self.silent = False
         """Nothing was received for too long, so `close` does not wait for the agent."""
-        self._write_lock = threading.Lock()
-        self._closing = False
+        self._closing = self._lost = False
+        self._unsent: SimpleQueue[bytes | None] = SimpleQueue()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
+        self._stderr_start = 0
         try:
             self._process = subprocess.Popen(
                 agent_argv(host),
@@ -74,32 +80,28 @@ class Channel:
             program = agent_argv(host)[0]
             fix = "raise 'ulimit -n'" if error.errno == errno.EMFILE else "install it, or specify another program"
             raise TfdistError(f"cannot run {program!r} ({error.strerror}): {fix}") from None
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # the kernel limits large pipes per user; with a small one, writes may block
-            fcntl.fcntl(self._process.stdin, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        self._write(agent_source())
-        self._reader = threading.Thread(target=self._read, args=(inbox,), name=f"agent on {host.name}", daemon=True)
+        self._unsent.put(agent_source())
+        self._reader = threading.Thread(target=self._read, args=(inbox,), name=f"from {host.name}", daemon=True)
+        self._writer = threading.Thread(target=self._write, name=f"to {host.name}", daemon=True)
         self._reader.start()
+        self._writer.start()
 
     def send(self, message: ToAgent) -> None:
         """Send one message. Does not raise if the agent is gone: the inbox then gets an `AgentLost`."""
-        self._write(encode(message))
+        self._unsent.put(encode(message))
 
     def close_stdin(self) -> None:
-        """Make the agent clean up its host and exit; do not wait for it."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
+        """Make the agent clean up its host and exit, after all messages; do not wait for it."""
         self._closing = True
-        self.output_slots.release()  # a blocked reader continues
+        self._unsent.put(None)
 
-    def close(self, timeout_s: float = CLEAN_UP_S) -> None:
+    def close(self, timeout_s: float) -> None:
         """Make the agent exit and wait until it has cleaned up; after `timeout_s`, kill our end of the connection.
 
-        Does not wait for an agent that has sent no hello (it has nothing to clean up) or that is silent.
+        Does not wait for an agent that never sent anything (it has nothing to clean up) or that is silent.
         """
         self.close_stdin()
-        if self.silent or not self.hello_at:
+        if self.silent or not self.alive:
             timeout_s = 0.0
         self._reader.join(timeout_s)  # returns at end of file; Popen.wait with a timeout would poll
         try:
@@ -107,6 +109,7 @@ class Channel:
         except subprocess.TimeoutExpired:
             self._kill()
         self._reader.join(timeout=5)
+        self._writer.join(timeout=1)  # a pipe without a reader does not block
         if not self._reader.is_alive():  # else closing would block
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=1.0)  # reaps one that ended by itself
@@ -124,11 +127,14 @@ class Channel:
                 self._process.wait(timeout=1.0)
                 return
 
-    def _write(self, data: bytes) -> None:
+    def _write(self) -> None:
         assert self._process.stdin is not None
-        with self._write_lock, contextlib.suppress(OSError, ValueError):
-            self._process.stdin.write(data)
-            self._process.stdin.flush()
+        with contextlib.suppress(OSError):
+            while (data := self._unsent.get()) is not None:
+                self._process.stdin.write(data)
+                self._process.stdin.flush()
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
 
     def _read(self, inbox: Inbox) -> None:
         assert self._process.stdout is not None
@@ -138,50 +144,65 @@ class Channel:
             try:
                 message = decode(line)
             except ValueError as error:
-                if not self.hello_at:  # output of a login script, or why the login failed
+                if not self.alive:  # output of a login script, or why the login failed
                     text = line.decode(errors="replace").strip() or text
                     continue
                 reason = str(error)
                 break
-            self.hello_at = self.hello_at or time.time()
-            if isinstance(message, Output) and not self._closing:
-                self.last_received = math.inf
-                self.output_slots.acquire()
-                self.last_received = time.monotonic()
             if isinstance(message, Leaving):
-                inbox.put((self, AgentLost(self.host.name, message.reason)))
+                self._report_loss(inbox, message.reason)
                 continue
-            inbox.put((self, message))
-        inbox.put((self, AgentLost(self.host.name, reason or self._stderr_text() or text or "its stream ended")))
+            size = len(line) if isinstance(message, Output) and not self._closing else 0
+            if size:
+                self.last_received = math.inf
+            inbox.put(self.host, self._on_our_clock(message), size)
+            self.last_received = time.monotonic()
+        self._report_loss(inbox, reason or self._stderr_text() or text or "its stream ended")
+
+    def _report_loss(self, inbox: Inbox, reason: str) -> None:
+        if not self._lost:
+            self._lost = True
+            heard_at = time.time() - max(0.0, time.monotonic() - self.last_received)
+            inbox.put(self.host, AgentLost(self.host.name, reason, heard_at))
+
+    def _on_our_clock(self, message: FromAgent) -> FromAgent:
+        if isinstance(message, Alive | Heartbeat):
+            self.behind_s = min(self.behind_s, time.time() - message.time)
+            if not self.alive:
+                self.alive = True
+                self._stderr_start = os.fstat(self._stderr.fileno()).st_size
+        if isinstance(message, _TIMED) and not self.host.local:
+            return replace(message, time=message.time + self.behind_s)
+        return message
 
     def _stderr_text(self) -> str:
-        """The start of the stderr of the agent, or of the ssh that carries it."""
-        return os.pread(self._stderr.fileno(), 1 << 16, 0).decode(errors="replace").strip()
+        """The stderr of the agent, or of the ssh that carries it; without a banner that came before the agent."""
+        return os.pread(self._stderr.fileno(), 1 << 16, self._stderr_start).decode(errors="replace").strip()
 
 
 @contextlib.contextmanager
-def heartbeats(channels: Sequence[Channel], interval_s: float) -> Iterator[None]:
-    """Send heartbeats to the agents on other hosts, from a thread, so that a blocked console cannot delay them.
+def heartbeats(channels: Mapping[Host, Channel], interval_s: float) -> Iterator[None]:
+    """Send heartbeats to the agents on other hosts, from a thread, so that nothing can delay them.
+
+    Channels may be added meanwhile.
 
     The local agent gets none: its stream ends if the launcher dies, and a suspended launcher (Ctrl-Z) should not end
     a training.
     """
     stopped = threading.Event()
-    remote = [channel for channel in channels if not channel.host.local]
 
     def send_all() -> None:
         while True:  # the first at once: an agent watches for a cut link only after its first heartbeat
-            for channel in remote:
-                channel.send(Heartbeat())
+            for channel in list(channels.values()):
+                if not channel.host.local:
+                    channel.send(Heartbeat(time.time()))
             if stopped.wait(interval_s):
                 return
 
     thread = threading.Thread(target=send_all, name="heartbeats", daemon=True)
-    if remote:
-        thread.start()
+    thread.start()
     try:
         yield
     finally:
         stopped.set()
-        if remote:
-            thread.join()
+        thread.join()

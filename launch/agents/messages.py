@@ -1,19 +1,54 @@
 """The protocol between launcher and agent: one JSON object per line. `agent.py` implements the other side.
 
-A message is a dataclass in one of the two unions below. Its kind is the class name in snake case.
+A message is a dataclass in one of the two unions below. Its kind is the class name in snake case. A `Request` is
+answered by a `Reply` with the same number. A message about a task carries the task's attempt, counted from 0: what an
+earlier attempt still sends after a restart must not be taken for the present one's.
 """
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, get_args
+
+
+@dataclass(frozen=True)
+class Request:
+    """Answered by a `Reply` with the same number."""
+
+    request: int = field(default=0, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer to a `Request`."""
+
+    request: int = field(default=0, kw_only=True)
+
+
+@dataclass(frozen=True)
+class TaskMessage:
+    """About one attempt of a task."""
+
+    task: str
+    attempt: int = field(default=0, kw_only=True)
+
 
 # --- from the launcher to an agent
 
 
 @dataclass(frozen=True)
-class Prepare:
+class Configure:
+    """Comes first: how patient the agent is."""
+
+    grace_s: float
+    """Between SIGTERM and SIGKILL when the agent stops its tasks without a `Stop`."""
+    launcher_timeout_s: float
+    """Without a message from a launcher that sends heartbeats, until the agent stops its tasks and exits."""
+
+
+@dataclass(frozen=True)
+class Prepare(Request):
     """Unpack the tfdist package and check that tasks can run in `cwd` (`~` is expanded on the host)."""
 
     package: str
@@ -24,7 +59,7 @@ class Prepare:
 
 
 @dataclass(frozen=True)
-class Reserve:
+class Reserve(Request):
     """Reserve these ports (0: any free one). With a token, answer probes on them until `CloseProbe`."""
 
     ports: tuple[int, ...]
@@ -32,7 +67,7 @@ class Reserve:
 
 
 @dataclass(frozen=True)
-class Dial:
+class Dial(Request):
     """Try to connect to these (address, port) pairs."""
 
     targets: tuple[tuple[str, int], ...]
@@ -41,7 +76,7 @@ class Dial:
 
 
 @dataclass(frozen=True)
-class MeasureLink:
+class MeasureLink(Request):
     """Measure the link to a peer that answers probes at this port, for `seconds`."""
 
     address: str
@@ -56,19 +91,27 @@ class CloseProbe:
 
 
 @dataclass(frozen=True)
-class Start:
+class Start(TaskMessage):
     """Start a task, pinned to `cores` if there are any."""
 
-    task: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str
     cores: tuple[int, ...]
+    port: int | None
+    """The port that its server will listen on; None: it has none."""
+
+
+@dataclass(frozen=True)
+class Inspect(Request):
+    """Look at the processes of these tasks."""
+
+    tasks: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Send SIGTERM to these tasks, and SIGKILL `grace_s` seconds later (0: SIGKILL at once)."""
+    """Send SIGTERM to these tasks, and SIGKILL to their process groups `grace_s` seconds later (0: at once)."""
 
     tasks: tuple[str, ...]
     grace_s: float
@@ -76,7 +119,9 @@ class Stop:
 
 @dataclass(frozen=True)
 class Release:
-    """Open the start barrier."""
+    """Open the start barrier of the tasks of this attempt."""
+
+    attempt: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,19 +133,29 @@ class Finish:
 class Heartbeat:
     """The sender is alive. Both sides send it."""
 
+    time: float
+    """The sender's clock."""
+
 
 # --- from an agent to the launcher
 
 
 @dataclass(frozen=True)
+class Alive:
+    """The first message, sent at once: the description may take a while."""
+
+    time: float
+
+
+@dataclass(frozen=True)
 class Hello:
-    """The first message: the host, as `agent.describe()` returns it."""
+    """The host, as `agent.describe()` returns it."""
 
     description: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Prepared(Reply):
     """The folder in which tasks run."""
 
     requested: str
@@ -110,14 +165,14 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Reserved:
+class Reserved(Reply):
     """The reserved ports, in the order of the request."""
 
     ports: tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class NotReserved:
+class NotReserved(Reply):
     """A port could not be reserved."""
 
     port: int
@@ -125,14 +180,14 @@ class NotReserved:
 
 
 @dataclass(frozen=True)
-class DialResult:
+class DialResult(Reply):
     """Why each target could not be reached, in the order of the request; an empty string if it could."""
 
     failures: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class LinkSpeed:
+class LinkSpeed(Reply):
     """Round-trip time and throughput of one TCP stream; zeros and a reason if the measurement failed."""
 
     rtt_s: float
@@ -141,50 +196,77 @@ class LinkSpeed:
 
 
 @dataclass(frozen=True)
-class Started:
+class Inspected(Reply):
+    """What the kernel says of tasks that run, by task."""
+
+    states: Mapping[str, str]
+    """The state as in /proc/PID/stat: `R`, `S`, `T` (stopped by a signal), `D` (uninterruptible sleep), ..."""
+    waits: Mapping[str, str]
+    """The kernel function that each sleeps in (/proc/PID/wchan); empty if unknown."""
+
+
+@dataclass(frozen=True)
+class Started(TaskMessage):
     """A task was started."""
 
-    task: str
     pid: int
     time: float
 
 
 @dataclass(frozen=True)
-class NotStarted:
+class NotStarted(TaskMessage):
     """The program of a task could not be started."""
 
-    task: str
     reason: str
 
 
 @dataclass(frozen=True)
-class Output:
-    """Whole lines of a task's stdout or stderr. A line over 64 KiB is split."""
+class Listening(TaskMessage):
+    """The task's server accepts connections on the task's port."""
 
-    task: str
+    time: float
+
+
+@dataclass(frozen=True)
+class Output(TaskMessage):
+    """Whole lines of a task's stdout or stderr. A line over 64 KiB is split; a partial one is sent after a second."""
+
     stream: str
     text: str
     """Bytes that are not UTF-8 are surrogates (`surrogateescape`)."""
 
 
 @dataclass(frozen=True)
-class Event:
+class Event(TaskMessage):
     """One JSON object that a task wrote to TFDIST_EVENTS_FD."""
 
-    task: str
     time: float
     event: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Exited:
-    """A task has exited. `code` is negative for a signal, as in subprocess; `time` is the host's clock."""
+class Exited(TaskMessage):
+    """A task has exited. `code` is negative for a signal, as in subprocess."""
 
-    task: str
     code: int
     time: float
     peak_memory_bytes: int
     cpu_s: float
+    oom_kills: int = 0
+    """Processes that the kernel killed for lack of memory in the task's cgroup while the task ran (`oom_kill` in
+    memory.events, https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files)."""
+    kernel_log: str = ""
+    """A line of the kernel log that says that the process was killed for lack of memory, if the log may be read."""
+
+
+@dataclass(frozen=True)
+class Stuck(TaskMessage):
+    """A task did not end within some seconds of SIGKILL, and the agent no longer waits for it."""
+
+    time: float
+    state: str
+    """As in `Inspected`."""
+    wait: str
 
 
 @dataclass(frozen=True)
@@ -203,6 +285,8 @@ class AgentLost:
 
     host: str
     reason: str
+    time: float = 0.0
+    """When the last message came from it."""
 
 
 @dataclass(frozen=True)
@@ -214,16 +298,32 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Stopped:
+    """The launcher stops these tasks: their exits after this entry are not failures."""
+
+    tasks: tuple[str, ...]
+    grace_s: float = 0.0
+    """Between SIGTERM and SIGKILL; 0: SIGKILL at once."""
+    time: float = 0.0
+
+
+@dataclass(frozen=True)
 class Interrupted:
     """The launcher received this signal."""
 
     signal: int
 
 
-ToAgent = Prepare | Reserve | Dial | MeasureLink | CloseProbe | Start | Stop | Release | Finish | Heartbeat
-Reply = Hello | Prepared | Reserved | NotReserved | DialResult | LinkSpeed
-FromAgent = Reply | Started | NotStarted | Output | Event | Exited | Heartbeat | Leaving
-Message = FromAgent | AgentLost | Interrupted | Note
+ToAgent = (
+    Configure | Prepare | Reserve | Dial | MeasureLink | CloseProbe | Inspect
+    | Start | Stop | Release | Finish | Heartbeat
+)  # fmt: skip
+FromAgent = (
+    Alive | Hello | Prepared | Reserved | NotReserved | DialResult | LinkSpeed | Inspected
+    | Started | NotStarted | Listening | Output | Event | Exited | Stuck | Heartbeat | Leaving
+)  # fmt: skip
+"""Times are seconds since 1970 by the host's clock; the channel converts them to this machine's clock."""
+Message = FromAgent | AgentLost | Interrupted | Note | Stopped
 
 
 def _kind(message_class: type) -> str:

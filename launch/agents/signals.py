@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from tfdist.launch.agents.channel import Inbox
+from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.messages import Interrupted
 
 
@@ -22,7 +22,7 @@ def interruptions(inbox: Inbox) -> Iterator[None]:
     """Put SIGINT, SIGTERM and SIGHUP into `inbox` as `Interrupted`. Ignored signals (nohup) stay ignored."""
 
     def put(number: int, _frame: FrameType | None) -> None:
-        inbox.put((None, Interrupted(number)))
+        inbox.put(None, Interrupted(number))
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     active = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]

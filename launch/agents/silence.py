@@ -29,7 +29,9 @@ class SilenceDetector:
         expired = [channel for channel in channels if now >= self.deadline(channel)]
         for channel in expired:
             channel.silent = True
-        return [(channel, AgentLost(channel.host.name, f"no message for {self.limit_s:g} s")) for channel in expired]
+        heard_at = time.time() - self.limit_s
+        reason = f"no message for {self.limit_s:g} s"
+        return [(channel, AgentLost(channel.host.name, reason, heard_at)) for channel in expired]
 
     def deadline(self, channel: Channel) -> float:
         """When the agent counts as lost if it sends nothing more; infinity if it is local or already lost."""

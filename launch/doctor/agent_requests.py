@@ -33,7 +33,7 @@ def prepare(fleet: Fleet, folders: Mapping[Host, str]) -> dict[Host, messages.Pr
         host: messages.Prepare(package if host.needs_package else "", cwd, not host.chdir)
         for host, cwd in folders.items()
     }
-    answers = fleet.ask(requests, "unpack tfdist", fleet.policy.hello_s)
+    answers = fleet.ask(requests, "unpack tfdist", fleet.policy.start_timeout_s)
     return {host: answer for host, answer in answers.items() if isinstance(answer, messages.Prepared)}
 
 
@@ -46,7 +46,7 @@ def reserve(
         The reserved ports, in the order of the request, and the hosts without.
     """
     requests = {host: messages.Reserve(numbers, token) for host, numbers in ports.items()}
-    answers = fleet.ask(requests, "reserve ports", fleet.policy.hello_s)
+    answers = fleet.ask(requests, "reserve ports", fleet.policy.start_timeout_s)
     reserved = {host: answer.ports for host, answer in answers.items() if isinstance(answer, messages.Reserved)}
     refused = {host: answer for host, answer in answers.items() if isinstance(answer, messages.NotReserved)}
     return reserved, {host: port_problem(host, answer.port, answer.reason) for host, answer in refused.items()}
@@ -65,7 +65,7 @@ def dial(
         source: messages.Dial(tuple((target.address, port) for target, port in pairs), token, dial_s)
         for source, pairs in targets.items()
     }
-    answers = fleet.ask(requests, "dial the other hosts", dial_s * 2 + fleet.policy.hello_s)
+    answers = fleet.ask(requests, "dial the other hosts", dial_s * 2 + fleet.policy.start_timeout_s)
     return {
         (source, target, port): reason
         for source, answer in answers.items()
@@ -77,7 +77,7 @@ def dial(
 def measure(fleet: Fleet, source: Host, target: Host, port: int, token: str) -> Link | Problem:
     """Send for a second to a reserved port of `target` that `source` can reach."""
     request = messages.MeasureLink(target.address, port, token, MEASURE_S)
-    answers = fleet.ask({source: request}, "measure a link", MEASURE_S * 2 + fleet.policy.hello_s)
+    answers = fleet.ask({source: request}, "measure a link", MEASURE_S * 2 + fleet.policy.start_timeout_s)
     answer = answers.get(source)
     if not isinstance(answer, messages.LinkSpeed):
         return fleet.lost[source]

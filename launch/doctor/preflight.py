@@ -23,7 +23,7 @@ from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
 
 ALL_PAIRS = 64
-"""With more tasks than this, a task dials the next one in the ring and the leader only."""
+"""With more tasks than this, a task dials the next one in the ring, the first and the servers only."""
 MOST_PAIRS = 8
 """Unreachable pairs in a message; more are counted."""
 
@@ -113,27 +113,25 @@ def _reserve(job: Job, fleet: Fleet, token: str) -> tuple[Job, dict[str, int]]:
 def dial_targets(job: Job) -> dict[Host, tuple[Task, ...]]:
     """The tasks that each host must reach: those its own tasks talk to, including tasks on the same host.
 
-    Up to `ALL_PAIRS` tasks dial each other; of more, each dials the next in the ring, the leader and the parameter
-    servers. Workers of a job with parameter servers do not talk to each other. Empty if all hosts are this machine.
+    Up to `ALL_PAIRS` tasks dial each other; of more, each dials the next in the ring, the first and the parameter
+    servers. Workers that serve a chief do not talk to each other. Empty if all hosts are this machine.
     """
     hosts = {plan.task: plan.host for plan in job.plans if plan.port is not None}
     tasks = list(hosts)
     if all(host.local for host in job.hosts) or not tasks:
         return {}
     ring = dict(zip(tasks, [*tasks[1:], tasks[0]], strict=True))
-    leader = next((task for task in tasks if task.name == job.leader), tasks[0])
-    servers = [task for task in tasks if task.role == "ps"]
+    servers = [task for task in tasks if job.roles[task.role].serves and not job.roles[task.role].computes]
     targets: dict[Host, dict[Task, None]] = {host: {} for host in job.hosts}
     for source in tasks:
-        others = tasks if len(tasks) <= ALL_PAIRS else [leader, ring[source], *servers]
-        targets[hosts[source]] |= dict.fromkeys(
-            other for other in others if job.leader is None or _communicate(source, other)
-        )
+        others = tasks if len(tasks) <= ALL_PAIRS else [tasks[0], ring[source], *servers]
+        targets[hosts[source]] |= dict.fromkeys(other for other in others if _communicate(source, other, job))
     return {host: tuple(others) for host, others in targets.items() if others}
 
 
-def _communicate(one: Task, other: Task) -> bool:
-    return one == other or not one.role == other.role == "worker"
+def _communicate(one: Task, other: Task, job: Job) -> bool:
+    role = job.roles[one.role]
+    return one == other or one.role != other.role or not (role.serves and role.computes)
 
 
 def _dial(job: Job, fleet: Fleet, targets: Mapping[Host, Sequence[Task]], ports: Mapping[str, int], token: str) -> None:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from tfdist.launch.agents.fleet import Fleet, connect
+from tfdist.launch.agents.connect import connect
+from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.doctor.agent_requests import dial, measure, new_token, prepare, reserve
 from tfdist.launch.doctor.links import Link
 from tfdist.launch.doctor.preflight import ALL_PAIRS

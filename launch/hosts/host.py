@@ -28,6 +28,8 @@ class Host:
     """The argv prefix that runs a command on the host; empty for this machine."""
     needs_quoting: bool = False
     """The prefix passes the command to a shell on the host, as ssh does."""
+    gateway: str = ""
+    """The jump host or proxy command of ssh; empty: none."""
 
     @property
     def target(self) -> str:

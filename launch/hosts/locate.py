@@ -5,7 +5,7 @@ import os
 import pwd
 import socket
 import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tfdist.launch.errors import ExitCode, TfdistError
@@ -38,13 +38,14 @@ def locate(hosts: Sequence[Host], options: TransportOptions) -> tuple[Host, ...]
     marked = [replace(host, local=is_local(host.name, names)) for host in hosts]
     _check_local([host for host in marked if host.local])
     remote = [host for host in marked if not host.local]
-    addresses = (
-        _ssh_addresses(remote, options) if transport.uses_ssh_config else {host.name: host.name for host in remote}
+    configs: Mapping[str, Mapping[str, str]] = (
+        _ssh_configs(remote, options) if transport.uses_ssh_config else {host.name: {} for host in remote}
     )
     located = [
         replace(
             host,
-            address=host.address or addresses.get(host.name, ""),
+            address=host.address or ("" if host.local else configs[host.name].get("hostname", host.name)),
+            gateway="" if host.local else _gateway(configs[host.name]),
             prefix=() if host.local else transport.prefix(host, options),
             needs_quoting=transport.needs_quoting and not host.local,
             python=host.python or ("" if host.local else options.python),
@@ -112,19 +113,24 @@ def is_local(name: str, names: Collection[str]) -> bool:
     return bool(names) and (address.is_loopback or str(address) in names)
 
 
-def _ssh_addresses(hosts: Sequence[Host], options: TransportOptions) -> dict[str, str]:
+def _gateway(config: Mapping[str, str]) -> str:
+    gateway = config.get("proxyjump", "") or config.get("proxycommand", "")
+    return "" if gateway == "none" else gateway
+
+
+def _ssh_configs(hosts: Sequence[Host], options: TransportOptions) -> dict[str, dict[str, str]]:
     from concurrent.futures import ThreadPoolExecutor  # only jobs on other hosts need it
 
     pool = ThreadPoolExecutor(MAX_PROCESSES)
     try:
-        hostnames = pool.map(lambda host: _hostname(host, options), hosts)
-        return dict(zip((host.name for host in hosts), hostnames, strict=True))
+        configs = pool.map(lambda host: _ssh_config(host, options), hosts)
+        return dict(zip((host.name for host in hosts), configs, strict=True))
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _hostname(host: Host, options: TransportOptions) -> str:
-    # `ssh -G` prints the HostName that the user's ssh configuration has for an alias.
+def _ssh_config(host: Host, options: TransportOptions) -> dict[str, str]:
+    # `ssh -G` prints what the user's ssh configuration has for an alias: hostname, proxyjump, ...
     ssh_options = (word for one in options.ssh_options for word in ("-o", one))
     command = [*ssh_client(options), *ssh_options, "-G", "--", host.target]
     try:
@@ -142,7 +148,7 @@ def _hostname(host: Host, options: TransportOptions) -> str:
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise TfdistError(f"ssh -G {host.name}: {lines[-1]}; check --ssh-option and ~/.ssh/config")
-    return next((line.split(" ", 1)[1] for line in done.stdout.splitlines() if line.startswith("hostname ")), host.name)
+    return {name: value for name, _, value in (line.partition(" ") for line in done.stdout.splitlines())}
 
 
 def address_towards(peer: str | None) -> str:

@@ -11,17 +11,25 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.run import launch
 from tfdist.launch.rundir import RunDir
 
-QUICK = Policy(grace_s=1.0, settle_s=0.3)
+QUICK = Policy(grace_s=1.0, settle_s=0.3, settle_secondary_s=1.0, launcher_timeout_s=8.0)
 
 
 def roles(**counts: int) -> dict[str, RoleShape]:
-    """A number of tasks for each role; only workers compute."""
-    return {role: RoleShape(count, computes=role == "worker") for role, count in counts.items()}
+    """A number of tasks for each role; only workers compute. With a chief, it leads and the others serve it."""
+    return {
+        role: RoleShape(
+            count,
+            computes=role == "worker",
+            leads=role == "chief" or (role == "worker" and "chief" not in counts),
+            serves=role in ("worker", "ps") and "chief" in counts,
+        )
+        for role, count in counts.items()
+    }
 
 
-def python_job(code: str, counts: dict[str, int], *, cluster: bool = True, leader: str | None = None) -> Job:
+def python_job(code: str, counts: dict[str, int], *, cluster: bool = True) -> Job:
     """A job on localhost whose tasks all run this Python code."""
-    shape = Shape(roles(**counts), has_cluster=cluster, leader=leader)
+    shape = Shape(roles(**counts), has_cluster=cluster)
     return plan_job(shape, Program((sys.executable, "-S", "-c", code), {}, "/"), local_machines())
 
 

@@ -30,7 +30,7 @@ def test_with_too_few_cores_workers_share_them():
 
 
 def test_chief_and_ps_share_the_workers_cores():
-    job = plan(Shape(roles(chief=1, worker=2, ps=1), True, "chief-0", cores_per_device=1))
+    job = plan(Shape(roles(chief=1, worker=2, ps=1), True, cores_per_device=1))
     assert {each.task.name: each.cores for each in job.plans} == {
         "chief-0": (0, 1), "worker-0": (0,), "worker-1": (1,), "ps-0": (0, 1),
     }  # fmt: skip
@@ -49,9 +49,7 @@ def test_thread_pools_have_a_thread_per_core():
 
 def test_each_worker_sees_its_gpus_and_a_ps_none():
     machine = Machine((0, 1), ("A100",) * 4)
-    job = plan(
-        Shape(roles(chief=1, worker=2, ps=1), True, "chief-0", devices=2, cores_per_device=1, gpus=True), machine
-    )
+    job = plan(Shape(roles(chief=1, worker=2, ps=1), True, devices=2, cores_per_device=1, gpus=True), machine)
     seen = {each.task.name: each.program.env["CUDA_VISIBLE_DEVICES"] for each in job.plans}
     assert seen == {"chief-0": "-1", "worker-0": "0,1", "worker-1": "2,3", "ps-0": "-1"}
     assert all(each.cores == () for each in job.plans)
@@ -132,7 +130,7 @@ def test_each_host_pins_to_its_own_cores():
 
 
 def test_a_ps_shares_the_cores_of_the_workers_on_its_host():
-    shape = Shape(roles(chief=1, worker=2, ps=2), True, "chief-0", cores_per_device=1)
+    shape = Shape(roles(chief=1, worker=2, ps=2), True, cores_per_device=1)
     job = plan_on({H1: slots(1), H2: slots(1, cores=(5, 6))}, shape)
     assert {each.task.name: each.cores for each in job.plans} == {
         "chief-0": (0,), "worker-0": (0,), "worker-1": (5,), "ps-0": (0,), "ps-1": (5,),

@@ -12,9 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tfdist.launch.agents import agent
-from tfdist.launch.agents.bootstrap import agent_argv
-from tfdist.launch.agents.messages import Event, Exited, Heartbeat, Output, Start, Started, encode
+from tfdist.launch.agents.bootstrap import agent_argv, agent_source
+from tfdist.launch.agents.messages import Configure, Event, Exited, Heartbeat, Output, Start, Started, encode
 from tfdist.launch.diagnose import Status
 from tfdist.launch.dry_run import with_free_ports
 from tfdist.launch.errors import TfdistError
@@ -102,7 +101,7 @@ def test_the_first_failure_stops_the_other_tasks_and_is_reported(tmp_path, survi
 
 def test_the_leaders_exit_stops_the_servers(tmp_path, survivors):
     code = "import os, time\nif not os.environ['TFDIST_TASK'].startswith('chief'): time.sleep(600)"
-    outcome, _ = run(python_job(code, {"chief": 1, "worker": 1, "ps": 1}, leader="chief-0"), tmp_path)
+    outcome, _ = run(python_job(code, {"chief": 1, "worker": 1, "ps": 1}), tmp_path)
     assert (outcome.status, outcome.exit_code) == (Status.OK, 0)
     assert outcome.wall_s < 60
     assert survivors() == []
@@ -285,10 +284,10 @@ def test_an_agent_on_another_host_stops_its_tasks_without_heartbeats_from_the_la
 
 
 def test_an_agent_exits_even_if_nothing_reads_its_output():
-    text = Path(agent.__file__).read_bytes().replace(b"Agent().run()", b"Agent(1.0).run()")
-    many = Start("worker-0", (sys.executable, "-S", "-c", "print('x' * 1000000)"), {}, "/", ())
+    many = Start("worker-0", (sys.executable, "-S", "-c", "print('x' * 1000000)"), {}, "/", (), None)
+    messages = Configure(1.0, launcher_timeout_s=1.0), Heartbeat(time.time()), many
     with subprocess.Popen(agent_argv(LOCAL), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        process.stdin.write(b"%d\n%s" % (len(text), text) + encode(Heartbeat()) + encode(many))
+        process.stdin.write(agent_source() + b"".join(map(encode, messages)))
         process.stdin.flush()
         assert process.wait(timeout=30) == 0
 

@@ -28,8 +28,8 @@ class FakeChannel:
         return [message for message in self.sent if isinstance(message, Stop)]
 
 
-def supervisor_of(counts, leader=None, **policy):
-    job = plan_job(Shape(roles(**counts), True, leader), Program(("true",), {}, "/"), local_machines(Machine((0,), ())))
+def supervisor_of(counts, **policy):
+    job = plan_job(Shape(roles(**counts), True), Program(("true",), {}, "/"), local_machines(Machine((0,), ())))
     channel = FakeChannel()
     names = [plan.task.name for plan in job.plans]
     supervisor = Supervisor(job, dict.fromkeys(names, channel), Policy(**policy), SimpleQueue(), running=set(names))
@@ -65,13 +65,13 @@ def test_the_first_interruption_has_a_grace_period_and_the_second_kills():
 
 
 def test_the_leaders_exit_stops_the_servers_and_succeeds():
-    supervisor, channel = supervisor_of({"chief": 1, "worker": 1, "ps": 1}, "chief-0")
+    supervisor, channel = supervisor_of({"chief": 1, "worker": 1, "ps": 1})
     supervisor.handle(exited("chief-0", 0))
     assert channel.stops() == [Stop(("ps-0", "worker-0"), 5.0)]
     supervisor.handle(exited("ps-0", -15))
     supervisor.handle(exited("worker-0", -15))
     assert not supervisor.running
-    assert diagnose(supervisor.history, {}).status is Status.OK
+    assert diagnose(supervisor.history, supervisor.job).status is Status.OK
 
 
 def test_a_task_that_cannot_start_stops_the_others_at_once():
@@ -84,7 +84,7 @@ def test_the_tasks_of_a_lost_agent_no_longer_run():
     supervisor, _ = supervisor_of({"worker": 2})
     supervisor.handle(AgentLost("localhost", "its stream ended"))
     assert not supervisor.running
-    assert diagnose(supervisor.history, {}).exit_code == 69
+    assert diagnose(supervisor.history, supervisor.job).exit_code == 69
 
 
 def test_a_silent_agent_is_lost():
@@ -126,15 +126,15 @@ def test_the_time_limit_stops_the_job_once():
 
 
 @pytest.mark.parametrize(
-    ("counts", "leader", "arrived", "opens"),
+    ("counts", "arrived", "opens"),
     [
-        ({"worker": 2}, None, ["worker-0"], False),
-        ({"worker": 2}, None, ["worker-0", "worker-1"], True),
-        ({"chief": 1, "worker": 2, "ps": 1}, "chief-0", ["chief-0"], True),
+        ({"worker": 2}, ["worker-0"], False),
+        ({"worker": 2}, ["worker-0", "worker-1"], True),
+        ({"chief": 1, "worker": 2, "ps": 1}, ["chief-0"], True),
     ],
 )
-def test_the_barrier_opens_when_all_training_tasks_have_reached_it(counts, leader, arrived, opens):
-    supervisor, channel = supervisor_of(counts, leader)
+def test_the_barrier_opens_when_all_training_tasks_have_reached_it(counts, arrived, opens):
+    supervisor, channel = supervisor_of(counts)
     for task in arrived:
         supervisor.handle(Event(task, 0.0, {"event": "barrier"}))
-    assert (Release() in channel.sent) is opens
+    assert (Release(0) in channel.sent) is opens

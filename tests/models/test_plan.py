@@ -72,8 +72,9 @@ def test_the_tasks_of_each_strategy():
     assert {role: (tasks.count, tasks.computes) for role, tasks in shape.roles.items()} == {
         "chief": (1, False), "worker": (2, True), "ps": (1, False),
     }  # fmt: skip
-    assert shape.leader == "chief-0"
-    assert shape_of(SPEC).leader is None
+    assert [role for role, tasks in shape.roles.items() if tasks.leads] == ["chief"]
+    assert [role for role, tasks in shape.roles.items() if tasks.serves] == ["worker", "ps"]
+    assert all(tasks.leads and not tasks.serves for tasks in shape_of(SPEC).roles.values())
     assert not shape_of(TrainingSpec(strategy=StrategyName.INDEPENDENT, workers=3)).has_cluster
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -10,15 +11,18 @@ from contextlib import contextmanager
 
 import pytest
 
-from tfdist.launch.agents.fleet import connect
-from tfdist.launch.agents.messages import CloseProbe, Reserve, Reserved
+from tfdist.launch.agents.connect import connect
+from tfdist.launch.agents.messages import MeasureLink, Reserve, Reserved
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import machines_of
 from tfdist.launch.policy import Policy
 
-QUICK = Policy(hello_s=20.0)
-UNANSWERED = CloseProbe()
+QUICK = Policy(start_timeout_s=20.0)
+MUTE = socket.create_server(("127.0.0.1", 0))
+"""Connections to it are accepted by the kernel and never answered."""
+UNANSWERED = MeasureLink("127.0.0.1", MUTE.getsockname()[1], "token", 1.0)
+"""An agent answers it after 5 s."""
 
 
 def host(name, script='exec "$@"', **values):
@@ -102,7 +106,7 @@ def test_a_refused_login_is_shown_even_from_stdout():
 def test_a_missing_hello_is_an_error_after_the_timeout_of_the_policy(survivors):
     mute = [host(f"mute{number}", "exec sleep 60", needs_quoting=True) for number in range(3)]
     started = time.monotonic()
-    with refused() as caught, connect([host("fine"), *mute], Policy(hello_s=1.5)):
+    with refused() as caught, connect([host("fine"), *mute], Policy(alive_s=1.5)):
         pytest.fail("connected")
     assert time.monotonic() - started < 8
     lines = str(caught.value).splitlines()
@@ -114,7 +118,7 @@ def test_a_missing_hello_is_an_error_after_the_timeout_of_the_policy(survivors):
 def test_many_hosts_raise_the_limit_on_open_files():
     code = (
         "import resource, sys\n"
-        "from tfdist.launch.agents.fleet import allow_descriptors\n"
+        "from tfdist.launch.agents.connect import allow_descriptors\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 100))\n"
         "for limit in (50, 80, 500):\n"
         "    allow_descriptors(limit)\n"
@@ -130,7 +134,7 @@ def test_an_agent_that_cannot_be_signalled_does_not_hide_the_error(monkeypatch):
 
     monkeypatch.setattr("os.killpg", forbidden)
     mute = host("mute", "exec sleep 3", needs_quoting=True)
-    with refused() as caught, connect([mute], Policy(hello_s=0.5)):
+    with refused() as caught, connect([mute], Policy(alive_s=0.5)):
         pytest.fail("connected")
     assert "did not say hello within 0.5 s" in str(caught.value)
 
@@ -153,7 +157,7 @@ def test_an_agent_lost_during_a_request_is_recorded():
         (only,) = fleet.hellos
         pid = fleet.channels[only]._process.pid
         threading.Timer(0.2, os.kill, (pid, signal.SIGTERM)).start()
-        assert fleet.ask({only: UNANSWERED}, "answer", 10) == {}
+        assert fleet.ask({only: UNANSWERED}, "answer", 4) == {}
         assert str(fleet.lost[only]).startswith("gone: lost the agent (")
 
 
@@ -176,7 +180,7 @@ def test_ctrl_c_interrupts_connecting(survivors):
 
 def test_children_of_the_ssh_client_end_with_it(survivors):
     wrapper = host("wrapped", "trap '' TERM; sleep 60 & wait; wait", needs_quoting=True)
-    with refused(), connect([wrapper], Policy(hello_s=0.5)):
+    with refused(), connect([wrapper], Policy(alive_s=0.5)):
         pytest.fail("connected")
     assert survivors() == []
 
@@ -186,10 +190,10 @@ def test_a_missing_gpu_is_named():
         assert machines_of(fleet.hellos) is None
 
 
-def test_the_hello_shows_how_far_a_clock_is_off():
+def test_the_start_timeout_shows_how_far_a_clock_is_off():
     wrong = host(
         "wrong",
-        'printf \'{"kind": "hello", "description": {"clock": %s}}\\n\' $(($(date +%s) - 3600)); exec cat 3>&1 >/dev/null',
+        'printf \'{"kind": "alive", "time": %s}\\n{"kind": "hello", "description": {}}\\n\' $(($(date +%s) - 3600)); exec cat 3>&1 >/dev/null',
     )
     right = host("right")
     with connect([wrong, right], QUICK) as fleet:
@@ -198,13 +202,13 @@ def test_the_hello_shows_how_far_a_clock_is_off():
 
 
 def test_a_silent_agent_is_lost_before_its_answer_is_due(survivors):
-    policy = Policy(hello_s=60.0, silence_s=5.0)
+    policy = Policy(start_timeout_s=60.0, silence_s=5.0)
     frozen = host("frozen")
     with connect([frozen], policy) as fleet:
         (agent,) = (int(line.split(":")[0]) for line in survivors() if "io.BufferedReader" in line)
         os.kill(agent, signal.SIGSTOP)
         started = time.monotonic()
-        assert fleet.ask({frozen: UNANSWERED}, "answer", policy.hello_s) == {}
+        assert fleet.ask({frozen: UNANSWERED}, "answer", policy.start_timeout_s) == {}
         assert time.monotonic() - started < 20
         assert "(no message for 5 s)" in fleet.lost[frozen].what
     assert survivors() == []

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from tfdist.launch.agents import agent
 from tfdist.launch.agents.messages import (
+    Alive,
     CloseProbe,
+    Configure,
     Dial,
     DialResult,
     Event,
@@ -19,8 +21,11 @@ from tfdist.launch.agents.messages import (
     FromAgent,
     Heartbeat,
     Hello,
+    Inspect,
+    Inspected,
     Leaving,
     LinkSpeed,
+    Listening,
     MeasureLink,
     NotReserved,
     NotStarted,
@@ -33,21 +38,25 @@ from tfdist.launch.agents.messages import (
     Start,
     Started,
     Stop,
+    Stuck,
     ToAgent,
     decode,
     encode,
 )
 
 TO_AGENT = [
-    Reserve((0, 5000)), Start("worker-0", ("a b", "'\";$HOME"), {"K": "v\n"}, "/tmp", (0,)), Stop(("worker-0",), 5.0),
-    Release(), Finish(), Heartbeat(), Prepare("UEs=", "/a b", True), CloseProbe(),
+    Configure(5.0, 60.0), Inspect(("worker-0",), request=3),
+    Reserve((0, 5000), request=2), Start("worker-0", ("a b", "'\";$HOME"), {"K": "v\n"}, "/tmp", (0,), 5000, attempt=1),
+    Stop(("worker-0",), 5.0),
+    Release(1), Finish(), Heartbeat(1.0), Prepare("UEs=", "/a b", True), CloseProbe(),
     Dial((("::1", 5000), ("h2", 5001)), "token", 4.0), MeasureLink("h2", 5000, "token", 1.0),
 ]  # fmt: skip
 FROM_AGENT = [
+    Alive(1.0), Inspected({"worker-0": "S"}, {"worker-0": ""}, request=3), Listening("t", 1.0), Stuck("t", 1.0, "D", "x"),
     Hello({"cores": [0, 1]}), Prepared("/work", "/home"), Reserved((1, 2)), NotReserved(1, "busy"),
     DialResult(("", "refused")), LinkSpeed(0.1, 5.0, ""), Started("t", 7, 1.0), NotStarted("t", "no program"),
-    Output("t", "stdout", "text\n"), Event("t", 1.0, {"event": "ready", "steps": [1]}), Exited("t", -9, 1.0, 5, 0.1),
-    Heartbeat(), Leaving("killed"),
+    Output("t", "stdout", "text\n"), Event("t", 1.0, {"event": "ready", "steps": [1]}), Exited("t", -9, 1.0, 5, 0.1, 1, "", attempt=1),
+    Heartbeat(1.0), Leaving("killed"),
 ]  # fmt: skip
 
 
@@ -62,7 +71,7 @@ def test_the_agent_has_a_method_for_every_message_of_the_launcher(message):
     assert line.count(b"\n") == 1
     values = json.loads(line)
     method = getattr(agent.Agent, "_do_" + values.pop("kind"))
-    assert ["self", *values] == list(inspect.signature(method).parameters)
+    assert {"self", *values} == set(inspect.signature(method).parameters)
 
 
 @pytest.mark.parametrize("message", FROM_AGENT)
@@ -79,7 +88,12 @@ def test_the_agent_sends_the_fields_that_the_launcher_expects():
     }
     kinds = {json.loads(encode(message))["kind"]: message for message in FROM_AGENT}
     assert sent == {kind: {field.name for field in fields(kinds[kind])} for kind in sent}
-    assert kinds.keys() - sent.keys() == {"dial_result", "link_speed"}  # sent from threads, as dictionaries
+    assert kinds.keys() - sent.keys() == {
+        "dial_result",
+        "link_speed",
+        "listening",
+        "stuck",
+    }  # sent from threads, as dictionaries
 
 
 @given(st.binary())

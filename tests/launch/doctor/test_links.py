@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tfdist.launch.agents.fleet import connect
+from tfdist.launch.agents.connect import connect
 from tfdist.launch.doctor.links import Link, slowest
 from tfdist.launch.doctor.preflight import measure_neighbours
 from tfdist.launch.errors import TfdistError

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from tfdist.launch.agents.fleet import connect
+from tests.launch.jobs import roles
+from tfdist.launch.agents.connect import connect
 from tfdist.launch.cluster import Task
 from tfdist.launch.doctor.preflight import dial_targets, gpu_notes, preflight
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.job import Program, RoleShape, Shape, plan_job
+from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import Machine
 from tfdist.launch.policy import Policy
 
@@ -23,13 +24,9 @@ def hello(python="3.11.7", **packages):
     return {"python": python, "packages": packages, "executable": "/usr/bin/python3"}
 
 
-def roles(**counts):
-    return {role: RoleShape(count) for role, count in counts.items()}
-
-
-def job(counts, *hosts, leader=None, cluster=True, slots=None):
+def job(counts, *hosts, cluster=True, slots=None):
     machines = {host: Machine((0,), (), slots=slots) for host in hosts}
-    return plan_job(Shape(roles(**counts), cluster, leader), PROGRAM, machines)
+    return plan_job(Shape(roles(**counts), cluster), PROGRAM, machines)
 
 
 def names(tasks):
@@ -66,7 +63,7 @@ def test_more_workers_dial_the_next_in_the_ring_and_the_leader():
 
 
 def test_workers_of_parameter_servers_do_not_dial_each_other():
-    found = dial_targets(job({"chief": 1, "worker": 2, "ps": 1}, H1, H2, leader="chief-0", slots=1))
+    found = dial_targets(job({"chief": 1, "worker": 2, "ps": 1}, H1, H2, slots=1))
     assert set(names(found[H1])) == {"chief-0", "worker-0", "worker-1", "ps-0"}
     assert set(names(found[H2])) == {"chief-0", "worker-1", "ps-0"}
 
@@ -74,7 +71,7 @@ def test_workers_of_parameter_servers_do_not_dial_each_other():
 def test_many_workers_dial_the_chief_and_all_parameter_servers():
     ps = Host("p", "10.0.0.7", role="ps")
     machines = {H1: Machine((0,), (), slots=40), H2: Machine((0,), (), slots=40), ps: Machine((0,), (), slots=3)}
-    big = plan_job(Shape(roles(chief=1, worker=80, ps=3), True, "chief-0"), PROGRAM, machines)
+    big = plan_job(Shape(roles(chief=1, worker=80, ps=3), True), PROGRAM, machines)
     found = dial_targets(big)
     assert {"chief-0", "ps-0", "ps-1", "ps-2"} <= set(names(found[H2]))
     others = set(range(40))

@@ -1,0 +1,136 @@
+"""Connects to the hosts of a job: starts an agent on each, waits for the hellos, and ends the agents afterwards."""
+
+import re
+import resource
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tfdist.launch.agents.channel import CLEAN_UP_S, DESCRIPTORS, Channel, heartbeats
+from tfdist.launch.agents.fleet import POLL_S, Fleet
+from tfdist.launch.agents.inbox import Inbox
+from tfdist.launch.agents.messages import AgentLost, Alive, Configure, Hello
+from tfdist.launch.agents.signals import interruptions
+from tfdist.launch.errors import raise_problems
+from tfdist.launch.hosts.host import Host
+from tfdist.launch.hosts.transport import connection_problem
+from tfdist.launch.policy import Policy
+
+SPARE_DESCRIPTORS = 256
+"""Open files besides those of channels and logs."""
+LOGINS_PER_GATEWAY = 8
+"""Logins through one jump host at the same time. By default sshd drops some above 10 (MaxStartups 10:30:100)."""
+OVERLOADED = re.compile(r"kex_exchange_identification|ssh_exchange_identification|banner exchange")
+"""An sshd closed the connection before the login, as it does above MaxStartups."""
+MOST_TRIES, RETRY_S = 4, 1.0
+"""Connections to a host whose sshd is overloaded, and the pause before the next one."""
+
+
+@contextmanager
+def connect(hosts: Sequence[Host], policy: Policy | None = None, require_all: bool = True) -> Iterator[Fleet]:
+    """An agent on every host, ended on exit. Signals become events in the inbox meanwhile.
+
+    Raises:
+        TfdistError: interrupted; the ssh client (or other transport) is missing; or, with `require_all`, hosts could
+            not be connected (all are named). Without it, these hosts are in `Fleet.lost`.
+    """
+    policy = policy or Policy()
+    fleet = Fleet(Inbox(), policy)
+    allow_descriptors(SPARE_DESCRIPTORS + DESCRIPTORS * len(hosts))
+    with interruptions(fleet.inbox):
+        try:
+            with heartbeats(fleet.channels, policy.heartbeat_s):
+                _Connecting(fleet, dict.fromkeys(hosts, 0.0)).run()
+                fleet.hellos = {host: fleet.hellos[host] for host in hosts if host in fleet.hellos}
+                if require_all:
+                    raise_problems(fleet.lost[host] for host in hosts if host in fleet.lost)
+                yield fleet
+        finally:
+            _close(fleet)
+
+
+def allow_descriptors(number: int) -> None:
+    """Raise this process's soft limit on open files to `number`, as far as the hard limit allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if -1 < soft < number:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (number if hard == -1 else min(number, hard), hard))
+
+
+@dataclass
+class _Connecting:
+    """The hosts that are not connected yet. Times are monotonic."""
+
+    fleet: Fleet
+    waiting: dict[Host, float]
+    """Hosts to be connected, not before this time."""
+    late_at: dict[Host, float] = field(default_factory=dict)
+    """Hosts whose agent has sent nothing yet, and when it will be too late."""
+    tries: Counter[Host] = field(default_factory=Counter)
+
+    def run(self) -> None:
+        """Return when every host is in `fleet.hellos` or `fleet.lost`.
+
+        Raises:
+            TfdistError: interrupted.
+        """
+        fleet, limit_s = self.fleet, self.fleet.policy.start_timeout_s
+        deadline = time.monotonic() + limit_s
+        while self.waiting or (missing := [host for host in fleet.channels if not self._settled(host)]):
+            self._start_waiting()
+            arrival = fleet.receive(min(deadline, time.monotonic() + POLL_S, *self.late_at.values()))
+            if arrival is not None and arrival.host is not None:
+                self._handle(arrival.host, arrival.message)
+                continue
+            now = time.monotonic()
+            for host in [host for host, late_at in self.late_at.items() if now >= late_at]:
+                self._lose(host, f"did not say hello within {min(limit_s, fleet.policy.alive_s):g} s")
+            if now >= deadline:
+                for host in missing:
+                    self._lose(host, f"connected, but did not describe itself within {limit_s:g} s")
+
+    def _settled(self, host: Host) -> bool:
+        return host in self.fleet.hellos or host in self.fleet.lost
+
+    def _start_waiting(self) -> None:
+        logins = Counter(host.gateway for host in self.late_at)
+        now, policy = time.monotonic(), self.fleet.policy
+        for host in [host for host, not_before in self.waiting.items() if now >= not_before]:
+            if host.gateway and logins[host.gateway] >= LOGINS_PER_GATEWAY:
+                continue
+            logins[host.gateway] += 1
+            del self.waiting[host]
+            self.tries[host] += 1
+            channel = self.fleet.channels[host] = Channel(host, self.fleet.inbox)
+            channel.send(Configure(policy.grace_s, policy.launcher_timeout_s))
+            self.late_at[host] = time.monotonic() + min(policy.alive_s, policy.start_timeout_s)
+
+    def _handle(self, host: Host, message: object) -> None:
+        channel = self.fleet.channels[host]
+        match message:
+            case Alive():
+                self.late_at.pop(host, None)
+            case Hello(description):
+                self.fleet.hellos[host] = description
+            case AgentLost(_, reason):
+                if not channel.alive and OVERLOADED.search(reason) and self.tries[host] < MOST_TRIES:
+                    channel.close(0.0)
+                    del self.fleet.channels[host], self.late_at[host]
+                    self.waiting[host] = time.monotonic() + RETRY_S
+                else:
+                    self._lose(host, reason)
+
+    def _lose(self, host: Host, reason: str) -> None:
+        self.late_at.pop(host, None)
+        self.fleet.lost.setdefault(host, connection_problem(host, reason))
+
+
+def _close(fleet: Fleet) -> None:
+    fleet.inbox.close()
+    channels = list(fleet.channels.values())
+    for channel in channels:
+        channel.close_stdin()
+    until = time.monotonic() + fleet.policy.grace_s + CLEAN_UP_S
+    for channel in channels:
+        channel.close(max(0.0, until - time.monotonic()))

@@ -1,0 +1,63 @@
+"""The queue of everything that happens in a job: messages from agents, and signals that the launcher receives."""
+
+import threading
+import time
+from queue import SimpleQueue
+from typing import NamedTuple
+
+from tfdist.launch.agents.messages import AgentLost, FromAgent, Interrupted
+from tfdist.launch.hosts.host import Host
+
+UNREAD_BYTES = 64 << 20
+"""Of output that waits in the inbox, all hosts together. With more, streams are left unread, and the tasks block."""
+
+
+class Arrival(NamedTuple):
+    """A message, stamped when it arrived, before it waited in the inbox."""
+
+    host: Host | None
+    """Whose agent sent it; None: from the launcher itself."""
+    message: FromAgent | AgentLost | Interrupted
+    at: float
+    """Monotonic."""
+    time: float
+    """Seconds since 1970."""
+    size: int
+    """Bytes that count against the limit of the inbox."""
+
+
+class Inbox:
+    """A queue that blocks senders of output while it holds more than `limit` bytes of it. Other messages never wait."""
+
+    def __init__(self, limit: int = UNREAD_BYTES) -> None:
+        self._limit, self._used, self._closed = limit, 0, False
+        self._changed = threading.Condition()
+        self._queue: SimpleQueue[Arrival] = SimpleQueue()  # signal handlers put into it, so its put is reentrant
+
+    def put(self, host: Host | None, message: FromAgent | AgentLost | Interrupted, size: int = 0) -> None:
+        """Add a message; with a size, wait until there is room for it. Signal handlers must not pass a size."""
+        arrival = Arrival(host, message, time.monotonic(), time.time(), size)
+        if size:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or not self._used or self._used + size <= self._limit)
+                self._used += size
+        self._queue.put(arrival)
+
+    def get(self, timeout: float) -> Arrival:
+        """The next message.
+
+        Raises:
+            queue.Empty: none came within `timeout` seconds.
+        """
+        arrival = self._queue.get(timeout=max(0.0, timeout))
+        if arrival.size:
+            with self._changed:
+                self._used -= arrival.size
+                self._changed.notify_all()
+        return arrival
+
+    def close(self) -> None:
+        """Let all senders continue: nothing will be read any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()

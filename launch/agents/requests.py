@@ -1,0 +1,43 @@
+"""Requests to agents and their answers, which arrive in the inbox among all other messages."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Protocol
+
+from tfdist.launch.agents.messages import Dial, Inspect, MeasureLink, Message, Prepare, Reply, Reserve, ToAgent
+from tfdist.launch.hosts.host import Host
+
+AnyRequest = Prepare | Reserve | Dial | MeasureLink | Inspect
+OnReply = Callable[[Reply], None]
+
+
+class Sender(Protocol):
+    """A channel."""
+
+    host: Host
+
+    def send(self, message: ToAgent) -> None:  # noqa: D102
+        ...
+
+
+@dataclass
+class Requests:
+    """Open requests. Their numbers are unique per job, so an answer that comes too late is never taken for another."""
+
+    _numbers: "count[int]" = field(default_factory=lambda: count(1))
+    _open: dict[int, tuple[Host, OnReply]] = field(default_factory=dict)
+
+    def send(self, channel: Sender, request: AnyRequest, on_reply: OnReply) -> None:
+        """Send a request; `on_reply` is called with its answer, if one comes."""
+        number = next(self._numbers)
+        self._open[number] = channel.host, on_reply
+        channel.send(replace(request, request=number))
+
+    def take(self, host: Host | None, message: Message) -> None:
+        """Pass an answer to the request that it belongs to; do nothing with any other message."""
+        if isinstance(message, Reply) and message.request in self._open:
+            asked, on_reply = self._open[message.request]
+            if asked == host:
+                del self._open[message.request]
+                on_reply(message)
