@@ -14,7 +14,8 @@ from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, plan_request
 from tfdist.cli.show_outcome import outcome_json, show_failure, show_success
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.console import LiveTable, PrefixedLines, Quiet
+from tfdist.launch.console.lines import PrefixedLines, Quiet
+from tfdist.launch.console.table import LiveTable
 from tfdist.launch.diagnose import Outcome, Status
 from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.dry_run import describe_plan, with_free_ports

@@ -5,7 +5,7 @@ from typing import Any, TextIO
 
 import typer
 
-from tfdist.launch.console import NOISE
+from tfdist.launch.console.lines import NOISE
 from tfdist.launch.diagnose import Outcome, Status
 from tfdist.launch.environment import redact_command
 from tfdist.launch.logs import tail

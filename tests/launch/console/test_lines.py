@@ -1,0 +1,60 @@
+import io
+
+from tfdist.launch.agents.messages import Event, Output
+from tfdist.launch.console.lines import PrefixedLines, Quiet, prefixed
+
+NOISE = """\
+WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
+I0000 00:00:1795221002.108703    9122 port.cc:153] oneDNN custom operations are on.
+W0000 00:00:1795221002.108703    9122 port.cc:153] something else
+2026-11-20 10:00:00.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] This TensorFlow binary
+To enable the following instructions: AVX2 AVX512F FMA, in other operations, rebuild TensorFlow
+E0000 00:00:1795221007.512158    9122 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error
+"""
+
+
+def test_tensorflows_start_up_lines_are_hidden_unless_verbose_and_errors_are_shown():
+    assert prefixed("worker-0", NOISE, verbose=False) == ""
+    assert prefixed("worker-0", NOISE, verbose=True).count("[worker-0] ") == 6
+    error = "E0000 00:00:1795221007.5 9122 grpc_server_lib.cc:1] Could not start gRPC server\nI am a person\n"
+    assert prefixed("worker-0", error, verbose=False).count("[worker-0] ") == 2
+
+
+def test_lines_go_to_the_stream_they_came_from():
+    out, err = io.StringIO(), io.StringIO()
+    lines = PrefixedLines(out, err)
+    lines.handle(Output("worker-1", "stdout", "a\nb\n"))
+    lines.handle(Output("worker-0", "stderr", "c\n"))
+    lines.handle(Event("worker-0", 0.0, {"event": "step", "step": 5, "images_per_s": 1234.56, "loss": 0.5}))
+    assert out.getvalue() == "[worker-1] a\n[worker-1] b\n[worker-0] step 5  1,234.6 images/s  loss 0.5000\n"
+    assert err.getvalue() == "[worker-0] c\n"
+
+
+def test_characters_that_the_console_cannot_encode_become_question_marks():
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, "ascii", write_through=True)
+    PrefixedLines(out, io.StringIO()).handle(Output("t", "stdout", "caf\u00e9 \udcff\n"))
+    assert raw.getvalue() == b"[t] caf? ?\n"
+
+
+def test_quiet_prints_nothing():
+    out = io.StringIO()
+    Quiet(out, out).handle(Output("t", "stdout", "x\n"))
+    assert out.getvalue() == ""
+
+
+def test_a_failed_write_disables_the_stream():
+    with io.FileIO("/dev/full", "w") as raw:
+        full = io.TextIOWrapper(raw, write_through=True)
+        lines = PrefixedLines(full, io.StringIO())
+        for _ in range(2):
+            lines.handle(Output("worker-0", "stdout", "x\n"))
+        lines.handle(Output("worker-0", "stderr", "y\n"))
+    assert lines.failed == [full]
+    assert lines.err.getvalue() == "[worker-0] y\n"
+
+
+def test_numbers_too_large_for_a_float_are_omitted():
+    lines = PrefixedLines(out := io.StringIO(), out)
+    lines.handle(Event("worker-0", 0.0, {"event": "step", "step": 1, "images_per_s": 10**400, "loss": -(10**400)}))
+    assert out.getvalue() == "[worker-0] step 1\n"
