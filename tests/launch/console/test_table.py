@@ -5,12 +5,11 @@ from contextlib import suppress
 
 import pytest
 
+from tests.launch.jobs import roles
 from tfdist.launch.agents.messages import Event, Exited, Heartbeat, Output, Started
 from tfdist.launch.console.table import LiveTable
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import Machine, local_machines
-
-from tests.launch.jobs import roles
 
 
 @pytest.fixture
