@@ -14,6 +14,7 @@ from tfdist.launch.doctor.links import Links, slowest
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machines
+from tfdist.launch.policy import Policy
 from tfdist.launch.supervise import OnMessage
 from tfdist.models.record import BUSY_BEFORE, Record, RecordStatus
 from tfdist.models.spec import TrainingSpec
@@ -30,7 +31,7 @@ class RunOne(Protocol):
         machines: Machines,
         arm: str,
         round: int,
-        timeout_s: float | None,
+        policy: Policy,
         listen: OnMessage,
     ) -> Record: ...
 
@@ -45,6 +46,8 @@ class RunnerHooks:
     """The share of this machine's cores in use now, 0..1."""
     links: Links = field(default_factory=dict)
     """The measured links between neighbouring hosts."""
+    policy: Policy = field(default_factory=Policy)
+    """Timeouts besides that of the suite."""
 
 
 def run_bench(
@@ -89,7 +92,7 @@ def _run(run: PlannedRun, order: int, arms: Arms, bench: BenchFile, root: Path, 
             machines=machines,
             arm=run.arm,
             round=run.round,
-            timeout_s=bench.suite.timeout_s,
+            policy=replace(hooks.policy, timeout_s=bench.suite.timeout_s),
             listen=hooks.progress.listen,
         )
     except KeyboardInterrupt:

@@ -9,6 +9,7 @@ import typer
 
 from tfdist.cli.host_options import FOR_A_BENCH, host_options
 from tfdist.cli.options import WHAT, Json, option, refuse_tf_config
+from tfdist.cli.timeout_options import timeout_options, timeout_words
 from tfdist.launch.json_files import dumps
 from tfdist.launch.text import counted
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tfdist.cli.host_selection import HostSelection
     from tfdist.launch.agents.fleet import Fleet
     from tfdist.launch.doctor.links import Links
+    from tfdist.launch.policy import Policy
 
 
 def _suites(incomplete: str) -> list[str]:
@@ -50,6 +52,7 @@ Quiet = Annotated[bool, option("--quiet", "Print only the path of the report.", 
 
 
 @host_options(FOR_A_BENCH)
+@timeout_options()
 def bench(
     suite: Suite = None,
     rounds: Rounds = None,
@@ -62,6 +65,7 @@ def bench(
     quiet: Quiet = False,
     *,
     selection: "HostSelection",
+    policy: "Policy",
 ) -> None:
     """Measure every arm of a suite. Each round runs every arm once; the result is a report with plots.
 
@@ -84,14 +88,16 @@ def bench(
     refuse_tf_config()
     command = redact_command(["tfdist", *sys.argv[1:]])
     options = BenchOptions(suite, rounds, tuple(arm or ()), out, resume, seed, command)
-    raise typer.Exit(_run(options, selection, dry_run, json, quiet))
+    raise typer.Exit(_run(options, selection, policy, dry_run, json, quiet))
 
 
-def _run(options: "BenchOptions", selection: "HostSelection", dry_run: bool, json: bool, quiet: bool) -> int:
+def _run(
+    options: "BenchOptions", selection: "HostSelection", policy: "Policy", dry_run: bool, json: bool, quiet: bool
+) -> int:
     from tfdist.bench.session import prepare
 
     stream = sys.stderr if json else sys.stdout
-    with selection.connected() as fleet:
+    with selection.connected(policy) as fleet:
         session = prepare(options, selection.raw_machines(fleet))
         if dry_run:
             _show_plan(session, json)
@@ -102,11 +108,13 @@ def _run(options: "BenchOptions", selection: "HostSelection", dry_run: bool, jso
         if not quiet:
             for (one, other), link in links.items():
                 typer.echo(f"{one.name} -> {other.name}: {link}", file=stream)
-    code = _execute(session, links, stream, quiet)
+    code = _execute(session, links, policy, stream, quiet)
     _report(session, code, stream, json, quiet)
     left = session.count_left()
     if left:
-        command = shlex.join(["tfdist", "bench", "--resume", str(session.root), *selection.options])
+        command = shlex.join(
+            ["tfdist", "bench", "--resume", str(session.root), *selection.options, *timeout_words(policy)]
+        )
         typer.echo(f"{left} of {counted(len(session.bench.plan), 'run')} left; to continue: {command}", err=True)
     return code
 
@@ -153,14 +161,14 @@ def _show_plan(session: "Session", json: bool) -> None:
         typer.echo(f"{number:3d}. round {run.round}  {run.arm}  ({work})")
 
 
-def _execute(session: "Session", links: "Links", stream: TextIO, quiet: bool) -> int:
+def _execute(session: "Session", links: "Links", policy: "Policy", stream: TextIO, quiet: bool) -> int:
     from tfdist.bench.progress import progress_on
     from tfdist.bench.run import RunnerHooks
     from tfdist.bench.session import busy_now, run_session
     from tfdist.models.run import run_spec
 
     with progress_on(stream, quiet) as progress:
-        return run_session(session, RunnerHooks(run_spec, progress, busy_now, links))
+        return run_session(session, RunnerHooks(run_spec, progress, busy_now, links, policy))
 
 
 def _report(session: "Session", code: int, stream: TextIO, json: bool, quiet: bool) -> None:

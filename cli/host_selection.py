@@ -34,8 +34,15 @@ class HostSelection:
 
     @contextmanager
     def connected(self, policy: Policy | None = None) -> Iterator[Fleet | None]:
-        """The hosts' agents, until the context ends; None for only this machine, whose agent starts with the job."""
+        """The hosts' agents, until the context ends; None for only this machine, whose agent starts with the job.
+
+        Raises:
+            TfdistError: as `connect`; or the launcher's timeout is set, but there is no other host.
+        """
         if not self.hosts:
+            if policy is not None and policy.launcher_timeout_s != Policy().launcher_timeout_s:
+                flag = f"--launcher-timeout {policy.launcher_timeout_s:g}"
+                raise TfdistError(f"{flag}: has no effect without --hosts or --hostfile; omit it")
             yield None
             return
         with ExitStack() as stack:

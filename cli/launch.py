@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,10 +10,12 @@ import typer
 
 from tfdist.cli.host_options import host_options
 from tfdist.cli.options import SIZE, Json, Port, option, refuse_tf_config, training_options
+from tfdist.cli.timeout_options import TIMEOUTS, timeout_options
 from tfdist.launch.errors import TfdistError
 
 if TYPE_CHECKING:
     from tfdist.cli.host_selection import HostSelection
+    from tfdist.launch.policy import Policy
 
 HELP = """Run a training: the built-in MobileNetV2, or your own program.
 
@@ -51,7 +54,9 @@ EnvFile = Annotated[Path | None, option("--env-file", "File of NAME=VALUE lines,
 Inherit = Annotated[
     bool, option("--inherit-tf-config", "Run only the task that TF_CONFIG in the environment describes.", SIZE)
 ]
-Timeout = Annotated[float | None, option("--timeout", "Stop the job after this many seconds, with exit code 124.")]
+Timeout = Annotated[
+    float | None, option("--timeout", "Stop the job after this many seconds, with exit code 124.", TIMEOUTS)
+]
 Name = Annotated[str, option("--name", "Name of the run, used for its folder.")]
 RunsDir = Annotated[Path, option("--runs-dir", "Folder that holds the folders of runs.")]
 DryRun = Annotated[bool, option("--dry-run", "Print each task's TF_CONFIG, environment and command; start nothing.")]
@@ -63,9 +68,11 @@ Verbose = Annotated[
 
 @training_options()
 @host_options()
+@timeout_options()
 def launch(
     choices: Mapping[str, Any],
     selection: "HostSelection",
+    policy: "Policy",
     command: Command = None,
     port: Port = None,
     env: Env = None,
@@ -83,7 +90,6 @@ def launch(
     from tfdist.cli.plan_launch import LaunchOptions
     from tfdist.cli.run_launch import RunOptions, run_launch
     from tfdist.launch.environment import forwarded_variables
-    from tfdist.launch.policy import Policy
 
     if timeout is not None and not timeout > 0:
         raise TfdistError(f"--timeout {timeout:g}: must be positive; omit it for no limit")
@@ -92,4 +98,4 @@ def launch(
     variables = forwarded_variables(env or (), env_file, os.environ)
     job_options = LaunchOptions(choices, tuple(command or ()), port, variables, inherit_tf_config)
     run_options = RunOptions(name, runs_dir, dry_run=dry_run, json=json, quiet=quiet, verbose=verbose)
-    raise typer.Exit(run_launch(job_options, selection, Policy(timeout_s=timeout), run_options))
+    raise typer.Exit(run_launch(job_options, selection, replace(policy, timeout_s=timeout), run_options))

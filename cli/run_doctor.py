@@ -20,11 +20,12 @@ from tfdist.launch.doctor.survey import HostRequest, survey_hosts
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.json_files import dumps
+from tfdist.launch.policy import Policy
 from tfdist.launch.text import shortened
 from tfdist.strategies.catalog import CATALOG
 
 
-def run_doctor(selection: HostSelection, port: int | None, json: bool) -> int:
+def run_doctor(selection: HostSelection, policy: Policy, port: int | None, json: bool) -> int:
     """Check the hosts and print the result; returns the exit code.
 
     Raises:
@@ -32,7 +33,7 @@ def run_doctor(selection: HostSelection, port: int | None, json: bool) -> int:
     """
     request = HostRequest(str(Path.cwd()), port, selection.per_host)
     with Steps(sys.stderr) as steps:
-        survey = survey_hosts(selection.hosts or (LOCAL,), request, steps.show)
+        survey = survey_hosts(selection.hosts or (LOCAL,), request, policy, steps.show)
     rows = run_checks(survey)
     if json:
         typer.echo(dumps(_to_json(rows, survey), indent=1))

@@ -34,7 +34,7 @@ def run_spec(
     machines: Machines,
     arm: str,
     round: int,
-    timeout_s: float | None,
+    policy: Policy,
     listen: OnMessage,
 ) -> Record:
     """Run one training in new processes. A failed training also has a record.
@@ -44,7 +44,7 @@ def run_spec(
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     job = plan_training(spec, machines)
-    return run_training(job, spec, RunDir(run_dir), Policy(timeout_s=timeout_s), listen, arm=arm, round=round)[1]
+    return run_training(job, spec, RunDir(run_dir), policy, listen, arm=arm, round=round)[1]
 
 
 def run_training(

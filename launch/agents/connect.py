@@ -75,20 +75,30 @@ class _Connecting:
         Raises:
             TfdistError: interrupted.
         """
-        fleet, limit_s = self.fleet, self.fleet.policy.start_timeout_s
-        deadline = time.monotonic() + limit_s
-        while self.waiting or (missing := [host for host in fleet.channels if not self._settled(host)]):
+        fleet = self.fleet
+        deadline = time.monotonic() + fleet.policy.start_timeout_s
+        while self.waiting or not all(map(self._settled, fleet.channels)):
             self._start_waiting()
             arrival = fleet.receive(min(deadline, time.monotonic() + POLL_S, *self.late_at.values()))
             if arrival is not None and arrival.host is not None:
                 self._handle(arrival.host, arrival.message)
-                continue
-            now = time.monotonic()
-            for host in [host for host, late_at in self.late_at.items() if now >= late_at]:
-                self._lose(host, f"did not say hello within {min(limit_s, fleet.policy.alive_s):g} s")
-            if now >= deadline:
-                for host in missing:
-                    self._lose(host, f"connected, but did not describe itself within {limit_s:g} s")
+            if arrival is None or arrival.at >= deadline:
+                self._give_up(time.monotonic(), deadline)
+
+    def _give_up(self, now: float, deadline: float) -> None:
+        """Lose the hosts that are late."""
+        policy = self.fleet.policy
+        limit_s = f"{policy.start_timeout_s:g} s"
+        for host in [host for host, late_at in self.late_at.items() if now >= late_at]:
+            self._lose(host, f"did not say hello within {min(policy.alive_s, policy.start_timeout_s):g} s")
+        if now >= deadline:
+            for host in [host for host in self.fleet.channels if not self._settled(host)]:
+                self._lose(host, f"connected, but did not describe itself within {limit_s}")
+            for host in self.waiting:
+                self._lose(
+                    host, f"no connection within {limit_s}: its jump host accepts {LOGINS_PER_GATEWAY} at a time"
+                )
+            self.waiting.clear()
 
     def _settled(self, host: Host) -> bool:
         return host in self.fleet.hellos or host in self.fleet.lost
@@ -123,6 +133,8 @@ class _Connecting:
 
     def _lose(self, host: Host, reason: str) -> None:
         self.late_at.pop(host, None)
+        if host in self.fleet.channels:
+            self.fleet.channels[host].silent = True
         self.fleet.lost.setdefault(host, connection_problem(host, reason))
 
 

@@ -15,6 +15,7 @@ from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import check_ports
 from tfdist.launch.place import slots_of
+from tfdist.launch.policy import Policy
 from tfdist.launch.text import shortened
 
 MEASURE_ALL_PAIRS = 4
@@ -34,14 +35,16 @@ class HostRequest:
     """Workers per host; None: one per GPU, or one."""
 
 
-def survey_hosts(hosts: Sequence[Host], request: HostRequest, on_step: OnStep = lambda _: None) -> Survey:
+def survey_hosts(
+    hosts: Sequence[Host], request: HostRequest, policy: Policy | None = None, on_step: OnStep = lambda _: None
+) -> Survey:
     """Connect, find the folders, reserve and dial ports, and measure links; `on_step` receives each step.
 
     Raises:
         TfdistError: interrupted, the ssh client is missing, or the ports of the request do not exist.
     """
     on_step(f"connecting to {_names(hosts)}")
-    with connect(hosts, require_all=False) as fleet:
+    with connect(hosts, policy, require_all=False) as fleet:
         tasks = {
             host: slots_of(host, len(host.gpus or hello["gpus"]), request.per_host, 1)
             for host, hello in fleet.hellos.items()

@@ -16,6 +16,7 @@ from tfdist.bench.session import BenchOptions, default_suite, prepare, run_sessi
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.machine import Machine, Machines, local_machines
+from tfdist.launch.policy import Policy
 from tfdist.models.record import BUSY_BEFORE, RankRecord, Record, TaskUsage, Window
 from tfdist.models.spec import TrainingSpec
 
@@ -55,12 +56,12 @@ class FakeRuns:
         machines: Machines,
         arm: str,
         round: int,
-        timeout_s: float | None,
+        policy: Policy,
         listen: Any,
     ) -> Record:
         self.before_each()
         assert run_dir.is_dir()
-        self.calls.append((arm, round, timeout_s, run_dir))
+        self.calls.append((arm, round, policy.timeout_s, run_dir))
         status = self.ends.get((arm, round), "ok")
         if status == "ctrl-c":
             raise KeyboardInterrupt

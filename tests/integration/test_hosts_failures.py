@@ -122,9 +122,9 @@ def test_the_address_of_another_machine(launcher, net):
     refused(done, "worker-1 on h2", "refused", "addr=")
 
 
-def start_tasks(launcher, program=SLEEPER):
+def start_tasks(launcher, program=SLEEPER, *options):
     """A launch with two running tasks."""
-    process = launcher.start(*OWN, "--python", str(launcher.python), "--", "python", launcher.script(program))
+    process = launcher.start(*OWN, *options, "--python", str(launcher.python), "--", "python", launcher.script(program))
     waited_for = {"[worker-0] up\n", "[worker-1] up\n"}
     while waited_for:
         line = process.stdout.readline()
@@ -141,7 +141,7 @@ def test_a_killed_launcher_leaves_nothing_behind(launcher):
 
 
 def test_a_cut_link_ends_the_job_on_both_hosts(launcher, net):
-    process = start_tasks(launcher, STUBBORN)
+    process = start_tasks(launcher, STUBBORN, "--launcher-timeout", "8")
     started = time.monotonic()
     with net.hosts[1].down():
         assert launcher.left_over() == []

@@ -1,0 +1,43 @@
+import re
+
+import pytest
+
+from tfdist.cli import timeout_options
+from tfdist.cli.main import run
+from tfdist.launch.policy import Policy
+
+
+def test_values_that_are_not_given_are_those_of_the_policy():
+    assert timeout_options.read_timeouts({}) == timeout_options.read_timeouts({"grace_period": None}) == Policy()
+
+
+def test_each_option_sets_its_field():
+    values = {"start_timeout": 90.0, "grace_period": 0.0, "launcher_timeout": 600.0}
+    assert timeout_options.read_timeouts(values) == Policy(start_timeout_s=90.0, grace_s=0.0, launcher_timeout_s=600.0)
+
+
+def test_the_words_of_a_policy_are_those_that_set_it():
+    assert timeout_options.timeout_words(Policy()) == []
+    policy = Policy(start_timeout_s=90.0, launcher_timeout_s=12.5)
+    assert timeout_options.timeout_words(policy) == ["--start-timeout", "90", "--launcher-timeout", "12.5"]
+
+
+def test_the_defaults_in_the_help_are_those_of_the_policy():
+    for _, field, _, text in timeout_options._ROWS:
+        assert re.search(r"Default: (\d+)\.$", text)[1] == f"{getattr(Policy(), field):g}"
+
+
+def test_the_start_timeout_reaches_connecting(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    transport = ["--transport", "exec:sh -c 'exec sleep 60' {host}"]
+    assert run(["launch", "--hosts", "h1", *transport, "--start-timeout", "1", "--", "true"]) == 69
+    assert "within 1 s" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["launch", "bench"])
+def test_the_agent_receives_the_grace_period_and_the_timeout_of_the_launcher(command, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    transport = ["--transport", f"exec:sh -c 'timeout 1 cat >{tmp_path}/sent' {{host}}"]
+    options = ["--grace-period", "7", "--launcher-timeout", "70", *(["--", "true"] if command == "launch" else [])]
+    assert run([command, "--hosts", "h1", *transport, *options]) == 69
+    assert b'{"kind": "configure", "grace_s": 7.0, "launcher_timeout_s": 70.0}' in (tmp_path / "sent").read_bytes()
