@@ -14,13 +14,15 @@ from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, plan_request
 from tfdist.cli.show_outcome import outcome_json, show_failure, show_success
 from tfdist.launch.agents.fleet import Fleet
+from tfdist.launch.agents.messages import Note
 from tfdist.launch.console.lines import PrefixedLines, Quiet
 from tfdist.launch.console.table import LiveTable
 from tfdist.launch.diagnose import Outcome, Status
 from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.dry_run import describe_plan, with_free_ports
 from tfdist.launch.environment import redact_argument
-from tfdist.launch.json_files import dumps, save_json
+from tfdist.launch.json_files import dumps
+from tfdist.launch.logs import RunWriter
 from tfdist.launch.policy import Policy
 from tfdist.launch.run import launch as run_job
 from tfdist.launch.rundir import RunDir, create_run_dir
@@ -113,14 +115,15 @@ def _run(
     planned: PlannedLaunch, run_dir: RunDir, policy: Policy, console: PrefixedLines, fleet: Fleet | None
 ) -> tuple[Outcome, Record | None]:
     """Run the job. Keeps its spec and, for the built-in training, the record that it returns."""
-    save_json(run_dir.spec, {"command": [redact_argument(word) for word in planned.argv], **planned.spec.to_json()})
     job, spec = planned.job, planned.spec
-    with console:
+    with console, RunWriter(run_dir, lambda text: console.handle(Note("tfdist", text))) as writer:
+        command = [redact_argument(word) for word in planned.argv]
+        writer.save(run_dir.spec, {"command": command, **spec.to_json()})
         if not isinstance(spec, TrainingSpec):
-            return run_job(job, run_dir, policy, console.handle, fleet=fleet), None
+            return run_job(job, writer, policy, console.handle, fleet=fleet), None
         arm = str(spec.strategy)
-        outcome, record = run_training(job, spec, run_dir, policy, console.handle, fleet=fleet, arm=arm)
-    save_json(run_dir.records / f"{arm}.json", record.to_json())
+        outcome, record = run_training(job, spec, writer, policy, console.handle, fleet=fleet, arm=arm)
+        writer.save(run_dir.records / f"{arm}.json", record.to_json())
     return outcome, record
 
 

@@ -10,8 +10,7 @@ from tfdist.launch.doctor.problems import port_problem
 from tfdist.launch.environment import redact_command, redact_value
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Job, TaskPlan
-from tfdist.launch.json_files import save_json
-from tfdist.launch.rundir import RunDir
+from tfdist.launch.logs import RunWriter
 
 
 def with_free_ports(job: Job) -> Job:
@@ -45,10 +44,10 @@ def describe_plan(job: Job, plan: TaskPlan) -> dict[str, Any]:
     }
 
 
-def save_plan(job: Job, hellos: Mapping[str, Mapping[str, Any]], run_dir: RunDir) -> None:
+def save_plan(job: Job, hellos: Mapping[str, Mapping[str, Any]], writer: RunWriter) -> None:
     """Write hosts.json, cluster.json and commands.txt; `hellos` are the host descriptions by host name."""
-    save_json(run_dir.hosts, hellos)
-    save_json(run_dir.cluster, [describe_plan(job, plan) for plan in job.plans])
+    run_dir = writer.run_dir
+    writer.save(run_dir.hosts, hellos)
+    writer.save(run_dir.cluster, [describe_plan(job, plan) for plan in job.plans])
     commands = [f"{plan.task.name}: {redact_command(plan.program.argv)}" for plan in job.plans]
-    text = "\n".join([redact_command(sys.argv), *commands]) + "\n"
-    run_dir.commands.write_text(text, encoding="utf-8", errors="surrogateescape")
+    writer.save_text(run_dir.commands, "\n".join([redact_command(sys.argv), *commands]) + "\n")

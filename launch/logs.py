@@ -1,49 +1,131 @@
-"""The logs in a run's folder."""
+"""Writes into a run's folder. A write that fails is a warning, never the end of the job."""
 
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 from tfdist.launch.agents.inbox import Arrival
 from tfdist.launch.agents.messages import Heartbeat, Message, Output
-from tfdist.launch.json_files import dumps
+from tfdist.launch.json_files import dumps, save_json
 from tfdist.launch.rundir import RunDir
 
+RETRY_S = 1.0
+"""Between two attempts to write to a file after a write has failed."""
+RESERVED_BYTES = 1 << 16
+"""Kept free for the outcome: logs may fill the disk before it is written."""
 _TAIL_BYTES = 1 << 16
 
 
-class LogWriter:
-    """Appends each task's output to its log, byte for byte, and all other messages to events.jsonl."""
+class _Log:
+    """One file that grows. What cannot be written is counted and dropped."""
 
-    def __init__(self, run_dir: RunDir) -> None:
-        self._run_dir = run_dir
-        self._files: dict[Path, BinaryIO] = {}
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self._lost = 0
+        self._retry_at = 0.0
 
-    def __enter__(self) -> "LogWriter":
+    def append(self, data: bytes) -> None:
+        """Write `data`, or drop it if the last failure was less than RETRY_S ago.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if self._lost and time.monotonic() < self._retry_at:
+            self._lost += len(data)
+            return
+        gap = b"\n[tfdist: %d bytes could not be written here]\n" % self._lost if self._lost else b""
+        left = memoryview(gap + data)
+        try:
+            if self._descriptor is None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+            self._lost = 0
+        except OSError:
+            self._lost = (self._lost if len(left) > len(data) else 0) + min(len(left), len(data))
+            self._retry_at = time.monotonic() + RETRY_S
+            self.close()  # the next attempt opens it again: the folder may have been recreated
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor is not None:
+            with suppress(OSError):
+                os.close(self._descriptor)
+            self._descriptor = None
+
+
+class RunWriter:
+    """Keeps a run: its JSON files, each task's output byte for byte, and all other messages in events.jsonl.
+
+    The first write that fails is reported to `warn`, with the file; the job continues, and later writes are tried.
+    """
+
+    def __init__(self, run_dir: RunDir, warn: Callable[[str], None] = lambda _: None) -> None:
+        self.run_dir = run_dir
+        self.warn = warn
+        self._logs: dict[Path, _Log] = {}
+        self._reserve = run_dir.path / ".reserved"
+        self._warned = False
+
+    def __enter__(self) -> "RunWriter":
+        with suppress(OSError):  # without the reserve, the outcome may still find space
+            self._reserve.write_bytes(bytes(RESERVED_BYTES))
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in self._files.values():
-            file.close()
+        for log in self._logs.values():
+            log.close()
+        with suppress(OSError):
+            self._reserve.unlink(missing_ok=True)
+
+    def save(self, path: Path, data: Any) -> None:
+        """Write a JSON file."""
+        self._try(path, lambda: save_json(path, data))
+
+    def save_outcome(self, data: Any) -> None:
+        """Write outcome.json, in the space that was reserved for it."""
+        with suppress(OSError):
+            self._reserve.unlink(missing_ok=True)
+        self.save(self.run_dir.outcome, data)
+
+    def save_text(self, path: Path, text: str) -> None:
+        """Write a text file."""
+        self._try(path, lambda: path.write_text(text, encoding="utf-8", errors="surrogateescape"))
 
     def write(self, message: Message) -> None:
-        """Append one message; heartbeats are skipped."""
+        """Append one message to its log; heartbeats are skipped."""
         if isinstance(message, Output):
-            self._append(self._run_dir.log(message.task, message.stream), message.text)
+            self._append(self.run_dir.log(message.task, message.stream, message.attempt), message.text)
         elif not isinstance(message, Heartbeat):
-            entry = {"kind": type(message).__name__, **asdict(message)}
-            self._append(self._run_dir.events, dumps(entry) + "\n")
+            self._append_event({"kind": type(message).__name__, **asdict(message)})
 
     def refuse(self, arrival: Arrival) -> None:
         """Record a message about a task that is not on the host that sent it."""
-        kind, host = type(arrival.message).__name__, arrival.host.name if arrival.host else ""
-        self._append(self._run_dir.events, dumps({"kind": "Refused", "host": host, "message": kind}) + "\n")
+        host = arrival.host.name if arrival.host else ""
+        self._append_event({"kind": "Refused", "host": host, "message": type(arrival.message).__name__})
+
+    def _append_event(self, entry: dict[str, Any]) -> None:
+        self._append(self.run_dir.events, dumps(entry) + "\n")
 
     def _append(self, path: Path, text: str) -> None:
-        if path not in self._files:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._files[path] = path.open("ab", buffering=0)
-        self._files[path].write(text.encode("utf-8", "surrogateescape"))
+        log = self._logs.setdefault(path, _Log(path))
+        self._try(path, lambda: log.append(text.encode("utf-8", "surrogateescape")))
+
+    def _try(self, path: Path, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except OSError as error:
+            if not self._warned:
+                self._warned = True
+                what = f"cannot write {path} ({error.strerror}), so the logs of this run will be incomplete"
+                self.warn(f"{what}; free space, or make it writable")
 
 
 def tail(path: Path, lines: int = 20) -> str:

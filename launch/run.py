@@ -10,15 +10,14 @@ from tfdist.launch.diagnose import Outcome, diagnose
 from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.dry_run import save_plan
 from tfdist.launch.job import Job
-from tfdist.launch.json_files import save_json
+from tfdist.launch.logs import RunWriter
 from tfdist.launch.policy import Policy
-from tfdist.launch.rundir import RunDir
 from tfdist.launch.supervise import OnMessage, Supervisor, supervise
 
 
 def launch(
     job: Job,
-    run_dir: RunDir,
+    writer: RunWriter,
     policy: Policy | None = None,
     on_message: OnMessage = lambda _: None,
     *,
@@ -29,7 +28,7 @@ def launch(
 
     Args:
         job: from `plan_job`.
-        run_dir: for logs, events and outcome.
+        writer: keeps logs, events and outcome in the run's folder.
         policy: timeouts.
         on_message: called with every message.
         fleet: the agents of the job's hosts, if they are connected already.
@@ -44,14 +43,15 @@ def launch(
         for note in notes:
             on_message(note)
         hellos = {host.name: hello for host, hello in fleet.hellos.items()}
-        save_plan(job, hellos, run_dir)
+        save_plan(job, hellos, writer)
         supervisor = _start(job, fleet, policy)
-        wall_s = supervise(supervisor, run_dir, on_message)
+        wall_s = supervise(supervisor, writer, on_message)
         for channel in fleet.channels.values():
             channel.send(Finish())
     outcome = diagnose(supervisor.history, supervisor.job)
-    outcome = replace(outcome, wall_s=wall_s, records=supervisor.records, hosts=hellos, run_dir=str(run_dir.path))
-    save_json(run_dir.outcome, outcome.to_json())
+    run_dir = str(writer.run_dir.path)
+    outcome = replace(outcome, wall_s=wall_s, records=supervisor.records, hosts=hellos, run_dir=run_dir)
+    writer.save_outcome(outcome.to_json())
     return outcome
 
 

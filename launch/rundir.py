@@ -49,9 +49,9 @@ class RunDir:
         """The folder of measurements for `tfdist report`."""
         return self.path / "records"
 
-    def log(self, task: str, stream: str) -> Path:
+    def log(self, task: str, stream: str, attempt: int = 0) -> Path:
         """The log of a task's `stdout` or `stderr`."""
-        return self.path / "attempt-0" / task / f"{stream}.log"
+        return self.path / f"attempt-{attempt}" / task / f"{stream}.log"
 
 
 def create_run_dir(runs_dir: Path, name: str, now: datetime | None = None) -> RunDir:

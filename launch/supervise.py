@@ -31,9 +31,8 @@ from tfdist.launch.agents.silence import SilenceDetector
 from tfdist.launch.diagnose import shows_cause
 from tfdist.launch.history import History, ProcessState, StartTimedOut, TimedOut
 from tfdist.launch.job import Job
-from tfdist.launch.logs import LogWriter
+from tfdist.launch.logs import RunWriter
 from tfdist.launch.policy import Policy
-from tfdist.launch.rundir import RunDir
 
 OnMessage = Callable[[Message], None]
 """Called with every message of a running job. The loop waits for it, so it must return quickly."""
@@ -192,25 +191,24 @@ class Supervisor:
             self.failed_at, self.stop_at = at, at + min(self.policy.settle_s, self.policy.lost_grace_s)
 
 
-def supervise(supervisor: Supervisor, run_dir: RunDir, on_message: OnMessage) -> float:
+def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) -> float:
     """Run the loop until no task runs; returns its wall time in seconds."""
     started = time.monotonic()
     if supervisor.policy.timeout_s is not None:
         supervisor.time_out_at = started + supervisor.policy.timeout_s
     supervisor.start_out_at = started + supervisor.policy.start_timeout_s
-    with LogWriter(run_dir) as logs:
-        while supervisor.running:
-            now = time.monotonic()
-            supervisor.check_deadlines(now)
-            try:
-                arrival = supervisor.inbox.get(supervisor.next_deadline() - now)
-            except Empty:
-                continue
-            if not supervisor.accepts(arrival):
-                logs.refuse(arrival)
-                continue
-            logs.write(arrival.message)
-            supervisor.requests.take(arrival.host, arrival.message)
-            supervisor.handle(arrival.message, arrival.at)
-            on_message(arrival.message)
+    while supervisor.running:
+        now = time.monotonic()
+        supervisor.check_deadlines(now)
+        try:
+            arrival = supervisor.inbox.get(supervisor.next_deadline() - now)
+        except Empty:
+            continue
+        if not supervisor.accepts(arrival):
+            writer.refuse(arrival)
+            continue
+        writer.write(arrival.message)
+        supervisor.requests.take(arrival.host, arrival.message)
+        supervisor.handle(arrival.message, arrival.at)
+        on_message(arrival.message)
     return time.monotonic() - started

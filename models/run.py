@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch.agents.fleet import Fleet
+from tfdist.launch.agents.messages import Note
 from tfdist.launch.diagnose import Outcome
 from tfdist.launch.environment import redact_command
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job
+from tfdist.launch.logs import RunWriter
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.run import launch
@@ -44,13 +46,14 @@ def run_spec(
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     job = plan_training(spec, machines)
-    return run_training(job, spec, RunDir(run_dir), policy, listen, arm=arm, round=round)[1]
+    with RunWriter(RunDir(run_dir), lambda text: listen(Note("tfdist", text))) as writer:
+        return run_training(job, spec, writer, policy, listen, arm=arm, round=round)[1]
 
 
 def run_training(
     job: Job,
     spec: TrainingSpec,
-    run_dir: RunDir,
+    writer: RunWriter,
     policy: Policy,
     on_message: OnMessage,
     *,
@@ -64,7 +67,7 @@ def run_training(
         TfdistError: no process was started.
     """
     started = datetime.now(timezone.utc)
-    outcome = launch(job, run_dir, policy, on_message, fleet=fleet, needs_tensorflow=True)
+    outcome = launch(job, writer, policy, on_message, fleet=fleet, needs_tensorflow=True)
     return outcome, record_of(outcome, spec, job.leading, arm=arm, round=round, started=started)
 
 

@@ -6,6 +6,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tfdist.launch.job import Program
+from tfdist.launch.logs import RunWriter
 from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.rundir import create_run_dir
@@ -39,7 +40,9 @@ def train(
     else:
         job = plan_command(spec, Program((str(script),), {}, str(folder.parent), python=True), local_machines())
     run_dir = create_run_dir(folder, "training")
-    _, record = run_training(job, spec, run_dir, Policy(timeout_s=timeout_s), lambda _: None, arm="test")
+    policy = Policy(timeout_s=timeout_s)
+    with RunWriter(run_dir) as writer:
+        _, record = run_training(job, spec, writer, policy, lambda _: None, arm="test")
     assert record.status is RecordStatus.OK, f"{record.reason}\n{stderr(folder)}"
     return record.ranks
 

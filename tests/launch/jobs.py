@@ -6,6 +6,7 @@ from pathlib import Path
 from tfdist.launch.agents.messages import Message
 from tfdist.launch.diagnose import Outcome
 from tfdist.launch.job import Job, Program, RoleShape, Shape, plan_job
+from tfdist.launch.logs import RunWriter
 from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.run import launch
@@ -44,4 +45,5 @@ def run(job: Job, folder: Path, policy: Policy = QUICK) -> tuple[Outcome, Messag
     """Launch a job; its outcome and messages."""
     messages = Messages()
     folder.mkdir(parents=True, exist_ok=True)
-    return launch(job, RunDir(folder), policy, messages.append), messages
+    with RunWriter(RunDir(folder)) as writer:
+        return launch(job, writer, policy, messages.append), messages

@@ -1,13 +1,17 @@
 import json
+import shutil
 
+import pytest
+
+from tfdist.launch import logs as logs_module
 from tfdist.launch.agents.messages import Event, Heartbeat, Output, Started
-from tfdist.launch.logs import LogWriter, tail
+from tfdist.launch.logs import RunWriter, tail
 from tfdist.launch.rundir import RunDir
 
 
 def test_output_goes_to_the_tasks_log_and_other_messages_to_events(tmp_path):
     run_dir = RunDir(tmp_path)
-    with LogWriter(run_dir) as logs:
+    with RunWriter(run_dir) as logs:
         for message in (Started("worker-0", 7, 1.0), Output("worker-0", "stderr", "caf\udcff\n"), Heartbeat(1.0)):
             logs.write(message)
     assert run_dir.log("worker-0", "stderr").read_bytes() == b"caf\xff\n"
@@ -16,9 +20,62 @@ def test_output_goes_to_the_tasks_log_and_other_messages_to_events(tmp_path):
 
 
 def test_a_loss_that_is_nan_is_null_in_the_events(tmp_path):
-    with LogWriter(RunDir(tmp_path)) as logs:
+    with RunWriter(RunDir(tmp_path)) as logs:
         logs.write(Event("worker-0", 1.0, {"event": "step", "loss": float("nan")}))
     assert '"loss": null' in RunDir(tmp_path).events.read_text()
+
+
+@pytest.fixture
+def full(tmp_path):
+    """A run whose stdout log of worker-0 is on a full disk."""
+    run_dir = RunDir(tmp_path / "run")
+    log = run_dir.log("worker-0", "stdout")
+    log.parent.mkdir(parents=True)
+    log.symlink_to("/dev/full")
+    return run_dir
+
+
+def test_a_full_disk_is_one_warning_that_names_the_file(full):
+    warnings = []
+    with RunWriter(full, warnings.append) as writer:
+        for _ in range(3):
+            writer.write(Output("worker-0", "stdout", "lost\n"))
+        writer.write(Output("worker-1", "stdout", "kept\n"))
+        writer.save_outcome({"status": "ok"})
+    (warning,) = warnings
+    assert warning.startswith(f"cannot write {full.log('worker-0', 'stdout')} (No space left on device)")
+    assert full.log("worker-1", "stdout").read_text() == "kept\n"
+    assert json.loads(full.outcome.read_text()) == {"status": "ok"}
+    assert not list(full.path.glob(".*"))
+
+
+def test_writing_is_tried_again_and_the_gap_is_marked(full, monkeypatch):
+    monkeypatch.setattr(logs_module, "RETRY_S", 0.0)
+    log = full.log("worker-0", "stdout")
+    with RunWriter(full) as writer:
+        writer.write(Output("worker-0", "stdout", "lost\n"))
+        log.unlink()  # the next attempt opens a file on a disk with space
+        writer.write(Output("worker-0", "stdout", "kept\n"))
+    assert log.read_text() == "\n[tfdist: 5 bytes could not be written here]\nkept\n"
+
+
+def test_between_two_attempts_nothing_is_written(full, monkeypatch):
+    monkeypatch.setattr(logs_module, "RETRY_S", 1000.0)
+    log = full.log("worker-0", "stdout")
+    with RunWriter(full) as writer:
+        writer.write(Output("worker-0", "stdout", "lost\n"))
+        log.unlink()
+        writer.write(Output("worker-0", "stdout", "also lost\n"))
+    assert not log.exists()
+
+
+def test_a_deleted_run_folder_gets_its_outcome(tmp_path):
+    run_dir = RunDir(tmp_path / "run")
+    with RunWriter(run_dir) as writer:
+        writer.write(Output("worker-0", "stdout", "x\n"))
+        shutil.rmtree(run_dir.path)
+        writer.save_outcome({"status": "ok"})
+    assert json.loads(run_dir.outcome.read_text()) == {"status": "ok"}
 
 
 def test_tail_returns_the_last_lines(tmp_path):

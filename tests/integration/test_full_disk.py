@@ -1,0 +1,58 @@
+"""A run folder on a full disk: the training continues."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .test_command import TFDIST, TINY
+
+SIZE = 256 << 10
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A small file system of its own."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("mounting needs root")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def launch(folder: Path, *arguments: str, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
+    command = [*TFDIST, "launch", "--runs-dir", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+
+
+def test_a_training_ends_with_0_although_the_run_folder_is_full(disk):
+    (disk / "filler").write_bytes(bytes(SIZE - 4096))
+    (disk / "rest").write_bytes(bytes(4096))
+    done = launch(disk, *TINY)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("No space left on device") == 1
+    assert "spec.json (No space left on device)" in done.stderr
+    assert "images/s (the whole job)" in done.stdout
+
+
+def test_the_outcome_is_written_although_the_logs_fill_the_disk(disk):
+    code = f"import sys; sys.stdout.write(('x' * 99 + chr(10)) * {SIZE // 50})"
+    done = launch(disk, "--", sys.executable, "-c", code)
+    assert done.returncode == 0
+    assert done.stderr.count("stdout.log (No space left on device)") == 1
+    assert done.stdout.count("x" * 99) == SIZE // 50
+    (outcome,) = disk.glob("*/outcome.json")
+    assert json.loads(outcome.read_text())["status"] == "ok"
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_run_folder_that_is_replaced_by_a_file(tmp_path, code):
+    replace = "import glob, os, shutil, sys; (run,) = glob.glob('*'); shutil.rmtree(run); open(run, 'w')"
+    done = launch(Path("."), "--", sys.executable, "-c", f"{replace}; print('hello'); sys.exit({code})", cwd=tmp_path)
+    assert done.returncode == code
+    assert done.stderr.count("cannot write") == 1
+    assert "hello" in done.stdout
