@@ -52,7 +52,7 @@ def test_the_outcome_is_written_although_the_logs_fill_the_disk(disk):
 @pytest.mark.parametrize("code", [0, 3])
 def test_a_run_folder_that_is_replaced_by_a_file(tmp_path, code):
     replace = "import glob, os, shutil, sys; (run,) = glob.glob('*'); shutil.rmtree(run); open(run, 'w')"
-    done = launch(Path("."), "--", sys.executable, "-c", f"{replace}; print('hello'); sys.exit({code})", cwd=tmp_path)
+    done = launch(Path(), "--", sys.executable, "-c", f"{replace}; print('hello'); sys.exit({code})", cwd=tmp_path)
     assert done.returncode == code
     assert done.stderr.count("cannot write") == 1
     assert "hello" in done.stdout
