@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 import psutil
-from commands import NO_OP, TFDIST, timed
+from commands import NO_OP, PYTHON, TFDIST, timed
 from hosts_cost import hosts_ready
 from private_sshd import NoSshdError, private_sshd
 from relay_cost import relay
@@ -26,6 +26,8 @@ from rich.table import Table
 
 ROUNDS = 9
 TRAINING_S = 15.0
+REFERENCE = "import typer, rich.console"
+"""Python code that takes as long on any machine as the launcher needs at least: the last column is in its units."""
 WIDTH = 120
 """Columns of the tables, also if stdout is not a terminal."""
 
@@ -44,30 +46,32 @@ def launch_command(tasks: int, runs: Path) -> list[str]:
 def compare(runs: Path) -> Table:
     """Time each pair in turns, after one warm-up turn."""
     pairs = {
-        "tfdist --help": ([TFDIST, "--help"], list(NO_OP), "0.2 s"),
-        "2 no-op tasks": (launch_command(2, runs), shell_command(2), "0.5 s"),
-        "16 no-op tasks": (launch_command(16, runs), shell_command(16), "1.2 s"),
+        REFERENCE: ([PYTHON, "-c", REFERENCE], list(NO_OP), ""),
+        "tfdist --help": ([TFDIST, "--help"], list(NO_OP), "0.76"),
+        "2 no-op tasks": (launch_command(2, runs), shell_command(2), "2.7"),
+        "16 no-op tasks": (launch_command(16, runs), shell_command(16), "3.7"),
     }
-    times = {
-        name: [(timed(ours), timed(plain)) for _ in range(ROUNDS + 1)][1:] for name, (ours, plain, _) in _track(pairs)
-    }
-    table = Table("", "tfdist s", "min..max", "shell s", "ratio", "peak memory MB", "aim", box=None, pad_edge=False)
+    rounds = [
+        {name: (timed(ours), timed(plain)) for name, (ours, plain, _) in pairs.items()} for _ in _track(ROUNDS + 1)
+    ]
+    times = {name: [turn[name] for turn in rounds[1:]] for name in pairs}
+    table = Table(
+        "", "tfdist s", "min..max", "shell s", "ratio", "memory MB", "/ imports", "aim", box=None, pad_edge=False
+    )
     for name, turns in times.items():
         ours = [mine[0] for mine, _ in turns]
         plain = [other[0] for _, other in turns]
         ratio = median(mine / other for mine, other in zip(ours, plain, strict=True))
         memory = max(mine[1] for mine, _ in turns) / 1e6
         spread = f"{min(ours):.2f}..{max(ours):.2f}"
-        table.add_row(
-            name, f"{median(ours):.3f}", spread, f"{median(plain):.3f}", f"{ratio:.1f}", f"{memory:.0f}", pairs[name][2]
-        )
+        units = median(mine[0] / unit[0] for (mine, _), (unit, _) in zip(turns, times[REFERENCE], strict=True))
+        values = (f"{median(plain):.3f}", f"{ratio:.1f}", f"{memory:.0f}", f"{units:.2f}", pairs[name][2])
+        table.add_row(name, f"{median(ours):.3f}", spread, *values)
     return table
 
 
-def _track(
-    pairs: dict[str, tuple[list[str], list[str], str]],
-) -> Iterable[tuple[str, tuple[list[str], list[str], str]]]:
-    return track(list(pairs.items()), description="launching", console=Console(stderr=True), transient=True)
+def _track(rounds: int) -> Iterable[int]:
+    return track(range(rounds), description="launching", console=Console(stderr=True), transient=True)
 
 
 def watch_training(runs: Path) -> str:
