@@ -7,6 +7,7 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from tfdist.cli.options import CHOICES
+from tfdist.cli.sources import name_sources
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.text import did_you_mean
 
@@ -54,14 +55,14 @@ class Command(TyperCommand):
         """Run the command.
 
         Raises:
-            TfdistError: as the command raises it, but naming the environment variables that were used; or interrupted.
+            TfdistError: as the command raises it, but naming where wrong values came from; or interrupted.
         """
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:  # Typer would exit without a message
             raise TfdistError("interrupted", ExitCode.INTERRUPTED) from None
         except TfdistError as error:
-            raise TfdistError(_name_variables(str(error), ctx), error.exit_code) from error
+            raise TfdistError(name_sources(str(error), ctx), error.exit_code) from error
 
 
 def usage_sentence(error: Any, arguments: list[str]) -> str:
@@ -79,12 +80,14 @@ def usage_sentence(error: Any, arguments: list[str]) -> str:
         return _about_words(" ".join(error.format_message().split()), arguments)
     words = arguments[arguments.index(ctx.info_name) + 1 :]
     value = ctx.command.make_parser(ctx).parse_args(words)[0].get(param.name)
-    value = os.environ.get(str(param.envvar), "") if value is None else str(value)
+    if value is None:
+        value = os.environ.get(str(param.envvar)) or (ctx.default_map or {}).get(param.name, "")
+    value = str(value)
     expected = re.match(r"Input should be a valid (\w+)", error.message)
     fix = did_you_mean(value, CHOICES[param.name]) if param.name in CHOICES else error.message
     if error.message.endswith("is not readable."):
         fix = "not readable; change its permissions, or choose another file"
-    return _name_variables(f"{param.opts[0]} {value or _EMPTY}: {_EXPECTED[expected[1]] if expected else fix}", ctx)
+    return name_sources(f"{param.opts[0]} {value or _EMPTY}: {_EXPECTED[expected[1]] if expected else fix}", ctx)
 
 
 def _about_words(sentence: str, arguments: list[str]) -> str:
@@ -93,21 +96,3 @@ def _about_words(sentence: str, arguments: list[str]) -> str:
         if re.fullmatch(pattern, sentence):
             return f"{re.sub(pattern, ours, sentence)}; see '{command} --help'"
     return sentence
-
-
-def _name_variables(sentence: str, ctx: Any) -> str:
-    """The sentence with TFDIST_WORKERS=2 instead of `--workers 2` if that value came from the environment."""
-    for param in ctx.command.params:
-        source = ctx.get_parameter_source(param.name)
-        if source is None or source.name != "ENVIRONMENT":
-            continue
-        flag, variable, value = param.opts[0], param.envvar, ctx.params.get(param.name)
-        raw = os.environ[variable]
-        forms = {raw, *raw.split(), str(value), f"{value:g}" if isinstance(value, float) else raw}
-        forms |= set(map(repr, forms))
-        longest_first = "|".join(map(re.escape, sorted(forms, key=len, reverse=True)))
-        sentence = re.sub(rf"{flag} ({longest_first})(?!\w)", rf"{variable}=\1", sentence)
-        if sentence.startswith(f"{flag}:"):  # a flag such as --evaluate
-            sentence = f"{variable}={raw}{sentence.removeprefix(flag)}"
-        sentence = re.sub(rf"\b(drop|omit) {flag}(?![\w-])", f"unset {variable}", sentence)
-    return re.sub(r"\bomit it\b", "unset it", sentence) if sentence.startswith("TFDIST_") else sentence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tfdist.cli.host_options import host_options
-from tfdist.cli.options import SIZE, Json, Port, option, refuse_tf_config, training_options
+from tfdist.cli.options import SIZE, WHAT, Json, Port, option, refuse_tf_config, training_options
 from tfdist.cli.timeout_options import TIMEOUTS, timeout_options
 from tfdist.launch.errors import TfdistError
 
@@ -37,6 +37,16 @@ Other hosts are reached with ssh. They need Python and TensorFlow, but not tfdis
 Logs, events and records are kept in RUNS_DIR/TIME-NAME. The exit code is that of the task that failed first.
 """
 
+
+def _use_config(ctx: typer.Context, value: Path | None) -> Path | None:
+    """Make the values of a job file the defaults of the options."""
+    if value is not None and not ctx.resilient_parsing:
+        from tfdist.cli.config import load_config
+
+        ctx.default_map = load_config(value, ctx.command.params)
+    return value
+
+
 Command = Annotated[
     list[str] | None,
     typer.Argument(metavar="-- COMMAND", help="Your own program, run as every task.", show_default=False),
@@ -59,6 +69,20 @@ Timeout = Annotated[
 ]
 Name = Annotated[str, option("--name", "Name of the run, used for its folder.")]
 RunsDir = Annotated[Path, option("--runs-dir", "Folder that holds the folders of runs.")]
+Config = Annotated[
+    Path | None,
+    option(
+        "--config",
+        'TOML file with values for these options: workers = 2, hosts = ["h1", "h2"], command = ["python", "train.py"]. '
+        "The command line and the environment override it.",
+        WHAT,
+        first=_use_config,
+    ),
+]
+SaveConfig = Annotated[
+    Path | None,
+    option("--save-config", "Write the options that were given to a TOML file for --config, without secrets.", WHAT),
+]
 DryRun = Annotated[bool, option("--dry-run", "Print each task's TF_CONFIG, environment and command; start nothing.")]
 Quiet = Annotated[bool, option("--quiet", "Print only failures.", short=("-q",))]
 Verbose = Annotated[
@@ -70,10 +94,13 @@ Verbose = Annotated[
 @host_options()
 @timeout_options()
 def launch(
+    ctx: typer.Context,
     choices: Mapping[str, Any],
     selection: "HostSelection",
     policy: "Policy",
     command: Command = None,
+    config: Config = None,
+    save_config: SaveConfig = None,
     port: Port = None,
     env: Env = None,
     env_file: EnvFile = None,
@@ -87,6 +114,7 @@ def launch(
     verbose: Verbose = False,
 ) -> None:
     """Plan the job that the options describe, run it, and exit with its code. HELP is the text for users."""
+    from tfdist.cli.config import job_file
     from tfdist.cli.plan_launch import LaunchOptions
     from tfdist.cli.run_launch import RunOptions, run_launch
     from tfdist.launch.environment import forwarded_variables
@@ -97,5 +125,6 @@ def launch(
         refuse_tf_config()
     variables = forwarded_variables(env or (), env_file, os.environ)
     job_options = LaunchOptions(choices, tuple(command or ()), port, variables, inherit_tf_config)
-    run_options = RunOptions(name, runs_dir, dry_run=dry_run, json=json, quiet=quiet, verbose=verbose)
+    saved = job_file(save_config, ctx) if save_config is not None else None
+    run_options = RunOptions(name, runs_dir, dry_run, json, quiet, verbose, saved)
     raise typer.Exit(run_launch(job_options, selection, replace(policy, timeout_s=timeout), run_options))

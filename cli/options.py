@@ -86,8 +86,19 @@ def option(
     short: tuple[str, ...] = (),
     variable: str | None = None,
     complete: Callable[[str], list[str]] | None = None,
+    first: Callable[..., Any] | None = None,
 ) -> Any:
-    """An option of one command; `variable` replaces its environment variable, `complete` lists values for the shell."""
+    """An option of one command.
+
+    Args:
+        flag: `--name`.
+        text: its help.
+        panel: of the help.
+        short: other spellings.
+        variable: replaces its environment variable.
+        complete: lists values for the shell.
+        first: called with the context and the value before the other options are read.
+    """
     return typer.Option(
         flag,
         *short,
@@ -96,6 +107,8 @@ def option(
         envvar=variable or variable_of(flag.partition("/")[0]),
         show_envvar=False,
         autocompletion=complete,
+        callback=first,
+        is_eager=first is not None,
     )
 
 

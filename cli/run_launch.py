@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 import typer
 
+from tfdist.cli.config import JobFile
 from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, plan_request
 from tfdist.cli.show_outcome import outcome_json, show_failure, show_success
@@ -45,6 +46,8 @@ class RunOptions:
     json: bool
     quiet: bool
     verbose: bool
+    job_file: JobFile | None = None
+    """Written before the tasks start."""
 
     @property
     def out(self) -> TextIO:
@@ -64,6 +67,9 @@ def run_launch(options: LaunchOptions, selection: HostSelection, policy: Policy,
         if not run_options.quiet:
             for line in (*planned.notes, *(f"warning: {warning}" for warning in planned.warnings)):
                 typer.echo(line, file=run_options.out)
+        if run_options.job_file is not None:
+            for line in run_options.job_file.save():
+                typer.echo(line, err=True)
         if run_options.dry_run:
             _show_plan(planned, fleet, run_options)
             return 0
