@@ -7,9 +7,31 @@ import json
 import os
 from typing import Any
 
+from tfdist.launch.str_enum import StrEnum
+
+
+class Phase(StrEnum):
+    """What a task does before its first step, or after its last one."""
+
+    IMPORTING = "importing"
+    """Importing TensorFlow."""
+    CONNECTING = "connecting"
+    """Creating a strategy that connects to the other tasks; some wait here until all of them have been started."""
+    BUILDING = "building"
+    """Creating the model, the data set, and a strategy without a cluster."""
+    TRACING = "tracing"
+    """The first step: TensorFlow traces and compiles it."""
+    EVALUATING = "evaluating"
+
 
 def emit(event: str, **values: Any) -> None:
-    """Send an event: `ready`, `step` (step, images_per_s, loss), `barrier`, `record` (record), or any other name."""
+    """Send an event to the launcher, which shows it, or stores it if it does not know its name.
+
+    Args:
+        event: `phase` (phase: a `Phase` or any text), `ready` (the strategy exists), `step` (step, and as far as they
+            are known steps: the total, images_per_s, loss), `barrier`, `record` (record), or any other name.
+        values: of the event; JSON.
+    """
     descriptor = os.environ.get("TFDIST_EVENTS_FD")
     if descriptor is None:
         return

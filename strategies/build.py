@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from tfdist.launch import events
+from tfdist.launch.events import Phase
 from tfdist.strategies import devices
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
@@ -17,7 +19,9 @@ def build(choice: StrategyChoice) -> "tf.distribute.Strategy":
     Raises:
         TfdistError: a device that it needs is missing.
     """
+    row = CATALOG[choice.strategy]
+    events.emit("phase", phase=Phase.CONNECTING if row.has_cluster else Phase.BUILDING)
     devices.configure(choice)
-    module = import_module(f"tfdist.strategies.{CATALOG[choice.strategy].module}")
+    module = import_module(f"tfdist.strategies.{row.module}")
     strategy: tf.distribute.Strategy = module.build(choice)
     return strategy

@@ -1,7 +1,9 @@
 """`current()`: the strategy that `tfdist launch` chose, for a custom program. Importing it costs almost nothing."""
 
 import os
+import sys
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ def current() -> "tf.distribute.Strategy":
     """
     from tfdist.launch import events
     from tfdist.launch.cluster import parse_tf_config
+    from tfdist.launch.events import Phase
     from tfdist.strategies.build import build
     from tfdist.strategies.choice import StrategyChoice
     from tfdist.strategies.serve import serve, serves
@@ -30,6 +33,9 @@ def current() -> "tf.distribute.Strategy":
         import tensorflow as tf
 
         return tf.distribute.MultiWorkerMirroredStrategy() if tf_config else tf.distribute.get_strategy()
+    if "tensorflow" not in sys.modules:
+        events.emit("phase", phase=Phase.IMPORTING)
+        import_module("tensorflow")
     if tf_config is not None:
         cluster, task = parse_tf_config(tf_config)
         if serves(choice, task):

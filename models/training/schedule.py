@@ -1,6 +1,7 @@
 """The windows of a training, and which of them are warm-up. Pure."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from tfdist.models.spec import TrainingSpec
 
@@ -16,10 +17,15 @@ class Schedule:
     warmup_steps: int
     """At least this many steps are warm-up, as far as `max_warmup` allows."""
 
+    @cached_property
+    def steps(self) -> int:
+        """Number of steps of all windows together."""
+        return sum(self.windows)
+
     @property
     def max_warmup(self) -> int:
         """The most windows that may be warm-up: together at most half of all steps."""
-        half, done, count = sum(self.windows) / 2, 0, 0
+        half, done, count = self.steps / 2, 0, 0
         for size in self.windows:
             done += size
             if done > half:

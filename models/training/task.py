@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from tfdist.launch import events
 from tfdist.launch.cluster import Cluster, Task, parse_tf_config
 from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.events import Phase
 from tfdist.models.checks import check_combinations, check_data
 from tfdist.models.datasets import table
 from tfdist.models.record import RankRecord
@@ -63,6 +64,7 @@ def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
     job = _context(spec, task)
     built_at = time.perf_counter()
     events.emit("ready")
+    events.emit("phase", phase=Phase.BUILDING)
     result = _run(job)
     phases |= phases_after_import(started_at, built_at, result.log.opened_at, result.log.first_step_at)
     phases["first_step_end"] = observation.since_start() - (time.perf_counter() - result.log.first_step_at)
@@ -76,6 +78,7 @@ def phases_after_import(started_at: float, built_at: float, opened_at: float, fi
 
 def _import(keras: Keras) -> float:
     """Import TensorFlow with this Keras; returns the seconds that it took."""
+    events.emit("phase", phase=Phase.IMPORTING)
     os.environ.update(keras.environment)
     started_at = time.perf_counter()
     import tensorflow as tf
@@ -108,6 +111,8 @@ def _run(job: "TrainingContext") -> "TrainingResult":
 def _record(job: "TrainingContext", result: "TrainingResult", phases: dict[str, float]) -> RankRecord:
     from tfdist.models.training.evaluate import accuracy
 
+    if job.spec.evaluate:
+        events.emit("phase", phase=Phase.EVALUATING)
     return RankRecord(
         task=job.task.name,
         replicas=job.replicas,

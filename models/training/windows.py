@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tfdist.launch import events
+from tfdist.launch.events import Phase
 from tfdist.models.record import Window
 from tfdist.models.training.schedule import Schedule
 
@@ -32,6 +33,7 @@ class WindowLog:
     _agreed: list[float] = field(default_factory=list)
     _edge: float | None = None
     _waited: bool = False
+    _done: int = 0
 
     @property
     def warm(self) -> bool:
@@ -48,10 +50,11 @@ class WindowLog:
         if self.warm and not self._waited:
             self.wait()
             self._waited, self._edge = True, None
-        if self._edge is None:
-            self._edge = self.clock()
         if not self.opened_at:
-            self.opened_at = self._edge
+            events.emit("phase", phase=Phase.TRACING)
+            self.opened_at = self._edge = self.clock()
+        elif self._edge is None:
+            self._edge = self.clock()
 
     def first_step(self) -> None:
         """Note the time of the first step's end; later calls do nothing."""
@@ -65,10 +68,11 @@ class WindowLog:
         now = self.clock()
         elapsed, self._edge = now - self._edge, now
         window = Window(steps, examples, elapsed, loss)
+        self._done += steps
         if self._waited:
             self.timed.append(window)
         else:
             self.warmup.append(window)
             self._agreed.append(self.agree(elapsed))
-        done = sum(window.steps for window in self.windows)
-        events.emit("step", step=done, images_per_s=examples / self.share / elapsed, loss=loss)
+        rate = examples / self.share / elapsed
+        events.emit("step", step=self._done, steps=self.schedule.steps, images_per_s=rate, loss=loss)

@@ -16,6 +16,8 @@ import pytest
 from tests.processes import MARK, marked_processes
 from tfdist.cli.main import run
 from tfdist.models.record import Record
+from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.options import StrategyName
 
 from .training import losses
 
@@ -83,6 +85,16 @@ def test_a_training_shows_its_steps_but_not_the_logs_of_tensorflow(training: Tra
     assert f"step {STEPS}" in training.stderr
     assert "oneDNN" not in training.stderr
     assert "oneDNN" in next(training.run_dir.glob("attempt-0/*/stderr.log")).read_text()
+
+
+def test_every_task_reports_its_phases_and_the_total_of_its_steps(training: Training) -> None:
+    entries = [json.loads(line) for line in (training.run_dir / "events.jsonl").read_text().splitlines()]
+    start = "connecting" if CATALOG[StrategyName(training.strategy)].has_cluster else "building"
+    for rank in training.record().ranks:
+        events = [entry["event"] for entry in entries if entry["kind"] == "Event" and entry["task"] == rank.task]
+        phases = [event["phase"] for event in events if event["event"] == "phase"]
+        assert phases == ["importing", start, "building", "tracing", "evaluating"]
+        assert [event["steps"] for event in events if event["event"] == "step"][-1] == STEPS
 
 
 def test_no_process_outlives_a_training(training: Training) -> None:

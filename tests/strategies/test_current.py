@@ -1,5 +1,7 @@
 """`current()` and the modules of the catalog, without a training."""
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -54,3 +56,18 @@ def test_a_program_gets_the_chosen_strategy(spec, printed, monkeypatch):
         monkeypatch.setenv("TFDIST_STRATEGY_CHOICE", spec)
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert done.stdout.strip() == printed, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("first", "phases"), [("", ["importing", "building"]), ("import tensorflow", ["building"])], ids=["", "imported"]
+)
+def test_a_program_reports_what_it_does_before_it_has_a_strategy(first, phases, monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.setenv("TFDIST_STRATEGY_CHOICE", '{"format": 1, "strategy": "one-device"}')
+    read, write = os.pipe()
+    monkeypatch.setenv("TFDIST_EVENTS_FD", str(write))
+    subprocess.run([sys.executable, "-c", f"{first}\n{PROGRAM}"], capture_output=True, check=True, pass_fds=[write])
+    os.close(write)
+    with os.fdopen(read) as lines:
+        events = [json.loads(line) for line in lines]
+    assert events == [*({"event": "phase", "phase": phase} for phase in phases), {"event": "ready"}]

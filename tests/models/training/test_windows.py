@@ -82,7 +82,10 @@ def test_the_reported_throughput_is_that_of_the_whole_job(monkeypatch):
     log.close(5, 40, 1.5)
     os.close(write)
     with os.fdopen(read) as lines:
-        assert [json.loads(line) for line in lines] == [{"event": "step", "step": 5, "images_per_s": 80.0, "loss": 1.5}]
+        assert [json.loads(line) for line in lines] == [
+            {"event": "phase", "phase": "tracing"},
+            {"event": "step", "step": 5, "steps": 10, "images_per_s": 80.0, "loss": 1.5},
+        ]
 
 
 def test_close_without_open_raises():
