@@ -192,12 +192,10 @@ def heartbeats(channels: Mapping[Host, Channel], interval_s: float) -> Iterator[
     stopped = threading.Event()
 
     def send_all() -> None:
-        while True:  # the first at once: an agent watches for a cut link only after its first heartbeat
+        while not stopped.wait(interval_s):
             for channel in list(channels.values()):
                 if not channel.host.local:
                     channel.send(Heartbeat(time.time()))
-            if stopped.wait(interval_s):
-                return
 
     thread = threading.Thread(target=send_all, name="heartbeats", daemon=True)
     thread.start()

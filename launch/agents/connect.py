@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from tfdist.launch.agents.channel import CLEAN_UP_S, DESCRIPTORS, Channel, heartbeats
 from tfdist.launch.agents.fleet import POLL_S, Fleet
 from tfdist.launch.agents.inbox import Inbox
-from tfdist.launch.agents.messages import AgentLost, Alive, Configure, Hello
+from tfdist.launch.agents.messages import AgentLost, Alive, Configure, Heartbeat, Hello
 from tfdist.launch.agents.signals import interruptions
 from tfdist.launch.errors import raise_problems
 from tfdist.launch.hosts.host import Host
@@ -114,6 +114,8 @@ class _Connecting:
             self.tries[host] += 1
             channel = self.fleet.channels[host] = Channel(host, self.fleet.inbox)
             channel.send(Configure(policy.grace_s, policy.launcher_timeout_s))
+            if not host.local:  # from the first heartbeat on, an agent watches for a cut link
+                channel.send(Heartbeat(time.time()))
             self.late_at[host] = time.monotonic() + min(policy.alive_s, policy.start_timeout_s)
 
     def _handle(self, host: Host, message: object) -> None:

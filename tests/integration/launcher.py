@@ -102,9 +102,9 @@ class Launcher:
         (run_dir,) = (self.folder / "runs").iterdir()
         return run_dir
 
-    def left_over(self) -> list[str]:
-        """Processes of any job that still run after CLEAN_S."""
-        deadline = time.monotonic() + CLEAN_S
+    def left_over(self, seconds: float = CLEAN_S) -> list[str]:
+        """Processes of any job that still run after `seconds`."""
+        deadline = time.monotonic() + seconds
         while (processes := self.net.processes()) and time.monotonic() < deadline:
             time.sleep(0.05)
         return processes

@@ -142,11 +142,9 @@ def test_a_killed_launcher_leaves_nothing_behind(launcher):
 
 def test_a_cut_link_ends_the_job_on_both_hosts(launcher, net):
     process = start_tasks(launcher, STUBBORN, "--launcher-timeout", "8")
-    started = time.monotonic()
-    with net.hosts[1].down():
-        assert launcher.left_over() == []
+    with net.hosts[1].down():  # 10 s until the host counts as lost, then the end of the tasks, which ignore SIGTERM
+        assert launcher.left_over(10 + CLEAN_S) == []
         _, err = process.communicate(timeout=1)
-    assert time.monotonic() - started < CLEAN_S + 1
     assert process.returncode == 69
     assert "tfdist: lost the agent on h2: no message for 10 s" in err
     assert "Traceback" not in err
