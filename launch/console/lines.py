@@ -1,20 +1,10 @@
 """Print a running job as prefixed lines."""
 
-import re
 from collections.abc import Callable
 from typing import TextIO
 
 from tfdist.launch.agents.messages import Event, Message, Note, Output
-
-NOISE = re.compile(
-    r"WARNING: All log messages before absl::InitializeLog"
-    r"|To enable the following instructions:"
-    r"|[IW]\d{4} \d\d:\d\d:\d+\.\d+ +\d+ \S+\.(cc|h):\d+\]"
-    r"|E\d{4} \d\d:\d\d:\d+\.\d+ +\d+ cuda_\w+\.cc:\d+\] failed call to cuInit"
-    r"|/job:\w+/replica:\d+/task:\d+$"
-    r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] \S+\.(cc|h):\d+\]"
-)
-"""Start of the lines that TensorFlow's C++ code logs on start-up. Only the log files keep them; errors are printed."""
+from tfdist.launch.noise import NOISE
 
 
 def prefixed(name: str, text: str, verbose: bool) -> str:
