@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfdist.cli.steps import Steps
+from tfdist.launch.agents import agent
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.hosts.host import Host
+from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.hosts.locate import locate, slurm_hosts
 from tfdist.launch.hosts.selection import read_hosts
 from tfdist.launch.hosts.transport import TransportOptions
-from tfdist.launch.machine import Machine, Machines, assign_slots, local_machines, machines_of
+from tfdist.launch.machine import WITHOUT_GPUS, Machine, Machines, assign_slots, machines_of
 from tfdist.launch.policy import Policy
 from tfdist.launch.text import flag_of, shortened
 
@@ -52,8 +53,12 @@ class HostSelection:
             yield fleet
 
     def raw_machines(self, fleet: Fleet | None) -> Machines:
-        """The machines as their agents report them, without slots for workers."""
-        return local_machines() if fleet is None else machines_of(fleet.hellos)
+        """The machines as their agents report them, without slots for workers.
+
+        Raises:
+            TfdistError: GPUs of a host are unusable or misnamed.
+        """
+        return machines_of({LOCAL: agent.describe()} if fleet is None else fleet.hellos)
 
     def machines(self, fleet: Fleet | None, devices: int) -> Machines:
         """The machines, on other hosts with slots for workers of `devices` devices each."""
@@ -79,8 +84,10 @@ class HostSelection:
 
 
 def _imagined(host: Host, gpus: int) -> Machine:
+    if not gpus or host.gpus == WITHOUT_GPUS:
+        return Machine(tuple(range(MANY)), ())
     ids = host.gpus or tuple(map(str, range(gpus)))
-    return Machine(tuple(range(MANY)), ("",) * len(ids) if gpus else (), ids if gpus else ())
+    return Machine(tuple(range(MANY)), ("",) * len(ids), ids)
 
 
 def select_hosts(values: Mapping[str, Any]) -> HostSelection:

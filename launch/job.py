@@ -131,12 +131,18 @@ def _plan_host(
             f"{host.name} has {counted(len(machine.gpus), 'GPU')} for {counted(len(computing), 'worker')} with "
             f"--devices {shape.devices}: give it fewer slots, or reduce --devices"
         )
+    if shape.gpus and shape.devices > machine.gpus_per_process and computing:
+        raise TfdistError(
+            f"--devices {shape.devices}: {host.name} has MIG instances, and a process can use only one: "
+            f"use --strategy multiworker --workers {len(machine.gpus)} and omit --devices"
+        )
     base_port = _base_port(shape, host, len(tasks))
+    gpus = _gpus_of_tasks(shape, host, machine, tasks, computing)
     plans = {}
     for position, task in enumerate(tasks):
         index = computing.index(task) if task in computing else None
         cores = _pinned_cores(index, len(computing), shape, machine.cores)
-        env = {**_device_environment(index, shape, cores, machine.gpu_ids), **program.env}
+        env = {**_device_environment(gpus.get(task), cores), **program.env}
         argv = (machine.python, *program.argv) if program.python else program.argv
         port = base_port + position if base_port else base_port
         plans[task] = TaskPlan(task, host, replace(program, env=env, argv=argv), cores, port)
@@ -187,23 +193,42 @@ def _pinned_cores(index: int | None, computing: int, shape: Shape, cores: tuple[
     return tuple(sorted({cores[(first + offset) % len(cores)] for offset in range(count)}))
 
 
-def _device_environment(
-    index: int | None, shape: Shape, cores: tuple[int, ...], gpu_ids: tuple[str, ...]
-) -> dict[str, str]:
-    """The task's GPUs, or TensorFlow's thread pools sized to the task's cores. TensorFlow reads both on import.
+def _gpus_of_tasks(
+    shape: Shape, host: Host, machine: Machine, tasks: Sequence[Task], computing: Sequence[Task]
+) -> dict[Task, tuple[str, ...]]:
+    """The ids of the GPUs that each task sees; a task that is missing sees those of its agent.
 
-    The inter-op pool has at least 2 threads: with one, the replicas of mirrored and central-storage wait for each
-    other (two replicas on two cores took twice as long).
+    A host with role= and gpus= gives its GPUs to its tasks, even if they do not compute: a GPU each, in turn.
     """
-    if shape.gpus:
-        first = (index or 0) * shape.devices
-        numbers = range(first, first + shape.devices) if index is not None else ()
-        visible = [gpu_ids[number] if gpu_ids else str(number) for number in numbers]
-        return {"CUDA_VISIBLE_DEVICES": ",".join(visible) or NO_GPUS}
-    if not cores:
+    ids = machine.gpu_ids or tuple(map(str, range(len(machine.gpus))))
+    if ids and host.role and host.gpus and not computing:
+        each = max(1, len(ids) // len(tasks))
+        return {
+            task: tuple(ids[(position * each + offset) % len(ids)] for offset in range(each))
+            for position, task in enumerate(tasks)
+        }
+    if not shape.gpus and not machine.hide_gpus:
         return {}
+    each = shape.devices if shape.gpus else 0
+    taken = {task: ids[index * each : (index + 1) * each] for index, task in enumerate(computing)}
+    return {task: taken.get(task, ()) for task in tasks}
+
+
+def _device_environment(gpus: tuple[str, ...] | None, cores: tuple[int, ...]) -> dict[str, str]:
+    """The task's GPUs, and TensorFlow's thread pools sized to the task's cores. TensorFlow reads both on import.
+
+    CUDA numbers GPUs by speed, unless CUDA_DEVICE_ORDER says to number them as nvidia-smi does. The inter-op pool has
+    at least 2 threads: with one, the replicas of mirrored and central-storage wait for each other (two replicas on two
+    cores took twice as long).
+    """
+    env: dict[str, str] = {}
+    if gpus is not None:
+        env = {"CUDA_VISIBLE_DEVICES": ",".join(gpus) or NO_GPUS, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    if not cores:
+        return env
     threads = str(len(cores))
     return {
+        **env,
         "TF_NUM_INTRAOP_THREADS": threads,
         "TF_NUM_INTEROP_THREADS": str(max(2, len(cores))),
         "OMP_NUM_THREADS": threads,

@@ -6,9 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tfdist.launch.agents import agent
-from tfdist.launch.errors import TfdistError
+from tfdist.launch.errors import Problem, TfdistError, raise_problems
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.place import FOR_WORKERS, slots_of
+from tfdist.launch.text import counted
+
+WITHOUT_GPUS = ("none",)
+"""The value of gpus= for a host whose tasks must not use its GPUs."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,13 @@ class Machine:
     slots: int | None = None
     """Maximum number of workers, or of tasks of the host's role; None: no limit."""
     hosts: int = 1
+    hide_gpus: bool = False
+    """Tasks must not see any GPU of the host."""
+
+    @property
+    def gpus_per_process(self) -> int:
+        """The most GPUs that one process can use: a process uses at most one MIG instance."""
+        return 1 if any(" MIG " in name for name in self.gpus) else len(self.gpus)
 
     @classmethod
     def from_description(cls, description: Mapping[str, Any]) -> "Machine":
@@ -56,29 +67,66 @@ def machines_of(hellos: Mapping[Host, Mapping[str, Any]]) -> Machines:
     """The machine of each host, from its agent's hello.
 
     Raises:
-        TfdistError: a host lacks a GPU that its gpus= names.
+        TfdistError: a host lacks a GPU that its gpus= names, or has GPUs that cannot be used.
     """
-    return {host: _with_named_gpus(Machine.from_description(hello), host) for host, hello in hellos.items()}
+    raise_problems(filter(None, (unusable_gpus(host, hello) for host, hello in hellos.items())))
+    return {host: _machine(host, hello) for host, hello in hellos.items()}
 
 
-def _with_named_gpus(machine: Machine, host: Host) -> Machine:
+def unusable_gpus(host: Host, hello: Mapping[str, Any]) -> Problem | None:
+    """A host with device files of GPUs, but without a GPU that nvidia-smi lists. Tasks would silently use the CPU."""
+    if hello["gpus"] or hello["gpus_hidden"] or not hello["gpu_devices"] or host.gpus == WITHOUT_GPUS:
+        return None
+    what = f"/dev has {counted(hello['gpu_devices'], 'GPU')}, but nvidia-smi lists none, so tasks would use the CPU"
+    choice = "set CUDA_VISIBLE_DEVICES=-1" if host.local else "write gpus=none for it in the hostfile"
+    fix = (
+        "run 'nvidia-smi' on the host and follow its advice (a container needs the driver's libraries, as with "
+        f"'docker run --gpus all'); to use the CPU, {choice}"
+    )
+    return Problem(what, fix, host.name)
+
+
+def _machine(host: Host, hello: Mapping[str, Any]) -> Machine:
+    machine = Machine.from_description(hello)
+    if host.gpus == WITHOUT_GPUS:
+        return replace(machine, gpus=(), gpu_ids=(), hide_gpus=True)
     if not host.gpus:
         return machine
-    ids = machine.gpu_ids or tuple(map(str, range(len(machine.gpus))))
-    models = dict(zip(ids, machine.gpus, strict=True))
-    missing = [gpu for gpu in host.gpus if gpu not in models]
-    if missing:
-        raise TfdistError(f"{host.name} has no GPU {missing[0]!r}: correct gpus=; it has {', '.join(ids) or 'none'}")
-    return replace(machine, gpus=tuple(models[gpu] for gpu in host.gpus), gpu_ids=host.gpus)
+    indices = [_index_of(name, host, hello) for name in host.gpus]
+    if len(set(indices)) < len(indices):
+        raise TfdistError(f"{host.name}: gpus={','.join(host.gpus)} names a GPU twice: list each GPU once")
+    ids, uuids = hello["gpu_ids"], hello["gpu_uuids"]
+    chosen = [name if name in ids else uuids[index] for name, index in zip(host.gpus, indices, strict=True)]
+    return replace(machine, gpus=tuple(machine.gpus[index] for index in indices), gpu_ids=tuple(chosen))
+
+
+def _index_of(name: str, host: Host, hello: Mapping[str, Any]) -> int:
+    index = find_gpu(name, hello)
+    if index is None:
+        known = ", ".join(hello["gpu_ids"]) or "none"
+        raise TfdistError(f"{host.name} has no GPU {name!r}: correct gpus=; it has {known}")
+    return index
+
+
+def find_gpu(name: str, hello: Mapping[str, Any]) -> int | None:
+    """The position among a host's visible GPUs of the one with this id, or whose UUID alone starts so; None: no GPU."""
+    if name in hello["gpu_ids"]:
+        return list(hello["gpu_ids"]).index(name)
+    found = [index for index, uuid in enumerate(hello["gpu_uuids"]) if uuid.startswith(name)]
+    return found[0] if len(found) == 1 else None
 
 
 def combined(machines: Machines) -> Machine:
-    """The sum of all machines, as if they were one host; a single machine is returned unchanged."""
+    """The sum of all machines, as if they were one host; a single machine is returned unchanged.
+
+    GPUs and slots are those of hosts that accept workers.
+    """
     if len(machines) == 1:
         return next(iter(machines.values()))
     cores = sum(len(machine.cores) for machine in machines.values())
-    gpus = tuple(gpu for machine in machines.values() for gpu in machine.gpus)
-    slots = sum(machine.slots or 1 for host, machine in machines.items() if host.role in FOR_WORKERS)
+    workers = [machine for host, machine in machines.items() if host.role in FOR_WORKERS]
+    gpus = tuple(gpu for machine in workers for gpu in machine.gpus)
+    slots = sum(machine.slots or 1 for machine in workers)
     return Machine(tuple(range(cores)), gpus, slots=slots, hosts=len(machines))
 
 

@@ -136,6 +136,8 @@ def _choose_strategy(chosen: Mapping[str, Any], machine: Machine) -> tuple[Strat
         name, reason = StrategyName.MULTI_WORKER, f"{machine.hosts} hosts"
     elif chosen.get("workers", 1) != 1:
         name, reason = StrategyName.MULTI_WORKER, f"--workers {chosen['workers']}"
+    elif devices > 1 and machine.gpus_per_process < len(machine.gpus):
+        name, reason = StrategyName.MULTI_WORKER, f"{devices} MIG instances, of which a process can use one"
     elif devices > 1:
         name, reason = StrategyName.MIRRORED, f"{devices} devices on one host"
     else:
@@ -151,7 +153,7 @@ def _default_counts(chosen: Mapping[str, Any], machine: Machine) -> dict[str, An
     if strategy.many_processes:
         counts["workers"] = machine.slots or max(1, devices // max(1, chosen.get("devices", 1)))
     elif "--devices" in strategy.options:
-        counts["devices"] = devices
+        counts["devices"] = machine.gpus_per_process or devices
     if "--ps" in strategy.options:
         counts["ps"] = 1
     if not strategy.pins_cores:

@@ -24,8 +24,11 @@ from tfdist.models.record import RankRecord, Record, RecordStatus, TaskUsage, ra
 from tfdist.models.spec import TrainingSpec
 
 _PRIVATE = frozenset(
-    ["executable", "clock", "gpu_ids", "gpus_hidden", "gpu_devices", "memory_free_bytes", "disk_free_bytes"]
-)
+    [
+        "executable", "clock", "gpu_ids", "gpu_uuids", "gpu_processes", "gpus_hidden", "gpu_devices",
+        "memory_free_bytes", "disk_free_bytes",
+    ]
+)  # fmt: skip
 """Facts about a host that are kept out of records, which may be published."""
 
 

@@ -18,13 +18,15 @@ def names(choice: StrategyChoice) -> list[str]:
 def configure(choice: StrategyChoice) -> None:
     """Enable memory growth of GPUs, or split the CPU into `choice.devices` logical devices.
 
-    Call it before any TensorFlow operation. Tasks that do not compute have their GPUs hidden and need none.
+    Call it before any TensorFlow operation. A task needs the GPUs of its CUDA_VISIBLE_DEVICES, which are none if it
+    does not compute.
 
     Raises:
-        TfdistError: fewer GPUs than `choice.devices`.
+        TfdistError: TensorFlow sees fewer GPUs.
     """
     if choice.gpus:
-        _enable_memory_growth(0 if os.environ.get("CUDA_VISIBLE_DEVICES") == NO_GPUS else choice.devices)
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        _enable_memory_growth(choice.devices if visible is None else len(set(visible.split(",")) - {NO_GPUS}))
     else:
         _split_cpu(choice.devices)
 

@@ -6,6 +6,7 @@ from tfdist.launch.doctor.host_checks import CHECKS
 from tfdist.launch.doctor.link_checks import link_rows, reachability_rows
 from tfdist.launch.doctor.problems import SLOWEST, version_problems
 from tfdist.launch.doctor.results import CheckResult, Survey, Verdict
+from tfdist.launch.machine import WITHOUT_GPUS
 from tfdist.launch.place import FOR_WORKERS
 from tfdist.launch.text import shortened
 
@@ -41,7 +42,11 @@ def _versions(survey: Survey) -> Iterator[CheckResult]:
 
 
 def _gpus(survey: Survey) -> Iterator[CheckResult]:
-    gpus = {host.name: tuple(hello["gpus"]) for host, hello in survey.hellos.items() if host.role in FOR_WORKERS}
+    gpus = {
+        host.name: () if host.gpus == WITHOUT_GPUS else tuple(hello["gpus"])
+        for host, hello in survey.hellos.items()
+        if host.role in FOR_WORKERS
+    }
     without = [host for host, names in gpus.items() if not names]
     if without and len(without) < len(gpus):
         text = f"no GPU on {shortened(without)}, but on the others: workers need GPUs on all hosts or on none"

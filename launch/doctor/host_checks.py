@@ -6,10 +6,11 @@ from typing import Any
 
 from tfdist.launch.agents.agent import TRAINING_PACKAGES
 from tfdist.launch.doctor.link_checks import port_list
-from tfdist.launch.doctor.problems import clock_problem, folder_problem, missing_packages
+from tfdist.launch.doctor.problems import clock_problem, folder_problem, gpus_in_use, missing_packages
 from tfdist.launch.doctor.results import Survey, Verdict
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
+from tfdist.launch.machine import WITHOUT_GPUS, find_gpu, unusable_gpus
 from tfdist.launch.place import FOR_WORKERS
 from tfdist.launch.text import counted
 
@@ -58,34 +59,31 @@ def _packages(survey: Survey, host: Host, hello: _Hello) -> Finding:
 
 
 def _gpus(survey: Survey, host: Host, hello: _Hello) -> Finding:
-    visible, ids, driver = hello["gpus"], hello["gpu_ids"], hello["driver"]
-    missing = [gpu for gpu in host.gpus if gpu not in ids]
-    usable, workers = len(host.gpus or visible), _workers(survey, host)
+    unusable = unusable_gpus(host, hello)
+    if unusable is not None or host.gpus == WITHOUT_GPUS:
+        return _finding(unusable, "gpus=none: tasks run on the CPU")
+    missing = [gpu for gpu in host.gpus if find_gpu(gpu, hello) is None]
     if missing:
         text = f"gpus={','.join(host.gpus)}, but the host has no GPU {' and no '.join(missing)}"
-        return FAILED, text, f"omit gpus=, or choose from: {', '.join(ids) or 'none'}"
-    if not visible:
-        return _no_gpu(hello)
-    if workers > usable:
-        return FAILED, f"{workers} workers for {counted(usable, 'GPU')}", "give the host fewer slots"
-    if _version(driver) < _version(OLDEST_DRIVER):
-        text = f"{', '.join(visible)}: driver {driver} is older than {OLDEST_DRIVER}, which CUDA 12 needs"
-        return WARNING, text, "install a newer driver; until then TensorFlow may see no GPU"
-    return OK, f"{', '.join(visible)}; driver {driver}", ""
-
-
-def _no_gpu(hello: _Hello) -> Finding:
+        return FAILED, text, f"omit gpus=, or choose from: {', '.join(hello['gpu_ids']) or 'none'}"
+    if hello["gpus"]:
+        return _usable_gpus(survey, host, hello)
     if hello["gpus_hidden"]:
         text = f"CUDA_VISIBLE_DEVICES hides {counted(hello['gpus_hidden'], 'GPU')}"
         return WARNING, text, "unset CUDA_VISIBLE_DEVICES on the host to use them"
-    if hello["gpu_devices"]:
-        text = "/dev lists a GPU, but nvidia-smi does not answer, so TensorFlow will not see it"
-        fix = (
-            "run 'nvidia-smi' on the host and follow its advice; start a container with the driver's libraries, "
-            "as with 'docker run --gpus all'"
-        )
-        return WARNING, text, fix
     return OK, "none; tasks run on the CPU", ""
+
+
+def _usable_gpus(survey: Survey, host: Host, hello: _Hello) -> Finding:
+    names, driver = ", ".join(hello["gpus"]), hello["driver"]
+    usable, workers = len(host.gpus or hello["gpus"]), _workers(survey, host)
+    if workers > usable:
+        return FAILED, f"{workers} workers for {counted(usable, 'GPU')}", "give the host fewer slots"
+    if _version(driver) < _version(OLDEST_DRIVER):
+        text = f"{names}: driver {driver} is older than {OLDEST_DRIVER}, which CUDA 12 needs"
+        return WARNING, text, "install a newer driver; until then TensorFlow may see no GPU"
+    text = f"{names}; driver {driver}" if driver else names
+    return _finding(gpus_in_use(host, hello, host.gpus or hello["gpu_ids"]), text, WARNING)
 
 
 def _version(version: str) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from tfdist.launch.doctor.problems import (
     Hellos,
     clock_problem,
     folder_problem,
+    gpus_in_use,
     missing_packages,
     unreachable,
     version_problems,
@@ -47,7 +48,7 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
     job, ports = _reserve(job, fleet, token)
     _dial(job, fleet, targets, ports, token)
     notes = [Note(problem.host, problem.sentence) for problem in filter(None, [*clocks, *folders])]
-    return job, (*notes, *gpu_notes(fleet.hellos))
+    return job, (*notes, *gpu_notes(fleet.hellos), *busy_gpu_notes(job, fleet.hellos))
 
 
 def measure_neighbours(fleet: Fleet, hosts: list[Host]) -> Links:
@@ -84,6 +85,15 @@ def gpu_notes(hellos: Hellos) -> Iterator[Note]:
         first = next(iter(models))
         if models[host] != models[first]:
             yield Note(host.name, f"its GPUs are {models[host]}, those of {first.name} {models[first]}: {SLOWEST}")
+
+
+def busy_gpu_notes(job: Job, hellos: Hellos) -> Iterator[Note]:
+    """A note for each host where other processes already compute on GPUs that the job's tasks will see."""
+    for host in job.hosts:
+        visible = [plan.program.env.get("CUDA_VISIBLE_DEVICES", "") for plan in job.plans if plan.host == host]
+        problem = gpus_in_use(host, hellos[host], dict.fromkeys(",".join(visible).split(",")))
+        if problem is not None:
+            yield Note(host.name, problem.sentence)
 
 
 def _prepare(job: Job, fleet: Fleet) -> tuple[Job, list[Problem | None]]:

@@ -1,12 +1,14 @@
 """Problems that both the preflight and the doctor report. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tfdist.launch.agents.agent import TRAINING_PACKAGES
 from tfdist.launch.agents.messages import Prepared
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
+from tfdist.launch.machine import find_gpu
+from tfdist.launch.text import shortened
 
 MAX_SKEW_S = 2.0
 """Clocks further apart make the order of events unreliable."""
@@ -55,6 +57,21 @@ def _version(hello: Mapping[str, Any], name: str) -> str:
     if name == "Python":
         return ".".join(str(hello["python"]).split(".")[:2])
     return str(hello["packages"].get(name, ""))
+
+
+def gpus_in_use(host: Host, hello: Mapping[str, Any], gpus: Iterable[str]) -> Problem | None:
+    """Processes that already compute on some of these GPUs; `gpus` are entries of CUDA_VISIBLE_DEVICES."""
+    positions = [find_gpu(gpu, hello) for gpu in gpus]
+    names = {hello["gpu_uuids"][position]: hello["gpu_ids"][position] for position in positions if position is not None}
+    users = [
+        f"GPU {names[uuid]} by {program} (pid {pid}, {memory})"
+        for uuid, pid, program, memory in hello["gpu_processes"]
+        if uuid in names
+    ]
+    if not users:
+        return None
+    fix = "end the other programs, or choose GPUs with CUDA_VISIBLE_DEVICES or with gpus= in the hostfile"
+    return Problem(f"in use: {shortened(users)}", fix, host.name)
 
 
 def clock_problem(host: Host, behind_s: float) -> Problem | None:

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -164,6 +165,48 @@ def test_a_host_with_too_few_gpus_is_refused():
     shape = Shape(roles(worker=2), True, devices=2, gpus=True)
     with pytest.raises(TfdistError, match="h2 has 1 GPU for 1 worker with --devices 2"):
         plan_on({H1: slots(1, gpus=("A",) * 2), H2: slots(1, gpus=("A",))}, shape)
+
+
+def visible(job):
+    return {each.task.name: each.program.env.get("CUDA_VISIBLE_DEVICES") for each in job.plans}
+
+
+def test_gpus_are_numbered_as_nvidia_smi_does_unless_the_user_says_otherwise():
+    machine, shape = local_machines(Machine((0,), ("A",))), Shape(roles(worker=1), True, gpus=True)
+    for chosen, order in (({}, "PCI_BUS_ID"), ({"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, "FASTEST_FIRST")):
+        (only,) = plan_job(shape, replace(PROGRAM, env=chosen), machine).plans
+        assert only.program.env == {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": order}
+
+
+EVALUATOR = Host("e", "10.0.0.9", role="evaluator", gpus=("2", "3"))
+
+
+@pytest.mark.parametrize(("workers_gpus", "first"), [((), None), (("A",), "0")])
+@pytest.mark.parametrize(("count", "expected"), [(1, ["2,3"]), (2, ["2", "3"]), (3, ["2", "3", "2"])])
+def test_a_host_with_role_and_gpus_gives_them_to_its_tasks(workers_gpus, first, count, expected):
+    machines = {H1: slots(1, gpus=workers_gpus), EVALUATOR: Machine((0,), ("A", "B"), ("2", "3"), slots=count)}
+    shape = Shape(roles(worker=1, evaluator=count), True, gpus=bool(workers_gpus))
+    assert visible(plan_on(machines, shape)) == {
+        "worker-0": first, **{f"evaluator-{index}": ids for index, ids in enumerate(expected)},
+    }  # fmt: skip
+
+
+def test_without_gpus_a_host_with_a_role_gives_none():
+    evaluator = Host("e", "10.0.0.9", role="evaluator")
+    machines = {H1: slots(1, gpus=("A",)), evaluator: Machine((0,), ("A",), slots=1)}
+    assert visible(plan_on(machines, Shape(roles(worker=1, evaluator=1), True, gpus=True)))["evaluator-0"] == "-1"
+
+
+def test_tasks_of_a_host_with_hidden_gpus_see_none():
+    machines = {H1: Machine((0,), (), slots=1, hide_gpus=True)}
+    assert visible(plan_on(machines, Shape(roles(worker=1), True))) == {"worker-0": "-1"}
+
+
+def test_several_mig_instances_for_one_process_are_refused():
+    machine = Machine((0,), ("A100 MIG 3g.20gb",) * 2, ("MIG-a", "MIG-b"))
+    with pytest.raises(TfdistError, match=r"--devices 2: localhost has MIG instances.*--workers 2 and omit --devices"):
+        plan(Shape(roles(worker=1), True, devices=2, gpus=True), machine)
+    assert visible(plan(Shape(roles(worker=2), True, gpus=True), machine)) == {"worker-0": "MIG-a", "worker-1": "MIG-b"}
 
 
 def test_tf_config_brackets_ipv6_addresses():

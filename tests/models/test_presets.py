@@ -120,3 +120,12 @@ def test_a_spec_of_any_preset_and_strategy_survives_json(preset, strategy):
     length = {"steps": 100} if strategy is StrategyName.TPU else {}
     spec = resolve({"strategy": str(strategy), "dataset": "digits", **length}, FOUR_GPUS, preset).spec
     assert TrainingSpec.from_json(spec.to_json()) == spec
+
+
+def test_mig_instances_are_used_by_a_worker_each():
+    machine = Machine((0, 1), ("A100 MIG 3g.20gb",) * 3)
+    resolved = resolve_strategy({"strategy": "auto"}, machine)
+    assert (resolved.spec.strategy, resolved.spec.workers, resolved.spec.devices) == ("multiworker", 3, 1)
+    assert resolved.notes == ("strategy multiworker: 3 MIG instances, of which a process can use one",)
+    assert resolve_strategy({"strategy": "mirrored"}, machine).spec.devices == 1
+    assert resolve_strategy({"strategy": "auto"}, Machine((0,), ("A100",) * 2)).spec.strategy == "mirrored"

@@ -18,9 +18,9 @@ def test_devices_are_named_by_kind_and_index():
 
 @pytest.mark.parametrize(
     ("visible", "count", "enough"),
-    [("0,1", 2, True), ("0", 1, False), ("-1", 0, True), (None, 2, True), (None, 0, False)],
+    [("0,1", 2, True), ("0,1", 1, False), ("0", 1, True), ("-1", 0, True), (None, 2, True), (None, 0, False)],
 )
-def test_computing_tasks_need_their_gpus_and_parameter_servers_none(visible, count, enough, monkeypatch):
+def test_a_task_needs_the_gpus_that_the_launcher_gave_it(visible, count, enough, monkeypatch):
     import tensorflow as tf
 
     grown = []

@@ -25,11 +25,13 @@ HELLO = {
     "disk_free_bytes": 50e9,
     "gpus": [],
     "gpu_ids": [],
+    "gpu_uuids": [],
+    "gpu_processes": [],
     "gpus_hidden": 0,
     "gpu_devices": 0,
     "driver": "",
 }
-GPU = {"gpus": ["A100"], "gpu_ids": ["0"], "gpu_devices": 1, "driver": "550.54.15"}
+GPU = {"gpus": ["A100"], "gpu_ids": ["0"], "gpu_uuids": ["GPU-a"], "gpu_devices": 1, "driver": "550.54.15"}
 FAST = Link(0.0002, 117e6)
 CUT = Problem("the link could not be measured (timed out)", "check the MTU")
 
@@ -141,13 +143,18 @@ def test_a_missing_package_is_one_row():
 @pytest.mark.parametrize(
     ("values", "verdict", "words"),
     [
-        ({"gpu_devices": 1}, "warning", "--gpus all"),
+        ({"gpu_devices": 1}, "failed", "--gpus all"),
         ({"gpu_devices": 2, "gpus_hidden": 2}, "warning", "CUDA_VISIBLE_DEVICES hides 2 GPUs"),
         ({**GPU, "driver": "470.82.01"}, "warning", "older than 525.60.13"),
         ({**GPU, "driver": "525.60.11"}, "warning", "older than 525.60.13"),
+        (
+            {**GPU, "gpu_processes": [["GPU-a", "7", "python3", "300 MiB"], ["GPU-b", "8", "x", "1 MiB"]]},
+            "warning",
+            "in use: GPU 0 by python3 (pid 7, 300 MiB) -> end",
+        ),
     ],
 )
-def test_gpus_that_tensorflow_may_not_see_are_a_warning(values, verdict, words):
+def test_gpus_that_tensorflow_may_not_see_or_shares_are_reported(values, verdict, words):
     survey = replace(sound(LOCAL), dial_errors={}, hellos={LOCAL: {**HELLO, **values}})
     found = only(survey)
     assert found[:2] == (verdict, "GPUs")
@@ -165,6 +172,13 @@ def test_a_missing_gpu_that_the_hostfile_names_fails():
     survey = replace(sound(host), hellos={host: {**HELLO, **GPU}})
     assert only(survey)[:3] == ("failed", "GPUs", "h1")
     assert "no GPU 3" in only(survey)[3]
+
+
+def test_a_host_that_hides_its_gpus_on_purpose_passes_but_not_beside_others_with_gpus():
+    host = replace(H1, gpus=("none",))
+    assert bad(replace(sound(host), hellos={host: {**HELLO, "gpu_devices": 1}})) == []
+    survey = replace(sound(host, H2), hellos={host: {**HELLO, **GPU}, H2: {**HELLO, **GPU}})
+    assert only(survey)[3].startswith("no GPU on h1, but on the others")
 
 
 def test_workers_need_a_gpu_each_but_parameter_servers_do_not():

@@ -8,7 +8,7 @@ import pytest
 from tests.launch.jobs import roles
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.cluster import Task
-from tfdist.launch.doctor.preflight import dial_targets, gpu_notes, preflight
+from tfdist.launch.doctor.preflight import busy_gpu_notes, dial_targets, gpu_notes, preflight
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Program, Shape, plan_job
@@ -39,6 +39,19 @@ def test_gpus_of_another_model_are_a_note():
     assert note.host == "h2"
     assert "its GPUs are V100, those of h1 A100: the slowest" in note.text
     assert list(gpu_notes({H1: {"gpus": []}, H2: b})) == []
+
+
+def test_a_gpu_in_use_is_a_note_if_a_task_will_see_it():
+    hello = {
+        "gpu_ids": ["0", "1"],
+        "gpu_uuids": ["GPU-a", "GPU-b"],
+        "gpu_processes": [["GPU-b", "7", "python3", "300 MiB"]],
+    }
+    for workers, texts in ((1, []), (2, ["in use: GPU 1 by python3 (pid 7, 300 MiB); end the other programs"])):
+        machines = {H1: Machine((0,), ("A", "A"), slots=workers)}
+        planned = plan_job(Shape(roles(worker=workers), True, gpus=True), PROGRAM, machines)
+        notes = list(busy_gpu_notes(planned, {H1: hello}))
+        assert [(note.host, note.text.partition(", or")[0]) for note in notes] == [("h1", text) for text in texts]
 
 
 # --- dial targets
