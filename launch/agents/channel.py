@@ -28,16 +28,19 @@ from tfdist.launch.agents.messages import (
     Started,
     Stuck,
     ToAgent,
-    decode,
-    encode,
 )
+from tfdist.launch.agents.wire import decode, encode
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 
 CLEAN_UP_S = 5.0
 """For an agent to clean up, in addition to the grace period of its tasks."""
+MAX_NOISE = 1000
+"""Bytes of a line of a login script that a message quotes."""
 DESCRIPTORS = 3
 """Open files of a channel."""
+MAX_LINE = 16 << 20
+"""Bytes of a message. The largest that an agent sends is an event of 1 MiB, each byte as one escape sequence."""
 _TIMED = (Started, Listening, Event, Exited, Stuck)
 
 
@@ -138,26 +141,34 @@ class Channel:
 
     def _read(self, inbox: Inbox) -> None:
         assert self._process.stdout is not None
-        reason, text = "", ""
-        for line in self._process.stdout:
+        text, invalid = "", False
+        while line := self._process.stdout.readline(MAX_LINE):
             self.last_received = time.monotonic()
-            try:
-                message = decode(line)
-            except ValueError as error:
-                if not self.alive:  # output of a login script, or why the login failed
-                    text = line.decode(errors="replace").strip() or text
-                    continue
-                reason = str(error)
-                break
-            if isinstance(message, Leaving):
-                self._report_loss(inbox, message.reason)
+            if invalid:  # read on: an agent that cleans up must not block
                 continue
-            size = len(line) if isinstance(message, Output) and not self._closing else 0
-            if size:
-                self.last_received = math.inf
-            inbox.put(self.host, self._on_our_clock(message), size)
-            self.last_received = time.monotonic()
-        self._report_loss(inbox, reason or self._stderr_text() or text or "its stream ended")
+            try:
+                self._receive(line, inbox)
+            except ValueError as error:
+                if self.alive:
+                    invalid = True
+                    self._report_loss(inbox, str(error))
+                    self.close_stdin()
+                else:  # output of a login script, or why the login failed
+                    text = line[:MAX_NOISE].decode(errors="replace").strip() or text
+        self._report_loss(inbox, self._stderr_text() or text or "its stream ended")
+
+    def _receive(self, line: bytes, inbox: Inbox) -> None:
+        if len(line) == MAX_LINE:
+            raise ValueError(f"a line of more than {MAX_LINE >> 20} MiB from the agent")
+        message = decode(line)
+        if isinstance(message, Leaving):
+            self._report_loss(inbox, message.reason)
+            return
+        size = len(line) if isinstance(message, Output | Event) and not self._closing else 0
+        if size:
+            self.last_received = math.inf
+        inbox.put(self.host, self._on_our_clock(message), size)
+        self.last_received = time.monotonic()
 
     def _report_loss(self, inbox: Inbox, reason: str) -> None:
         if not self._lost:

@@ -9,7 +9,8 @@ from tfdist.launch.agents.messages import AgentLost, FromAgent, Interrupted
 from tfdist.launch.hosts.host import Host
 
 UNREAD_BYTES = 64 << 20
-"""Of output that waits in the inbox, all hosts together. With more, streams are left unread, and the tasks block."""
+"""Of output and events that wait in the inbox, all hosts together. With more, streams are left unread, and the tasks
+block."""
 
 
 class Arrival(NamedTuple):
@@ -27,7 +28,10 @@ class Arrival(NamedTuple):
 
 
 class Inbox:
-    """A queue that blocks senders of output while it holds more than `limit` bytes of it. Other messages never wait."""
+    """A queue that blocks senders of output and events while it holds more than `limit` bytes of them.
+
+    Other messages never wait.
+    """
 
     def __init__(self, limit: int = UNREAD_BYTES) -> None:
         self._limit, self._used, self._closed = limit, 0, False
@@ -35,11 +39,16 @@ class Inbox:
         self._queue: SimpleQueue[Arrival] = SimpleQueue()  # signal handlers put into it, so its put is reentrant
 
     def put(self, host: Host | None, message: FromAgent | AgentLost | Interrupted, size: int = 0) -> None:
-        """Add a message; with a size, wait until there is room for it. Signal handlers must not pass a size."""
+        """Add a message; with a size, wait until there is room for it, and drop it if the inbox is closed meanwhile.
+
+        Signal handlers must not pass a size.
+        """
         arrival = Arrival(host, message, time.monotonic(), time.time(), size)
         if size:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or not self._used or self._used + size <= self._limit)
+                if self._closed:
+                    return
                 self._used += size
         self._queue.put(arrival)
 
@@ -57,7 +66,7 @@ class Inbox:
         return arrival
 
     def close(self) -> None:
-        """Let all senders continue: nothing will be read any more."""
+        """Let all senders continue: nothing will be read any more, and output is dropped."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

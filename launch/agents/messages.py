@@ -5,11 +5,9 @@ answered by a `Reply` with the same number. A message about a task carries the t
 earlier attempt still sends after a restart must not be taken for the present one's.
 """
 
-import json
-import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, get_args
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -231,7 +229,7 @@ class Listening(TaskMessage):
 class Output(TaskMessage):
     """Whole lines of a task's stdout or stderr. A line over 64 KiB is split; a partial one is sent after a second."""
 
-    stream: str
+    stream: Literal["stdout", "stderr"]
     text: str
     """Bytes that are not UTF-8 are surrogates (`surrogateescape`)."""
 
@@ -324,32 +322,3 @@ FromAgent = (
 )  # fmt: skip
 """Times are seconds since 1970 by the host's clock; the channel converts them to this machine's clock."""
 Message = FromAgent | AgentLost | Interrupted | Note | Stopped
-
-
-def _kind(message_class: type) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", message_class.__name__).lower()
-
-
-_FROM_AGENT: Mapping[str, type] = {_kind(message_class): message_class for message_class in get_args(FromAgent)}
-
-
-def encode(message: ToAgent) -> bytes:
-    """The message as one line."""
-    return json.dumps({"kind": _kind(type(message)), **asdict(message)}).encode() + b"\n"
-
-
-def decode(line: bytes) -> FromAgent:
-    """The message in a line from an agent. JSON lists become tuples.
-
-    Raises:
-        ValueError: not a message, for example the output of a login script.
-    """
-    try:
-        values = json.loads(line)
-        message_class = _FROM_AGENT[values.pop("kind")]
-        message: FromAgent = message_class(
-            **{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"not a message from an agent: {line[:200]!r}") from error
-    return message

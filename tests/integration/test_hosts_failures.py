@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import sysconfig
-import time
 from pathlib import Path
 
 import pytest

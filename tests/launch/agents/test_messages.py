@@ -5,8 +5,6 @@ from dataclasses import fields
 from typing import get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tfdist.launch.agents import agent
 from tfdist.launch.agents.messages import (
@@ -40,9 +38,8 @@ from tfdist.launch.agents.messages import (
     Stop,
     Stuck,
     ToAgent,
-    decode,
-    encode,
 )
+from tfdist.launch.agents.wire import decode, encode
 
 TO_AGENT = [
     Configure(5.0, 60.0), Inspect(("worker-0",), request=3),
@@ -94,18 +91,3 @@ def test_the_agent_sends_the_fields_that_the_launcher_expects():
         "listening",
         "stuck",
     }  # sent from threads, as dictionaries
-
-
-@given(st.binary())
-def test_output_that_is_not_utf_8_is_unchanged(data):
-    text = data.decode("utf-8", "surrogateescape")
-    line = json.dumps({"kind": "output", "task": "worker-0", "stream": "stdout", "text": text}).encode()
-    message = decode(line)
-    assert isinstance(message, Output)
-    assert message.text.encode("utf-8", "surrogateescape") == data
-
-
-@given(st.binary().filter(lambda data: not data.startswith(b'{"kind"')))
-def test_other_text_is_refused(line):
-    with pytest.raises(ValueError, match="not a message from an agent"):
-        decode(line)

@@ -1,0 +1,84 @@
+"""Messages as lines of JSON. What an agent sends is checked field by field: its host may be in the hands of another."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cache
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from tfdist.launch.agents.messages import FromAgent, ToAgent
+
+MAX_DEPTH = 60
+"""Nested lists and objects in a description or an event; the agent passes events of up to 50 levels."""
+MAX_INTEGER = 1 << 63
+
+
+def _kind(message_class: type) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", message_class.__name__).lower()
+
+
+_FROM_AGENT: Mapping[str, type] = {_kind(message_class): message_class for message_class in get_args(FromAgent)}
+_fields = cache(get_type_hints)
+
+
+def encode(message: ToAgent) -> bytes:
+    """The message as one line."""
+    return json.dumps({"kind": _kind(type(message)), **asdict(message)}).encode() + b"\n"
+
+
+def decode(line: bytes) -> FromAgent:
+    """The message in a line from an agent. Its fields have the annotated types; JSON lists become tuples.
+
+    Raises:
+        ValueError: not a message, for example the output of a login script.
+    """
+    try:
+        values = json.loads(line)
+        message_class = _FROM_AGENT[values.pop("kind")]
+        kinds = _fields(message_class)
+        message: FromAgent = message_class(**{name: _checked(value, kinds[name]) for name, value in values.items()})
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"not a message from an agent: {line[:200]!r}") from error
+    return message
+
+
+def _checked(value: Any, kind: Any) -> Any:
+    """The value as `kind`, one of those that messages are annotated with.
+
+    Raises:
+        ValueError: it is of another type.
+    """
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return _check_json(value, MAX_DEPTH)
+    if origin is Literal and value in arguments:
+        return value
+    if origin is tuple and isinstance(value, list):
+        return tuple(_checked(item, arguments[0]) for item in value)
+    if isinstance(value, dict) and origin not in (None, tuple, Literal):
+        return {_checked(key, str): _checked(item, arguments[1]) for key, item in value.items()}
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    if kind in (int, str) and type(value) is kind:
+        return _check_json(value, 0)
+    raise ValueError(f"{value!r} is not {kind}")
+
+
+def _check_json(value: Any, levels: int) -> Any:
+    """The value itself.
+
+    Raises:
+        ValueError: it is nested more deeply than `levels`, or holds a number or a text that later steps cannot handle.
+    """
+    if isinstance(value, str):
+        value.encode("utf-8", "surrogateescape")
+    elif isinstance(value, int) and not -MAX_INTEGER <= value < MAX_INTEGER:
+        raise ValueError("the number is too large")
+    elif isinstance(value, list | dict):
+        if not levels:
+            raise ValueError("nested too deeply")
+        for item in [*value, *value.values()] if isinstance(value, dict) else value:
+            _check_json(item, levels - 1)
+    return value

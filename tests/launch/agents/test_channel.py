@@ -1,0 +1,156 @@
+"""Channels to real agents behind stand-ins for ssh, and to programs that only look like agents."""
+
+import os
+import signal
+import threading
+import time
+
+import psutil
+import pytest
+
+from tfdist.launch.agents.channel import MAX_LINE, Channel
+from tfdist.launch.agents.inbox import Inbox
+from tfdist.launch.agents.messages import AgentLost, Alive, Event, Exited, Heartbeat, Hello, Output, Prepare, Started
+from tfdist.launch.hosts.host import LOCAL
+
+from .stand_ins import channel_to, host, python_task, wait_for_message
+
+ALIVE = '{"kind": "alive", "time": %s}'
+HELLO = '{"kind": "hello", "description": {}}'
+READ_STDIN = "cat >/dev/null 2>&1"
+
+
+def fake_agent(*lines, then=READ_STDIN):
+    """A host whose agent prints these lines; in a shell, with double quotes."""
+    return host("fake", "\n".join([*(f"echo '{line}'" for line in lines), then]))
+
+
+def test_a_frozen_agent_blocks_neither_sending_nor_closing():
+    inbox = Inbox()
+    channel = Channel(host("frozen"), inbox)
+    wait_for_message(inbox, Hello)
+    os.kill(channel._process.pid, signal.SIGSTOP)
+    sender = threading.Thread(target=lambda: channel.send(Prepare("x" * (8 << 20), "/", True)), daemon=True)
+    sender.start()
+    sender.join(10)
+    assert not sender.is_alive()
+    started = time.monotonic()
+    channel.close(1.0)
+    assert time.monotonic() - started < 15
+    assert not psutil.pid_exists(channel._process.pid)
+    assert not channel._writer.is_alive()
+
+
+def test_a_silent_channel_is_closed_without_waiting(survivors):
+    inbox = Inbox()
+    channel = Channel(host("frozen"), inbox)
+    wait_for_message(inbox, Hello)
+    os.kill(channel._process.pid, signal.SIGSTOP)
+    channel.silent = True
+    started = time.monotonic()
+    channel.close(300.0)
+    assert time.monotonic() - started < 15
+    assert survivors() == []
+
+
+@pytest.mark.parametrize("ahead_s", [5, -5])
+def test_times_are_those_of_this_machines_clock(ahead_s):
+    inbox, now = Inbox(), time.time()
+    lines = (
+        ALIVE % (now + ahead_s),
+        '{"kind": "started", "task": "worker-0", "pid": 7, "time": %s}' % (now + ahead_s + 1),
+        '{"kind": "event", "task": "worker-0", "time": %s, "event": {}}' % (now + ahead_s + 2),
+    )
+    with channel_to(fake_agent(*lines), inbox) as channel:
+        started, event = wait_for_message(inbox, Started).message, wait_for_message(inbox, Event).message
+    assert now + 1 <= started.time < now + 11  # a late start of the shell counts as latency
+    assert event.time - started.time == pytest.approx(1.0)
+    assert -ahead_s <= channel.behind_s < -ahead_s + 10
+
+
+def test_the_fastest_message_gives_the_offset_of_the_clock():
+    inbox, now = Inbox(), time.time()
+    late, fast = ALIVE % (now - 3600), '{"kind": "heartbeat", "time": %s}' % (now - 60)
+    with channel_to(fake_agent(late, fast), inbox) as channel:
+        wait_for_message(inbox, Heartbeat)
+    assert 60 <= channel.behind_s < 70
+
+
+def test_times_of_the_local_agent_are_not_changed():
+    inbox = Inbox()
+    with channel_to(LOCAL, inbox) as channel:
+        wait_for_message(inbox, Hello)
+        channel.behind_s = 1000.0
+        channel.send(python_task("pass"))
+        assert abs(wait_for_message(inbox, Exited).message.time - time.time()) < 60
+
+
+def test_a_banner_is_not_the_reason_of_a_later_loss():
+    inbox = Inbox()
+    script = "echo '*** Authorized use only ***' >&2; exec \"$@\""
+    with channel_to(host("h", script), inbox) as channel:
+        wait_for_message(inbox, Hello)
+        os.kill(channel._process.pid, signal.SIGKILL)
+        assert wait_for_message(inbox, AgentLost).message.reason == "its stream ended"
+
+
+def test_the_last_words_after_the_banner_are_the_reason_of_a_loss():
+    inbox, script = Inbox(), f"echo banner >&2; echo '{ALIVE % 1}'; read line; echo 'client_loop: broken pipe' >&2"
+    with channel_to(host("h", script), inbox):
+        assert wait_for_message(inbox, AgentLost).message.reason == "client_loop: broken pipe"
+
+
+def test_what_a_failed_login_printed_is_the_reason():
+    inbox = Inbox()
+    with channel_to(host("h", "echo 'Permission denied (publickey).' >&2; exit 255"), inbox):
+        assert wait_for_message(inbox, AgentLost).message.reason == "Permission denied (publickey)."
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"kind": "output", "task": "worker-0", "stream": "../../x", "text": ""}', "not a message from an agent"),
+        ("Broadcast message: the system will halt", "not a message from an agent"),
+    ],
+)
+def test_an_agent_that_sends_no_messages_any_more_is_lost(line, reason):
+    inbox = Inbox()
+    with channel_to(fake_agent(ALIVE % 1, line, '{"kind": "heartbeat", "time": 5}'), inbox):
+        assert reason in wait_for_message(inbox, AgentLost).message.reason
+        arrived = []
+    while not inbox._queue.empty():
+        arrived.append(inbox.get(0.0).message)
+    assert arrived == []  # nothing after the loss
+
+
+@pytest.mark.parametrize("before", ["", ALIVE % 1])
+def test_a_line_without_end_does_not_eat_memory(before):
+    inbox = Inbox()
+    endless = f"exec head -c {3 * MAX_LINE} /dev/zero"
+    with channel_to(fake_agent(before, then=endless), inbox):
+        reason = wait_for_message(inbox, AgentLost, 60).message.reason
+    assert len(reason) < 1100
+    assert ("a line of more than 16 MiB" in reason) is bool(before)
+
+
+def test_a_loss_is_reported_once():
+    inbox = Inbox()
+    leaving = '{"kind": "leaving", "reason": "no space"}'
+    with channel_to(fake_agent(ALIVE % 1, leaving, then="exit 1"), inbox) as channel:
+        assert wait_for_message(inbox, AgentLost).message.reason == "no space"
+        channel._reader.join(10)
+        assert inbox._queue.empty()
+
+
+def test_all_output_arrives_although_the_consumer_is_slow():
+    inbox = Inbox(limit=1 << 16)
+    code = "for n in range(20000): print(f'{n:0100d}')"
+    with channel_to(host("h"), inbox) as channel:
+        wait_for_message(inbox, Alive)
+        channel.send(python_task(code))
+        text, arrival = "", None
+        while arrival is None or not isinstance(arrival.message, Exited):
+            arrival = inbox.get(20.0)
+            text += arrival.message.text if isinstance(arrival.message, Output) else ""
+            time.sleep(0.001)
+    assert text == "".join(f"{n:0100d}\n" for n in range(20000))

@@ -1,0 +1,93 @@
+import signal
+import threading
+from queue import Empty
+
+import pytest
+
+from tfdist.launch.agents.inbox import Inbox
+from tfdist.launch.agents.messages import Heartbeat, Interrupted, Output
+from tfdist.launch.agents.signals import interruptions
+from tfdist.launch.hosts.host import Host
+
+HOSTS = [Host(f"h{number}") for number in range(16)]
+LINE = Output("worker-0", "stdout", "x\n")
+
+
+def senders(inbox, count, each, size):
+    """Threads, each of which puts `each` messages of this size for its host."""
+    threads = [
+        threading.Thread(target=lambda host=host: [inbox.put(host, LINE, size) for _ in range(each)], daemon=True)
+        for host in HOSTS[:count]
+    ]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def test_messages_come_out_in_order_and_stamped():
+    inbox = Inbox()
+    inbox.put(HOSTS[0], Heartbeat(1.0))
+    inbox.put(None, Interrupted(2))
+    first, second = inbox.get(1.0), inbox.get(1.0)
+    assert (first.host, first.message) == (HOSTS[0], Heartbeat(1.0))
+    assert (second.host, second.message) == (None, Interrupted(2))
+    assert first.at <= second.at
+    with pytest.raises(Empty):
+        inbox.get(0.0)
+
+
+def test_the_output_of_all_hosts_together_stays_below_the_limit():
+    inbox, limit, seen = Inbox(1000), 1000, 0
+    threads = senders(inbox, 16, each=50, size=90)
+    for _ in range(16 * 50):
+        waiting = inbox._used
+        seen = max(seen, waiting)
+        assert waiting <= limit
+        assert inbox.get(10.0).message == LINE
+    for thread in threads:
+        thread.join(10)
+    assert inbox._used == 0
+    assert seen > 90  # more than one message did wait
+
+
+def test_a_message_larger_than_the_limit_passes_alone():
+    inbox = Inbox(10)
+    inbox.put(HOSTS[0], LINE, 100)
+    assert inbox.get(1.0).size == 100
+
+
+def test_a_slow_consumer_blocks_senders_of_output_only():
+    inbox = Inbox(100)
+    (sender,) = senders(inbox, 1, each=2, size=60)
+    inbox.put(HOSTS[1], Heartbeat(1.0))
+    inbox.put(None, Interrupted(2))
+    assert sender.is_alive()  # the last one does not fit
+    assert [inbox.get(10.0).message for _ in range(4)].count(LINE) == 2
+    sender.join(10)
+    assert not sender.is_alive()
+
+
+def test_closing_frees_all_senders_and_drops_their_output():
+    inbox = Inbox(100)
+    threads = senders(inbox, 16, each=3, size=60)
+    inbox.close()
+    for thread in threads:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in threads)
+    inbox.put(HOSTS[0], LINE, 60)
+    kept = 0
+    while True:
+        try:
+            kept += inbox.get(0.0).size > 0
+        except Empty:
+            break
+    assert kept <= 1
+
+
+def test_a_signal_never_waits_for_a_full_inbox():
+    inbox = Inbox(100)
+    inbox.put(HOSTS[0], LINE, 100)
+    with inbox._changed, interruptions(inbox):  # as if the signal came while this thread put or got a message
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+    assert [inbox.get(1.0).message for _ in range(3)] == [LINE, Interrupted(signal.SIGTERM), Interrupted(signal.SIGINT)]
