@@ -1,18 +1,22 @@
 """Histories replayed to a supervisor whose channels only record what is sent."""
 
+import json
 import signal
 import time
 from queue import SimpleQueue
 
 import pytest
 
-from tfdist.launch.agents.messages import AgentLost, Event, Exited, Interrupted, NotStarted, Release, Stop
+from tfdist.launch.agents.inbox import Inbox
+from tfdist.launch.agents.messages import AgentLost, Event, Exited, Interrupted, NotStarted, Output, Release, Stop
 from tfdist.launch.diagnose import Status, diagnose
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.job import Program, Shape, plan_job
+from tfdist.launch.logs import RunWriter
 from tfdist.launch.machine import Machine, local_machines
 from tfdist.launch.policy import Policy
-from tfdist.launch.supervise import Supervisor
+from tfdist.launch.rundir import RunDir
+from tfdist.launch.supervise import Supervisor, supervise
 
 from .jobs import roles
 
@@ -138,3 +142,26 @@ def test_the_barrier_opens_when_all_training_tasks_have_reached_it(counts, arriv
     for task in arrived:
         supervisor.handle(Event(task, 0.0, {"event": "barrier"}))
     assert (Release(0) in channel.sent) is opens
+
+
+def test_messages_about_a_task_of_another_host_are_dropped_and_logged(tmp_path):
+    supervisor, channel = supervisor_of({"worker": 2})
+    other = FakeChannel(Host("h2", "10.0.0.2"))
+    supervisor.channels = {"worker-0": channel, "worker-1": other}
+    supervisor.inbox = Inbox()
+    forged = (Output("worker-0", "stdout", "forged\n"), Output("../../x", "stdout", "x\n"), exited("worker-0", 0))
+    for message in (*forged, Event("worker-0", 0.0, {"event": "record", "record": {}}), exited("worker-1", 3)):
+        supervisor.inbox.put(other.host, message)
+    supervisor.inbox.put(channel.host, Output("worker-0", "stdout", "real\n"))
+    supervisor.inbox.put(channel.host, exited("worker-0", 1))
+    seen = []
+    with RunWriter(RunDir(tmp_path / "runs" / "one")) as writer:
+        supervise(supervisor, writer, seen.append)
+    assert not set(forged) & set(seen)
+    assert supervisor.records == {}
+    files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.log")}
+    assert files == {"runs/one/attempt-0/worker-0/stdout.log"}
+    assert (tmp_path / files.pop()).read_text() == "real\n"
+    events = [json.loads(line) for line in (tmp_path / "runs/one/events.jsonl").read_text().splitlines()]
+    refused = [(event["host"], event["message"]) for event in events if event["kind"] == "Refused"]
+    assert refused == [("h2", "Output"), ("h2", "Output"), ("h2", "Exited"), ("h2", "Event")]
