@@ -10,6 +10,7 @@ import typer
 
 from tfdist.cli.host_options import host_options
 from tfdist.cli.options import SIZE, WHAT, Json, Port, option, refuse_tf_config, training_options
+from tfdist.cli.run_argument import RUNS_DIR, RunsDir
 from tfdist.cli.timeout_options import TIMEOUTS, timeout_options
 from tfdist.launch.errors import TfdistError
 
@@ -68,7 +69,6 @@ Timeout = Annotated[
     float | None, option("--timeout", "Stop the job after this many seconds, with exit code 124.", TIMEOUTS)
 ]
 Name = Annotated[str, option("--name", "Name of the run, used for its folder.")]
-RunsDir = Annotated[Path, option("--runs-dir", "Folder that holds the folders of runs.")]
 Config = Annotated[
     Path | None,
     option(
@@ -107,7 +107,7 @@ def launch(
     inherit_tf_config: Inherit = False,
     timeout: Timeout = None,
     name: Name = "launch",
-    runs_dir: RunsDir = Path("runs"),
+    runs_dir: RunsDir = RUNS_DIR,
     dry_run: DryRun = False,
     json: Json = False,
     quiet: Quiet = False,

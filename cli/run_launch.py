@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import indent
 from typing import Any, TextIO
@@ -22,11 +22,14 @@ from tfdist.launch.diagnose import Outcome, Status
 from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.dry_run import describe_plan, with_free_ports
 from tfdist.launch.environment import redact_argument
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
+from tfdist.launch.launcher import this_launcher
 from tfdist.launch.logs import RunWriter
 from tfdist.launch.policy import Policy
 from tfdist.launch.run import launch as run_job
 from tfdist.launch.rundir import RunDir, create_run_dir
+from tfdist.launch.runs import RunState
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.run import run_training
 from tfdist.models.spec import TrainingSpec
@@ -120,16 +123,34 @@ def _console(planned: PlannedLaunch, options: RunOptions) -> PrefixedLines:
 def _run(
     planned: PlannedLaunch, run_dir: RunDir, policy: Policy, console: PrefixedLines, fleet: Fleet | None
 ) -> tuple[Outcome, Record | None]:
-    """Run the job. Keeps its spec and, for the built-in training, the record that it returns."""
-    job, spec = planned.job, planned.spec
+    """Run the job and keep it: its launcher, its spec and, if no task was started, why."""
     with console, RunWriter(run_dir, lambda text: console.handle(Note("tfdist", text))) as writer:
         command = [redact_argument(word) for word in planned.argv]
-        writer.save(run_dir.spec, {"command": command, **spec.to_json()})
-        if not isinstance(spec, TrainingSpec):
-            return run_job(job, writer, policy, console.handle, fleet=fleet), None
-        arm = str(spec.strategy)
-        outcome, record = run_training(job, spec, writer, policy, console.handle, fleet=fleet, arm=arm)
-        writer.save(run_dir.records / f"{arm}.json", record.to_json())
+        writer.save(run_dir.launcher, this_launcher().to_json())
+        writer.save(run_dir.spec, {"command": command, **planned.spec.to_json()})
+        try:
+            return _run_kept(planned, writer, policy, console, fleet)
+        except TfdistError as error:
+            status = RunState.INTERRUPTED if error.exit_code > 128 else RunState.REFUSED
+            writer.save_outcome(
+                {"format": 1, "status": str(status), "exit_code": error.exit_code, "reason": str(error)}
+            )
+            raise
+
+
+def _run_kept(
+    planned: PlannedLaunch, writer: RunWriter, policy: Policy, console: PrefixedLines, fleet: Fleet | None
+) -> tuple[Outcome, Record | None]:
+    """Run the job. Keeps, for the built-in training, the record that it returns."""
+    job, spec = planned.job, planned.spec
+    if not isinstance(spec, TrainingSpec):
+        return run_job(job, writer, policy, console.handle, fleet=fleet), None
+    arm = str(spec.strategy)
+    outcome, record = run_training(job, spec, writer, policy, console.handle, fleet=fleet, arm=arm)
+    writer.save(writer.run_dir.records / f"{arm}.json", record.to_json())
+    if outcome.status is Status.OK and record.status is not RecordStatus.OK:
+        failed = replace(outcome, status=Status.FAILED, exit_code=record.exit_code, reason=record.reason)
+        writer.save_outcome(failed.to_json())
     return outcome, record
 
 

@@ -76,9 +76,10 @@ def diagnose(history: History, job: Job) -> Outcome:
     exits = {entry.task: entry for entry in history.entries if isinstance(entry, Exited)}
     for entry in history.entries:
         match entry:
-            case Interrupted(number):
+            case Interrupted(number, by):
                 code = ExitCode.INTERRUPTED if number == signal.SIGINT else 128 + number
-                return Outcome(Status.INTERRUPTED, code, f"interrupted by {signal.Signals(number).name}", exits=exits)
+                reason = f"stopped by '{by}'" if by else f"interrupted by {signal.Signals(number).name}"
+                return Outcome(Status.INTERRUPTED, code, reason, exits=exits)
             case TimedOut(timeout_s):
                 reason = f"stopped after --timeout {timeout_s:g} s"
                 return Outcome(Status.TIMEOUT, ExitCode.TIMEOUT, reason, exits=exits)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.messages import Finish, Start
+from tfdist.launch.control import serve
 from tfdist.launch.diagnose import Outcome, diagnose
 from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.dry_run import save_plan
@@ -45,7 +46,8 @@ def launch(
         hellos = {host.name: hello for host, hello in fleet.hellos.items()}
         save_plan(job, hellos, writer)
         supervisor = _start(job, fleet, policy)
-        wall_s = supervise(supervisor, writer, on_message)
+        with serve(writer.run_dir, fleet.inbox, lambda: sorted(supervisor.running)):
+            wall_s = supervise(supervisor, writer, on_message)
         for channel in fleet.channels.values():
             channel.send(Finish())
     outcome = diagnose(supervisor.history, supervisor.job)

@@ -49,6 +49,21 @@ class RunDir:
         """The folder of measurements for `tfdist report`."""
         return self.path / "records"
 
+    @property
+    def launcher(self) -> Path:
+        """Which process the launcher is."""
+        return self.path / "launcher.json"
+
+    @property
+    def launcher_log(self) -> Path:
+        """What a launcher in the background prints."""
+        return self.path / "launcher.log"
+
+    @property
+    def control(self) -> Path:
+        """The unix socket of a running launcher."""
+        return self.path / "control.sock"
+
     def log(self, task: str, stream: str, attempt: int = 0) -> Path:
         """The log of a task's `stdout` or `stderr`."""
         return self.path / f"attempt-{attempt}" / task / f"{stream}.log"

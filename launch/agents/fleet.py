@@ -83,7 +83,9 @@ class Fleet:
         except Empty:
             return None
         if isinstance(arrival.message, Interrupted):
-            raise TfdistError("interrupted before any task was started", 128 + arrival.message.signal)
+            by = arrival.message.by
+            how = f"stopped by '{by}'" if by else "interrupted"
+            raise TfdistError(f"{how} before any task was started", 128 + arrival.message.signal)
         return arrival
 
     def lose_silent(self) -> None:

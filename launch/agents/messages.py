@@ -310,6 +310,8 @@ class Interrupted:
     """The launcher received this signal."""
 
     signal: int
+    by: str = ""
+    """The command that asked for it; empty for a signal from outside."""
 
 
 ToAgent = (

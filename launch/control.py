@@ -1,0 +1,113 @@
+"""The control socket of a running launcher: `tfdist stop` and others reach it through the run's folder.
+
+A client sends one JSON object in a line and receives one. Only the owner of the socket can connect (mode 0600).
+"""
+
+import json
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tfdist.launch.agents.inbox import Inbox
+from tfdist.launch.agents.messages import Interrupted
+from tfdist.launch.rundir import RunDir
+
+ANSWER_S = 5.0
+"""For a request to arrive once a client has connected, and for its answer."""
+STOPPED_BY = "tfdist stop"
+_LONGEST = 1 << 16
+
+
+@contextmanager
+def serve(run_dir: RunDir, inbox: Inbox, running: Callable[[], Sequence[str]]) -> Iterator[None]:
+    """Answer requests on the run's control socket until the context ends. Without a socket the job runs all the same.
+
+    Args:
+        run_dir: the folder for the socket.
+        inbox: receives an `Interrupted` for each request to stop.
+        running: the tasks that run, for status requests.
+    """
+    with ExitStack() as stack:
+        with suppress(OSError):
+            listener = _listener(run_dir.control, stack)
+
+            def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+                if request.get("request") == "stop":
+                    inbox.put(None, Interrupted(signal.SIGTERM, STOPPED_BY))
+                elif request.get("request") != "status":
+                    return {"error": "unknown request: use status or stop"}
+                return {"pid": os.getpid(), "running": list(running())}
+
+            thread = threading.Thread(target=_accept, args=(listener, answer), name="control", daemon=True)
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(listener.shutdown, socket.SHUT_RDWR)  # ends accept()
+        yield
+
+
+def request(run_dir: RunDir, name: str) -> Mapping[str, Any]:
+    """Send a `status` or `stop` request to a run's launcher; the answer has `pid` and `running`, the tasks that run.
+
+    Raises:
+        OSError: there is no launcher (ConnectionRefusedError, FileNotFoundError), or it does not answer (TimeoutError).
+    """
+    with ExitStack() as stack:
+        client = stack.enter_context(socket.socket(socket.AF_UNIX))
+        client.settimeout(ANSWER_S)
+        client.connect(_address(run_dir.control, stack))
+        client.sendall(json.dumps({"request": name}).encode() + b"\n")
+        line = _line(client)
+    try:
+        answer: Mapping[str, Any] = json.loads(line)
+    except ValueError:  # the launcher ended while it answered
+        raise ConnectionRefusedError(f"no answer from {run_dir.control}") from None
+    return answer
+
+
+def _listener(path: Path, stack: ExitStack) -> socket.socket:
+    address = _address(path, stack)
+    with suppress(FileNotFoundError):
+        os.unlink(address)  # noqa: PTH108 - of a killed launcher
+    listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+    listener.bind(address)
+    stack.callback(_remove, address)
+    os.chmod(address, 0o600)  # noqa: PTH101 - before listen(), so that nobody else can have connected
+    listener.listen()
+    return listener
+
+
+def _remove(address: str) -> None:
+    with suppress(OSError):
+        os.unlink(address)  # noqa: PTH108
+
+
+def _address(path: Path, stack: ExitStack) -> str:
+    """A short name of the socket: addresses are limited to 107 bytes (unix(7)), paths are not."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    stack.callback(os.close, folder)
+    return f"/proc/self/fd/{folder}/{path.name}"
+
+
+def _accept(listener: socket.socket, answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+    while True:
+        try:
+            client, _ = listener.accept()
+        except OSError:
+            return
+        with client, suppress(OSError, ValueError):
+            client.settimeout(ANSWER_S)
+            request = json.loads(_line(client))
+            reply = answer(request) if isinstance(request, dict) else {"error": "not a JSON object"}
+            client.sendall(json.dumps(reply).encode() + b"\n")
+
+
+def _line(stream: socket.socket) -> bytes:
+    data = b""
+    while not data.endswith(b"\n") and len(data) < _LONGEST and (part := stream.recv(4096)):
+        data += part
+    return data

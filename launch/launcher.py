@@ -1,0 +1,70 @@
+"""Which process a run's launcher is, and whether it still runs."""
+
+import json
+import os
+import socket
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tfdist.launch.rundir import RunDir
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """The process that supervises a run."""
+
+    pid: int
+    ticks: int
+    """When the process was started, in clock ticks since boot: with it, a pid is unique until the next boot."""
+    boot: str
+    """The id of this boot of the machine."""
+    host: str
+    started: float
+    """Seconds since 1970."""
+
+    @property
+    def here(self) -> bool:
+        """Whether it was started on this machine; runs may be on a shared disk."""
+        return self.host == socket.gethostname()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs. One on another machine counts as alive: that cannot be known here."""
+        return not self.here or (self.boot == _boot_id() and self.ticks == _start_ticks(self.pid))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, with the format's version."""
+        return {"format": 1, **asdict(self)}
+
+
+def this_launcher() -> Launcher:
+    """This process."""
+    return Launcher(os.getpid(), _start_ticks(os.getpid()), _boot_id(), socket.gethostname(), time.time())
+
+
+def read_launcher(run_dir: RunDir) -> Launcher | None:
+    """The launcher that a run's folder names; None if it does not."""
+    try:
+        values = json.loads(run_dir.launcher.read_text(encoding="utf-8"))
+        values.pop("format")
+        return Launcher(**values)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _start_ticks(pid: int) -> int:
+    """Field 22 of /proc/PID/stat (proc(5)); 0 if no such process runs."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return 0 if after_name[0] in ("Z", "X") else int(after_name[19])
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
