@@ -11,12 +11,14 @@ from tfdist.launch.cluster import Cluster, parse_tf_config
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Job, Program
-from tfdist.launch.machine import Machine, Machines, combined, local_machines
+from tfdist.launch.machine import BUSY, Machine, Machines, combined, local_machines
 from tfdist.launch.text import flag_of
 from tfdist.models.plan import only_task, plan_command, plan_training
 from tfdist.models.presets import resolve, resolve_strategy
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import LEGACY_KERAS
+
+_END_OTHERS = "end them, or expect longer steps"
 
 
 @dataclass(frozen=True)
@@ -155,3 +157,20 @@ def _program(command: tuple[str, ...], env: Mapping[str, str], machines: Machine
             raise TfdistError(f"the program {program!r} is not executable: chmod +x it, or name its interpreter")
         raise TfdistError(f"the program {program!r} is not found: give its path, or install it")
     return Program(command, env, cwd)
+
+
+def busy_warnings(job: Job, machines: Machines) -> tuple[str, ...]:
+    """Hosts of the job on which other programs run, as bench reports them: its tasks will be slower than alone."""
+    warnings = []
+    for host in job.hosts:
+        machine = machines[host]
+        shared = sorted(
+            {core for plan in job.plans if plan.host == host for core in plan.cores} & {*machine.cores_in_use}
+        )
+        if shared:
+            cores = f"cores {', '.join(map(str, shared))}" if len(shared) > 1 else f"core {shared[0]}"
+            warnings.append(f"other programs on {host.name} are pinned to {cores}, as this job is: {_END_OTHERS}")
+        elif machine.busy > BUSY:
+            share = f"{machine.busy:.0%} of all cores"
+            warnings.append(f"other programs on {host.name} are busy ({share}): {_END_OTHERS}")
+    return tuple(warnings)

@@ -12,7 +12,7 @@ import typer
 
 from tfdist.cli.config import JobFile
 from tfdist.cli.host_selection import HostSelection
-from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, plan_request
+from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, busy_warnings, plan_request
 from tfdist.cli.show_outcome import outcome_json, show_failure, show_success
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.messages import Note
@@ -66,9 +66,11 @@ def run_launch(options: LaunchOptions, selection: HostSelection, policy: Policy,
     """
     selection.try_out(lambda machines: plan_request(options, machines), options.devices)
     with selection.connected(policy) as fleet:
-        planned = plan_request(options, selection.machines(fleet, options.devices))
+        machines = selection.machines(fleet, options.devices)
+        planned = plan_request(options, machines)
         if not run_options.quiet:
-            for line in (*planned.notes, *(f"warning: {warning}" for warning in planned.warnings)):
+            busy = () if run_options.dry_run else busy_warnings(planned.job, machines)
+            for line in (*planned.notes, *(f"warning: {warning}" for warning in (*planned.warnings, *busy))):
                 typer.echo(line, file=run_options.out)
         if run_options.job_file is not None:
             for line in run_options.job_file.save():

@@ -13,6 +13,8 @@ from tfdist.launch.text import counted
 
 WITHOUT_GPUS = ("none",)
 """The value of gpus= for a host whose tasks must not use its GPUs."""
+BUSY = 0.1
+"""Share of a machine's cores in use by other programs above which it is busy."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Machine:
     """The resources of one host, or the sum of several hosts (`combined`)."""
 
     cores: tuple[int, ...]
-    """CPU cores in the affinity mask."""
+    """CPU cores that tasks may use, the least used first."""
     gpus: tuple[str, ...]
     """Model names, in CUDA's order."""
     gpu_ids: tuple[str, ...] = ()
@@ -32,6 +34,10 @@ class Machine:
     hosts: int = 1
     hide_gpus: bool = False
     """Tasks must not see any GPU of the host."""
+    cores_in_use: tuple[int, ...] = ()
+    """Those of `cores` to which other processes are pinned."""
+    busy: float = 0.0
+    """Share of all cores of the host, 0..1, that other programs use."""
 
     @property
     def gpus_per_process(self) -> int:
@@ -46,6 +52,8 @@ class Machine:
             tuple(description["gpus"]),
             tuple(description["gpu_ids"]),
             str(description["executable"]),
+            cores_in_use=tuple(description["cores_in_use"]),
+            busy=float(description["busy"]),
         )
 
 

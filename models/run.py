@@ -26,7 +26,7 @@ from tfdist.models.spec import TrainingSpec
 _PRIVATE = frozenset(
     [
         "executable", "clock", "gpu_ids", "gpu_uuids", "gpu_processes", "gpus_hidden", "gpu_devices",
-        "memory_free_bytes", "disk_free_bytes",
+        "memory_free_bytes", "disk_free_bytes", "cores_in_use", "busy",
     ]
 )  # fmt: skip
 """Facts about a host that are kept out of records, which may be published."""

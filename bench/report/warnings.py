@@ -7,12 +7,10 @@ from tfdist.bench.report.baseline import devices_of
 from tfdist.bench.report.scaling import scaling_of
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
+from tfdist.launch.machine import BUSY
 from tfdist.models.record import BUSY_BEFORE, Record
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
-
-_BUSY = 0.1
-"""Share of all cores used by others above which a machine is busy."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def _mixed_scaling(rows: Sequence[ArmRow]) -> Iterable[Warning]:
 
 def _busy(rows: Sequence[ArmRow]) -> Iterable[Warning]:
     shares = [record.hardware.get(BUSY_BEFORE, 0.0) for row in rows for record in row.measured]
-    busy = [share for share in shares if share > _BUSY]
+    busy = [share for share in shares if share > BUSY]
     if busy:
         yield Warning(
             "busy-machine",

@@ -41,25 +41,46 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # man 2 prctl
 LIBC = ctypes.CDLL(None)
 TRAINING_PACKAGES = ("tensorflow", "tf_keras")
 """Every host of a training needs them, in the same version."""
-PACKAGES = (*TRAINING_PACKAGES, "keras", "numpy", "tfdist")
-"""Whose versions the hello reports."""
+TENSORFLOW_NAMES = (
+    "tensorflow_cpu", "tensorflow_gpu", "tensorflow_rocm", "tensorflow_macos", "tensorflow_aarch64",
+    "tensorflow_cpu_aws", "intel_tensorflow", "tf_nightly", "tf_nightly_cpu",
+)  # fmt: skip
+"""Other distributions of the package `tensorflow`."""
+PACKAGES = {
+    **{name: name for name in (*TRAINING_PACKAGES, "keras", "numpy", "tfdist")},
+    "tf_keras_nightly": "tf_keras",
+    **dict.fromkeys(TENSORFLOW_NAMES, "tensorflow"),
+}
+"""The distributions whose versions the hello reports, and the package that each installs."""
 
 
 def describe() -> dict[str, Any]:
-    """This host as JSON values. Does not import TensorFlow: versions come from package metadata."""
+    """This host as JSON values. Does not import TensorFlow: versions come from package metadata.
+
+    `cores` are those that tasks may use, the least used first, and `cores_in_use` those of them to which other
+    processes are pinned. `core_limit` is the number of cores that cgroups allow, and `busy` the share of all cores of
+    the machine, 0..1, that other programs use now.
+    """
+    busy, allowed, core_limit, memory_limits = _busy(), os.sched_getaffinity(0), cgroup_cores(), cgroup_memory()
+    use = pinned_processes(allowed)
+    cores = usable_cores(use, core_limit)
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "host": socket.gethostname(),
         "python": platform.python_version(),
         "executable": sys.executable,
         "packages": _versions(),
-        "cores": sorted(os.sched_getaffinity(0)),
+        "cores": cores,
+        "cores_in_use": [core for core in cores if use[core]],
+        "core_limit": core_limit,
         "cpu": _cpu_model(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "memory_free_bytes": _memory_free(),
+        "memory_bytes": min([memory_bytes, *(limit for limit, _ in memory_limits)]),
+        "memory_free_bytes": min([_memory_free(), *(max(0, limit - used) for limit, used in memory_limits)]),
         "disk_free_bytes": shutil.disk_usage(temporary_root()).free,
         **_describe_gpus(),
         "os": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
+        "busy": min(busy, _busy()),
     }
 
 
@@ -69,12 +90,13 @@ def _versions() -> dict[str, str]:
     pattern = re.compile(r"([A-Za-z0-9_.]+)-([^-]+)\.dist-info$")
     for folder in sys.path:
         try:
-            names = os.listdir(folder)
+            names = sorted(os.listdir(folder))
         except OSError:  # a zip, missing, or unreadable: Python skips it too
             continue
         for name, version in (match.groups() for match in map(pattern.match, names) if match):
-            if name.lower() in PACKAGES:
-                versions.setdefault(name.lower(), version)
+            package = PACKAGES.get(name.lower().replace(".", "_"))
+            if package is not None:
+                versions.setdefault(package, version)
     return versions
 
 
@@ -85,6 +107,83 @@ def _cpu_model() -> str:
 def _memory_free() -> int:
     available = _proc_value("/proc/meminfo", "MemAvailable").split()  # counts the page cache as free
     return int(available[0]) * 1024 if available else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+
+
+def _busy() -> float:
+    # The number of cores in use: the average of the last minute, but no more than the threads that run or wait for a
+    # core now, this one not counted (man 5 proc, loadavg). The average alone would still count a job that has ended.
+    average, _, _, running, *_ = _read("/proc/loadavg").split() or ("0", "", "", "1/1")
+    return max(0.0, min(float(average), int(running.partition("/")[0]) - 1.0)) / (os.cpu_count() or 1)
+
+
+def pinned_processes(allowed: set[int]) -> dict[int, float]:
+    """How much the pinned processes of this host use each allowed core: one that may use n cores counts 1/n on each.
+
+    A process counts as pinned if there is an allowed core that it may not use. Kernel threads, which have no command
+    line, do not count.
+    """
+    use = dict.fromkeys(allowed, 0.0)
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            cores = os.sched_getaffinity(int(pid))
+        except OSError:  # it has ended
+            continue
+        shared = cores & allowed
+        if shared and shared != allowed and _read(f"/proc/{pid}/cmdline"):
+            for core in shared:
+                use[core] += 1 / len(shared)
+    return use
+
+
+def usable_cores(use: dict[int, float], limit: float | None) -> list[int]:
+    """The cores, the least used first; at most `limit`, rounded up."""
+    cores = sorted(use, key=lambda core: (use[core], core))
+    return cores if limit is None else cores[: max(1, int(-(-limit // 1)))]
+
+
+def cgroup_folders(controller: str, root: str = "") -> list[str]:
+    """The folder of this process's cgroup for a controller (`memory`, `cpu`), and those of its ancestors.
+
+    They are of version 1 if the controller is, else of version 2. As far as they are mounted: in a container often
+    only its own. `root` is put before each path.
+    """
+    lines = [line.split(":", 2) for line in _read(f"{root}/proc/self/cgroup").splitlines()]
+    paths = {name: path for _, names, path in lines for name in names.split(",")}
+    name = controller if controller in paths else ""  # the line of version 2 names no controllers
+    for line in _read(f"{root}/proc/self/mountinfo").splitlines() if name in paths else ():
+        mount, _, filesystem = line.partition(" - ")
+        kind, _, options = filesystem.split(" ", 2)
+        if kind == ("cgroup" if name else "cgroup2") and (not name or name in options.split(",")):
+            top, folder = mount.split(" ")[3:5]
+            inside = [part for part in os.path.relpath(paths[name], top).split("/") if part != "."]
+            if ".." in inside:  # of another namespace: only the mounted part is known
+                inside = []
+            return [os.path.join(f"{root}{folder}", *inside[:depth]) for depth in range(len(inside), -1, -1)]
+    return []
+
+
+def cgroup_memory(root: str = "") -> list[tuple[int, int]]:
+    """(limit, used) in bytes of each cgroup that limits the memory of this process; cached files are not used."""
+    limits = []
+    for folder in cgroup_folders("memory", root):
+        limit = _read(f"{folder}/memory.max") or _read(f"{folder}/memory.limit_in_bytes")
+        used = _read(f"{folder}/memory.current") or _read(f"{folder}/memory.usage_in_bytes")
+        cached = dict(re.findall(r"(\w*inactive_file) (\d+)", _read(f"{folder}/memory.stat")))
+        dropped = cached.get("total_inactive_file") or cached.get("inactive_file") or 0  # total: with descendants
+        if limit.strip().isdigit():
+            limits.append((int(limit), int(used or 0) - int(dropped)))
+    return limits
+
+
+def cgroup_cores(root: str = "") -> float | None:
+    """The number of cores whose time this process's cgroups may use; None: no limit."""
+    limits = []
+    for folder in cgroup_folders("cpu", root):
+        files = ("cpu.max",) if os.path.exists(f"{folder}/cpu.max") else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        values = " ".join(_read(f"{folder}/{file}") for file in files).split()  # quota and period; max or -1: no limit
+        if len(values) == 2 and values[0].isdigit():
+            limits.append(int(values[0]) / int(values[1]))
+    return min(limits, default=None)
 
 
 def _proc_value(path: str, key: str) -> str:

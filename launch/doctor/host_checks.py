@@ -101,7 +101,8 @@ def _memory(survey: Survey, host: Host, hello: _Hello) -> Finding:
 
 def _cores(survey: Survey, host: Host, hello: _Hello) -> Finding:
     cores, count = len(hello["cores"]), _workers(survey, host)
-    text = f"{counted(cores, 'core')} for {counted(count, 'worker')}"
+    limit = "" if hello["core_limit"] is None else f" (a cgroup limits their time to {hello['core_limit']:g})"
+    text = f"{counted(cores, 'core')}{limit} for {counted(count, 'worker')}"
     if cores < count:
         return WARNING, f"{text}: they slow each other down", "give the host fewer slots"
     return OK, text, ""

@@ -260,3 +260,38 @@ def test_names_and_values_may_hold_any_bytes(tmp_path):
         done = subprocess.run([*command, *more, b"--", b"true"], capture_output=True, text=True, env=strict)
         assert (done.returncode, done.stderr) == (0, "")
         assert "\\udcff" in done.stdout
+
+
+TWO_JOBS = """
+import os, subprocess, sys
+TFDIST = [sys.executable, "-m", "tfdist.cli", "launch", "--strategy", "one-device", "--cores-per-device", "1", "--"]
+SHOW = "import os, time; print('cores', *os.sched_getaffinity(0), flush=True); time.sleep(float(os.environ['SLEEP']))"
+
+
+def start(sleep):
+    job = subprocess.Popen(["env", f"SLEEP={sleep}", *TFDIST, "python", "-c", SHOW], stdout=subprocess.PIPE, text=True)
+    lines = []
+    for line in job.stdout:
+        lines.append(line)
+        if "cores" in line.partition("] ")[2]:
+            return job, line.split()[-1], [line for line in lines if line.startswith("warning")]
+
+
+jobs = [start(60) for _ in os.sched_getaffinity(0)]
+assert {core for _, core, _ in jobs} == set(map(str, os.sched_getaffinity(0))), jobs
+assert not [text for _, _, warnings in jobs for text in warnings if "pinned" in text], jobs
+last, core, (warning,) = start(0)
+assert warning == f"warning: other programs on localhost are pinned to core {core}, as this job is: end them, or expect longer steps\\n"
+for job, _, _ in jobs:
+    job.terminate()
+    job.wait()
+last.wait()
+"""
+
+
+def test_two_jobs_at_once_take_different_cores_and_one_more_is_warned(tmp_path):
+    alone = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*alone, "true"], capture_output=True).returncode != 0:
+        pytest.skip("no process namespace can be made here")
+    done = subprocess.run([*alone, sys.executable, "-c", TWO_JOBS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ H1, H2, PS = Host("h1"), Host("h2", slots=3), Host("p", role="ps", slots=2)
 def description(*gpus, ids=(), uuids=(), hidden=0, devices=0):
     return {
         "cores": [0], "gpus": gpus, "gpu_ids": ids, "gpu_uuids": uuids, "gpus_hidden": hidden, "gpu_devices": devices,
-        "executable": "python",
+        "executable": "python", "cores_in_use": [], "busy": 0.0,
     }  # fmt: skip
 
 

@@ -120,6 +120,25 @@ def test_the_description_has_versions_cores_and_memory():
     assert description["memory_bytes"] > 1e8
 
 
+@pytest.mark.parametrize(
+    ("file", "package"),
+    [
+        ("tensorflow_cpu-2.21.0.dist-info", "tensorflow"),
+        ("tf_nightly-2.22.0.dev1.dist-info", "tensorflow"),
+        ("intel_tensorflow-2.15.0.dist-info", "tensorflow"),
+        ("tensorflow_rocm-2.18.1.dist-info", "tensorflow"),
+        ("tensorflow.macos-2.16.2.dist-info", "tensorflow"),
+        ("TensorFlow-2.21.0.dist-info", "tensorflow"),
+        ("tf_keras_nightly-2.22.0.dist-info", "tf_keras"),
+    ],
+)
+def test_other_distributions_of_a_package_count(file, package, monkeypatch, tmp_path):
+    (tmp_path / file).mkdir()
+    (tmp_path / "tensorflow_datasets-4.9.10.dist-info").mkdir()
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    assert agent.describe()["packages"] == {package: file.removesuffix(".dist-info").partition("-")[2]}
+
+
 def test_tmpdir_is_used_if_it_is_a_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert agent.temporary_root() == str(tmp_path)

@@ -20,6 +20,7 @@ HELLO = {
     "executable": "/usr/bin/python3",
     "packages": {"tensorflow": "2.21.0", "tf_keras": "2.21.0"},
     "cores": [0, 1, 2, 3],
+    "core_limit": None,
     "memory_bytes": 16e9,
     "memory_free_bytes": 8e9,
     "disk_free_bytes": 50e9,
@@ -205,6 +206,13 @@ def test_unequal_gpus_are_a_warning():
 )
 def test_scarce_resources_are_a_warning(values, check):
     assert only(changed(**values))[:3] == ("warning", check, "h2")
+
+
+def test_a_limit_on_cores_is_shown():
+    (row,) = [
+        row for row in run_checks(changed(cores=[0, 1], core_limit=1.5)) if row.check == "cores" and row.host == "h2"
+    ]
+    assert (row.verdict, row.text) == (Verdict.OK, "2 cores (a cgroup limits their time to 1.5) for 1 worker")
 
 
 def test_memory_is_needed_for_every_worker():
