@@ -1,0 +1,90 @@
+"""`tfdist logs`."""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tfdist.cli.options import option
+from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
+from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.text import did_you_mean
+
+if TYPE_CHECKING:
+    from tfdist.launch.rundir import RunDir
+
+TaskName = Annotated[
+    str | None,
+    typer.Argument(metavar="TASK", help="Only this task, for example worker-1, byte for byte.", show_default=False),
+]
+Follow = Annotated[
+    bool, option("--follow", "Continue with what the tasks write, until the run has ended.", short=("-f",))
+]
+Stderr = Annotated[bool, option("--stderr", "Only stderr. Default: stdout of one TASK, both of all tasks.")]
+
+
+def logs(
+    run: RunName, task: TaskName = None, runs_dir: RunsDir = RUNS_DIR, follow: Follow = False, stderr: Stderr = False
+) -> None:
+    """Print what the tasks of a run wrote. TensorFlow's own messages are included.
+
+    \b
+    Examples:
+      tfdist logs last
+      tfdist logs last --follow
+      tfdist logs last worker-1 --stderr
+      tfdist logs 20260101T120000Z-launch worker-0 > worker-0.txt
+    """
+    from tfdist.launch.runs import find_run
+
+    run_dir = find_run(run, runs_dir)
+    try:
+        show = _all_tasks(run_dir, stderr) if task is None else _one_task(run_dir, task, stderr, follow)
+        _show(run_dir, show, follow)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    except BrokenPipeError:  # as in `tfdist logs last | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _show(run_dir: "RunDir", show: Callable[[bool], None], follow: bool) -> None:
+    from tfdist.launch.follow import wait_for_end
+
+    if follow:
+        wait_for_end(run_dir, show)
+    else:
+        show(True)
+
+
+def _all_tasks(run_dir: "RunDir", stderr: bool) -> Callable[[bool], None]:
+    from tfdist.launch.console.lines import printed
+    from tfdist.launch.follow import STREAMS, RunFollower
+
+    follower = RunFollower(run_dir, ("stderr",) if stderr else STREAMS)
+
+    def show(ended: bool) -> None:
+        for message in follower.output(ended):
+            sys.stdout.write(printed(message, verbose=True))
+        sys.stdout.flush()
+
+    return show
+
+
+def _one_task(run_dir: "RunDir", task: str, stderr: bool, follow: bool) -> Callable[[bool], None]:
+    from tfdist.launch.follow import TaskLog
+    from tfdist.launch.runs import read_run, tasks_of
+
+    tasks = tasks_of(run_dir)
+    if task not in tasks and (tasks or not follow or read_run(run_dir).ended):
+        raise TfdistError(f"TASK {task}: " + (did_you_mean(task, tasks) if tasks else "the run has started no tasks"))
+    log = TaskLog(run_dir, task, "stderr" if stderr else "stdout")
+
+    def show(_ended: bool) -> None:
+        while data := log.read():
+            sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+    return show

@@ -1,0 +1,183 @@
+"""Follow a run through its folder: logs as they grow, and events as the messages that the launcher received."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from tfdist.launch.agents.messages import Message, Output
+from tfdist.launch.rundir import RunDir
+from tfdist.launch.runs import read_run, tasks_of
+
+POLL_S = 0.25
+"""Between two looks at the sizes of the files."""
+CHUNK = 1 << 20
+Stream = Literal["stdout", "stderr"]
+STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
+_KINDS: Mapping[str, type] = {kind.__name__: kind for kind in get_args(Message)}
+
+
+@dataclass
+class GrowingFile:
+    """A file that is read from where it was left."""
+
+    path: Path
+    offset: int = 0
+
+    def read(self) -> bytes:
+        """Up to CHUNK bytes that were added; empty if there are none, or no file yet."""
+        try:
+            if self.path.stat().st_size <= self.offset:
+                return b""
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                data = file.read(CHUNK)
+        except OSError:
+            return b""
+        self.offset += len(data)
+        return data
+
+
+@dataclass
+class TaskLog:
+    """A task's log of its latest attempt, then those of the attempts that follow."""
+
+    run_dir: RunDir
+    task: str
+    stream: str
+    _attempt: int = field(init=False)
+    _file: GrowingFile = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._open(max(_attempts(self.run_dir, self.task), default=0))
+
+    def read(self) -> bytes:
+        """Up to CHUNK bytes that were added; empty if there are none."""
+        while not (data := self._file.read()):
+            later = [attempt for attempt in _attempts(self.run_dir, self.task) if attempt > self._attempt]
+            if not later:
+                break
+            self._open(min(later))
+        return data
+
+    def _open(self, attempt: int) -> None:
+        self._attempt, self._file = attempt, GrowingFile(self.run_dir.log(self.task, self.stream, attempt))
+
+
+def _attempts(run_dir: RunDir, task: str) -> list[int]:
+    return [int(path.parent.name.partition("-")[2]) for path in run_dir.path.glob(f"attempt-*/{task}")]
+
+
+@dataclass
+class _Lines:
+    """The whole lines of a growing file."""
+
+    file: GrowingFile
+    rest: bytes = b""
+
+    def read(self, ended: bool) -> str:
+        """Lines that were added; at the end of a file that has ended also one without a newline. Empty if none."""
+        while data := self.file.read():
+            data = self.rest + data
+            end = data.rfind(b"\n") + 1
+            self.rest = data[end:]
+            if end:
+                return data[:end].decode("utf-8", "surrogateescape")
+        last, self.rest = (self.rest, b"") if ended else (b"", self.rest)
+        return last.decode("utf-8", "surrogateescape")
+
+
+@dataclass
+class RunFollower:
+    """The output and events of a run as messages, in the order in which they are found."""
+
+    run_dir: RunDir
+    streams: tuple[Stream, ...] = STREAMS
+    _events: _Lines = field(init=False)
+    _logs: dict[tuple[int, str, Stream], _Lines] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._events = _Lines(GrowingFile(self.run_dir.events))
+
+    def events(self, ended: bool = False) -> Iterator[Message]:
+        """What happened since the last call, without output."""
+        while text := self._events.read(ended):
+            for line in text.split("\n"):
+                message = _message(line)
+                if message is not None:
+                    yield message
+
+    def output(self, ended: bool = False) -> Iterator[Output]:
+        """What tasks wrote since the last call: whole lines, by task and stream."""
+        self._find_logs()
+        for (attempt, task, stream), log in self._logs.items():
+            while text := log.read(ended):
+                yield Output(task, stream, text, attempt=attempt)
+
+    def skip_to_tail(self, lines: int) -> None:
+        """Leave out all output so far but the last lines of each log."""
+        self._find_logs()
+        for log in self._logs.values():
+            log.file.offset = _offset_of_tail(log.file.path, lines)
+
+    def _find_logs(self) -> None:
+        order = {task: index for index, task in enumerate(tasks_of(self.run_dir))} if not self._logs else {}
+        found = [
+            (int(path.parts[-2].partition("-")[2]), path.name, stream)
+            for path in self.run_dir.path.glob("attempt-*/*")
+            for stream in self.streams
+            if (path / f"{stream}.log").exists()
+        ]
+        found.sort(key=lambda key: (key[0], order.get(key[1], 0), key[1]))  # stable: stdout before stderr
+        for attempt, task, stream in found:
+            log = _Lines(GrowingFile(self.run_dir.log(task, stream, attempt)))
+            self._logs.setdefault((attempt, task, stream), log)
+
+
+def wait_for_end(
+    run_dir: RunDir, show: Callable[[bool], object], pause: Callable[[float], object] = time.sleep
+) -> None:
+    """Call `show(False)` every POLL_S until the run has ended, then `show(True)` once."""
+    while not read_run(run_dir).ended:
+        show(False)
+        pause(POLL_S)
+    show(True)
+
+
+def _message(line: str) -> Message | None:
+    """The message in a line of events.jsonl; None for entries that are no messages."""
+    try:
+        values: dict[str, Any] = json.loads(line)
+        kind = _KINDS[values.pop("kind")]
+        known = {each.name for each in fields(kind)}
+        message: Message = kind(
+            **{
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in values.items()
+                if name in known
+            }
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return message
+
+
+def _offset_of_tail(path: Path, lines: int) -> int:
+    """Where the last `lines` lines of a file start."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            start = max(0, size - CHUNK)
+            file.seek(start)
+            data = file.read()
+    except OSError:
+        return 0
+    position = len(data) - data.endswith(b"\n")
+    for _ in range(lines):
+        position = data.rfind(b"\n", 0, position)
+        if position < 0:
+            return start
+    return start + position + 1

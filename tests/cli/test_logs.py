@@ -1,0 +1,118 @@
+"""`tfdist logs`, with runs of real programs."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfdist.cli.main import run
+
+TFDIST = [sys.executable, "-m", "tfdist.cli"]
+WRITES = ["sh", "-c", "echo out of $TFDIST_TASK; printf 'no newline'; echo err of $TFDIST_TASK >&2"]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch, capfd):
+    folder = tmp_path / "it's; new"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    assert run(["launch", "--strategy", "multiworker", "--workers", "2", "--", *WRITES]) == 0
+    capfd.readouterr()
+
+
+def printed(capfd, *arguments):
+    assert run(["logs", *arguments]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    return out
+
+
+def test_all_tasks_are_printed_with_their_names(capfd):
+    assert printed(capfd, "last").splitlines() == [
+        "[worker-0] out of worker-0",
+        "[worker-0] no newline",
+        "[worker-0] err of worker-0",
+        "[worker-1] out of worker-1",
+        "[worker-1] no newline",
+        "[worker-1] err of worker-1",
+    ]
+    assert printed(capfd, "last", "--stderr") == "[worker-0] err of worker-0\n[worker-1] err of worker-1\n"
+
+
+def test_one_task_is_printed_byte_for_byte(capfd):
+    assert printed(capfd, "last", "worker-1") == "out of worker-1\nno newline"
+    assert printed(capfd, "last", "worker-1", "--stderr") == "err of worker-1\n"
+
+
+@pytest.mark.parametrize("task", [[], ["worker-0"]])
+def test_following_a_run_that_has_ended_prints_it_and_ends(task, capfd):
+    assert "out of worker-0" in printed(capfd, "last", *task, "--follow")
+
+
+def test_an_unknown_run_or_task_is_refused(capfd):
+    for arguments, message in [
+        (["last", "worker-2"], "TASK worker-2: did you mean worker-1? Choose from worker-0, worker-1\n"),
+        (["1999"], "RUN 1999: no such run in runs; "),
+        (["last", "--runs-dir", "none"], "no runs in none: "),
+    ]:
+        assert run(["logs", *arguments]) == 2
+        assert capfd.readouterr().err.startswith(f"tfdist: {message}")
+
+
+def test_a_closed_pipe_ends_it_quietly():
+    (log,) = Path("runs").glob("*/attempt-0/worker-0/stdout.log")
+    log.write_bytes(b"x" * 80 + b"\n" + log.read_bytes() * 100_000)
+    for task in ("", "worker-0"):
+        shell = f"set -o pipefail; {shlex.join(TFDIST)} logs last {task} | head -1"
+        done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.endswith("x" * 80 + "\n")
+
+
+def test_following_shows_new_output_and_ends_with_the_run(survivors):
+    code = "import sys; print('begin', flush=True); sys.stdin = open(sys.argv[1]); print(sys.stdin.readline())"
+    os.mkfifo("go")
+    command = ["launch", "--name", "second", "--strategy", "one-device", "--", "python", "-c", code, "go"]
+    launcher = subprocess.Popen([*TFDIST, *command], stdout=subprocess.PIPE, text=True)
+    assert launcher.stdout.readline() == "[worker-0] begin\n"
+    with subprocess.Popen([*TFDIST, "logs", "second", "-f"], stdout=subprocess.PIPE, text=True) as follower:
+        assert follower.stdout.readline() == "[worker-0] begin\n"
+        Path("go").write_text("end\n")
+        assert follower.stdout.readline() == "[worker-0] end\n"
+        assert follower.wait(timeout=30) == 0
+    assert launcher.wait(timeout=30) == 0
+    launcher.stdout.close()
+    assert survivors() == []
+
+
+def test_ctrl_c_ends_following_silently_and_leaves_the_run_alone(survivors):
+    command = [
+        *TFDIST,
+        "launch",
+        "--name",
+        "second",
+        "--strategy",
+        "one-device",
+        "--",
+        "sh",
+        "-c",
+        "echo up; sleep 600",
+    ]
+    launcher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert launcher.stdout.readline() == "[worker-0] up\n"
+    follow = [*TFDIST, "logs", "second", "worker-0", "--follow"]
+    with subprocess.Popen(follow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as follower:
+        assert follower.stdout.readline() == "up\n"
+        follower.send_signal(signal.SIGINT)
+        assert follower.wait(timeout=30) == 130
+        assert follower.stderr.read() == ""
+    assert launcher.poll() is None
+    launcher.send_signal(signal.SIGINT)
+    assert launcher.wait(timeout=30) == 130
+    launcher.stdout.close()
+    assert survivors() == []
