@@ -2,12 +2,14 @@
 
 The launcher sends the text of this file to a Python on the host, so the file needs only Python 3.10 and its standard
 library; tfdist need not be installed there. Agent and launcher then exchange JSON, one object per line, over the
-agent's stdin and stdout (`messages.py` is the launcher's side). One thread and one `select` do everything.
+agent's stdin and stdout (`messages.py` is the launcher's side). One thread and one `select` do everything, except what
+may take long. A second process (`watch_over`) kills what is left if the agent is killed.
 """
 
 import ctypes
 import glob
 import json
+import math
 import os
 import platform
 import re
@@ -16,27 +18,44 @@ import selectors
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, NoReturn
 
 HEARTBEAT_S = 2.0
 """Send a heartbeat after this time without another message."""
 COMMAND_TIMEOUT_S = 8.0
-"""For nvidia-smi. The launcher waits 14 s for the hello."""
+"""For nvidia-smi."""
 CHUNK = 1 << 16
 """Bytes per read."""
 BACKLOG = 1 << 20
 """With more unsent bytes than this, stop reading the tasks' pipes: the tasks block, and our memory stays bounded."""
 MAX_CHUNKS_IN_PIPE = 16
 """A pipe holds at most 1 MiB (fs.pipe-max-size)."""
+MAX_EVENT = 1 << 20
+"""Bytes of an event. Longer ones are dropped."""
 MAX_EVENT_DEPTH = 50
 """A deeper JSON object could exhaust the stack of a recursive reader."""
 GPU_DEVICES = "/dev/nvidia[0-9]*"
 """The device files of NVIDIA's kernel driver. Without one, nvidia-smi is not started."""
+PARTIAL_S = 1.0
+"""Send an incomplete line of output after this time (progress bars end theirs with a carriage return)."""
+STUCK_S = 5.0
+"""Report a task that still exists this long after SIGKILL as stuck."""
+CLEAN_UP_KILL_S = 3.0
+"""Wait for processes after SIGKILL, when the agent cleans up."""
+FAREWELL_S = 5.0
+"""Wait until the launcher has read the last messages."""
+LOOK_S, EAGER_S = 0.5, 30.0
+"""How often to look whether the server of a task listens, and for how long; then with each heartbeat."""
+KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+"""Exit codes of a task that was killed, and of a shell whose program was killed."""
+AGENT_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+"""They make the agent stop its tasks and exit."""
+ABANDONED: set[int] = set()
+"""Commands that did not end in time. The agent kills them, but never waits for them."""
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # man 2 prctl
 LIBC = ctypes.CDLL(None)
 TRAINING_PACKAGES = ("tensorflow", "tf_keras")
@@ -214,11 +233,29 @@ def _describe_gpus() -> dict[str, Any]:
 
 
 def output_of(command: list[str]) -> str:
-    """The stdout of a command; empty after a timeout (nvidia-smi hangs if the driver does)."""
+    """The stdout of a command; empty if it cannot be run, or after a timeout (nvidia-smi hangs if the driver does).
+
+    After a timeout the command is abandoned: in uninterruptible sleep it would not even end when killed.
+    """
+    reader, writer = os.pipe()
+    files = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 2)]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMMAND_TIMEOUT_S).stdout
-    except subprocess.TimeoutExpired:
+        pid = os.posix_spawnp(command[0], command, os.environ, file_actions=[*files, (os.POSIX_SPAWN_DUP2, writer, 1)])
+    except OSError:
+        os.close(reader)
         return ""
+    finally:
+        os.close(writer)
+    with open(reader, "rb", buffering=0) as stream, selectors.PollSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        deadline, output = time.monotonic() + COMMAND_TIMEOUT_S, b""
+        while (left_s := deadline - time.monotonic()) > 0 and selector.select(left_s):
+            chunk = stream.read(CHUNK) or b""
+            if not chunk:
+                return output.decode(errors="replace")
+            output += chunk
+    ABANDONED.add(pid)
+    return ""
 
 
 class Gpu(NamedTuple):
@@ -301,13 +338,24 @@ def reserve(port: int) -> socket.socket:
 
 
 class _RunningTask:
+    """One attempt of a task."""
+
     def __init__(
-        self, name: str, attempt: int, process: "subprocess.Popen[bytes]", pipes: dict[str, int], barrier: int
+        self, name: str, attempt: int, pid: int, pipes: dict[str, int], barrier: int, port: int | None
     ) -> None:
-        self.name, self.attempt, self.process, self.pipes = name, attempt, process, pipes
+        self.name, self.attempt, self.pid, self.port = name, attempt, pid, port
+        self.pipes = pipes  # those that are still open, by stream
         self.barrier: int | None = barrier
+        self.born_at = time.monotonic()
+        self.running = True  # until it is reaped; afterwards its pid may belong to another process
+        self.launched = False  # it runs its program
+        self.listening = self.stopped = self.killed = False
+        self.kill_at = self.stuck_at = math.inf
         self.partial: dict[str, bytes] = {}  # the incomplete last line of each stream
-        self.kill_at: float | None = None
+        self.partial_due: dict[str, float] = {}
+        self.skips_event = self.has_skipped = False
+        self.oom_file = oom_counter(pid)
+        self.oom_kills = oom_kills(self.oom_file)
 
     def release(self) -> None:
         """Open the start barrier: the task reads the other end of this pipe until it is closed."""
@@ -319,18 +367,25 @@ class _RunningTask:
 class Agent:
     """The event loop. A method `_do_<kind>` handles each message; `messages.py` says what the messages mean."""
 
-    def __init__(self) -> None:
+    def __init__(self, temporary: str) -> None:
+        self.temporary = temporary  # a folder that does not exist yet
         self.grace_s, self.launcher_timeout_s = 5.0, 60.0  # until `Configure`
+        self.clean_up_grace_s: float | None = None  # that of the last `Stop`, if no task was started since
         self.selector = selectors.EpollSelector()
         self.task_selector = selectors.EpollSelector()  # nested in the other one, so reading all tasks can be paused
-        self.tasks: dict[str, _RunningTask] = {}
-        self.by_pid: dict[int, _RunningTask] = {}
+        self.tasks: dict[str, _RunningTask] = {}  # the last attempt of each
+        self.by_pid: dict[int, _RunningTask] = {}  # those not reaped
+        self.left: dict[int, float] = {}  # process groups that outlived a stopped task, and when they get SIGKILL
+        self.terminated: set[int] = set()  # orphans that were sent SIGTERM
+        self.unkillable: set[int] = set()  # children that no longer matter
         self.reserved_sockets: list[socket.socket] = []
         self.unparsed, self.unsent = b"", bytearray()
         self.last_received = self.last_sent = time.monotonic()
+        self.look_at = 0.0  # when to look for listening servers again
         self.finished = self.disconnected = False
         self.expects_heartbeats = False
-        self.temporary = os.path.join(temporary_root(), f"tfdist-{os.urandom(6).hex()}")
+        self.signal_received = ""
+        self.kernel_log = KernelLog()
         self.package = ""  # the folder of the unpacked tfdist package, if the launcher sent it
         self.probe_server: Any = None
         self.replies: list[tuple[str, dict[str, Any]]] = []  # from threads, to be sent by the event loop
@@ -344,10 +399,10 @@ class Agent:
         self.selector.register(0, selectors.EVENT_READ, self._receive)
         self.selector.register(self.task_selector, selectors.EVENT_READ, self._relay_all)
         try:
-            os.mkdir(self.temporary, 0o700)
             self.unsent += b"\n"  # ends a partial line that a login script may have printed
             self._send("alive", time=time.time())
-            self._send("hello", description=describe())
+            os.mkdir(self.temporary, 0o700)
+            self._send_later("hello", lambda: {"description": describe()})
             while not self.finished:
                 self._step()
         except Exception as error:
@@ -356,45 +411,67 @@ class Agent:
         finally:
             self._clean_up()
 
-    def _step(self) -> None:
-        for key, _ in self.selector.select(self._seconds_until_due()):
+    def _step(self, at_most_s: float = HEARTBEAT_S) -> None:
+        for key, _ in self.selector.select(max(0.0, min(at_most_s, self._due() - time.monotonic()))):
             key.data()
         now = time.monotonic()
-        for task in self.tasks.values():
-            if task.kill_at is not None and now >= task.kill_at:
-                task.kill_at = None
-                _signal_group(task.process.pid, signal.SIGKILL)
+        self._kill_due(now)
+        self._send_partial_lines(now)
+        self._look_for_servers(now)
         if now - self.last_sent >= HEARTBEAT_S:
             self._send("heartbeat", time=time.time())
-        if self.expects_heartbeats and now - self.last_received >= self.launcher_timeout_s:
+        if self.expects_heartbeats and not self.finished and now - self.last_received >= self.launcher_timeout_s:
             self._send("leaving", reason=f"no message from the launcher for {self.launcher_timeout_s:g} s")
-            self.finished = self.disconnected = True
+            self._disconnect()
 
-    def _seconds_until_due(self) -> float:
-        due = [task.kill_at for task in self.tasks.values() if task.kill_at is not None]
-        due.append(self.last_sent + HEARTBEAT_S)
-        if self.expects_heartbeats:
+    def _due(self) -> float:
+        due = [self.last_sent + HEARTBEAT_S, *self.left.values()]
+        for task in self.by_pid.values():
+            due += [task.kill_at, task.stuck_at, *task.partial_due.values()]
+        if any(_awaits_server(task) for task in self.by_pid.values()):
+            due.append(self.look_at)
+        if self.expects_heartbeats and not self.finished:
             due.append(self.last_received + self.launcher_timeout_s)
-        return max(0.0, min(due) - time.monotonic())
+        return min(due)
 
     # --- the stream to the launcher
 
     def _receive(self) -> None:
         try:
             chunk = os.read(0, CHUNK)
+        except BlockingIOError:
+            return
         except OSError:
             chunk = b""
         self.last_received = time.monotonic()
-        self.finished = self.finished or not chunk  # end of file: the launcher is gone
+        if not chunk:  # the launcher is gone
+            self.finished = True
+            self.selector.unregister(0)
         *lines, self.unparsed = (self.unparsed + chunk).split(b"\n")
         for line in lines:
             message = json.loads(line)
             getattr(self, "_do_" + message.pop("kind"))(**message)
 
     def _send(self, kind: str, **values: Any) -> None:
-        self.unsent += json.dumps({"kind": kind, **values}).encode() + b"\n"
+        if not self.disconnected:
+            self.unsent += json.dumps({"kind": kind, **values}).encode() + b"\n"
+            self._flush()
         self.last_sent = time.monotonic()
-        self._flush()
+
+    def _send_later(self, kind: str, compute: Callable[[], dict[str, Any]]) -> None:
+        """Send a message whose values are computed in a thread, because that may take long."""
+
+        def run() -> None:
+            try:
+                self.replies.append((kind, compute()))
+            except Exception as error:
+                self.replies.append(("leaving", {"reason": f"{type(error).__name__}: {error}"}))
+            try:
+                self.wake_sockets[1].send(b"\0")
+            except BlockingIOError:  # full: it wakes up anyway
+                return
+
+        threading.Thread(target=run, name=kind, daemon=True).start()
 
     def _flush(self) -> None:
         # Writes without blocking. The rest follows when the stream is writable; a large rest pauses reading of tasks.
@@ -403,9 +480,16 @@ class Agent:
         except BlockingIOError:
             pass
         except OSError:
-            self.finished, self.unsent = True, bytearray()
+            self._disconnect()
         self._watch(1, selectors.EVENT_WRITE, self._flush, bool(self.unsent))
         self._watch(self.task_selector.fileno(), selectors.EVENT_READ, self._relay_all, len(self.unsent) < BACKLOG)
+
+    def _disconnect(self) -> None:
+        # Nothing is sent any more, but the tasks' pipes are read, so that tasks can end.
+        self.finished = self.disconnected = True
+        self.unsent.clear()
+        self._watch(1, selectors.EVENT_WRITE, self._flush, False)
+        self._watch(self.task_selector.fileno(), selectors.EVENT_READ, self._relay_all, True)
 
     def _watch(self, descriptor: int, events: int, callback: Callable[[], None], enabled: bool) -> None:
         registered = descriptor in self.selector.get_map()
@@ -426,12 +510,15 @@ class Agent:
         self.finished = True
 
     def _do_prepare(self, request: int, package: str, cwd: str, home_fallback: bool) -> None:
-        home, cwd = os.path.expanduser("~"), os.path.expanduser(cwd)
-        exists = os.path.isdir(cwd)
-        if package:
-            self._unpack(package)
-        fallback = home if home_fallback and os.path.isdir(home) else ""
-        self._send("prepared", request=request, requested=cwd, actual=cwd if exists else fallback)
+        def prepare() -> dict[str, Any]:
+            home, requested = os.path.expanduser("~"), os.path.expanduser(cwd)
+            exists = os.path.isdir(requested)
+            if package:
+                self._unpack(package)
+            fallback = home if home_fallback and os.path.isdir(home) else ""
+            return {"request": request, "requested": requested, "actual": requested if exists else fallback}
+
+        self._send_later("prepared", prepare)
 
     def _unpack(self, package: str) -> None:
         import base64  # these three are not needed on the launcher's own host
@@ -465,19 +552,12 @@ class Agent:
     def _do_dial(self, request: int, targets: list[tuple[str, int]], token: str, timeout_s: float) -> None:
         from tfdist.launch.agents.probe import dial_all
 
-        self._reply_later("dial_result", request, lambda: {"failures": dial_all(targets, token, timeout_s)})
+        self._send_later("dial_result", lambda: {"request": request, "failures": dial_all(targets, token, timeout_s)})
 
     def _do_measure_link(self, request: int, address: str, port: int, token: str, seconds: float) -> None:
         from tfdist.launch.agents.probe import measure_link
 
-        self._reply_later("link_speed", request, lambda: measure_link(address, port, token, seconds))
-
-    def _reply_later(self, kind: str, request: int, compute: Callable[[], dict[str, Any]]) -> None:
-        def run() -> None:
-            self.replies.append((kind, {"request": request, **compute()}))
-            os.write(self.wake_sockets[1].fileno(), b"\0")
-
-        threading.Thread(target=run, name=kind, daemon=True).start()
+        self._send_later("link_speed", lambda: {"request": request, **measure_link(address, port, token, seconds)})
 
     def _do_start(
         self,
@@ -490,31 +570,22 @@ class Agent:
         port: int | None,
     ) -> None:
         try:
-            pid = self._spawn(task, attempt, argv, env, cwd, cores)
-        except (OSError, ValueError) as error:
+            self._make_room(task)
+            self._spawn(task, attempt, argv, env, cwd, cores, port)
+        except (OSError, RuntimeError) as error:  # for example, too many open files or processes
             self._send("not_started", task=task, attempt=attempt, reason=str(error))
-        else:
-            self._send("started", task=task, attempt=attempt, pid=pid, time=time.time())
 
     def _do_inspect(self, request: int, tasks: list[str]) -> None:
-        running = {task.name: task.process.pid for task in self.by_pid.values() if task.name in tasks}
+        running = {task.name: task.pid for task in self.by_pid.values() if task.name in tasks}
         states = {name: _process_state(pid) for name, pid in running.items()}
-        waits = {name: _read(f"/proc/{pid}/wchan").strip("0") for name, pid in running.items()}
+        waits = {name: _wait_channel(pid) for name, pid in running.items()}
         self._send("inspected", request=request, states=states, waits=waits)
 
     def _do_stop(self, tasks: list[str], grace_s: float) -> None:
-        # A task gets SIGTERM only once. A later request can only shorten the time until SIGKILL.
-        for task in (self.tasks[name] for name in tasks if name in self.tasks):
-            task.release()
-            deadline = time.monotonic() + grace_s
-            if grace_s == 0:
-                _signal_group(task.process.pid, signal.SIGKILL)
-                task.kill_at = None
-            elif task.kill_at is None:
-                _signal_group(task.process.pid, signal.SIGTERM)
-                task.kill_at = deadline
-            else:
-                task.kill_at = min(deadline, task.kill_at)
+        self.clean_up_grace_s = grace_s
+        for name in tasks:
+            if name in self.tasks:
+                self._stop(self.tasks[name], grace_s)
 
     def _do_release(self, attempt: int) -> None:
         for task in self.tasks.values():
@@ -523,110 +594,196 @@ class Agent:
 
     # --- tasks
 
-    def _spawn(self, name: str, attempt: int, argv: list[str], env: dict[str, str], cwd: str, cores: list[int]) -> int:
-        """Start a task in its own process group and return its pid.
+    def _make_room(self, name: str) -> None:
+        """Kill what is left of the earlier attempt of a task."""
+        earlier = self.tasks.get(name)
+        if self.finished:
+            raise RuntimeError("the agent is leaving")
+        if earlier is not None and earlier.running:
+            raise RuntimeError(f"its attempt {earlier.attempt} still runs")
+        if earlier is not None:
+            _kill_groups(_orphans(earlier.pid))
+        self.clean_up_grace_s = None
 
-        The child inherits the affinity, so it is pinned before its first instruction.
+    def _spawn(
+        self,
+        name: str,
+        attempt: int,
+        argv: list[str],
+        env: dict[str, str],
+        cwd: str,
+        cores: list[int],
+        port: int | None,
+    ) -> None:
+        """Fork a task in a session and process group of its own.
+
+        Does not wait until the task runs its program, because it could hang in a folder that does not answer:
+        `_after_exec` is called then. Fork in the main thread: the kernel kills a task when the thread that forked it
+        ends (PR_SET_PDEATHSIG).
         """
-        events, events_child = os.pipe()
-        barrier_child, barrier = os.pipe()
-        all_cores = os.sched_getaffinity(0)
-        descriptors = {"TFDIST_EVENTS_FD": str(events_child), "TFDIST_BARRIER_FD": str(barrier_child)}
+        inner: dict[str, int] = {}  # the task's ends of the pipes
+        outer: dict[str, int] = {}
         try:
-            os.sched_setaffinity(0, cores or all_cores)
-            process = subprocess.Popen(
-                argv,
-                env=self._task_environment(env) | descriptors,
-                cwd=cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                pass_fds=(events_child, barrier_child),
-                preexec_fn=lambda: _prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
-            )
-        except (OSError, ValueError):
-            os.close(events)
-            os.close(barrier)
+            for stream in ("failure", "stdout", "stderr", "events"):
+                outer[stream], inner[stream] = os.pipe()
+            inner["barrier"], outer["barrier"] = os.pipe()
+            descriptors = {"TFDIST_EVENTS_FD": str(inner["events"]), "TFDIST_BARRIER_FD": str(inner["barrier"])}
+            environment = self._task_environment(env) | descriptors
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            try:
+                pid = os.fork()
+                if pid == 0:
+                    _run_program(argv, environment, cwd, cores, inner)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        except OSError:
+            for descriptor in outer.values():
+                os.close(descriptor)
             raise
         finally:
-            os.sched_setaffinity(0, all_cores)
-            os.close(events_child)
-            os.close(barrier_child)
-        assert process.stdout is not None
-        assert process.stderr is not None
-        pipes = {"stdout": process.stdout.fileno(), "stderr": process.stderr.fileno(), "events": events}
-        task = self.tasks[name] = self.by_pid[process.pid] = _RunningTask(name, attempt, process, pipes, barrier)
-        for stream, descriptor in pipes.items():
+            for descriptor in inner.values():
+                os.close(descriptor)
+        self._add_task(_RunningTask(name, attempt, pid, outer, outer.pop("barrier"), port))
+
+    def _add_task(self, task: _RunningTask) -> None:
+        self.tasks[task.name] = self.by_pid[task.pid] = task
+        for stream, descriptor in task.pipes.items():
             os.set_blocking(descriptor, False)
             self.task_selector.register(descriptor, selectors.EVENT_READ, (task, stream))
-        return process.pid
 
     def _task_environment(self, env: dict[str, str]) -> dict[str, str]:
         # TMPDIR is our own folder unless `env` sets it: TensorFlow leaves files there if killed, and we delete them.
-        env = {**os.environ, "TMPDIR": self.temporary, **env}
+        env = {"PYTHONUNBUFFERED": "1", **os.environ, "TMPDIR": self.temporary, **env}
         if self.package:
             env["PYTHONPATH"] = os.pathsep.join(filter(None, (self.package, env.get("PYTHONPATH"))))
         return env
+
+    def _after_exec(self, task: _RunningTask, failure: bytes) -> None:
+        if failure:
+            self._send("not_started", task=task.name, attempt=task.attempt, reason=failure.decode(errors="replace"))
+        else:
+            task.launched = True
+            self._send("started", task=task.name, attempt=task.attempt, pid=task.pid, time=time.time())
+
+    def _look_for_servers(self, now: float) -> None:
+        waiting = [task for task in self.by_pid.values() if _awaits_server(task)]
+        if not waiting or now < self.look_at:
+            return
+        ports = listening_ports()
+        for task in waiting:
+            if task.port in ports:
+                task.listening = True
+                self._send("listening", task=task.name, attempt=task.attempt, time=time.time())
+        young = any(now - task.born_at < EAGER_S for task in waiting)
+        self.look_at = now + (LOOK_S if young else HEARTBEAT_S)
+
+    # --- output and events of tasks
 
     def _relay_all(self) -> None:
         for key, _ in self.task_selector.select(0):
             self._relay(*key.data)
 
     def _relay(self, task: _RunningTask, stream: str) -> bool:
-        """Read one chunk of a stream and send its whole lines; keep an incomplete one, unless it is a chunk long.
-
-        Returns:
-            Whether there was anything to read.
-        """
-        descriptor = task.pipes[stream]
+        """Read one chunk of a stream and send what is complete; return whether there was anything to read."""
+        if stream != "failure" and "failure" in task.pipes:
+            self._relay(task, "failure")  # the start is reported first
         try:
-            chunk = os.read(descriptor, CHUNK)
+            chunk = os.read(task.pipes[stream], CHUNK)
         except BlockingIOError:
             return False
-        if not chunk:
-            self.task_selector.unregister(descriptor)
-        lines, newline, rest = (task.partial.pop(stream, b"") + chunk).rpartition(b"\n")
-        if chunk and (stream == "events" or len(rest) < CHUNK):
-            task.partial[stream], rest = rest, b""
-        self._send_lines(task, stream, lines + newline + rest)
+        if not chunk or stream == "failure":
+            self.task_selector.unregister(task.pipes[stream])
+            os.close(task.pipes.pop(stream))
+        if stream == "failure":
+            self._after_exec(task, chunk)
+        elif stream == "events":
+            self._relay_events(task, chunk or b"\n")
+        else:
+            self._relay_text(task, stream, chunk)
         return bool(chunk)
 
-    def _send_lines(self, task: _RunningTask, stream: str, text: bytes) -> None:
-        if stream != "events":
-            if text:
-                decoded = text.decode("utf-8", "surrogateescape")  # bytes that are not UTF-8 travel as surrogates
-                self._send("output", task=task.name, attempt=task.attempt, stream=stream, text=decoded)
+    def _relay_text(self, task: _RunningTask, stream: str, chunk: bytes) -> None:
+        """Send whole lines; keep an incomplete one for `PARTIAL_S`, unless it is a chunk long."""
+        text = task.partial.pop(stream, b"") + chunk
+        end = text.rfind(b"\n") + 1 if chunk else len(text)
+        if len(text) - end >= CHUNK:
+            end = end_of_characters(text)
+        self._send_text(task, stream, text[:end])
+        if end:
+            task.partial_due.pop(stream, None)
+        if end < len(text):
+            task.partial[stream] = text[end:]
+            task.partial_due.setdefault(stream, time.monotonic() + PARTIAL_S)
+
+    def _send_partial_lines(self, now: float) -> None:
+        for task in self.by_pid.values():
+            for stream in [stream for stream, due in task.partial_due.items() if now >= due]:
+                del task.partial_due[stream]
+                text = task.partial.pop(stream)
+                end = end_of_characters(text)
+                self._send_text(task, stream, text[:end])
+                task.partial[stream] = text[end:]
+
+    def _send_text(self, task: _RunningTask, stream: str, text: bytes) -> None:
+        if text:
+            decoded = text.decode("utf-8", "surrogateescape")  # bytes that are not UTF-8 travel as surrogates
+            self._send("output", task=task.name, attempt=task.attempt, stream=stream, text=decoded)
+
+    def _relay_events(self, task: _RunningTask, chunk: bytes) -> None:
+        *lines, rest = (task.partial.pop("events", b"") + chunk).split(b"\n")
+        if task.skips_event and lines:
+            del lines[0]  # the rest of a line that was too long
+            task.skips_event = False
+        for line in lines:
+            self._relay_event(task, line)
+        task.skips_event = task.skips_event or len(rest) > MAX_EVENT
+        if task.skips_event:
+            self._skip_event(task)
+        else:
+            task.partial["events"] = rest
+
+    def _relay_event(self, task: _RunningTask, line: bytes) -> None:
+        if len(line) > MAX_EVENT:
+            self._skip_event(task)
             return
-        for line in text.splitlines():
-            try:
-                event = dict(json.loads(line))
-            except (ValueError, TypeError, RecursionError):
-                continue
-            if nests_deeper(event, MAX_EVENT_DEPTH):
-                continue
+        try:
+            event = dict(json.loads(line))
+        except (ValueError, TypeError, RecursionError):
+            return
+        if not nests_deeper(event, MAX_EVENT_DEPTH):
             self._send("event", task=task.name, attempt=task.attempt, time=time.time(), event=event)
 
-    # --- signals and exits
+    def _skip_event(self, task: _RunningTask) -> None:
+        if not task.has_skipped:
+            task.has_skipped = True
+            self._relay_text(task, "stderr", b"tfdist: an event of more than 1 MiB was dropped\n")
 
-    def _watch_signals(self) -> None:
-        # SIGCHLD wakes the select; the usual signals finish the agent as the launcher would.
-        receive, send = socket.socketpair()
-        for end in (receive, send):
-            end.setblocking(False)
-        self.wake_sockets = (receive, send)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-            signal.signal(number, lambda *_: self._do_finish())
-        signal.set_wakeup_fd(send.fileno(), warn_on_full_buffer=False)
-        self.selector.register(receive, selectors.EVENT_READ, self._wake)
+    # --- the end of tasks
 
-    def _wake(self) -> None:
-        self.wake_sockets[0].recv(CHUNK)
-        self._reap()
-        while self.replies:
-            kind, values = self.replies.pop(0)
-            self._send(kind, **values)
+    def _stop(self, task: _RunningTask, grace_s: float) -> None:
+        # A task gets SIGTERM only once. A later request can only shorten the time until SIGKILL.
+        task.release()
+        if not task.running:
+            return
+        if not task.stopped and grace_s > 0:
+            _terminate(task.pid)
+        if not task.killed:
+            task.kill_at = min(task.kill_at, time.monotonic() + grace_s)
+        task.stopped = True
+
+    def _kill_due(self, now: float) -> None:
+        for task in self.by_pid.values():
+            if now >= task.kill_at:
+                task.kill_at, task.killed, task.stuck_at = math.inf, True, now + STUCK_S
+                _kill_group(task.pid)
+            if now >= task.stuck_at:
+                task.stuck_at = math.inf
+                self.unkillable.add(task.pid)
+                state, wait = _process_state(task.pid), _wait_channel(task.pid)
+                self._send("stuck", task=task.name, attempt=task.attempt, time=time.time(), state=state, wait=wait)
+        for group in [group for group, kill_at in self.left.items() if now >= kill_at]:
+            del self.left[group]
+            _kill_groups(_orphans(group))
 
     def _reap(self) -> None:
         while True:
@@ -636,18 +793,28 @@ class Agent:
                 return
             if pid == 0:
                 return
+            for pids in (self.terminated, self.unkillable, ABANDONED):
+                pids.discard(pid)
             if pid in self.by_pid:
                 self._report_exit(self.by_pid.pop(pid), os.waitstatus_to_exitcode(status), usage)
 
     def _report_exit(self, task: _RunningTask, code: int, usage: resource.struct_rusage) -> None:
         # The exit is sent after all output of the task.
-        task.process.returncode, task.kill_at = code, None
-        for stream, descriptor in task.pipes.items():
+        task.running = False
+        for stream in list(task.pipes):
             for _ in range(MAX_CHUNKS_IN_PIPE):
-                if descriptor not in self.task_selector.get_map() or not self._relay(task, stream):
+                if stream not in task.pipes or not self._relay(task, stream):
                     break
-            self._send_lines(task, stream, task.partial.pop(stream, b""))
+        for stream in ("stdout", "stderr"):  # a pipe may be open in another process
+            self._send_text(task, stream, task.partial.pop(stream, b""))
         task.release()
+        if task.launched:
+            self._send_exit(task, code, usage)
+        if task.stopped:
+            self._stop_group(task)
+
+    def _send_exit(self, task: _RunningTask, code: int, usage: resource.struct_rusage) -> None:
+        kills = max(0, oom_kills(task.oom_file) - task.oom_kills)
         self._send(
             "exited",
             task=task.name,
@@ -656,27 +823,103 @@ class Agent:
             time=time.time(),
             peak_memory_bytes=usage.ru_maxrss * 1024,
             cpu_s=usage.ru_utime + usage.ru_stime,
-            oom_kills=0,
-            kernel_log="",
+            oom_kills=kills,
+            kernel_log=self.kernel_log.find(task.pid, kills > 0) if code in KILLED and not task.killed else "",
         )
 
+    def _stop_group(self, task: _RunningTask) -> None:
+        if _orphans(task.pid):
+            self._terminate_orphans(task.pid)
+            self.left[task.pid] = task.kill_at if not task.killed else time.monotonic()
+
+    def _terminate_orphans(self, group: int | None = None) -> None:
+        for pid in _orphans(group) - self.by_pid.keys() - self.terminated:
+            self.terminated.add(pid)
+            _terminate(pid)
+
+    # --- signals, and the agent's own end
+
+    def _watch_signals(self) -> None:
+        # SIGCHLD wakes the select; the usual signals finish the agent as the launcher would.
+        receive, send = self.wake_sockets = socket.socketpair()
+        for end in self.wake_sockets:
+            end.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, self._take_signal)
+        signal.set_wakeup_fd(send.fileno(), warn_on_full_buffer=False)
+        self.selector.register(receive, selectors.EVENT_READ, self._wake)
+
+    def _take_signal(self, number: int, _frame: object) -> None:
+        self.signal_received = signal.Signals(number).name
+        self.finished = True
+
+    def _wake(self) -> None:
+        self.wake_sockets[0].recv(CHUNK)
+        self._reap()
+        while self.replies:
+            kind, values = self.replies.pop(0)
+            self._send(kind, **values)
+            self.finished = self.finished or kind == "leaving"
+        for pid in ABANDONED & _children():
+            _kill_group(pid)
+
     def _clean_up(self) -> None:
-        # As a subreaper, we also inherit orphaned grandchildren, so signal until no child is left.
-        for number, seconds in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 3.0)):
-            deadline = time.monotonic() + seconds
-            signalled: set[int] = set()
-            while (alive := _children()) and time.monotonic() < deadline:
-                for pid in alive - signalled:
-                    _signal_group(pid, number)
-                signalled |= alive
-                self._reap()
-                time.sleep(0.01)
-        shutil.rmtree(self.temporary, ignore_errors=True)
+        # As a subreaper, we also inherit orphaned grandchildren, so continue until no child is left.
+        grace_s = self.grace_s if self.clean_up_grace_s is None else self.clean_up_grace_s
+        for task in self.by_pid.values():
+            self._stop(task, grace_s)
+        kill_at = time.monotonic() + grace_s
+        while (left := _children() - self.unkillable - ABANDONED) and time.monotonic() < kill_at + CLEAN_UP_KILL_S:
+            self._terminate_orphans()
+            if time.monotonic() >= kill_at:
+                _kill_groups(left)
+            self._step(0.02)
+        remove_folder(self.temporary)
         for reserved in self.reserved_sockets:
             reserved.close()
-        if not self.disconnected:  # else the write would block
-            os.set_blocking(1, True)
-            self._flush()
+        self._say_goodbye()
+
+    def _say_goodbye(self) -> None:
+        if self.signal_received:
+            self._send("leaving", reason=f"received {self.signal_received}")
+        until = time.monotonic() + FAREWELL_S
+        while self.unsent and time.monotonic() < until:
+            self._step()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # ends the stream even if a thread of ours cannot end
+
+
+def _awaits_server(task: _RunningTask) -> bool:
+    return task.port is not None and task.launched and not task.listening
+
+
+def listening_ports() -> set[int]:
+    """The TCP ports that any process of this host listens on."""
+    ports = set()
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(path, encoding="ascii") as lines:
+                next(lines)
+                for line in lines:
+                    _, local, _, state, *_ = line.split(None, 4)
+                    if state != "0A":  # listening sockets come first; reading all others could take long
+                        break
+                    ports.add(int(local.rpartition(":")[2], 16))
+        except (OSError, StopIteration):  # no IPv6
+            continue
+    return ports
+
+
+def end_of_characters(text: bytes) -> int:
+    """The length of `text` without an incomplete UTF-8 character at its end."""
+    for back in range(1, min(3, len(text)) + 1):
+        byte = text[-back]
+        if byte >= 0xC0:  # the first of 2, 3 or 4 bytes
+            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return len(text) - back if length > back else len(text)
+        if byte < 0x80:
+            break
+    return len(text)
 
 
 def nests_deeper(value: Any, levels: int) -> bool:
@@ -692,12 +935,159 @@ def nests_deeper(value: Any, levels: int) -> bool:
     return bool(level)
 
 
+# --- out of memory
+
+
+def oom_counter(pid: int, proc: str = "/proc") -> str:
+    """The file with the number of processes that the kernel killed for lack of memory in the cgroup of a process.
+
+    Empty if there is none. `oom_kill` in `memory.events` (cgroup v2) or `memory.oom_control` (v1).
+    """
+    groups: dict[str, str] = {}
+    for line in _read(f"{proc}/{pid}/cgroup").splitlines():
+        _, controllers, group = line.split(":", 2)
+        groups |= dict.fromkeys(controllers.split(","), group)
+    for line in _read(f"{proc}/self/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        root, mount = before.split()[3:5]
+        kind, _, options = after.split()[:3]
+        v1 = kind == "cgroup" and "memory" in options.split(",")
+        own = groups.get("memory" if v1 else "") if v1 or kind == "cgroup2" else None
+        if own is not None and f"{own}/".startswith(f"{root.rstrip('/')}/"):
+            path = os.path.join(mount, os.path.relpath(own, root), "memory.oom_control" if v1 else "memory.events")
+            if os.path.exists(path):
+                return path
+    return ""
+
+
+def oom_kills(path: str) -> int:
+    """The number in a file of `oom_counter`; 0 if it cannot be read."""
+    values = dict(line.split() for line in _read(path).splitlines())
+    return int(values.get("oom_kill", 0))
+
+
+class KernelLog:
+    """What the kernel logs about processes that it kills for lack of memory, as far as reading is permitted."""
+
+    def __init__(self, path: str = "/dev/kmsg") -> None:
+        self.lines: list[str] = []
+        try:
+            self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            os.lseek(self.descriptor, 0, os.SEEK_END)
+        except OSError:
+            self.descriptor = -1
+
+    def find(self, pid: int, any_process: bool) -> str:
+        """The last line since the agent's start about the process; with `any_process`, or else about any process."""
+        self._read()
+        about = [line for line in self.lines if re.search(rf"\b(Killed process |pid=){pid}\b", line)]
+        return (about or (self.lines if any_process else []) or [""])[-1]
+
+    def _read(self) -> None:
+        while self.descriptor >= 0:
+            try:
+                text = os.read(self.descriptor, CHUNK).decode(errors="replace")  # /dev/kmsg: one record
+            except BrokenPipeError:  # records were overwritten
+                continue
+            except OSError:
+                return
+            if not text:
+                return
+            lines = [line.partition(";")[2] for line in text.splitlines()]
+            self.lines += [line for line in lines if re.search("Killed process|Out of memory|oom-kill", line)]
+
+
+# --- processes
+
+
+def _run_program(
+    argv: list[str], env: dict[str, str], cwd: str, cores: list[int], descriptors: dict[str, int]
+) -> NoReturn:
+    """In a forked child with all signals blocked: become a task. Write the reason to `failure` if that fails."""
+    try:
+        os.setsid()
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.set_wakeup_fd(-1)
+        for number in (*AGENT_SIGNALS, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        if cores:
+            os.sched_setaffinity(0, cores)
+        for target, source in enumerate(
+            (os.open(os.devnull, os.O_RDONLY), descriptors["stdout"], descriptors["stderr"])
+        ):
+            os.dup2(source, target)
+        for name in ("events", "barrier"):
+            os.set_inheritable(descriptors[name], True)
+        os.chdir(cwd)
+        try:
+            os.execvpe(argv[0], argv, env)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, argv[0]) from None
+    except BaseException as error:
+        os.write(descriptors["failure"], str(error).encode("utf-8", "replace"))
+    os._exit(127)
+
+
+def watch_over(temporary: str) -> None:
+    """Fork; the child returns, and its parent kills all processes that the child leaves if it dies of a signal.
+
+    Those of a child that was killed become children of its parent, even daemons, because the parent is a subreaper.
+    `temporary` is a folder to be deleted then. If the parent is killed, the child gets SIGTERM.
+    """
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    parent, child = os.getpid(), os.fork()
+    if child == 0:
+        _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)
+        return
+    for number in AGENT_SIGNALS:
+        signal.signal(number, lambda number, _: os.kill(child, number))
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1):  # the launcher must see the end of the child's stream
+        os.dup2(null, stream)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    for number in AGENT_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code:
+        _kill_all_children(time.monotonic() + CLEAN_UP_KILL_S)
+        remove_folder(temporary)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def _kill_all_children(until: float) -> None:
+    while (left := _children()) and time.monotonic() < until:
+        _kill_groups(left)
+        for pid in left:
+            os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.005)
+
+
+def remove_folder(path: str) -> None:
+    """Delete a folder with all that it holds, as far as possible."""
+    try:
+        os.rmdir(path)  # mostly empty
+    except OSError:
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def _prctl(option: int, value: int) -> None:
     LIBC.prctl(option, value, 0, 0, 0)
 
 
 def _process_state(pid: int) -> str:
-    return _read(f"/proc/{pid}/stat").rpartition(")")[2].strip()[:1]
+    return (_stat(pid) or [""])[0]
+
+
+def _wait_channel(pid: int) -> str:
+    return _read(f"/proc/{pid}/wchan").strip("0")
+
+
+def _stat(pid: int) -> list[str]:
+    # State, parent, process group, session, ... (man 5 proc_pid_stat, without the first two fields)
+    return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
 def _read(path: str) -> str:
@@ -709,25 +1099,44 @@ def _read(path: str) -> str:
 
 
 def _children() -> set[int]:
-    # Includes children that have exited but were not reaped.
-    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
-        return {int(pid) for pid in file.read().split()}
+    # Includes children that have exited but were not reaped. Only the list of the thread that forked has a child.
+    threads = os.listdir("/proc/self/task")
+    return {int(pid) for thread in threads for pid in _read(f"/proc/self/task/{thread}/children").split()}
 
 
-def _signal_group(pid: int, number: int) -> None:
-    # Signals the process group of a descendant, but never our own group.
+def _orphans(group: int | None = None) -> set[int]:
+    # Our children that are not reaped, in this session or process group: as long as there is one, no other process can
+    # have the number of the group.
+    return {pid for pid in _children() if group is None or str(group) in _stat(pid)[2:4]}
+
+
+def _terminate(pid: int) -> None:
+    # Only for a child that was not reaped.
     try:
-        group = os.getpgid(pid)
-    except ProcessLookupError:
-        group = pid  # reaped, but the group may still have members
-    try:
-        if group != os.getpgrp():
-            os.killpg(group, number)
-        else:
-            os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass
+        os.kill(pid, signal.SIGTERM)
+    except PermissionError:  # it runs as another user
+        return
+
+
+def _kill_groups(pids: Iterable[int]) -> None:
+    for pid in pids:
+        _kill_group(pid)
+
+
+def _kill_group(pid: int) -> None:
+    # Only for a child that was not reaped: its process group exists, and is ours. Never kills our own group.
+    for kill, number in ((os.killpg, os.getpgid(pid)), (os.kill, pid)):
+        try:
+            if number != os.getpgrp():
+                kill(number, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            continue
 
 
 if __name__ == "__main__":
-    Agent().run()
+    import warnings
+
+    warnings.simplefilter("ignore")  # Python 3.12 warns of a fork beside threads
+    folder = os.path.join(temporary_root(), f"tfdist-{os.urandom(6).hex()}")
+    watch_over(folder)
+    Agent(folder).run()

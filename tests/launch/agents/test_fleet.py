@@ -205,8 +205,7 @@ def test_a_silent_agent_is_lost_before_its_answer_is_due(survivors):
     policy = Policy(start_timeout_s=60.0, silence_s=5.0)
     frozen = host("frozen")
     with connect([frozen], policy) as fleet:
-        (agent,) = (int(line.split(":")[0]) for line in survivors() if "io.BufferedReader" in line)
-        os.kill(agent, signal.SIGSTOP)
+        os.killpg(fleet.channels[frozen]._process.pid, signal.SIGSTOP)
         started = time.monotonic()
         assert fleet.ask({frozen: UNANSWERED}, "answer", policy.start_timeout_s) == {}
         assert time.monotonic() - started < 20

@@ -87,7 +87,7 @@ def test_the_agent_sends_the_fields_that_the_launcher_expects():
     assert sent == {kind: {field.name for field in fields(kinds[kind])} for kind in sent}
     assert kinds.keys() - sent.keys() == {
         "dial_result",
+        "hello",
         "link_speed",
-        "listening",
-        "stuck",
+        "prepared",
     }  # sent from threads, as dictionaries
