@@ -369,6 +369,7 @@ class Agent:
 
     def __init__(self, temporary: str) -> None:
         self.temporary = temporary  # a folder that does not exist yet
+        self.parent = os.getppid()
         self.grace_s, self.launcher_timeout_s = 5.0, 60.0  # until `Configure`
         self.clean_up_grace_s: float | None = None  # that of the last `Stop`, if no task was started since
         self.selector = selectors.EpollSelector()
@@ -881,7 +882,9 @@ class Agent:
         self._say_goodbye()
 
     def _say_goodbye(self) -> None:
-        if self.signal_received:
+        if os.getppid() != self.parent:
+            self._send("leaving", reason="its parent process was killed")
+        elif self.signal_received:
             self._send("leaving", reason=f"received {self.signal_received}")
         until = time.monotonic() + FAREWELL_S
         while self.unsent and time.monotonic() < until:

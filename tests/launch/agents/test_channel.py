@@ -90,7 +90,7 @@ def test_a_banner_is_not_the_reason_of_a_later_loss():
     script = "echo '*** Authorized use only ***' >&2; exec \"$@\""
     with channel_to(host("h", script), inbox) as channel:
         wait_for_message(inbox, Hello)
-        os.kill(channel._process.pid, signal.SIGKILL)
+        os.killpg(channel._process.pid, signal.SIGKILL)
         assert wait_for_message(inbox, AgentLost).message.reason == "its stream ended"
 
 

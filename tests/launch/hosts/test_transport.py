@@ -94,12 +94,20 @@ exec {shell} -c "$*"
 
 def hello(host, cwd="/"):
     """The host description that an agent on `host` sends."""
-    done = subprocess.run(
-        agent_argv(host), input=agent_source(), capture_output=True, cwd=cwd, timeout=30
-    )  # end of file on stdin ends the agent
-    lines = [line for line in done.stdout.splitlines() if line.strip()]
-    assert lines, done.stderr.decode()
-    return json.loads(lines[0])["description"]
+    (line,) = (line for line in conversation(agent_argv(host), cwd) if b'"hello"' in line)
+    return json.loads(line)["description"]
+
+
+def conversation(argv, cwd="/"):
+    """The lines that an agent sends until it has described the host; end of file on stdin ends it then."""
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=cwd) as process:
+        process.stdin.write(agent_source())
+        process.stdin.flush()
+        lines = []
+        while not lines or (lines[-1] and b'"hello"' not in lines[-1]):
+            lines.append(process.stdout.readline())
+        process.stdin.close()
+    return lines
 
 
 def behind(prefix, *, needs_quoting, python=""):
@@ -147,8 +155,7 @@ def test_python3_is_the_fallback(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/no/such/python")  # as if the other host did not have it
     words = agent_argv(behind(["env"], needs_quoting=False))
     monkeypatch.undo()
-    done = subprocess.run(words, input=agent_source(), capture_output=True, timeout=30)
-    assert b'"kind": "hello"' in done.stdout, done.stderr
+    assert b'"kind": "hello"' in conversation(words)[-1]
 
 
 def test_modules_in_the_working_directory_do_not_shadow_the_standard_library(tmp_path):
