@@ -45,7 +45,7 @@ def launch(
             on_message(note)
         hellos = {host.name: hello for host, hello in fleet.hellos.items()}
         save_plan(job, hellos, writer)
-        supervisor = _start(job, fleet, policy)
+        supervisor = _start(job, fleet, policy, on_message)
         with serve(writer.run_dir, fleet.inbox, lambda: sorted(supervisor.running)):
             wall_s = supervise(supervisor, writer, on_message)
         for channel in fleet.channels.values():
@@ -57,9 +57,9 @@ def launch(
     return outcome
 
 
-def _start(job: Job, fleet: Fleet, policy: Policy) -> Supervisor:
+def _start(job: Job, fleet: Fleet, policy: Policy, on_message: OnMessage) -> Supervisor:
     channels = {plan.task.name: fleet.channels[plan.host] for plan in job.plans}
-    supervisor = Supervisor(job, channels, policy, fleet.inbox, set(channels), fleet.requests)
+    supervisor = Supervisor(job, channels, policy, fleet.inbox, set(channels), fleet.requests, announce=on_message)
     for plan in job.plans:
         program = plan.program
         port = job.cluster.port(plan.task)

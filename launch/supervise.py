@@ -12,6 +12,7 @@ from tfdist.launch.agents.messages import (
     AgentLost,
     Event,
     Exited,
+    Heartbeat,
     Inspect,
     Inspected,
     Interrupted,
@@ -49,6 +50,8 @@ class Supervisor:
     inbox: Inbox
     running: set[str]
     requests: Requests = field(default_factory=Requests)
+    announce: OnMessage = lambda _: None
+    """Called with what the supervisor finds or decides itself: hosts without a sign of life, and stops."""
     history: History = field(default_factory=History)
     records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     attempt: int = 0
@@ -129,6 +132,7 @@ class Supervisor:
             self._settle(now)
         for _, lost in self.silence.newly_silent(set(self.channels.values()), now):
             self.handle(lost)
+            self.announce(lost)
 
     def next_deadline(self) -> float:
         """Monotonic time of the next check, even if no message arrives."""
@@ -172,7 +176,9 @@ class Supervisor:
 
     def _stop(self, grace_s: float) -> None:
         self.stop_at = None
-        self.history.entries.append(Stopped(tuple(sorted(self.running)), grace_s, time.time()))
+        stopped = Stopped(tuple(sorted(self.running)), grace_s, time.time())
+        self.history.entries.append(stopped)
+        self.announce(stopped)
         if any(isinstance(entry, AgentLost) for entry in self.history.entries):
             grace_s = min(grace_s, self.policy.lost_grace_s)
         for channel, tasks in self._running_by_channel().items():
@@ -203,6 +209,7 @@ def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) 
         try:
             arrival = supervisor.inbox.get(supervisor.next_deadline() - now)
         except Empty:
+            on_message(Heartbeat(time.time()))  # a display counts its seconds on
             continue
         if not supervisor.accepts(arrival):
             writer.refuse(arrival)

@@ -8,7 +8,18 @@ from queue import SimpleQueue
 import pytest
 
 from tfdist.launch.agents.inbox import Inbox
-from tfdist.launch.agents.messages import AgentLost, Event, Exited, Interrupted, NotStarted, Output, Release, Stop
+from tfdist.launch.agents.messages import (
+    AgentLost,
+    Event,
+    Exited,
+    Heartbeat,
+    Interrupted,
+    NotStarted,
+    Output,
+    Release,
+    Stop,
+    Stopped,
+)
 from tfdist.launch.diagnose import Status, diagnose
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.job import Program, Shape, plan_job
@@ -165,3 +176,31 @@ def test_messages_about_a_task_of_another_host_are_dropped_and_logged(tmp_path):
     events = [json.loads(line) for line in (tmp_path / "runs/one/events.jsonl").read_text().splitlines()]
     refused = [(event["host"], event["message"]) for event in events if event["kind"] == "Refused"]
     assert refused == [("h2", "Output"), ("h2", "Output"), ("h2", "Exited"), ("h2", "Event")]
+
+
+def test_stops_and_silent_hosts_are_announced():
+    supervisor, channel = supervisor_of({"worker": 2}, silence_s=10.0)
+    seen = []
+    supervisor.announce = seen.append
+    supervisor.handle(Interrupted(signal.SIGINT))
+    (stopped,) = seen
+    assert (type(stopped), stopped.tasks) == (Stopped, ("worker-0", "worker-1"))
+    channel.host = Host("h2", "10.0.0.2")
+    for seconds in (4.0, 8.0, 10.1):
+        supervisor.check_deadlines(channel.last_received + seconds)
+    assert (type(seen[1]), seen[1].host) == (AgentLost, "h2")
+
+
+def test_a_display_can_count_seconds_while_no_message_arrives(tmp_path):
+    supervisor, channel = supervisor_of({"worker": 1}, heartbeat_s=0.01)
+    supervisor.inbox = Inbox()
+    seen = []
+
+    def end_after_two(message):
+        seen.append(message)
+        if len(seen) == 2:
+            supervisor.inbox.put(channel.host, exited("worker-0", 0))
+
+    with RunWriter(RunDir(tmp_path / "runs" / "one")) as writer:
+        supervise(supervisor, writer, end_after_two)
+    assert [type(message) for message in seen[:2]] == [Heartbeat, Heartbeat]
