@@ -1,25 +1,21 @@
 """Why a job ended as it did, from the history of its messages. No I/O: tests replay histories."""
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tfdist.launch.agents.messages import AgentLost, Exited, Interrupted, NotStarted, Stopped
+from tfdist.launch.agents.messages import Exited, Interrupted, Stuck
+from tfdist.launch.diagnosis.case import Case
+from tfdist.launch.diagnosis.culprit import find_culprit
+from tfdist.launch.diagnosis.endings import exit_code
+from tfdist.launch.diagnosis.evidence import last_lines
+from tfdist.launch.diagnosis.failures import Verdict
 from tfdist.launch.errors import ExitCode
-from tfdist.launch.history import Failed, History, StartTimedOut, TimedOut
-from tfdist.launch.hosts.host import LOCAL
+from tfdist.launch.history import History, StartTimedOut, TimedOut
 from tfdist.launch.job import Job
 from tfdist.launch.str_enum import StrEnum
-
-PEER_FAILURES = (
-    "Collective ops is aborted by",
-    "stopped sending heartbeats",
-    "Socket closed",
-    "GRPC_STATUS_UNAVAILABLE",
-    "failed to connect to all addresses",
-)
-"""Errors that TensorFlow reports in a task whose peer has failed."""
+from tfdist.launch.text import listed
 
 
 class Status(StrEnum):
@@ -41,8 +37,14 @@ class Outcome:
     """One sentence; empty if the job succeeded."""
     culprit: str | None = None
     """The task that caused the failure."""
+    culprits: tuple[str, ...] = ()
+    """It and those that failed in the same way, or too close to it to be ordered."""
+    log: tuple[str, ...] = ()
+    """The culprit's traceback, or its last lines, without what TensorFlow logs on start-up."""
     casualties: Mapping[str, str] = field(default_factory=dict)
-    """How each other failed task ended, by task."""
+    """How each other task ended that did not succeed, by task."""
+    warnings: tuple[str, ...] = ()
+    """Processes that are left over."""
     exits: Mapping[str, Exited] = field(default_factory=dict)
     wall_s: float = 0.0
     records: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -56,81 +58,57 @@ class Outcome:
         return {"format": 1, **asdict(self)}
 
 
-def shows_cause(history: History, job: Job) -> bool:
-    """Whether a failure so far cannot be the consequence of another one."""
-    stopped_at = next((index for index, entry in enumerate(history.entries) if isinstance(entry, Stopped)), None)
-    return any(
-        isinstance(entry, Failed | AgentLost) or (isinstance(entry, Exited) and not _is_secondary(entry, history))
-        for entry in history.entries[:stopped_at]
-    )
-
-
-def _is_secondary(exit: Exited, history: History) -> bool:
-    return exit.code == 0 or any(text in line for line in history.tail(exit.task) for text in PEER_FAILURES)
-
-
 def diagnose(history: History, job: Job) -> Outcome:
     """The outcome of a job that has ended."""
-    hosts = {} if job.hosts == (LOCAL,) else {plan.task.name: plan.host.name for plan in job.plans}
-    places = {task: f" on {host}" for task, host in hosts.items()}
-    exits = {entry.task: entry for entry in history.entries if isinstance(entry, Exited)}
-    for entry in history.entries:
-        match entry:
-            case Interrupted(number, by):
-                code = ExitCode.INTERRUPTED if number == signal.SIGINT else 128 + number
-                reason = f"stopped by '{by}'" if by else f"interrupted by {signal.Signals(number).name}"
-                return Outcome(Status.INTERRUPTED, code, reason, exits=exits)
-            case TimedOut(timeout_s):
-                reason = f"stopped after --timeout {timeout_s:g} s"
-                return Outcome(Status.TIMEOUT, ExitCode.TIMEOUT, reason, exits=exits)
-            case StartTimedOut(timeout_s, tasks):
-                reason = f"{', '.join(tasks)} not started within --start-timeout {timeout_s:g} s"
-                return Outcome(Status.FAILED, ExitCode.START_TIMEOUT, reason, exits=exits)
-            case AgentLost(host, reason):
-                reason = f"lost the agent on {host}: {reason.splitlines()[-1]}"
-                return Outcome(Status.FAILED, ExitCode.HOST_LOST, reason, exits=exits)
-            case NotStarted(task, reason):
-                reason = f"{task} could not be started{places.get(task, '')}: {reason}"
-                return Outcome(Status.FAILED, ExitCode.NOT_STARTED, reason, culprit=task, exits=exits)
-            case Exited(code=code) if code != 0:
-                return _failure(history, exits, places)
-            case Stopped():
-                break
-    return Outcome(Status.OK, ExitCode.SUCCESS, "", exits=exits)
-
-
-def _failure(history: History, exits: Mapping[str, Exited], places: Mapping[str, str]) -> Outcome:
-    # The culprit is the first task that failed without reporting a peer's failure. If all report one, it is a task
-    # that had already exited with code 0: its peers needed it for every step.
-    entries = history.entries
-    stopped_at = next((index for index, entry in enumerate(entries) if isinstance(entry, Stopped)), len(entries))
-    ended = sorted((entry for entry in entries[:stopped_at] if isinstance(entry, Exited)), key=lambda exit: exit.time)
-    failed = [exit for exit in ended if exit.code != 0]
-    independent = [exit for exit in failed if not _is_secondary(exit, history)]
-    early = [exit for exit in ended if exit.code == 0 and exit.time <= failed[0].time]
-    culprit = (independent or early or failed)[0]
-    place = places.get(culprit.task, "")
-    ending = describe_exit(culprit.code, place) + (" while other tasks still needed it" if culprit.code == 0 else "")
-    code = culprit.code or failed[0].code
+    case = Case(history, job)
+    status, verdict = _verdict(case)
+    culprit = verdict.culprits[0] if verdict.culprits else None
     return Outcome(
-        Status.FAILED,
-        code if code > 0 else 128 - code,
-        f"{culprit.task} {ending}",
-        culprit=culprit.task,
-        casualties={
-            exit.task: describe_exit(exit.code, places.get(exit.task, "")) for exit in failed if exit is not culprit
-        },
-        exits=exits,
+        status,
+        verdict.exit_code,
+        verdict.reason,
+        culprit=culprit,
+        culprits=verdict.culprits,
+        log=_log(case, culprit) if culprit is not None else (),
+        casualties={} if status is Status.OK else _casualties(case, verdict),
+        warnings=tuple(_warnings(case)),
+        exits=case.exits,
     )
 
 
-def describe_exit(code: int, place: str = "") -> str:
-    """`exited with code 1 on h2`, or `was killed by SIGTERM on h2`; `place` is ` on h2` or empty."""
-    if code >= 0:
-        return f"exited with code {code}{place}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    hint = " (the kernel does that when memory runs out)" if -code == signal.SIGKILL else ""
-    return f"was killed by {name}{place}{hint}"
+def _verdict(case: Case) -> tuple[Status, Verdict]:
+    if case.succeeded:
+        return Status.OK, Verdict("", ExitCode.SUCCESS)
+    verdict = find_culprit(case)
+    if verdict is not None:
+        return Status.FAILED, verdict
+    match case.request:
+        case Interrupted(number, by):
+            code = ExitCode.INTERRUPTED if number == signal.SIGINT else exit_code(-number)
+            reason = f"stopped by '{by}'" if by else f"interrupted by {signal.Signals(number).name}"
+            return Status.INTERRUPTED, Verdict(reason, code)
+        case TimedOut(timeout_s):
+            return Status.TIMEOUT, Verdict(f"stopped after --timeout {timeout_s:g} s", ExitCode.TIMEOUT)
+        case StartTimedOut(timeout_s, tasks):
+            reason = f"{listed(tasks)} not started within --start-timeout {timeout_s:g} s"
+            return Status.FAILED, Verdict(reason, ExitCode.START_TIMEOUT)
+    endings = ((plan.task.name, case.ending(plan.task.name)) for plan in case.job.plans)
+    reason = next((f"{task} {ending}" for task, ending in endings if ending), "the tasks ended without a result")
+    return Status.FAILED, Verdict(reason, ExitCode.FAILED)
+
+
+def _casualties(case: Case, verdict: Verdict) -> dict[str, str]:
+    names = [plan.task.name for plan in case.job.plans if plan.task.name not in verdict.culprits]
+    return {name: ending for name in names if (ending := case.ending(name))}
+
+
+def _warnings(case: Case) -> Iterator[str]:
+    for entry in case.history.entries:
+        if isinstance(entry, Stuck):
+            yield f"{entry.task} {case.ending(entry.task)}: its process is left over"
+
+
+def _log(case: Case, culprit: str) -> tuple[str, ...]:
+    exit = case.exits.get(culprit)
+    found = case.exception(culprit) if exit is None or exit.code != 0 else None
+    return last_lines(culprit, case.history, found)

@@ -6,7 +6,7 @@ All times are seconds since 1970 by this machine's clock: channels convert the t
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfdist.launch.agents.messages import (
     AgentLost,
@@ -22,8 +22,8 @@ from tfdist.launch.agents.messages import (
     Stuck,
 )
 
-TAIL_LINES = 40
-"""Last lines that are kept of each stream of each task."""
+TAIL_LINES = 100
+"""Last lines that are kept of each stream of each task: a traceback through TensorFlow has 50."""
 MOST_LINE = 2000
 """Characters of a line that are kept."""
 
@@ -40,6 +40,17 @@ class Failed:
     """`train.py:12`; empty if unknown."""
     time: float
     attempt: int = 0
+    causes: str = ""
+    """The exceptions that led to it, `type: message` per line."""
+
+
+@dataclass(frozen=True)
+class NotJoined:
+    """A leading task exited with code 0 before its server accepted connections, and its peers wait for it."""
+
+    task: str
+    waiting: tuple[str, ...]
+    time: float
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,7 @@ Entry = (
     | NotStarted
     | Stuck
     | Failed
+    | NotJoined
     | AgentLost
     | Interrupted
     | TimedOut
@@ -83,6 +95,16 @@ class ProcessState:
     """As in /proc/PID/stat: `R`, `S`, `T` (stopped by a signal), `D` (uninterruptible sleep)."""
     wait: str = ""
     """The kernel function that it sleeps in; empty if unknown."""
+    cpu_s: float = 0.0
+    """CPU time used so far, all threads together."""
+
+
+class Line(NamedTuple):
+    """A line that a task wrote."""
+
+    time: float
+    """Of its arrival."""
+    text: str
 
 
 @dataclass
@@ -94,18 +116,19 @@ class History:
     """The last step of each task and its time."""
     outputs: dict[str, float] = field(default_factory=dict)
     """When each task last wrote anything."""
-    tails: dict[tuple[str, str], deque[str]] = field(default_factory=dict)
+    tails: dict[tuple[str, str], deque[Line]] = field(default_factory=dict)
     """The last lines of each task's `stdout` and `stderr`, by task and stream."""
     states: dict[str, ProcessState] = field(default_factory=dict)
     """Processes of tasks that ran when the launcher last asked."""
+    _open: set[tuple[str, str]] = field(default_factory=set)
+    """Streams whose last line has no end yet."""
 
     def add(self, message: Message, now: float) -> None:
         """Keep what a message says; `now` is its arrival."""
         match message:
             case Output(task, stream, text):
                 self.outputs[task] = now
-                lines = self.tails.setdefault((task, stream), deque(maxlen=TAIL_LINES))
-                lines.extend(line[:MOST_LINE] for line in text.splitlines()[-TAIL_LINES:])
+                self._keep_lines(task, stream, text, now)
             case Event(task, time, event={"event": "step", "step": int() as step}):
                 self.steps[task] = step, time
             case Event(task, time, event={"event": "failed"} as event):
@@ -113,11 +136,31 @@ class History:
             case message if isinstance(message, _KEPT):
                 self.entries.append(message)
 
+    def _keep_lines(self, task: str, stream: str, text: str, now: float) -> None:
+        lines = self.tails.setdefault((task, stream), deque(maxlen=TAIL_LINES))
+        start = lines.pop().text if (task, stream) in self._open else ""
+        *whole, rest = (start + text).rsplit("\n", TAIL_LINES)[-TAIL_LINES:]
+        lines.extend(Line(now, _kept(line)) for line in whole)
+        if rest:
+            lines.append(Line(now, _kept(rest)))
+            self._open.add((task, stream))
+        else:
+            self._open.discard((task, stream))
+
+    def lines(self, task: str, stream: str = "stderr") -> list[Line]:
+        """The last lines that a task wrote to a stream, with the times of their arrival."""
+        return list(self.tails.get((task, stream), ()))
+
     def tail(self, task: str, stream: str = "stderr") -> list[str]:
         """The last lines that a task wrote to a stream."""
-        return list(self.tails.get((task, stream), ()))
+        return [line.text for line in self.lines(task, stream)]
+
+
+def _kept(line: str) -> str:
+    # A progress bar overwrites its line: what counts is its last state.
+    return line.rstrip("\r").rpartition("\r")[2][:MOST_LINE]
 
 
 def _failed(task: str, event: Mapping[str, Any], time: float, attempt: int) -> Failed:
-    kind, message, where = (str(event.get(name, "")) for name in ("type", "message", "where"))
-    return Failed(task, kind, message, where, time, attempt)
+    kind, message, where, causes = (str(event.get(name, "")) for name in ("type", "message", "where", "causes"))
+    return Failed(task, kind, message, where, time, attempt, causes)

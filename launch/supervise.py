@@ -29,7 +29,7 @@ from tfdist.launch.agents.messages import (
 from tfdist.launch.agents.requests import Requests
 from tfdist.launch.agents.signals import kill_groups
 from tfdist.launch.agents.silence import SilenceDetector
-from tfdist.launch.diagnose import shows_cause
+from tfdist.launch.diagnosis.culprit import shows_cause
 from tfdist.launch.history import History, ProcessState, StartTimedOut, TimedOut
 from tfdist.launch.job import Job
 from tfdist.launch.logs import RunWriter

@@ -11,6 +11,12 @@ def shortened(names: Iterable[str], most: int = 4) -> str:
     return ", ".join(every[:most]) + more
 
 
+def listed(names: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    every = list(names)
+    return " and ".join(filter(None, (", ".join(every[:-1]), *every[-1:])))
+
+
 def counted(number: int, noun: str) -> str:
     """`1 round`, `3 rounds`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

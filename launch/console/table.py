@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from tfdist.launch.agents.messages import Event, Exited, Message, Note, NotStarted, Output, Started
 from tfdist.launch.console.lines import PrefixedLines, printed, step_values
-from tfdist.launch.diagnose import describe_exit
+from tfdist.launch.diagnosis.endings import describe_exit
 from tfdist.launch.job import Job
 
 if TYPE_CHECKING:

@@ -1,94 +1,92 @@
-import signal
-
 import pytest
 
-from tfdist.launch.agents.messages import AgentLost, Exited, Interrupted, NotStarted, Output, Stopped
-from tfdist.launch.diagnose import Status, describe_exit
-from tfdist.launch.diagnose import diagnose as diagnose_history
-from tfdist.launch.history import History, TimedOut
+from tfdist.launch.diagnose import diagnose
+from tfdist.launch.diagnosis.evidence import is_peer_failure
+from tfdist.launch.history import TAIL_LINES
 
-from .jobs import python_job
+from .histories import Replay, endings, exited, own_failures, peers, stuck, wrote
+from .histories.texts import CLOUD, NO_COORDINATOR, NO_PS, SHAPES, START_UP, aborted_by, traceback, unhealthy
 
-
-def exited(task, code, time=0.0):
-    return Exited(task, code, time, peak_memory_bytes=1, cpu_s=0.1)
+REPLAYS = (*own_failures.ROWS, *peers.ROWS, *endings.ROWS)
 
 
-def diagnose(entries, tails):
-    history = History(list(entries))
-    for task, text in tails.items():
-        history.add(Output(task, "stderr", text), 0.0)
-    return diagnose_history(history, python_job("", {"worker": 2}))
+def test_there_are_histories_enough_and_each_has_its_name():
+    assert len({replay.name for replay in REPLAYS}) == len(REPLAYS) >= 60
 
 
-COLLECTIVE = "UnavailableError: Collective ops is aborted by: ..."
+@pytest.mark.parametrize("replay", REPLAYS, ids=lambda replay: replay.name)
+def test_the_outcome_of_a_history(replay: Replay):
+    outcome = diagnose(replay.history(), replay.job())
+    assert outcome.reason == replay.reason
+    assert (outcome.exit_code, outcome.status, outcome.culprits) == (replay.code, replay.status, replay.culprits)
+    assert outcome.casualties == replay.casualties
+    assert outcome.culprit == (replay.culprits[0] if replay.culprits else None)
 
 
-def test_a_job_whose_tasks_all_exit_0_succeeds():
-    outcome = diagnose([exited("worker-0", 0), exited("worker-1", 0)], {})
-    assert (outcome.status, outcome.exit_code, outcome.reason) == (Status.OK, 0, "")
-    assert set(outcome.exits) == {"worker-0", "worker-1"}
+def outcome_of(*happened, roles=None):
+    replay = Replay("", happened, "", 0, roles=roles or {"worker": 1})
+    return diagnose(replay.history(), replay.job())
 
 
-def test_servers_stopped_after_the_chief_are_not_failures():
-    history = [exited("chief-0", 0, 1.0), Stopped(()), exited("worker-0", -15, 2.0), exited("ps-0", -9, 2.1)]
-    assert diagnose(history, {}).status is Status.OK
+def test_the_log_of_the_culprit_is_its_traceback_without_the_messages_of_tensorflow():
+    text = START_UP + "some output\n" + traceback("ValueError: bad data")
+    outcome = outcome_of(wrote("worker-0", text, 1.0), exited("worker-0", 1, 1.0))
+    assert outcome.log == tuple(traceback("ValueError: bad data").splitlines())
 
 
-def test_the_first_failure_is_the_culprit_and_later_ones_are_casualties():
-    history = [exited("worker-1", 7, 1.0), exited("worker-0", 1, 1.5)]
-    outcome = diagnose(history, {"worker-0": COLLECTIVE})
-    assert (outcome.culprit, outcome.exit_code, dict(outcome.casualties)) == (
-        "worker-1", 7, {"worker-0": "exited with code 1"},
-    )  # fmt: skip
+def test_the_log_of_a_culprit_without_an_exception_is_its_last_lines():
+    outcome = outcome_of(wrote("worker-0", START_UP + "line\n" * 50 + "last", 1.0), exited("worker-0", 3, 1.0))
+    assert outcome.log == ("line",) * 19 + ("last",)
+    quiet = outcome_of(wrote("worker-0", "printed", 1.0, "stdout"), exited("worker-0", -9, 1.0))
+    assert quiet.log == ("printed",)
 
 
-def test_a_task_that_reports_a_peers_failure_is_not_the_culprit_even_if_it_exits_first():
-    history = [exited("worker-0", 1, 1.0), exited("worker-1", -9, 1.2)]
-    outcome = diagnose(history, {"worker-0": COLLECTIVE})
-    assert outcome.culprit == "worker-1"
-    assert outcome.exit_code == 137
-    assert "SIGKILL" in outcome.reason
+def test_a_chain_of_exceptions_is_shown_whole():
+    text = traceback("RuntimeError: outer", cause="KeyError: 'inner'")
+    outcome = outcome_of(wrote("worker-0", text, 1.0), exited("worker-0", 1, 1.0))
+    assert outcome.reason.endswith("RuntimeError: outer")
+    assert "KeyError: 'inner'" in outcome.log
 
 
-def test_a_worker_that_exits_early_with_code_0_is_the_culprit():
-    history = [exited("worker-1", 0, 1.0), exited("worker-0", 1, 2.0)]
-    outcome = diagnose(history, {"worker-0": COLLECTIVE})
-    assert outcome.culprit == "worker-1"
-    assert outcome.exit_code == 1
-    assert "still needed it" in outcome.reason
+def test_lines_that_arrive_in_pieces_and_progress_bars_are_joined():
+    pieces = ("Traceback (most recent call last):\n", " 10%\r", " 20%\r 30%\nValueEr", "ror: bad ", "data\n")
+    happened = tuple(wrote("worker-0", piece, 1.0) for piece in pieces)
+    raw = tuple(
+        (at, type(message)(message.task, message.stream, piece))
+        for (at, message), piece in zip(happened, pieces, strict=True)
+    )
+    history = Replay("", raw, "", 0).history()
+    assert history.tail("worker-0") == ["Traceback (most recent call last):", " 30%", "ValueError: bad data"]
 
 
-def test_a_task_with_its_own_error_is_the_culprit_even_if_another_has_exited_with_0():
-    history = [exited("worker-1", 0, 1.0), exited("worker-0", 3, 2.0)]
-    assert diagnose(history, {"worker-0": "ValueError: my own mistake"}).culprit == "worker-0"
+def test_only_the_last_lines_are_kept():
+    history = Replay("", (wrote("worker-0", "".join(f"{n}\n" for n in range(5000)), 1.0),), "", 0).history()
+    assert history.tail("worker-0") == [str(n) for n in range(5000 - len(history.tail("worker-0")), 5000)]
+    assert len(history.tail("worker-0")) >= TAIL_LINES - 1
 
 
-def test_tasks_stopped_by_the_launcher_are_not_casualties():
-    history = [exited("worker-0", 3, 1.0), Stopped(()), exited("worker-1", -15, 2.0)]
-    assert diagnose(history, {}).casualties == {}
+def test_a_process_that_is_left_over_is_a_warning_also_after_a_success():
+    outcome = outcome_of(exited("chief-0", 0, 1.0), stuck("ps-0", 14.0), roles={"chief": 1, "ps": 1})
+    assert outcome.exit_code == 0
+    (warning,) = outcome.warnings
+    assert warning.startswith("ps-0 could not be killed (state D")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_an_interruption_exits_with_128_plus_the_signal(number, code):
-    outcome = diagnose([Interrupted(number), Stopped(()), exited("worker-0", -15)], {})
-    assert (outcome.status, outcome.exit_code) == (Status.INTERRUPTED, code)
-
-
-def test_a_failure_before_an_interruption_is_reported():
-    history = [exited("worker-0", 4, 1.0), Interrupted(signal.SIGINT), Stopped(()), exited("worker-1", -15, 2.0)]
-    assert diagnose(history, {}).exit_code == 4
-
-
-def test_exit_codes_of_timeouts_lost_agents_and_missing_programs():
-    assert diagnose([TimedOut(3.0), Stopped(()), exited("worker-0", -15)], {}).exit_code == 124
-    assert diagnose([AgentLost("h2", "its stream ended")], {}).exit_code == 69
-    outcome = diagnose([NotStarted("worker-0", "No such file: 'x'"), Stopped(())], {})
-    assert (outcome.exit_code, outcome.culprit) == (127, "worker-0")
-
-
-def test_exits_are_described_by_code_or_signal():
-    assert describe_exit(3) == "exited with code 3"
-    assert describe_exit(-11) == "was killed by SIGSEGV"
-    assert "memory" in describe_exit(-9)
-    assert describe_exit(-60) == "was killed by signal 60"
+@pytest.mark.parametrize(
+    ("text", "is_peer"),
+    [
+        (aborted_by(1), True),
+        (aborted_by(1, "recvmsg:Connection reset by peer"), True),
+        (unhealthy(1), True),
+        (NO_COORDINATOR, True),
+        (NO_PS, True),
+        ("tensorflow.python.framework.errors_impl.DeadlineExceededError: Collective has timed out", True),
+        ("UnavailableError: Collective ops is aborted by: Cancelled", True),
+        (SHAPES, False),
+        (CLOUD, False),
+        ("grpc._channel._InactiveRpcError: status = StatusCode.UNAVAILABLE, details = 'Socket closed'", False),
+        ("etcd3.exceptions.ConnectionFailedError: failed to connect to all addresses", False),
+    ],
+)
+def test_only_what_tensorflow_says_of_its_peers_is_a_peers_failure(text, is_peer):
+    assert is_peer_failure(text) is is_peer

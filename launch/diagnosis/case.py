@@ -1,0 +1,135 @@
+"""The facts about the end of a job, from its history. Pure."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from tfdist.launch.agents.messages import AgentLost, Exited, Interrupted, NotStarted, Stopped, Stuck
+from tfdist.launch.diagnosis.endings import describe_ending, describe_stopped, describe_stuck
+from tfdist.launch.diagnosis.evidence import Raised, exception_at_exit, is_peer_failure
+from tfdist.launch.history import Failed, History, NotJoined, StartTimedOut, TimedOut
+from tfdist.launch.hosts.host import LOCAL
+from tfdist.launch.job import Job
+
+Request = Interrupted | TimedOut | StartTimedOut
+"""Why the launcher stops tasks that have not failed."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What happened before the launcher stopped the tasks, and how each task ended."""
+
+    history: History
+    job: Job
+
+    @cached_property
+    def places(self) -> dict[str, str]:
+        """` on h2` of each task; nothing if all run on this machine."""
+        if self.job.hosts == (LOCAL,):
+            return {}
+        return {plan.task.name: f" on {plan.host.name}" for plan in self.job.plans}
+
+    @cached_property
+    def _stop_index(self) -> int:
+        entries = self.history.entries
+        return next((at for at, entry in enumerate(entries) if isinstance(entry, Stopped)), len(entries))
+
+    @cached_property
+    def stopped_at(self) -> float:
+        """When the launcher first stopped tasks; infinity if it never did."""
+        entries = self.history.entries
+        stopped = entries[self._stop_index] if self._stop_index < len(entries) else None
+        return stopped.time if isinstance(stopped, Stopped) else math.inf
+
+    @cached_property
+    def request(self) -> Request | None:
+        """Why the launcher stopped the tasks, if not because of a failure."""
+        return next((entry for entry in self.history.entries[: self._stop_index] if isinstance(entry, Request)), None)
+
+    def _before(self, at: int, time: float) -> bool:
+        # What arrives after the stop may have happened before it, unless a user's request was the reason of the stop.
+        return at < self._stop_index or (self.request is None and time < self.stopped_at)
+
+    @cached_property
+    def exits(self) -> dict[str, Exited]:
+        """By task."""
+        return {entry.task: entry for entry in self.history.entries if isinstance(entry, Exited)}
+
+    @cached_property
+    def by_themselves(self) -> dict[str, Exited]:
+        """The exits of tasks that the launcher had not stopped, by task, in the order of their times."""
+        pairs = [(at, entry) for at, entry in enumerate(self.history.entries) if isinstance(entry, Exited)]
+        found = [entry for at, entry in pairs if self._before(at, entry.time)]
+        return {entry.task: entry for entry in sorted(found, key=lambda exit: exit.time)}
+
+    @cached_property
+    def failed_exits(self) -> dict[str, Exited]:
+        """Those of them with another code than 0."""
+        return {task: exit for task, exit in self.by_themselves.items() if exit.code != 0}
+
+    @cached_property
+    def reports(self) -> dict[str, Failed]:
+        """The exceptions that tasks reported before the launcher stopped them."""
+        pairs = [(at, entry) for at, entry in enumerate(self.history.entries) if isinstance(entry, Failed)]
+        return {entry.task: entry for at, entry in pairs if self._before(at, entry.time)}
+
+    @cached_property
+    def lost(self) -> tuple[AgentLost, ...]:
+        """Lost agents."""
+        pairs = [(at, entry) for at, entry in enumerate(self.history.entries) if isinstance(entry, AgentLost)]
+        return tuple(entry for at, entry in pairs if self._before(at, entry.time))
+
+    @cached_property
+    def not_started(self) -> tuple[NotStarted, ...]:
+        """Tasks whose program could not be started."""
+        return tuple(entry for entry in self.history.entries if isinstance(entry, NotStarted))
+
+    @cached_property
+    def not_joined(self) -> NotJoined | None:
+        """A worker that its peers wait for."""
+        return next((entry for entry in self.history.entries if isinstance(entry, NotJoined)), None)
+
+    @cached_property
+    def succeeded(self) -> bool:
+        """All leading tasks have exited with code 0, and none of them because the launcher stopped it."""
+        codes = [exit.code for task, exit in self.by_themselves.items() if task in self.job.leading]
+        return len(codes) == len(self.job.leading) and not any(codes) and self.not_joined is None
+
+    @cached_property
+    def early(self) -> dict[str, Exited]:
+        """Serving tasks that exited with code 0 while a leading one still ran."""
+        leaders = [self.by_themselves.get(task) for task in self.job.leading]
+        end = max((exit.time if exit is not None and exit.code == 0 else math.inf for exit in leaders), default=0.0)
+        serving = {task: self.by_themselves[task] for task in self.by_themselves if task in self.job.serving}
+        return {task: exit for task, exit in serving.items() if exit.code == 0 and exit.time < end}
+
+    def exception(self, task: str) -> Raised | None:
+        """The exception that ended a task that has failed by itself."""
+        exit = self.failed_exits.get(task)
+        return exception_at_exit(task, exit.code if exit is not None else 1, self.history)
+
+    def secondary(self, exit: Exited) -> bool:
+        """Whether a task that failed says that another one had failed before it."""
+        found = self.exception(exit.task)
+        if found is not None:
+            return is_peer_failure(found.text)
+        aborted = exit.code in (-6, 134)
+        return (exit.code > 0 or aborted) and is_peer_failure("\n".join(self.history.tail(exit.task)))
+
+    def ending(self, task: str) -> str:
+        """How a task ended; empty if it succeeded, or if its end is unknown."""
+        place = self.places.get(task, "")
+        stuck = next((entry for entry in self.history.entries if isinstance(entry, Stuck) and entry.task == task), None)
+        if stuck is not None:
+            return describe_stuck(stuck, place)
+        if task in self.failed_exits:
+            found = self.exception(task)
+            return describe_ending(self.exits[task], place) + (f": {found.headline}" if found is not None else "")
+        stopped = next(
+            (each for each in self.history.entries if isinstance(each, Stopped) and task in each.tasks), None
+        )
+        if task in self.exits:
+            by_tfdist = stopped is not None and task not in self.by_themselves
+            return describe_stopped(self.exits[task], stopped, place) if stopped and by_tfdist else ""
+        host = next((plan.host.name for plan in self.job.plans if plan.task.name == task), "")
+        return f"was lost with {host}" if any(lost.host == host for lost in self.lost) else ""

@@ -1,0 +1,116 @@
+"""Which task or host caused a failure, and in which words to say so. Pure.
+
+First-hand evidence (a task's own exception, a signal, a lost host) wins, the earliest first. Only if every task blames
+another one are the tasks considered that have not failed.
+"""
+
+from collections.abc import Sequence
+
+from tfdist.launch.agents.messages import Exited
+from tfdist.launch.diagnosis.case import Case
+from tfdist.launch.diagnosis.failures import Failure, Verdict, failures_of, single
+from tfdist.launch.diagnosis.suspects import frozen, left_early, raised_later, suspect, victims_of
+from tfdist.launch.errors import ExitCode
+from tfdist.launch.history import History
+from tfdist.launch.job import Job
+from tfdist.launch.text import listed, shortened
+
+CLOSE_S, CLOSE_ON_ONE_HOST_S = 0.5, 0.1
+"""Failures closer to each other cannot be ordered: clocks are known to within the latency of a message, and a process
+exits some time after its exception."""
+
+
+def find_culprit(case: Case) -> Verdict | None:
+    """Who caused the failure of a job that has ended; None if no task failed by itself."""
+    if case.not_started:
+        return _not_started(case)
+    failures, early = failures_of(case), list(case.early.values())
+    first = min((failure.time for failure in failures), default=float("inf"))
+    lost_at = min((lost.time for lost in case.lost), default=float("inf"))
+    if case.lost and lost_at <= first and not any(exit.time < lost_at for exit in early):
+        return _lost(case)
+    if early and early[0].time < first:
+        return _early(case, early)
+    if failures:
+        return _alike(case, failures) or _together(case, failures) or single(failures[0])
+    return _not_joined(case) or suspect(case)
+
+
+def shows_cause(history: History, job: Job) -> bool:
+    """Whether the cause of a failure is known: a failure that cannot be the consequence of another one."""
+    case = Case(history, job)
+    if case.not_started or case.lost or case.early or failures_of(case) or case.not_joined:
+        return True
+    victims = victims_of(case)
+    return bool(victims) and any(look(case, victims) for look in (raised_later, frozen, left_early))
+
+
+def _alike(case: Case, failures: Sequence[Failure]) -> Verdict | None:
+    first = failures[0]
+    alike = [each for each in failures if each.kind == first.kind]
+    if first.raised is None and not first.last_line:
+        alike = [each for each in alike if _close(case, first, each)]
+    if len(alike) < 2:
+        return None
+    tasks = tuple(failure.task for failure in alike)
+    number = len(case.job.plans)
+    every = "both tasks" if number == 2 else f"all {number} tasks"
+    who = every if len(tasks) == number else shortened(tasks) if len(tasks) > 4 else listed(tasks)
+    place = case.places.get(first.task, "")
+    words = first.words if first.raised else first.words.replace(place, "", 1)
+    return Verdict(f"{who} failed alike: {words}", first.code, tasks)
+
+
+def _together(case: Case, failures: Sequence[Failure]) -> Verdict | None:
+    first = failures[0]
+    close = [each for each in failures if _close(case, first, each)]
+    if len(close) < 2:
+        return None
+    who = [f"{each.task}{case.places.get(each.task, '')}" for each in close]
+    seconds = max(0.1, close[-1].time - first.time)
+    words = "; ".join(each.words for each in close[:4])
+    names = shortened(who) if len(who) > 4 else listed(who)
+    reason = f"{names} failed within {seconds:.1f} s: {words}"
+    return Verdict(reason, first.code, tuple(each.task for each in close))
+
+
+def _close(case: Case, first: Failure, other: Failure) -> bool:
+    one_host = case.places.get(first.task) == case.places.get(other.task)
+    return other.time - first.time <= (CLOSE_ON_ONE_HOST_S if one_host else CLOSE_S)
+
+
+def _not_started(case: Case) -> Verdict:
+    first = case.not_started[0]
+    tasks = tuple(each.task for each in case.not_started if each.reason == first.reason)
+    who = first.task if len(tasks) == 1 else shortened(tasks) if len(tasks) > 4 else listed(tasks)
+    place = case.places.get(first.task, "") if len(tasks) == 1 else ""
+    return Verdict(f"{who} could not be started{place}: {first.reason}", ExitCode.NOT_STARTED, tasks)
+
+
+def _lost(case: Case) -> Verdict:
+    reasons = {lost.host: (lost.reason.strip().splitlines() or ["its stream ended"])[-1] for lost in case.lost}
+    if len(set(reasons.values())) == 1:
+        agents = "agent" if len(reasons) == 1 else "agents"
+        reason = f"lost the {agents} on {listed(tuple(reasons))}: {next(iter(reasons.values()))}"
+    else:
+        reason = "lost the agents on " + listed([f"{host} ({why})" for host, why in reasons.items()])
+    return Verdict(reason, ExitCode.HOST_LOST)
+
+
+def _early(case: Case, early: Sequence[Exited]) -> Verdict:
+    leaders = [task for task in case.job.leading if case.by_themselves.get(task) not in case.early.values()]
+    needs = f"{listed(leaders)} still {'needs' if len(leaders) == 1 else 'need'}"
+    tasks = tuple(exit.task for exit in early)
+    them = "it" if len(tasks) == 1 else "them"
+    place = case.places.get(tasks[0], "") if len(tasks) == 1 else ""
+    reason = f"{listed(tasks)} exited with code 0{place}, but {needs} {them}"
+    return Verdict(f"{reason}: a script without server.join() is the usual cause", ExitCode.FAILED, tasks)
+
+
+def _not_joined(case: Case) -> Verdict | None:
+    if case.not_joined is None:
+        return None
+    task, waiting = case.not_joined.task, case.not_joined.waiting
+    waits = f"{listed(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for it"
+    reason = f"{task} exited with code 0{case.places.get(task, '')} before it joined the cluster; {waits}"
+    return Verdict(reason, ExitCode.FAILED, (task,))

@@ -1,0 +1,170 @@
+"""What a task's own words say of its end: the exception, and whether the failure of another task caused it. Pure."""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tfdist.launch.history import Failed, History, Line
+from tfdist.launch.noise import LOG_LINE, NOISE
+
+PEER_FAILURE = re.compile(
+    r"Additional GRPC error information"
+    r"|Error reported from /job:"
+    r"|stopped sending heartbeats"
+    r"|RPC: /tensorflow\.\w+/"
+    r"|(Unavailable|DeadlineExceeded|Cancelled|Aborted)Error\b.*Collective ops (is aborted by|already aborted)"
+    r"|Collective has timed out"
+    r"|ncclRemoteError|NCCL: remote process exited",
+    re.DOTALL,
+)
+"""Errors that TensorFlow reports in a task whose peer has failed. A gRPC client of the user's program can say "failed
+to connect to all addresses" or "Socket closed", too: what TensorFlow says of its peers has one of these texts beside
+it. A collective that its own task refuses (a mismatch of shapes) ends in another exception. Source: runs with
+tensorflow 2.21 in which a peer was killed, stopped, raised an exception, or exited; for NCCL its list of result codes,
+https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html#ncclresult-t."""
+LAST_LINES = 20
+"""Lines of a failed task that are shown if it raised no exception."""
+MOST_HEADLINE = 300
+"""Characters of an exception in a sentence."""
+
+_HEADER = "Traceback (most recent call last):"
+_CHAINED = (
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
+_RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: ?(.*))?$")
+_RAISED_ALONE = re.compile(r"([A-Za-z_][\w.]*(?:Error|Exception)): ?(.*)$")
+"""The same if the start of the traceback is missing."""
+_WITHOUT_CONTENT = re.compile(r"\s*$|Graph execution error:|Detected at node |\s+File |\s")
+_PEER = re.compile(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)")
+_COORDINATOR = "tensorflow.CoordinationService"
+_ENDED_ON_REQUEST = ("KeyboardInterrupt", "SystemExit")
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception that ended a task, or is about to."""
+
+    type: str
+    """Without its module: `ValueError`."""
+    message: str
+    time: float
+    """When the launcher learned of it, or when it was raised if the task reported it."""
+    causes: str = ""
+    """The exceptions that led to it."""
+    lines: tuple[str, ...] = ()
+    """The traceback."""
+    reported: bool = False
+    """The task itself said that it ends."""
+
+    @property
+    def headline(self) -> str:
+        """`ValueError: bad data`: the type and the first line of the message that says something."""
+        lines = self.message.splitlines()
+        first = next((line for line in lines if not _WITHOUT_CONTENT.match(line)), lines[0] if lines else "")
+        text = f"{self.type}: {first.strip()}" if first.strip() else self.type
+        return text if len(text) <= MOST_HEADLINE else f"{text[:MOST_HEADLINE]} ..."
+
+    @property
+    def text(self) -> str:
+        """Everything that it says, with the exceptions that led to it."""
+        return f"{self.causes}\n{self.type}: {self.message}"
+
+
+def reported(failed: Failed) -> Raised:
+    """The exception of a `failed` event."""
+    return Raised(failed.type.rpartition(".")[2], failed.message, failed.time, failed.causes, reported=True)
+
+
+def raised(lines: Sequence[Line]) -> Raised | None:
+    """The last exception in a log; None if there is none. The start of its traceback may be missing."""
+    texts = [line.text for line in lines]
+    headers = [index for index, text in enumerate(texts) if text == _HEADER]
+    if headers:
+        ends = range(headers[-1] + 1, len(texts))
+        end = next((index for index in ends if texts[index] and not texts[index].startswith(" ")), None)
+        match = _RAISED.match(texts[end]) if end is not None else None
+        start = _chain_start(texts, headers)
+    else:
+        alone = (index for index in reversed(range(len(texts))) if _RAISED_ALONE.match(texts[index]))
+        end = next(alone, None)
+        match = _RAISED_ALONE.match(texts[end]) if end is not None else None
+        start = end or 0
+    if end is None or match is None:
+        return None
+    rest = texts[end + 1 :]
+    until = next((index for index, text in enumerate(rest) if LOG_LINE.match(text)), len(rest))
+    message = "\n".join([match[2] or "", *rest[:until]])
+    shown = tuple(text for text in texts[start : end + 1 + until] if not NOISE.match(text))
+    return Raised(match[1].rpartition(".")[2], message, lines[end].time, "\n".join(texts[start:end]), shown)
+
+
+def _chain_start(texts: Sequence[str], headers: Sequence[int]) -> int:
+    start = headers[-1]
+    for header in reversed(headers[:-1]):
+        if not any(text in _CHAINED for text in texts[header:start]):
+            break
+        start = header
+    return start
+
+
+def exception_of(task: str, history: History) -> Raised | None:
+    """The last exception of a task: as it reported it, with the traceback of its log, or only from its log."""
+    written = raised(history.lines(task)) or raised(history.lines(task, "stdout"))
+    failed = next((entry for entry in history.entries if isinstance(entry, Failed) and entry.task == task), None)
+    if failed is None:
+        return written
+    found = reported(failed)
+    if written is None or written.type != found.type:
+        return found
+    return Raised(found.type, found.message, found.time, found.causes or written.causes, written.lines, reported=True)
+
+
+def exception_at_exit(task: str, code: int, history: History) -> Raised | None:
+    """The exception that ended a task; None if it only logged one, and ended for another reason.
+
+    An exception that nothing catches ends a Python process with code 1, possibly after seconds of cleaning up.
+    """
+    found = exception_of(task, history)
+    if found is None or found.reported or code == 1:
+        return found
+    return found if code in (*range(2, 126), 134, -6) and not _continued(task, history, found) else None
+
+
+def exception_before(time: float, task: str, history: History) -> Raised | None:
+    """The exception of a task that still ran at that time, unless the task went on, or a peer's failure caused it."""
+    found = exception_of(task, history)
+    if found is None or found.type in _ENDED_ON_REQUEST or found.time >= time or is_peer_failure(found.text):
+        return None
+    return found if found.reported or not _continued(task, history, found, time) else None
+
+
+def _continued(task: str, history: History, found: Raised, until: float = math.inf) -> bool:
+    # What C++ threads log while the process ends does not count; a message of theirs has several lines.
+    lines = [*history.lines(task, "stdout"), *history.lines(task)]
+    logged = {line.time for line in lines if LOG_LINE.match(line.text)}
+    spoke = any(found.time + 0.5 < line.time < until and line.time not in logged for line in lines)
+    return spoke or history.steps.get(task, (0, 0.0))[1] > found.time
+
+
+def is_peer_failure(text: str) -> bool:
+    """Whether TensorFlow says there that another task has failed."""
+    return PEER_FAILURE.search(text) is not None
+
+
+def named_peers(text: str, coordinator: str) -> list[str]:
+    """The tasks that TensorFlow names there, in order; `coordinator` is the task with the coordination service."""
+    names = [f"{role}-{index}" for role, index in _PEER.findall(text)]
+    return names or ([coordinator] if _COORDINATOR in text else [])
+
+
+def last_lines(task: str, history: History, found: Raised | None) -> tuple[str, ...]:
+    """The traceback of a task, or else its last lines, without what TensorFlow logs on start-up."""
+    if found is not None and found.lines:
+        return found.lines
+    return _without_noise(history.tail(task)) or _without_noise(history.tail(task, "stdout"))
+
+
+def _without_noise(lines: Iterable[str]) -> tuple[str, ...]:
+    return tuple(line for line in lines if line.strip() and not NOISE.match(line))[-LAST_LINES:]
