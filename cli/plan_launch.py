@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch.cluster import Cluster, parse_tf_config
+from tfdist.launch.environment import device_order
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Job, Program
@@ -71,10 +72,10 @@ def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
                 f"--env {LEGACY_KERAS}={options.env[LEGACY_KERAS]}: the built-in training sets it; use --keras 2 or 3"
             )
         resolved = resolve({**choices, "preset": None}, machine, choices.get("preset"))
-        job = plan_training(resolved.spec, machines, options.port, options.env)
+        job = plan_training(resolved.spec, machines, options.port, {**device_order(os.environ), **options.env})
         return PlannedLaunch(job, resolved.spec, (), resolved.notes, resolved.warnings)
     _refuse_training_options(choices)
-    env = dict(options.env)
+    env = {**device_order(os.environ), **options.env}
     if LEGACY_KERAS in os.environ and "keras" not in choices:
         env.setdefault(LEGACY_KERAS, os.environ[LEGACY_KERAS])  # other hosts do not have it
     program = _program(options.command, env, machines)

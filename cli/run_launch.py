@@ -1,6 +1,7 @@
 """Runs the job that `tfdist launch` has planned, and prints it."""
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -89,7 +90,7 @@ def _show_plan(planned: PlannedLaunch, fleet: Fleet | None, options: RunOptions)
     if fleet is None:
         job = with_free_ports(planned.job)
     else:
-        job, notes = preflight(planned.job, fleet, needs_tensorflow=not planned.argv)
+        job, notes = preflight(planned.job.sharing(os.environ), fleet, needs_tensorflow=not planned.argv)
         for note in notes:
             typer.echo(f"warning: {note.host}: {note.text}", err=True)
     tasks = [describe_plan(job, plan) for plan in job.plans]

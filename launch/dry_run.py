@@ -1,5 +1,6 @@
 """A planned job as --dry-run prints it and as the run's folder keeps it. Starts nothing."""
 
+import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -50,4 +51,6 @@ def save_plan(job: Job, hellos: Mapping[str, Mapping[str, Any]], writer: RunWrit
     writer.save(run_dir.hosts, hellos)
     writer.save(run_dir.cluster, [describe_plan(job, plan) for plan in job.plans])
     commands = [f"{plan.task.name}: {redact_command(plan.program.argv)}" for plan in job.plans]
-    writer.save_text(run_dir.commands, "\n".join([redact_command(sys.argv), *commands]) + "\n")
+    shared = shlex.join(f"{name}={redact_value(name, value)}" for name, value in job.shared.items())
+    environment = [f"environment: {shared}"] if shared else []
+    writer.save_text(run_dir.commands, "\n".join([redact_command(sys.argv), *environment, *commands]) + "\n")

@@ -30,6 +30,10 @@ COMPUTED: Mapping[str, str] = {
     ),
 }
 """Variables that tfdist sets for every task, and what to do instead of forwarding them."""
+SHARED = ("NCCL_", "TF_", "XLA_", "GRPC_")
+"""Prefixes of variables that change how TensorFlow computes or communicates, so that all tasks need the same."""
+_OF_TERRAFORM = ("TF_VAR_", "TF_CLI_", "TF_TOKEN_")
+DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"((?:--env=)?[\w-]+)=", re.DOTALL)
 
@@ -54,6 +58,17 @@ def forwarded_variables(options: Sequence[str], file: Path | None, environ: Mapp
             raise TfdistError(f"--env {name}: not set in this environment; use --env {name}=VALUE")
         variables[name] = value if equals else environ[name]
     return variables
+
+
+def shared_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that tasks on this machine inherit and those on other hosts must get too, sorted by name."""
+    names = [name for name in sorted(environ) if name.startswith(SHARED) and not name.startswith(_OF_TERRAFORM)]
+    return {name: environ[name] for name in names if name not in COMPUTED}
+
+
+def device_order(environ: Mapping[str, str]) -> dict[str, str]:
+    """The user's order of GPUs, which replaces that of tfdist (`launch/job.py`); empty if there is none."""
+    return {DEVICE_ORDER: environ[DEVICE_ORDER]} if DEVICE_ORDER in environ else {}
 
 
 def read_env_file(path: Path) -> dict[str, str]:

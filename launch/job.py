@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfdist.launch.cluster import Cluster, Task
+from tfdist.launch.environment import DEVICE_ORDER, shared_variables
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import Machine, Machines
@@ -74,6 +75,8 @@ class Job:
     plans: tuple[TaskPlan, ...]
     roles: Mapping[str, RoleShape]
     cluster: Cluster = field(default_factory=lambda: Cluster({}))
+    shared: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the launcher's environment that every task gets, unless its program or tfdist sets them."""
 
     @property
     def hosts(self) -> tuple[Host, ...]:
@@ -99,9 +102,13 @@ class Job:
                 addresses[plan.task.role] = (*addresses.get(plan.task.role, ()), address)
         return replace(self, cluster=Cluster(addresses)) if addresses else self
 
+    def sharing(self, environ: Mapping[str, str]) -> "Job":
+        """The job whose tasks on all hosts get the variables that those on this machine inherit from `environ`."""
+        return self if all(host.local for host in self.hosts) else replace(self, shared=shared_variables(environ))
+
     def environment(self, plan: TaskPlan) -> dict[str, str]:
         """The variables that the task gets in addition to its agent's environment."""
-        env = {**plan.program.env, "TFDIST_TASK": plan.task.name}
+        env = {**self.shared, **plan.program.env, "TFDIST_TASK": plan.task.name}
         tf_config = self.cluster.tf_config(plan.task)
         if tf_config is not None:
             env |= {"TF_CONFIG": tf_config, "TF_GRPC_REUSE_PORT": "true"}
@@ -223,7 +230,7 @@ def _device_environment(gpus: tuple[str, ...] | None, cores: tuple[int, ...]) ->
     """
     env: dict[str, str] = {}
     if gpus is not None:
-        env = {"CUDA_VISIBLE_DEVICES": ",".join(gpus) or NO_GPUS, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        env = {"CUDA_VISIBLE_DEVICES": ",".join(gpus) or NO_GPUS, DEVICE_ORDER: "PCI_BUS_ID"}
     if not cores:
         return env
     threads = str(len(cores))

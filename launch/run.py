@@ -1,5 +1,6 @@
 """Launch a planned job: the sequence of steps from its agents to its outcome."""
 
+import os
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -40,7 +41,7 @@ def launch(
     """
     policy = policy or Policy()
     with nullcontext(fleet) if fleet is not None else connect(job.hosts, policy) as fleet:
-        job, notes = preflight(job, fleet, needs_tensorflow)
+        job, notes = preflight(job.sharing(os.environ), fleet, needs_tensorflow)
         for note in notes:
             on_message(note)
         hellos = {host.name: hello for host, hello in fleet.hellos.items()}

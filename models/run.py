@@ -1,5 +1,6 @@
 """Runs one training and builds the Record of its measurements. No TensorFlow."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Collection, Mapping
@@ -10,7 +11,7 @@ from typing import Any
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.messages import Note
 from tfdist.launch.diagnose import Outcome
-from tfdist.launch.environment import redact_command
+from tfdist.launch.environment import device_order, redact_command
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job
 from tfdist.launch.logs import RunWriter
@@ -48,7 +49,7 @@ def run_spec(
         TfdistError: no process was started.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
-    job = plan_training(spec, machines)
+    job = plan_training(spec, machines, env=device_order(os.environ))
     with RunWriter(RunDir(run_dir), lambda text: listen(Note("tfdist", text))) as writer:
         return run_training(job, spec, writer, policy, listen, arm=arm, round=round)[1]
 

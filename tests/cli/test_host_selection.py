@@ -207,6 +207,22 @@ def test_a_job_on_two_hosts_prints_their_lines_and_puts_no_secret_on_a_command_l
     assert [path for path, text in texts.items() if b"hunter2" in text] == []
 
 
+def test_tasks_on_all_hosts_see_the_variables_of_tensorflow_and_nccl(tmp_path, monkeypatch, capsys):
+    connect = tmp_path / "connect.sh"
+    connect.write_text('shift; unset NCCL_DEBUG TF_X; exec "$@"')
+    monkeypatch.setenv("NCCL_DEBUG", "INFO")
+    monkeypatch.setenv("TF_X", "shell")
+    hosts = ["-H", "localhost,127.0.0.2", "--transport", f"exec:sh {connect} {{host}}", "--strategy", "multiworker"]
+    show = "echo $NCCL_DEBUG $TF_X"
+    assert run(["launch", *hosts, "--python", sys.executable, "-x", "TF_X=mine", "--", "sh", "-c", show]) == 0
+    out = capsys.readouterr().out
+    assert all(f"[worker-{index}] INFO mine\n" in out for index in range(2))
+    (commands,) = tmp_path.rglob("commands.txt")
+    environment = commands.read_text().splitlines()[1].split()
+    assert environment[0] == "environment:"
+    assert {"NCCL_DEBUG=INFO", "TF_X=shell"} <= set(environment)
+
+
 def test_unreachable_hosts_end_with_exit_code_69_and_one_line_each(client, capsys):
     client.write_text(CLIENT.replace('exec sh -c "$last"', 'echo "connect to host: Connection refused" >&2; exit 255'))
     assert run(["launch", "--ssh", str(client), "-H", "h1,h2", "--", "true"]) == 69

@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 from tfdist.launch.environment import (
     COMPUTED,
     REDACTED,
+    device_order,
     forwarded_variables,
     read_env_file,
     redact_command,
     redact_value,
+    shared_variables,
 )
 from tfdist.launch.errors import TfdistError
 
@@ -117,6 +119,24 @@ def test_any_env_file_is_read_or_refused(env_file, data):
     except TfdistError:
         return
     assert all(name.isascii() and name.isidentifier() for name in found)
+
+
+def test_variables_of_tensorflow_and_its_libraries_are_shared_unless_computed():
+    environ = {
+        **ENVIRON,
+        "XLA_FLAGS": "-a b",
+        "GRPC_VERBOSITY": "ERROR",
+        "TFDIST_HOSTS": "h1",
+        "MY_TF_X": "",
+        "TF_GRPC_REUSE_PORT": "true",
+    }
+    assert list(shared_variables(environ)) == ["GRPC_VERBOSITY", "NCCL_ALGO", "NCCL_DEBUG", "TF_CPP_X", "XLA_FLAGS"]
+    assert shared_variables(environ)["XLA_FLAGS"] == "-a b"
+
+
+def test_the_users_order_of_gpus_is_kept():
+    assert device_order({"CUDA_DEVICE_ORDER": "FASTEST_FIRST", "A": "1"}) == {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
+    assert device_order({"A": "1"}) == {}
 
 
 # --- redaction

@@ -209,6 +209,20 @@ def test_several_mig_instances_for_one_process_are_refused():
     assert visible(plan(Shape(roles(worker=2), True, gpus=True), machine)) == {"worker-0": "MIG-a", "worker-1": "MIG-b"}
 
 
+def test_tasks_on_other_hosts_share_variables_of_the_launcher_unless_set_otherwise():
+    shape = Shape(roles(worker=2), True, cores_per_device=1)
+    program = replace(PROGRAM, env={"NCCL_DEBUG": "WARN"})
+    environ = {"NCCL_DEBUG": "INFO", "TF_CPP_X": "1", "TF_NUM_INTRAOP_THREADS": "9", "HOME": "/root"}
+    here = Host("h0", "10.0.0.9", local=True)
+    job = plan_job(shape, program, {here: slots(1), H1: slots(1)}).sharing(environ)
+    for each in job.plans:
+        env = job.environment(each)
+        assert (env["NCCL_DEBUG"], env["TF_CPP_X"], env["TF_NUM_INTRAOP_THREADS"]) == ("WARN", "1", "1")
+        assert "HOME" not in env
+    alone = plan_job(shape, program, {here: slots(2)}).sharing(environ)
+    assert "TF_CPP_X" not in alone.environment(alone.plans[0])  # inherited from the launcher
+
+
 def test_tf_config_brackets_ipv6_addresses():
     job = plan_on({H1: slots(1), H2: slots(1)}, Shape(roles(worker=2), True))
     job = job.with_ports({"worker-0": 5000, "worker-1": 5000})
