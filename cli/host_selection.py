@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tfdist.cli.steps import Steps
+from tfdist.cli.steps import Steps, connecting
 from tfdist.launch.agents import agent
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.fleet import Fleet
@@ -17,7 +17,7 @@ from tfdist.launch.hosts.selection import read_hosts
 from tfdist.launch.hosts.transport import TransportOptions
 from tfdist.launch.machine import WITHOUT_GPUS, Machine, Machines, assign_slots, machines_of
 from tfdist.launch.policy import Policy
-from tfdist.launch.text import flag_of, shortened
+from tfdist.launch.text import flag_of
 
 MANY = 64
 """Number of cores and GPUs of an imagined host with plenty of both."""
@@ -48,8 +48,7 @@ class HostSelection:
             return
         with ExitStack() as stack:
             with Steps(sys.stderr) as steps:
-                steps.show(f"connecting to {shortened(host.name for host in self.hosts)}")
-                fleet = stack.enter_context(connect(self.hosts, policy))
+                fleet = stack.enter_context(connect(self.hosts, policy, on_progress=connecting(self.hosts, steps)))
             yield fleet
 
     def raw_machines(self, fleet: Fleet | None) -> Machines:

@@ -11,7 +11,7 @@ import typer
 
 from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.show_checks import show
-from tfdist.cli.steps import Steps
+from tfdist.cli.steps import Steps, connecting
 from tfdist.cli.strategies import keras_json, show_keras
 from tfdist.launch.doctor.checks import run_checks
 from tfdist.launch.doctor.links import Link
@@ -33,7 +33,8 @@ def run_doctor(selection: HostSelection, policy: Policy, port: int | None, json:
     """
     request = HostRequest(str(Path.cwd()), port, selection.per_host)
     with Steps(sys.stderr) as steps:
-        survey = survey_hosts(selection.hosts or (LOCAL,), request, policy, steps.show)
+        hosts = selection.hosts or (LOCAL,)
+        survey = survey_hosts(hosts, request, policy, steps.show, connecting(hosts, steps))
     rows = run_checks(survey)
     if json:
         typer.echo(dumps(_to_json(rows, survey), indent=1))

@@ -2,11 +2,18 @@
 
 import shutil
 import threading
+import time
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TextIO
 
+from tfdist.launch.hosts.host import Host
+from tfdist.launch.text import shortened
+
 PATIENCE_S = 2.0
 """Nothing is printed before."""
+UPDATE_S = 5.0
+"""Between two updates of a step where lines are not overwritten."""
 
 
 class Steps:
@@ -18,6 +25,7 @@ class Steps:
         self._lock = threading.Lock()
         self._step = ""
         self._visible = False
+        self._printed_at = 0.0
         self._timer = threading.Timer(patience_s, self._start)
         self._timer.daemon = True
 
@@ -40,6 +48,14 @@ class Steps:
             if self._visible:
                 self._print()
 
+    def update(self, step: str) -> None:
+        """Change the text of the current step. Where lines are not overwritten, print it only every UPDATE_S."""
+        with self._lock:
+            changed, self._step = step != self._step, step
+            overdue = time.monotonic() >= self._printed_at + UPDATE_S
+            if self._visible and changed and (overdue or self._out.isatty()):
+                self._print()
+
     def _start(self) -> None:
         with self._lock:
             self._visible = True
@@ -47,7 +63,7 @@ class Steps:
                 self._print()
 
     def _print(self) -> None:
-        line = f"{self._step} ..."
+        line, self._printed_at = f"{self._step} ...", time.monotonic()
         if self._out.isatty():
             self._write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}")
         else:
@@ -56,3 +72,20 @@ class Steps:
     def _write(self, text: str) -> None:
         self._out.write(text)
         self._out.flush()
+
+
+def connecting(hosts: Sequence[Host], steps: Steps) -> Callable[[Sequence[Host]], None]:
+    """Show that these hosts are being connected; returns what updates that with the hosts that are not ready."""
+
+    def text(missing: Sequence[Host]) -> str:
+        names = f"connecting to {shortened(host.name for host in missing)}"
+        return (
+            names if len(missing) == len(hosts) else f"{names}; {len(hosts) - len(missing)} of {len(hosts)} are ready"
+        )
+
+    def update(missing: Sequence[Host]) -> None:
+        if missing:
+            steps.update(text(missing))
+
+    steps.show(text(hosts))
+    return update

@@ -21,7 +21,7 @@ class Policy:
     """The same while every failed task reports only that a peer has failed. TensorFlow takes 8 to 10 s to notice that a
     peer is silent, and an agent counts as lost after `silence_s`."""
     alive_s: float = 14.0
-    """For the first sign of life of an agent."""
+    """For the login on a host; longer with a long `start_timeout_s`."""
     dial_s: float = 4.0
     """For a connection to a peer's port before tasks start."""
     heartbeat_s: float = 2.0

@@ -16,7 +16,11 @@ _BOOTSTRAP = (
 )
 """One line without single quotes, so that any login shell passes it on unchanged."""
 
-_FIND_PYTHON = 'command -v "$1" >/dev/null 2>&1 && p=$1 || p=$2; exec "$p" -u -c "$3"'
+_FIND_PYTHON = (
+    r'printf "\n{\"kind\": \"logged_in\"}\n"; '
+    'command -v "$1" >/dev/null 2>&1 && p=$1 || p=$2; exec "$p" -u -c "$3"'
+)
+"""Reports the login at once: with a cold file system, Python itself may take long to start."""
 
 
 def agent_argv(host: Host) -> tuple[str, ...]:

@@ -121,14 +121,22 @@ class Channel:
             self._stderr.close()
 
     def _kill(self) -> None:
-        # The group, since ssh may have started a ProxyCommand. Processes of another user (sudo) cannot be signalled;
-        # they end with their stream.
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=1.0)
-                return
+        # The group, since ssh may have started a ProxyCommand that outlives it. The process is reaped last, so that its
+        # number cannot belong to another group.
+        self._signal(signal.SIGTERM)
+        deadline = time.monotonic() + 1.0
+        while not os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(0.01)
+        self._signal(signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=1.0)
+
+    def _signal(self, number: int) -> None:
+        # Processes of another user (sudo) cannot be signalled; they end with their stream.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
 
     def _write(self) -> None:
         assert self._process.stdin is not None

@@ -4,14 +4,14 @@ import re
 import resource
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tfdist.launch.agents.channel import CLEAN_UP_S, DESCRIPTORS, Channel, heartbeats
 from tfdist.launch.agents.fleet import POLL_S, Fleet
 from tfdist.launch.agents.inbox import Inbox
-from tfdist.launch.agents.messages import AgentLost, Alive, Configure, Heartbeat, Hello
+from tfdist.launch.agents.messages import AgentLost, Alive, Configure, Heartbeat, Hello, LoggedIn
 from tfdist.launch.agents.signals import interruptions
 from tfdist.launch.errors import raise_problems
 from tfdist.launch.hosts.host import Host
@@ -25,11 +25,20 @@ LOGINS_PER_GATEWAY = 8
 OVERLOADED = re.compile(r"kex_exchange_identification|ssh_exchange_identification|banner exchange")
 """An sshd closed the connection before the login, as it does above MaxStartups."""
 MOST_TRIES, RETRY_S = 4, 1.0
-"""Connections to a host whose sshd is overloaded, and the pause before the next one."""
+"""Connections to a host whose sshd is overloaded; the pause before the next one, times the number of tries."""
+
+
+OnProgress = Callable[[Sequence[Host]], None]
+"""Receives the hosts that are not ready yet, after each message."""
 
 
 @contextmanager
-def connect(hosts: Sequence[Host], policy: Policy | None = None, require_all: bool = True) -> Iterator[Fleet]:
+def connect(
+    hosts: Sequence[Host],
+    policy: Policy | None = None,
+    require_all: bool = True,
+    on_progress: OnProgress = lambda _: None,
+) -> Iterator[Fleet]:
     """An agent on every host, ended on exit. Signals become events in the inbox meanwhile.
 
     Raises:
@@ -42,7 +51,7 @@ def connect(hosts: Sequence[Host], policy: Policy | None = None, require_all: bo
     with interruptions(fleet.inbox):
         try:
             with heartbeats(fleet.channels, policy.heartbeat_s):
-                _Connecting(fleet, dict.fromkeys(hosts, 0.0)).run()
+                _Connecting(fleet, on_progress, dict.fromkeys(hosts, 0.0)).run()
                 fleet.hellos = {host: fleet.hellos[host] for host in hosts if host in fleet.hellos}
                 if require_all:
                     raise_problems(fleet.lost[host] for host in hosts if host in fleet.lost)
@@ -60,13 +69,16 @@ def allow_descriptors(number: int) -> None:
 
 @dataclass
 class _Connecting:
-    """The hosts that are not connected yet. Times are monotonic."""
+    """The hosts that have no agent yet. Times are monotonic."""
 
     fleet: Fleet
-    waiting: dict[Host, float]
-    """Hosts to be connected, not before this time."""
+    on_progress: OnProgress
+    not_before: dict[Host, float]
+    """When each host that waits for its turn may be connected."""
     late_at: dict[Host, float] = field(default_factory=dict)
-    """Hosts whose agent has sent nothing yet, and when it will be too late."""
+    """When it will be too late for each login that was started."""
+    describing: dict[Host, None] = field(default_factory=dict)
+    """Logged in, but without a description yet."""
     tries: Counter[Host] = field(default_factory=Counter)
 
     def run(self) -> None:
@@ -75,68 +87,68 @@ class _Connecting:
         Raises:
             TfdistError: interrupted.
         """
-        fleet = self.fleet
-        deadline = time.monotonic() + fleet.policy.start_timeout_s
-        while self.waiting or not all(map(self._settled, fleet.channels)):
+        deadline = time.monotonic() + self.fleet.policy.start_timeout_s
+        while self.not_before or self.late_at or self.describing:
             self._start_waiting()
-            arrival = fleet.receive(min(deadline, time.monotonic() + POLL_S, *self.late_at.values()))
+            arrival = self.fleet.receive(min(deadline, time.monotonic() + POLL_S, *self.late_at.values()))
             if arrival is not None and arrival.host is not None:
                 self._handle(arrival.host, arrival.message)
             if arrival is None or arrival.at >= deadline:
                 self._give_up(time.monotonic(), deadline)
+            self.on_progress([*self.late_at, *self.describing, *self.not_before])
+
+    def _start_waiting(self) -> None:
+        logins = Counter(host.gateway for host in self.late_at)
+        now = time.monotonic()
+        for host in [host for host, not_before in self.not_before.items() if now >= not_before]:
+            if not host.gateway or logins[host.gateway] < LOGINS_PER_GATEWAY:
+                logins[host.gateway] += 1
+                self._start(host)
+
+    def _start(self, host: Host) -> None:
+        policy = self.fleet.policy
+        del self.not_before[host]
+        self.tries[host] += 1
+        channel = self.fleet.channels[host] = Channel(host, self.fleet.inbox)
+        channel.send(Configure(policy.grace_s, policy.launcher_timeout_s))
+        if not host.local:  # from the first heartbeat on, an agent watches for a cut link
+            channel.send(Heartbeat(time.time()))
+        self.late_at[host] = time.monotonic() + min(policy.alive_s, policy.start_timeout_s)
+
+    def _handle(self, host: Host, message: object) -> None:
+        match message:
+            case LoggedIn() | Alive() if host in self.late_at:
+                del self.late_at[host]
+                self.describing[host] = None
+            case Hello(description) if host in self.describing:
+                del self.describing[host]
+                self.fleet.hellos[host] = description
+            case AgentLost(_, reason):
+                if host in self.late_at and OVERLOADED.search(reason) and self.tries[host] < MOST_TRIES:
+                    self.fleet.channels.pop(host).close(0.0)
+                    del self.late_at[host]
+                    self.not_before[host] = time.monotonic() + RETRY_S * self.tries[host]
+                else:
+                    self._lose(host, reason)
 
     def _give_up(self, now: float, deadline: float) -> None:
         """Lose the hosts that are late."""
         policy = self.fleet.policy
-        limit_s = f"{policy.start_timeout_s:g} s"
         for host in [host for host, late_at in self.late_at.items() if now >= late_at]:
             self._lose(host, f"did not say hello within {min(policy.alive_s, policy.start_timeout_s):g} s")
         if now >= deadline:
-            for host in [host for host in self.fleet.channels if not self._settled(host)]:
-                self._lose(host, f"connected, but did not describe itself within {limit_s}")
-            for host in self.waiting:
-                self._lose(
-                    host, f"no connection within {limit_s}: its jump host accepts {LOGINS_PER_GATEWAY} at a time"
-                )
-            self.waiting.clear()
-
-    def _settled(self, host: Host) -> bool:
-        return host in self.fleet.hellos or host in self.fleet.lost
-
-    def _start_waiting(self) -> None:
-        logins = Counter(host.gateway for host in self.late_at)
-        now, policy = time.monotonic(), self.fleet.policy
-        for host in [host for host, not_before in self.waiting.items() if now >= not_before]:
-            if host.gateway and logins[host.gateway] >= LOGINS_PER_GATEWAY:
-                continue
-            logins[host.gateway] += 1
-            del self.waiting[host]
-            self.tries[host] += 1
-            channel = self.fleet.channels[host] = Channel(host, self.fleet.inbox)
-            channel.send(Configure(policy.grace_s, policy.launcher_timeout_s))
-            if not host.local:  # from the first heartbeat on, an agent watches for a cut link
-                channel.send(Heartbeat(time.time()))
-            self.late_at[host] = time.monotonic() + min(policy.alive_s, policy.start_timeout_s)
-
-    def _handle(self, host: Host, message: object) -> None:
-        channel = self.fleet.channels[host]
-        match message:
-            case Alive():
-                self.late_at.pop(host, None)
-            case Hello(description):
-                self.fleet.hellos[host] = description
-            case AgentLost(_, reason):
-                if not channel.alive and OVERLOADED.search(reason) and self.tries[host] < MOST_TRIES:
-                    channel.close(0.0)
-                    del self.fleet.channels[host], self.late_at[host]
-                    self.waiting[host] = time.monotonic() + RETRY_S
-                else:
-                    self._lose(host, reason)
+            within = f"within {policy.start_timeout_s:g} s"
+            for host in list(self.describing):
+                self._lose(host, f"its agent did not describe it {within}")
+            for host in list(self.not_before):
+                self._lose(host, f"not connected {within}: its jump host gets {LOGINS_PER_GATEWAY} logins at a time")
 
     def _lose(self, host: Host, reason: str) -> None:
-        self.late_at.pop(host, None)
+        for waiting in (self.late_at, self.not_before, self.describing):
+            waiting.pop(host, None)
         if host in self.fleet.channels:
-            self.fleet.channels[host].silent = True
+            self.fleet.channels[host].silent = True  # closing need not wait for its agent
+        self.fleet.hellos.pop(host, None)
         self.fleet.lost.setdefault(host, connection_problem(host, reason))
 
 

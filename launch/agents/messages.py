@@ -139,8 +139,13 @@ class Heartbeat:
 
 
 @dataclass(frozen=True)
+class LoggedIn:
+    """The shell on another host runs and starts the agent."""
+
+
+@dataclass(frozen=True)
 class Alive:
-    """The first message, sent at once: the description may take a while."""
+    """The first message of the agent itself, sent at once: the description may take a while."""
 
     time: float
 
@@ -319,7 +324,7 @@ ToAgent = (
     | Start | Stop | Release | Finish | Heartbeat
 )  # fmt: skip
 FromAgent = (
-    Alive | Hello | Prepared | Reserved | NotReserved | DialResult | LinkSpeed | Inspected
+    LoggedIn | Alive | Hello | Prepared | Reserved | NotReserved | DialResult | LinkSpeed | Inspected
     | Started | NotStarted | Listening | Output | Event | Exited | Stuck | Heartbeat | Leaving
 )  # fmt: skip
 """Times are seconds since 1970 by the host's clock; the channel converts them to this machine's clock."""

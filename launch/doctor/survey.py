@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from tfdist.launch.agents.connect import connect
+from tfdist.launch.agents.connect import OnProgress, connect
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.doctor.agent_requests import dial, measure, new_token, prepare, reserve
 from tfdist.launch.doctor.links import Link
@@ -36,15 +36,25 @@ class HostRequest:
 
 
 def survey_hosts(
-    hosts: Sequence[Host], request: HostRequest, policy: Policy | None = None, on_step: OnStep = lambda _: None
+    hosts: Sequence[Host],
+    request: HostRequest,
+    policy: Policy | None = None,
+    on_step: OnStep = lambda _: None,
+    on_progress: OnProgress = lambda _: None,
 ) -> Survey:
-    """Connect, find the folders, reserve and dial ports, and measure links; `on_step` receives each step.
+    """Connect, find the folders, reserve and dial ports, and measure links.
+
+    Args:
+        hosts: to connect.
+        request: what a job would need of them.
+        policy: timeouts.
+        on_step: receives each step after connecting.
+        on_progress: receives the hosts that are not connected yet.
 
     Raises:
         TfdistError: interrupted, the ssh client is missing, or the ports of the request do not exist.
     """
-    on_step(f"connecting to {_names(hosts)}")
-    with connect(hosts, policy, require_all=False) as fleet:
+    with connect(hosts, policy, require_all=False, on_progress=on_progress) as fleet:
         tasks = {
             host: slots_of(host, len(host.gpus or hello["gpus"]), request.per_host, 1)
             for host, hello in fleet.hellos.items()

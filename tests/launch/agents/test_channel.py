@@ -95,8 +95,10 @@ def test_a_banner_is_not_the_reason_of_a_later_loss():
 
 
 def test_the_last_words_after_the_banner_are_the_reason_of_a_loss():
-    inbox, script = Inbox(), f"echo banner >&2; echo '{ALIVE % 1}'; read line; echo 'client_loop: broken pipe' >&2"
-    with channel_to(host("h", script), inbox):
+    inbox, script = Inbox(), f"echo banner >&2; echo '{ALIVE % 1}'; {READ_STDIN}; echo 'client_loop: broken pipe' >&2"
+    with channel_to(host("h", script), inbox) as channel:
+        wait_for_message(inbox, Alive)
+        channel.close_stdin()
         assert wait_for_message(inbox, AgentLost).message.reason == "client_loop: broken pipe"
 
 

@@ -24,6 +24,7 @@ from tfdist.launch.agents.messages import (
     Leaving,
     LinkSpeed,
     Listening,
+    LoggedIn,
     MeasureLink,
     NotReserved,
     NotStarted,
@@ -49,7 +50,7 @@ TO_AGENT = [
     Dial((("::1", 5000), ("h2", 5001)), "token", 4.0), MeasureLink("h2", 5000, "token", 1.0),
 ]  # fmt: skip
 FROM_AGENT = [
-    Alive(1.0), Inspected({"worker-0": "S"}, {"worker-0": ""}, request=3), Listening("t", 1.0), Stuck("t", 1.0, "D", "x"),
+    LoggedIn(), Alive(1.0), Inspected({"worker-0": "S"}, {"worker-0": ""}, request=3), Listening("t", 1.0), Stuck("t", 1.0, "D", "x"),
     Hello({"cores": [0, 1]}), Prepared("/work", "/home"), Reserved((1, 2)), NotReserved(1, "busy"),
     DialResult(("", "refused")), LinkSpeed(0.1, 5.0, ""), Started("t", 7, 1.0), NotStarted("t", "no program"),
     Output("t", "stdout", "text\n"), Event("t", 1.0, {"event": "ready", "steps": [1]}), Exited("t", -9, 1.0, 5, 0.1, 1, "", attempt=1),
@@ -89,5 +90,6 @@ def test_the_agent_sends_the_fields_that_the_launcher_expects():
         "dial_result",
         "hello",
         "link_speed",
+        "logged_in",
         "prepared",
-    }  # sent from threads, as dictionaries
+    }  # sent from threads, as dictionaries; the login by a shell

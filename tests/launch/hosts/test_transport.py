@@ -94,8 +94,9 @@ exec {shell} -c "$*"
 
 def hello(host, cwd="/"):
     """The host description that an agent on `host` sends."""
-    (line,) = (line for line in conversation(agent_argv(host), cwd) if b'"hello"' in line)
-    return json.loads(line)["description"]
+    messages = [json.loads(line) for line in conversation(agent_argv(host), cwd) if line.strip()]
+    assert host.local or messages[0] == {"kind": "logged_in"}
+    return messages[-1]["description"]
 
 
 def conversation(argv, cwd="/"):
