@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,29 @@ def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
     program = _program(options.command, env, machines)
     chosen = resolve_strategy(choices, machine)
     job = plan_command(chosen.spec, program, machines, options.port)
-    return PlannedLaunch(job, chosen.spec, options.command, chosen.notes, chosen.warnings)
+    notes = (*chosen.notes, *_program_notes(program, chosen.spec, choices))
+    return PlannedLaunch(job, chosen.spec, options.command, notes, chosen.warnings)
+
+
+def _program_notes(program: Program, choice: StrategyChoice, choices: Mapping[str, Any]) -> Iterator[str]:
+    """What a Python program may not expect of its environment, and the user did not choose."""
+    if program.python and choice.devices > 1 and not choice.gpus and "tfdist" not in _source(program.argv):
+        yield (
+            f"MirroredStrategy() sees one CPU device, not {choice.devices}: build the strategy with "
+            "tfdist.strategies.current()"
+        )
+    if program.python and "keras" not in choices and LEGACY_KERAS not in program.env:
+        yield "tf.keras is tf_keras (Keras 2) in the program; choose Keras 3 with --keras 3"
+
+
+def _source(words: tuple[str, ...]) -> str:
+    """The text of the program that `python WORDS` runs; empty if it cannot be read here."""
+    if words[:1] == ("-c",):
+        return " ".join(words[1:2])
+    try:
+        return Path(words[0]).read_text(encoding="utf-8", errors="replace")
+    except (OSError, IndexError, ValueError):
+        return ""
 
 
 def _with_servers(choices: Mapping[str, Any], machines: Machines) -> Mapping[str, Any]:
@@ -111,8 +133,11 @@ def _plan_inherited(options: LaunchOptions, machines: Machines) -> PlannedLaunch
         raise TfdistError(
             "TF_CONFIG has a chief but no ps: the built-in training has no chief then; rename it to worker 0"
         )
-    if task.role not in {"chief", *(plan.task.role for plan in planned.job.plans)}:
-        raise TfdistError(f"TF_CONFIG's task is a {task.role}, but {planned.spec.strategy} has none: use worker")
+    beside = ("chief", "evaluator") if options.command else ("chief",)
+    if task.role not in {*beside, *(plan.task.role for plan in planned.job.plans)}:
+        raise TfdistError(
+            f"TF_CONFIG's task is {task.name}, but {planned.spec.strategy} has no {task.role}: use worker"
+        )
     notes = (*planned.notes, f"this task, from TF_CONFIG: {task.role} {task.index}")
     return replace(planned, job=only_task(planned.job, cluster, task), notes=notes)
 

@@ -53,7 +53,7 @@ class Cluster:
 
 
 def parse_tf_config(text: str) -> tuple[Cluster, Task]:
-    """The cluster and the task in a TF_CONFIG value.
+    """The cluster and the task in a TF_CONFIG value. An evaluator need not be in its cluster.
 
     Raises:
         TfdistError: TensorFlow would reject the value.
@@ -68,7 +68,8 @@ def parse_tf_config(text: str) -> tuple[Cluster, Task]:
     unknown = sorted({*addresses, task.role} - set(ROLES))
     if unknown:
         raise TfdistError(f"TF_CONFIG: unknown task type {unknown[0]!r}; use {', '.join(ROLES)}")
-    if not 0 <= task.index < len(addresses.get(task.role, ())):
+    outside = task.role == "evaluator" and "evaluator" not in addresses  # as in TensorFlow's guide
+    if task.index < 0 or not (outside or task.index < len(addresses.get(task.role, ()))):
         raise TfdistError(f"TF_CONFIG: its task {task.role}:{task.index} is not in its cluster; correct one of them")
     return Cluster(addresses), task
 

@@ -132,7 +132,8 @@ def _busy() -> float:
     # The number of cores in use: the average of the last minute, but no more than the threads that run or wait for a
     # core now, this one not counted (man 5 proc, loadavg). The average alone would still count a job that has ended.
     average, _, _, running, *_ = _read("/proc/loadavg").split() or ("0", "", "", "1/1")
-    return max(0.0, min(float(average), int(running.partition("/")[0]) - 1.0)) / (os.cpu_count() or 1)
+    cores = os.cpu_count() or 1
+    return max(0.0, min(float(average), int(running.partition("/")[0]) - 1.0, cores)) / cores
 
 
 def pinned_processes(allowed: set[int]) -> dict[int, float]:

@@ -4,13 +4,11 @@ from collections.abc import Iterator
 
 from tfdist.launch.doctor.host_checks import CHECKS
 from tfdist.launch.doctor.link_checks import link_rows, reachability_rows
-from tfdist.launch.doctor.problems import SLOWEST, version_problems
+from tfdist.launch.doctor.problems import ALL_HOSTS, SLOWEST, version_problems
 from tfdist.launch.doctor.results import CheckResult, Survey, Verdict
 from tfdist.launch.machine import WITHOUT_GPUS
 from tfdist.launch.place import FOR_WORKERS
 from tfdist.launch.text import shortened
-
-ALL_HOSTS = "all hosts"
 
 
 def run_checks(survey: Survey) -> tuple[CheckResult, ...]:

@@ -10,6 +10,7 @@ from tfdist.launch.cluster import Task
 from tfdist.launch.doctor.agent_requests import close_probes, dial, measure, new_token, prepare, reserve
 from tfdist.launch.doctor.links import Links
 from tfdist.launch.doctor.problems import (
+    ALL_HOSTS,
     SLOWEST,
     Hellos,
     clock_problem,
@@ -40,6 +41,7 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
     """
     missing = [missing_packages(host, hello) for host, hello in fleet.hellos.items() if needs_tensorflow]
     versions = version_problems(fleet.hellos, ignore_missing=needs_tensorflow)
+    keras = None if needs_tensorflow else versions.pop("tf_keras", None)
     raise_problems([*filter(None, missing), *versions.values()])
     clocks = [clock_problem(host, fleet.behind_s[host]) for host in fleet.hellos]  # in the order of the hosts
     job, folders = _prepare(job, fleet)
@@ -48,6 +50,8 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
     job, ports = _reserve(job, fleet, token)
     _dial(job, fleet, targets, ports, token)
     notes = [Note(problem.host, problem.sentence) for problem in filter(None, [*clocks, *folders])]
+    if keras is not None:
+        notes.append(Note(ALL_HOSTS, f"{keras.what}; it matters if the program uses tf.keras"))
     return job, (*notes, *gpu_notes(fleet.hellos), *busy_gpu_notes(job, fleet.hellos))
 
 

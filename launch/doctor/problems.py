@@ -12,6 +12,7 @@ from tfdist.launch.text import shortened
 
 MAX_SKEW_S = 2.0
 """Clocks further apart make the order of events unreliable."""
+ALL_HOSTS = "all hosts"
 SLOWEST = "the slowest GPU sets the pace"
 
 _UNREACHABLE_FIXES: Mapping[str, str] = {

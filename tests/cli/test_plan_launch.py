@@ -1,9 +1,13 @@
-"""Warnings about the hosts of a planned job."""
+"""From options to a plan: the user's own program, inherited tasks, and warnings about the hosts."""
+
+import json
+from pathlib import Path
 
 import pytest
 
-from tfdist.cli.plan_launch import busy_warnings
-from tfdist.launch.hosts.host import Host
+from tfdist.cli.plan_launch import LaunchOptions, busy_warnings, plan_request
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.job import Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import Machine
 
@@ -26,3 +30,66 @@ def test_other_programs_on_a_host_of_the_job_are_a_warning(values, warning):
     shape = Shape({"worker": RoleShape(2)}, has_cluster=True, devices=2, cores_per_device=1)
     found = busy_warnings(plan_job(shape, Program(("true",), {}, "/"), machines), machines)
     assert [text.startswith(warning) for text in found] == ([] if warning is None else [True])
+
+
+DEVICES = "MirroredStrategy() sees one CPU device, not 2: build the strategy with tfdist.strategies.current()"
+KERAS = "tf.keras is tf_keras (Keras 2) in the program; choose Keras 3 with --keras 3"
+TWO = {"strategy": "mirrored", "devices": 2}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
+    Path("plain.py").write_text("import tensorflow as tf")
+    Path("current.py").write_text("from tfdist.strategies import current")
+
+
+@pytest.mark.parametrize(
+    ("command", "choices", "gpus", "notes"),
+    [
+        (["python", "plain.py"], TWO, (), (DEVICES, KERAS)),
+        (["plain.py"], TWO, (), (DEVICES, KERAS)),
+        (["python", "-c", "pass"], TWO, (), (DEVICES, KERAS)),
+        (["python", "-m", "some.module"], TWO, (), (DEVICES, KERAS)),
+        (["python", "current.py"], TWO, (), (KERAS,)),
+        (["python", "-c", "import tfdist"], TWO, (), (KERAS,)),
+        (["python", "plain.py"], TWO, ("A100", "A100"), (KERAS,)),
+        (["python", "plain.py"], {"strategy": "one-device", "keras": "2"}, (), ()),
+        (["true"], TWO, (), ()),
+    ],
+)
+def test_a_python_program_is_told_what_it_may_not_expect(command, choices, gpus, notes):
+    planned = plan_request(LaunchOptions(choices, tuple(command)), {LOCAL: Machine((0, 1), gpus)})
+    assert planned.notes == notes
+
+
+def test_the_keras_of_the_environment_needs_no_note(monkeypatch):
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "0")
+    planned = plan_request(
+        LaunchOptions({"strategy": "one-device"}, ("python", "plain.py")), {LOCAL: Machine((0,), ())}
+    )
+    assert planned.notes == ()
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        {"worker": ["a:1", "b:1"]},
+        {"chief": ["a:1"], "worker": ["b:1"]},
+        {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]},
+        {"worker": ["a:1"], "evaluator": ["b:1"]},
+    ],
+)
+def test_an_inherited_evaluator_runs_the_users_program_only(cluster, monkeypatch):
+    tf_config = {"cluster": cluster, "task": {"type": "evaluator", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(tf_config))
+    machines = {LOCAL: Machine((0,), ("A100",))}
+    planned = plan_request(LaunchOptions({}, ("true",), inherit_tf_config=True), machines)
+    (only,) = planned.job.plans
+    env = planned.job.environment(only)
+    assert (only.task.name, json.loads(env["TF_CONFIG"])) == ("evaluator-0", tf_config)
+    assert planned.job.leading == ("evaluator-0",)
+    with pytest.raises(TfdistError, match="TF_CONFIG"):
+        plan_request(LaunchOptions({"preset": "smoke"}, inherit_tf_config=True), machines)

@@ -118,11 +118,6 @@ def test_tf_config_in_the_environment_is_refused(monkeypatch, tmp_path, capsys):
             "mirrored",
         ),
         ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}', ["--port", "5000"], "--port 5000"),
-        (
-            '{"cluster": {"evaluator": ["a:1"], "worker": ["b:1"]}, "task": {"type": "evaluator", "index": 0}}',
-            [],
-            "evaluator",
-        ),
     ],
 )
 def test_an_inherited_tf_config_that_contradicts_is_refused(monkeypatch, tmp_path, capsys, tf_config, more, says):

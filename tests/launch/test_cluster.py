@@ -54,3 +54,13 @@ def test_an_invalid_tf_config_is_refused_in_one_line(text, expected):
 def test_any_text_but_a_tf_config_is_refused(text):
     with pytest.raises(TfdistError):
         parse_tf_config(text)
+
+
+def test_an_evaluator_need_not_be_in_its_cluster():
+    text = '{"cluster": {"chief": ["a:1"], "worker": ["b:2"]}, "task": {"type": "evaluator", "index": 0}}'
+    cluster, task = parse_tf_config(text)
+    assert (task, cluster.port(task)) == (Task("evaluator", 0), None)
+    assert json.loads(cluster.tf_config(task)) == json.loads(text)
+    for wrong in (text.replace("0}}", "-1}}"), text.replace('"worker"', '"evaluator"').replace("0}}", "1}}")):
+        with pytest.raises(TfdistError, match="is not in its cluster"):
+            parse_tf_config(wrong)

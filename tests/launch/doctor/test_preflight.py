@@ -7,6 +7,7 @@ import pytest
 
 from tests.launch.jobs import roles
 from tfdist.launch.agents.connect import connect
+from tfdist.launch.agents.messages import Prepared
 from tfdist.launch.cluster import Task
 from tfdist.launch.doctor.preflight import busy_gpu_notes, dial_targets, gpu_notes, preflight
 from tfdist.launch.errors import ExitCode, TfdistError
@@ -52,6 +53,50 @@ def test_a_gpu_in_use_is_a_note_if_a_task_will_see_it():
         planned = plan_job(Shape(roles(worker=workers), True, gpus=True), PROGRAM, machines)
         notes = list(busy_gpu_notes(planned, {H1: hello}))
         assert [(note.host, note.text.partition(", or")[0]) for note in notes] == [("h1", text) for text in texts]
+
+
+class FakeFleet:
+    """Two hosts that say hello and nothing more: the preflight of a job without a cluster needs no answer."""
+
+    def __init__(self, one, other):
+        base = {"gpus": [], "gpu_ids": [], "gpu_uuids": [], "gpu_processes": []}
+        self.hellos = {host: {**base, **hello} for host, hello in ((LOCAL, one), (REMOTE, other))}
+        self.behind_s = dict.fromkeys(self.hellos, 0.0)
+        self.lost = {}
+        self.policy = Policy()
+
+    def ask(self, requests, what, limit_s):
+        return {host: Prepared(request=1, requested="/", actual="/") for host in requests}
+
+
+REMOTE = Host("there", "10.0.0.8")
+BOTH = {"tensorflow": "2.21.0", "tf_keras": "2.21.0"}
+
+
+@pytest.mark.parametrize(
+    ("packages", "words"),
+    [
+        (BOTH, None),
+        ({"tensorflow": "2.21.0"}, "tf_keras differs between hosts: here has 2.21.0, there has none; it matters if"),
+        ({**BOTH, "tf_keras": "2.20.1"}, "there has 2.20.1; it matters if the program uses tf.keras"),
+    ],
+)
+def test_the_users_program_is_not_refused_for_tf_keras(packages, words):
+    planned, fleet = (
+        job({"worker": 2}, LOCAL, REMOTE, cluster=False, slots=1),
+        FakeFleet(hello(**BOTH), hello(**packages)),
+    )
+    _, notes = preflight(planned, fleet, needs_tensorflow=False)
+    assert [words in note.text for note in notes] == ([] if words is None else [True])
+    if words is not None:
+        with pytest.raises(TfdistError, match="tf_keras"):
+            preflight(planned, fleet, needs_tensorflow=True)
+
+
+def test_the_users_program_is_refused_for_another_tensorflow():
+    planned = job({"worker": 2}, LOCAL, REMOTE, cluster=False, slots=1)
+    with pytest.raises(TfdistError, match=r"tensorflow differs between hosts: here has 2\.21\.0, there has 2\.20\.0"):
+        preflight(planned, FakeFleet(hello(**BOTH), hello(**{**BOTH, "tensorflow": "2.20.0"})), needs_tensorflow=False)
 
 
 # --- dial targets
