@@ -30,6 +30,7 @@ Examples:
   tfdist launch --strategy multiworker --workers 2 -- python train.py
   tfdist launch --hosts h1,h2 --preset smoke
   tfdist launch --hostfile hosts.txt --dry-run -- python train.py
+  tfdist launch --detach -- python train.py
 
 Your own program finds TF_CONFIG in its environment; tfdist.strategies.current() builds the chosen strategy.
 
@@ -83,6 +84,14 @@ SaveConfig = Annotated[
     Path | None,
     option("--save-config", "Write the options that were given to a TOML file for --config, without secrets.", WHAT),
 ]
+Detach = Annotated[
+    bool,
+    option(
+        "--detach",
+        "Return when the tasks are started; see 'tfdist attach', 'tfdist logs' and 'tfdist stop'.",
+        short=("-d",),
+    ),
+]
 DryRun = Annotated[bool, option("--dry-run", "Print each task's TF_CONFIG, environment and command; start nothing.")]
 Quiet = Annotated[bool, option("--quiet", "Print only failures.", short=("-q",))]
 Verbose = Annotated[
@@ -108,6 +117,7 @@ def launch(
     timeout: Timeout = None,
     name: Name = "launch",
     runs_dir: RunsDir = RUNS_DIR,
+    detach: Detach = False,
     dry_run: DryRun = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -121,10 +131,12 @@ def launch(
 
     if timeout is not None and not timeout > 0:
         raise TfdistError(f"--timeout {timeout:g}: must be positive; omit it for no limit")
+    if detach and dry_run:
+        raise TfdistError("--detach and --dry-run: a dry run starts nothing; omit one of them")
     if not inherit_tf_config:
         refuse_tf_config()
     variables = forwarded_variables(env or (), env_file, os.environ)
     job_options = LaunchOptions(choices, tuple(command or ()), port, variables, inherit_tf_config)
     saved = job_file(save_config, ctx) if save_config is not None else None
-    run_options = RunOptions(name, runs_dir, dry_run, json, quiet, verbose, saved)
+    run_options = RunOptions(name, runs_dir, dry_run, json, quiet, verbose, detach, saved)
     raise typer.Exit(run_launch(job_options, selection, replace(policy, timeout_s=timeout), run_options))

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from textwrap import indent
 from typing import Any, TextIO
@@ -12,11 +13,13 @@ from typing import Any, TextIO
 import typer
 
 from tfdist.cli.config import JobFile
+from tfdist.cli.detach import BackgroundLines, launch_detached
 from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, busy_warnings, plan_request
 from tfdist.cli.show_outcome import outcome_json, show_failure, show_success
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.messages import Note
+from tfdist.launch.background import Background
 from tfdist.launch.console.lines import PrefixedLines, Quiet
 from tfdist.launch.console.table import LiveTable
 from tfdist.launch.diagnose import Outcome, Status
@@ -50,6 +53,7 @@ class RunOptions:
     json: bool
     quiet: bool
     verbose: bool
+    detach: bool = False
     job_file: JobFile | None = None
     """Written before the tasks start."""
 
@@ -60,11 +64,24 @@ class RunOptions:
 
 
 def run_launch(options: LaunchOptions, selection: HostSelection, policy: Policy, run_options: RunOptions) -> int:
-    """Plan the job, run it and print its outcome; returns the exit code.
+    """Plan the job, run it and print its outcome; returns the exit code, with --detach once its tasks are started.
 
     Raises:
         TfdistError: no task was started.
     """
+    launch = partial(_launch, options, selection, policy, run_options)
+    if run_options.detach:
+        return launch_detached(launch, json=run_options.json, quiet=run_options.quiet)
+    return launch(None)
+
+
+def _launch(
+    options: LaunchOptions,
+    selection: HostSelection,
+    policy: Policy,
+    run_options: RunOptions,
+    background: Background | None,
+) -> int:
     selection.try_out(lambda machines: plan_request(options, machines), options.devices)
     with selection.connected(policy) as fleet:
         machines = selection.machines(fleet, options.devices)
@@ -80,7 +97,10 @@ def run_launch(options: LaunchOptions, selection: HostSelection, policy: Policy,
             _show_plan(planned, fleet, run_options)
             return 0
         run_dir = create_run_dir(run_options.runs_dir, run_options.name)
-        outcome, record = _run(planned, run_dir, policy, _console(planned, run_options), fleet)
+        if background is not None:
+            background.expect((plan.task.name for plan in planned.job.plans), run_dir)
+        console = _console(planned, run_options, background)
+        outcome, record = _run(planned, run_dir, policy, console, fleet)
     _show_outcome(outcome, record, run_dir, run_options)
     return record.exit_code if record is not None else outcome.exit_code
 
@@ -114,8 +134,10 @@ def _show_task(task: Mapping[str, Any], verbose: bool) -> None:
     typer.echo(f"  {task['command']}")
 
 
-def _console(planned: PlannedLaunch, options: RunOptions) -> PrefixedLines:
+def _console(planned: PlannedLaunch, options: RunOptions, background: Background | None) -> PrefixedLines:
     """A live table for the built-in training on a terminal, else prefixed lines."""
+    if background is not None:
+        return BackgroundLines(background, options.out, sys.stderr)
     if options.quiet:
         return Quiet(options.out, sys.stderr)
     if options.out.isatty() and not planned.argv:

@@ -1,0 +1,51 @@
+"""`tfdist launch --detach`: what the process in the foreground prints, and the one in the background."""
+
+import shlex
+from collections.abc import Callable
+from typing import TextIO
+
+import typer
+
+from tfdist.launch.agents.messages import Message, Note
+from tfdist.launch.background import Background, Detached, fork_launcher
+from tfdist.launch.console.lines import PrefixedLines
+from tfdist.launch.json_files import dumps
+
+
+class BackgroundLines(PrefixedLines):
+    """Prints remarks of the launcher, but not what tasks write: their logs keep that."""
+
+    def __init__(self, background: Background, out: TextIO, err: TextIO) -> None:
+        super().__init__(out, err)
+        self.background = background
+
+    def handle(self, message: Message) -> None:
+        """Print a remark; detach with the start of the last task."""
+        if isinstance(message, Note):
+            super().handle(message)
+        self.background.handle(message)
+
+
+def launch_detached(launch: Callable[[Background], int], *, json: bool, quiet: bool) -> int:
+    """Call `launch` in a process that goes into the background; returns the exit code of either process."""
+    process = fork_launcher()
+    if isinstance(process, Background):
+        return launch(process)
+    result = process.wait()
+    if isinstance(result, int):
+        return result if result >= 0 else 128 - result
+    if json:
+        typer.echo(dumps({"format": 1, "run_dir": result.run_dir, "pid": result.pid}))
+    elif not quiet:
+        typer.echo(_announcement(result))
+    return 0
+
+
+def _announcement(run: Detached) -> str:
+    path = shlex.quote(run.run_dir)
+    return (
+        f"{run.run_dir} runs in the background (process {run.pid})\n"
+        f"  see it:    tfdist attach {path}\n"
+        f"  its logs:  tfdist logs {path} --follow\n"
+        f"  stop it:   tfdist stop {path}"
+    )

@@ -1,0 +1,106 @@
+"""A launcher that goes into the background: forked before any thread exists, detached once all tasks are started."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import FrameType
+
+from tfdist.launch.agents.messages import Message, Started
+from tfdist.launch.rundir import RunDir
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Detached:
+    """A run that continues in the background."""
+
+    run_dir: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class Foreground:
+    """The process that the user waits for, until the launcher in the background has started all tasks."""
+
+    pid: int
+    """The launcher's."""
+    pipe: int
+
+    def wait(self) -> Detached | int:
+        """The detached run, or the exit code of a launcher that ended before; signals go to the launcher meanwhile."""
+        with os.fdopen(self.pipe, "rb") as pipe:
+            data = pipe.read()
+        if data:
+            return Detached(*json.loads(data))
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@dataclass
+class Background:
+    """The launcher, in a session of its own: a closed terminal sends it no signal."""
+
+    pipe: int
+    run_dir: RunDir | None = None
+    waiting: set[str] = field(default_factory=set)
+    """Tasks that have not been started."""
+
+    def expect(self, tasks: Iterable[str], run_dir: RunDir) -> None:
+        """Detach once these tasks are started."""
+        self.waiting, self.run_dir = set(tasks), run_dir
+
+    def handle(self, message: Message) -> None:
+        """Take note of a task's start; with the last one let the process in the foreground end."""
+        if isinstance(message, Started) and self.run_dir is not None:
+            self.waiting.discard(message.task)
+            if not self.waiting:
+                self._detach(self.run_dir)
+
+    def _detach(self, run_dir: RunDir) -> None:
+        self.run_dir = None
+        _redirect(0, os.devnull, os.O_RDONLY)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        for descriptor in (1, 2):
+            try:
+                _redirect(descriptor, str(run_dir.launcher_log), flags)
+            except OSError:
+                _redirect(descriptor, os.devnull, os.O_WRONLY)
+        with suppress(OSError):  # the process in the foreground was killed
+            os.write(self.pipe, json.dumps([str(run_dir.path), os.getpid()]).encode())
+        os.close(self.pipe)
+
+
+def fork_launcher() -> Foreground | Background:
+    """Continue in two processes: the caller's, which gets `Foreground`, and a launcher, which gets `Background`."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    read, write = os.pipe()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            os.close(read)
+            os.setsid()
+            return Background(write)
+
+        def forward(number: int, _frame: FrameType | None) -> None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, forward)
+        os.close(write)
+        return Foreground(pid, read)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+
+def _redirect(descriptor: int, path: str, flags: int) -> None:
+    target = os.open(path, flags, 0o600)
+    os.dup2(target, descriptor)
+    os.close(target)

@@ -1,0 +1,53 @@
+"""Ask a run's launcher to stop the run."""
+
+import os
+import signal
+
+from tfdist.launch.control import request
+from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.launcher import Launcher, read_launcher
+from tfdist.launch.rundir import RunDir
+
+
+def ask_to_stop(run_dir: RunDir) -> None:
+    """Ask once: the tasks get the grace period. Asked again, the launcher kills them.
+
+    Raises:
+        TfdistError: the launcher cannot be reached.
+    """
+    try:
+        request(run_dir, "stop")
+    except TimeoutError:
+        launcher = read_launcher(run_dir)
+        pid = launcher.pid if launcher else "PID"
+        raise TfdistError(
+            f"the launcher of {run_dir.path} does not answer: if it is suspended, continue it with 'kill -CONT {pid}'",
+            ExitCode.FAILED,
+        ) from None
+    except PermissionError:
+        raise TfdistError(f"{run_dir.control}: not your run; ask its owner, or use sudo", ExitCode.FAILED) from None
+    except OSError:  # it has not opened its socket yet, could not, or has just ended
+        _signal(run_dir, read_launcher(run_dir))
+
+
+def running_tasks(run_dir: RunDir) -> tuple[str, ...]:
+    """The tasks that still run, as far as the launcher answers."""
+    try:
+        return tuple(request(run_dir, "status").get("running", ()))
+    except OSError:
+        return ()
+
+
+def _signal(run_dir: RunDir, launcher: Launcher | None) -> None:
+    if launcher is None or not launcher.alive or run_dir.outcome.exists():
+        return
+    if not launcher.here:
+        raise TfdistError(
+            f"the launcher of {run_dir.path} runs on {launcher.host}: use 'tfdist stop' there", ExitCode.FAILED
+        )
+    try:
+        os.kill(launcher.pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        raise TfdistError(f"{run_dir.path}: not your run; ask its owner, or use sudo", ExitCode.FAILED) from None
