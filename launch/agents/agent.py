@@ -50,6 +50,8 @@ FAREWELL_S = 5.0
 """Wait until the launcher has read the last messages."""
 LOOK_S, EAGER_S = 0.5, 30.0
 """How often to look whether the server of a task listens, and for how long; then with each heartbeat."""
+UTF8_LENGTHS = ((0xF5, 1), (0xF0, 4), (0xE0, 3), (0xC2, 2), (0, 1))
+"""Bytes of a character from this first byte on. 0xF5 to 0xFF, 0xC0 and 0xC1 are in no UTF-8 text."""
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """Exit codes of a task that was killed, and of a shell whose program was killed."""
 AGENT_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -918,11 +920,9 @@ def end_of_characters(text: bytes) -> int:
     """The length of `text` without an incomplete UTF-8 character at its end."""
     for back in range(1, min(3, len(text)) + 1):
         byte = text[-back]
-        if byte >= 0xC0:  # the first of 2, 3 or 4 bytes
-            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+        if byte & 0xC0 != 0x80:  # the first byte of a character
+            length = next(length for first, length in UTF8_LENGTHS if byte >= first)
             return len(text) - back if length > back else len(text)
-        if byte < 0x80:
-            break
     return len(text)
 
 

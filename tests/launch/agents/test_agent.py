@@ -1,4 +1,6 @@
+import socket
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -161,3 +163,113 @@ def test_a_command_that_times_out_has_no_output(monkeypatch):
     monkeypatch.setattr(agent, "COMMAND_TIMEOUT_S", 0.1)
     assert agent.output_of(["sleep", "60"]) == ""
     assert agent.output_of(["echo", "x"]) == "x\n"
+
+
+def test_a_command_that_cannot_be_run_has_no_output():
+    assert agent.output_of(["no-such-program"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [("", 0), ("a", 1), ("é", 2), ("a█", 4), ("🙂", 4), ("a" * 5, 5)],
+)
+def test_whole_characters_are_not_cut(text, length):
+    assert agent.end_of_characters(text.encode()) == length
+
+
+@pytest.mark.parametrize("character", ["é", "█", "🙂"])
+def test_an_incomplete_character_at_the_end_is_left_for_later(character):
+    for cut in range(1, len(character.encode())):
+        assert agent.end_of_characters(b"ab" + character.encode()[:cut]) == 2
+
+
+@pytest.mark.parametrize("text", [b"a\xff", b"a\x96\x96\x96\x96", b"\x96", b"a\xc3\xa9\x96"])
+def test_bytes_that_are_not_utf_8_are_not_left_for_later(text):
+    assert agent.end_of_characters(text) == len(text)
+
+
+def test_listening_ports_include_servers_and_no_reserved_sockets():
+    with socket.create_server(("127.0.0.1", 0)) as server, agent.reserve(0) as reserved:
+        ports = agent.listening_ports()
+        assert server.getsockname()[1] in ports
+        assert reserved.getsockname()[1] not in ports
+
+
+# --- out of memory
+
+V1 = ("9:name=systemd:/\n4:cpu,memory:/box/job\n0::/\n", "memory.oom_control")
+V2 = ("0::/box/job\n", "memory.events")
+
+
+def fake_proc(tmp_path, groups, mounts):
+    """A folder like /proc, with process 7 in these cgroups, and these (mount point, root, file system, options)."""
+    for name, text in (
+        ("7/cgroup", groups),
+        (
+            "self/mountinfo",
+            "".join(
+                f"36 35 0:30 {root} {tmp_path / point} rw,nosuid shared:1 - {kind} {kind} {options}\n"
+                for point, root, kind, options in mounts
+            ),
+        ),
+    ):
+        path = tmp_path / "proc" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    return str(tmp_path / "proc")
+
+
+@pytest.mark.parametrize(
+    ("groups", "name", "mounts"),
+    [
+        (
+            *V1,
+            [
+                ("other", "/", "cgroup", "rw,cpuset"),
+                ("mem", "/", "cgroup", "rw,cpu,memory"),
+                ("v2", "/", "cgroup2", "rw"),
+            ],
+        ),
+        (*V2, [("tmp", "/", "tmpfs", "rw"), ("mem", "/", "cgroup2", "rw,nsdelegate")]),
+    ],
+    ids=["v1", "v2"],
+)
+def test_kills_for_lack_of_memory_are_counted_in_the_cgroup_of_the_process(tmp_path, groups, name, mounts):
+    counter = tmp_path / "mem/box/job" / name
+    counter.parent.mkdir(parents=True)
+    counter.write_text("low 0\noom 3\noom_kill 2\noom_group_kill 0\n")
+    found = agent.oom_counter(7, fake_proc(tmp_path, groups, mounts))
+    assert found == str(counter)
+    assert agent.oom_kills(found) == 2
+
+
+def test_a_container_sees_its_own_cgroup_as_the_root_of_the_mount(tmp_path):
+    (tmp_path / "mem").mkdir()
+    counter = tmp_path / "mem/memory.oom_control"
+    counter.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
+    proc = fake_proc(tmp_path, V1[0], [("mem", "/box/job", "cgroup", "rw,memory")])
+    assert Path(agent.oom_counter(7, proc)).resolve() == counter
+
+
+@pytest.mark.parametrize("mounts", [[], [("mem", "/box/jo", "cgroup", "rw,memory")], [("v2", "/", "cgroup2", "rw")]])
+def test_without_a_counter_no_kills_are_counted(tmp_path, mounts):
+    assert agent.oom_counter(7, fake_proc(tmp_path, V1[0], mounts)) == ""
+    assert agent.oom_kills("") == 0
+
+
+def test_the_kernel_log_says_which_process_was_killed(tmp_path):
+    path = tmp_path / "kmsg"
+    path.write_text("6,1,1,-;Out of memory: Killed process 7 (python3) in an earlier job\n")
+    log = agent.KernelLog(str(path))
+    with path.open("a") as file:
+        file.write("6,2,9,-;eth0: link up\n")
+        file.write("6,3,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,task=python3,pid=71,uid=0\n SUBSYSTEM=x\n")
+        file.write("3,4,9,-;Memory cgroup out of memory: Killed process 71 (python3) total-vm:9kB\n")
+        file.write("3,5,9,-;Memory cgroup out of memory: Killed process 8 (ruby) total-vm:9kB\n")
+    assert log.find(71, any_process=False) == "Memory cgroup out of memory: Killed process 71 (python3) total-vm:9kB"
+    assert log.find(7, any_process=False) == ""
+    assert log.find(7, any_process=True) == "Memory cgroup out of memory: Killed process 8 (ruby) total-vm:9kB"
+
+
+def test_a_kernel_log_that_may_not_be_read_says_nothing(tmp_path):
+    assert agent.KernelLog(str(tmp_path / "missing")).find(7, any_process=True) == ""

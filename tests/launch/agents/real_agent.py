@@ -1,0 +1,122 @@
+"""A real agent over pipes, and the messages that it sends."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from tfdist.launch.agents import agent
+from tfdist.launch.agents.bootstrap import agent_argv, agent_source
+from tfdist.launch.agents.messages import Alive, Configure, Exited, Output, Start
+from tfdist.launch.agents.wire import decode, encode
+from tfdist.launch.hosts.host import LOCAL
+
+
+class RealAgent:
+    """An agent process. `messages` grows while it runs, in a thread."""
+
+    def __init__(self, source, env):
+        self.process = subprocess.Popen(
+            agent_argv(LOCAL),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | env,
+            start_new_session=True,
+        )
+        self.messages = []
+        self.process.stdin.write(source)
+        self.process.stdin.flush()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            if line.strip():
+                self.messages.append(decode(line))
+
+    def send(self, *messages):
+        self.process.stdin.write(b"".join(map(encode, messages)))
+        self.process.stdin.flush()
+
+    def start(self, code, task="worker-0", attempt=0, port=None, env=None, program=None):
+        argv = program or (sys.executable, "-S", "-c", code)
+        self.send(Start(task, argv, env or {}, "/", (), port, attempt=attempt))
+
+    def of(self, kind, task=None):
+        return [
+            message
+            for message in list(self.messages)
+            if isinstance(message, kind) and (task is None or message.task == task)
+        ]
+
+    def wait_for(self, kind, number=1, seconds=30.0):
+        """Message `number` of this kind, counted from 1."""
+        wait_until(lambda: len(self.of(kind)) >= number, seconds)
+        return self.of(kind)[number - 1]
+
+    def text(self, stream="stdout", task=None):
+        """All output so far."""
+        return "".join(message.text for message in self.of(Output, task) if message.stream == stream)
+
+    def wait_for_text(self, text, stream="stdout"):
+        wait_until(lambda: text in self.text(stream))
+
+    def exit_of(self, task, attempt=0, seconds=30.0):
+        """The exit of a task, once it has come."""
+        found = lambda: [exited for exited in self.of(Exited, task) if exited.attempt == attempt]  # noqa: E731
+        wait_until(found, seconds)
+        return found()[0]
+
+    def pid(self):
+        """The process that serves; the one that was started is its parent."""
+        self.wait_for(Alive)
+        return int(Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text())
+
+    def end(self, timeout=30.0):
+        """Close its stdin, and wait for it."""
+        self.process.stdin.close()
+        self.reader.join(timeout)
+        return self.process.wait(timeout)
+
+
+def wait_until(condition, seconds=30.0):
+    """Wait until the condition holds."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "the condition never held"
+        time.sleep(0.01)
+
+
+@contextmanager
+def real_agent(grace_s=5.0, launcher_timeout_s=60.0, env=None, source=None):
+    """An agent that was configured. It is killed at the end if it still runs."""
+    started = RealAgent(source or agent_source(), env or {})
+    process = started.process
+    try:
+        started.send(Configure(grace_s, launcher_timeout_s))
+        yield started
+    finally:
+        process.stdin.close()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        started.reader.join(5)
+        process.stdout.close()
+
+
+def edited_source(*changes, **constants):
+    """The agent's program text with (old, new) parts replaced, and other values for constants."""
+    text = Path(agent.__file__).read_text()
+    marker = "class _RunningTask:"
+    lines = "".join(f"{name} = {value!r}\n" for name, value in constants.items())
+    for old, new in (*changes, (marker, f"{lines}\n{marker}")):
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    data = text.encode()
+    return b"%d\n%s" % (len(data), data)
