@@ -5,9 +5,18 @@ In a task that was started without a launcher all functions do nothing. No Tenso
 
 import json
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from types import TracebackType
 from typing import Any
 
 from tfdist.launch.str_enum import StrEnum
+
+MOST_MESSAGE = 4000
+"""Characters of an exception's message that are sent: the beginning and, as TensorFlow comes to the point last, the
+end."""
+MOST_CAUSES = 5
 
 
 class Phase(StrEnum):
@@ -50,3 +59,67 @@ def wait_at_barrier() -> None:
         return
     emit("barrier")
     os.read(int(descriptor), 1)
+
+
+def report_failures() -> None:
+    """Send the event `failed` when an exception is about to end this program: its type, message, place and causes.
+
+    What Python prints, and the exit code, remain as they are. Exceptions in other threads end no program. Exceptions
+    in forked processes are not reported.
+    """
+    if "TFDIST_EVENTS_FD" not in os.environ or getattr(sys.excepthook, "reports", False):
+        return
+    previous, process = sys.excepthook, os.getpid()
+
+    def report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if isinstance(error, Exception) and os.getpid() == process:
+            report_failure(error)
+        previous(kind, error, trace)
+
+    report.reports = True  # type: ignore[attr-defined]
+    sys.excepthook = report
+
+
+def report_failure(error: BaseException, kind: str | None = None) -> None:
+    """Send the event `failed` for this exception; `kind` replaces the name of its class. Never raises."""
+    with suppress(Exception):
+        causes = "\n".join(_described(cause) for cause in _causes(error))
+        place = _place(error.__traceback__)
+        kind = type(error).__qualname__ if kind is None else kind
+        emit("failed", type=kind, message=_bounded(str(error)), where=place, causes=_bounded(causes))
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__qualname__}: {_bounded(str(error))}"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    for _ in range(MOST_CAUSES):
+        context = None if error.__suppress_context__ else error.__context__
+        cause = error.__cause__ or context
+        if cause is None:
+            return
+        yield cause
+        error = cause
+
+
+def _bounded(text: str) -> str:
+    first = MOST_MESSAGE // 4
+    return text if len(text) <= MOST_MESSAGE else f"{text[:first]} ... {text[first - MOST_MESSAGE :]}"
+
+
+def _place(trace: TracebackType | None) -> str:
+    # The innermost line of the user's program, as `train.py:12`; else the innermost one.
+    import sysconfig
+    from pathlib import Path
+
+    places = []
+    while trace is not None:
+        places.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
+        trace = trace.tb_next
+    libraries = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+    own = [(file, line) for file, line in places if not file.startswith((*libraries, "<frozen"))]
+    if not places:
+        return ""
+    file, line = (own or places)[-1]
+    return f"{file.removeprefix(f'{Path.cwd()}/')}:{line}"

@@ -1,7 +1,7 @@
 """Supervise a job's tasks until all have ended: one queue of messages, one loop."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from queue import Empty
 from typing import Any
@@ -30,8 +30,9 @@ from tfdist.launch.agents.requests import Requests
 from tfdist.launch.agents.signals import kill_groups
 from tfdist.launch.agents.silence import SilenceDetector
 from tfdist.launch.diagnosis.culprit import shows_cause
-from tfdist.launch.history import History, ProcessState, StartTimedOut, TimedOut
+from tfdist.launch.history import Failed, History, ProcessState, StartTimedOut, TimedOut
 from tfdist.launch.job import Job
+from tfdist.launch.joining import CHECK_S, JoinWatch
 from tfdist.launch.logs import RunWriter
 from tfdist.launch.policy import Policy
 
@@ -61,16 +62,22 @@ class Supervisor:
     finished: set[str] = field(default_factory=set)
     """Leading tasks that exited with code 0."""
     failed_at: float | None = None
-    """Monotonic time of the first failure, until the other tasks are stopped because of it."""
+    """Monotonic time of the first failure."""
+    stopped: bool = False
+    """The running tasks have been stopped."""
     stop_at: float | None = None
     """Monotonic time at which the running tasks are stopped."""
     time_out_at: float | None = None
     start_out_at: float | None = None
     """Monotonic time at which all tasks must have been started."""
+    join_look_at: float | None = None
+    """Monotonic time of the next look at tasks that may wait for one that has exited."""
     silence: SilenceDetector = field(init=False)
+    joining: JoinWatch = field(init=False)
 
     def __post_init__(self) -> None:
         self.silence = SilenceDetector(self.policy.silence_s)
+        self.joining = JoinWatch(self.job, self.history)
 
     def accepts(self, arrival: Arrival) -> bool:
         """Whether the message's task is on the host that sent it: a host must not speak for others."""
@@ -100,8 +107,9 @@ class Supervisor:
                 self.records[task] = record
             case Event(task, event={"event": "barrier"}):
                 self.at_barrier.add(task)
-                if self.at_barrier >= set(self.job.leading):
-                    self._open_barrier()
+                self._open_barrier()
+            case Event(event={"event": "failed"}):
+                self._after_failure(at)
             case Exited(task, code):
                 self.running.discard(task)
                 self._after_exit(task, code, at)
@@ -130,6 +138,8 @@ class Supervisor:
             self._stop(self.policy.grace_s)
         if self.stop_at is not None and now >= self.stop_at:
             self._settle(now)
+        if self.join_look_at is not None and now >= self.join_look_at:
+            self._look_at_joining(now)
         for _, lost in self.silence.newly_silent(set(self.channels.values()), now):
             self.handle(lost)
             self.announce(lost)
@@ -138,53 +148,79 @@ class Supervisor:
         """Monotonic time of the next check, even if no message arrives."""
         heartbeat = time.monotonic() + self.policy.heartbeat_s
         silences = map(self.silence.deadline, self.channels.values())
-        dues = (self.stop_at, self.time_out_at, self.start_out_at, heartbeat, *silences)
+        dues = (self.stop_at, self.time_out_at, self.start_out_at, self.join_look_at, heartbeat, *silences)
         return min(due for due in dues if due is not None)
 
     def _after_exit(self, task: str, code: int, at: float) -> None:
         early = task in self.job.serving and not self.finished >= set(self.job.leading)
-        if code == 0 and not early:
-            self.finished |= {task} & set(self.job.leading)
-            if self.finished >= set(self.job.leading):
-                self._stop(self.policy.grace_s)
-        elif self.failed_at is None:
+        if code != 0 or early:
+            self._after_failure(at)
+            return
+        self.finished |= {task} & set(self.job.leading)
+        if self.finished >= set(self.job.leading):
+            self._stop(self.policy.grace_s)
+            return
+        self._open_barrier()  # the others must not wait there for this one
+        if self.joining.leaves(task):
+            self.join_look_at = at + max(0.0, self.policy.settle_secondary_s - 2 * CHECK_S)
+
+    def _after_failure(self, at: float) -> None:
+        if self.failed_at is None and not self.stopped:
             self.failed_at, self.stop_at = at, at + self.policy.settle_s
+            self._inspect()
 
     def _settle(self, now: float) -> None:
-        """Stop the other tasks, but not as long as every failure may be the consequence of one not seen yet."""
+        """Stop the other tasks, but not as long as every failure may be the consequence of one not seen yet.
+
+        A task that reported its exception gets more time: it may save its logs before it exits.
+        """
         until = (self.failed_at or now) + self.policy.settle_secondary_s
         if now < until and not shows_cause(self.history, self.job):
             self.stop_at = min(until, now + 1.0)
             self._inspect()
-        else:
+            return
+        ending = {entry.task for entry in self.history.entries if isinstance(entry, Failed)} & self.running
+        self._stop(self.policy.grace_s, ending if now < until else ())
+        if ending and now < until:
+            self.stop_at = until
+
+    def _look_at_joining(self, now: float) -> None:
+        not_joined = self.joining.look(self.running, time.time())
+        if not_joined is not None and not self.stopped:
+            self.history.entries.append(not_joined)
             self._stop(self.policy.grace_s)
+        self._inspect()
+        self.join_look_at = now + CHECK_S if not self.stopped else None
 
     def _inspect(self) -> None:
-        for channel, tasks in self._running_by_channel().items():
+        for channel, tasks in self._by_channel(self.running).items():
             self.requests.send(channel, Inspect(tasks), self._keep_states)
 
     def _keep_states(self, reply: Reply) -> None:
         if isinstance(reply, Inspected):
             for task, state in reply.states.items():
-                self.history.states[task] = ProcessState(state, reply.waits.get(task, ""))
+                self.history.states[task] = ProcessState(state, reply.waits.get(task, ""), reply.cpu_s.get(task, 0.0))
 
-    def _running_by_channel(self) -> dict[Channel, tuple[str, ...]]:
+    def _by_channel(self, tasks: Collection[str]) -> dict[Channel, tuple[str, ...]]:
         return {
-            channel: tuple(task for task in sorted(self.running) if self.channels[task] is channel)
-            for channel in dict.fromkeys(self.channels[task] for task in sorted(self.running))
+            channel: tuple(task for task in sorted(tasks) if self.channels[task] is channel)
+            for channel in dict.fromkeys(self.channels[task] for task in sorted(tasks))
         }
 
-    def _stop(self, grace_s: float) -> None:
-        self.stop_at = None
-        stopped = Stopped(tuple(sorted(self.running)), grace_s, time.time())
-        self.history.entries.append(stopped)
-        self.announce(stopped)
+    def _stop(self, grace_s: float, spared: Collection[str] = ()) -> None:
+        self.stop_at, self.stopped = None, True
         if any(isinstance(entry, AgentLost) for entry in self.history.entries):
             grace_s = min(grace_s, self.policy.lost_grace_s)
-        for channel, tasks in self._running_by_channel().items():
+        stopped = Stopped(tuple(sorted(self.running.difference(spared))), grace_s, time.time())
+        self.history.entries.append(stopped)
+        if stopped.tasks:
+            self.announce(stopped)
+        for channel, tasks in self._by_channel(stopped.tasks).items():
             channel.send(Stop(tasks, grace_s))
 
     def _open_barrier(self) -> None:
+        if not self.at_barrier or not self.at_barrier | self.finished >= set(self.job.leading):
+            return
         for channel in dict.fromkeys(self.channels.values()):
             channel.send(Release(self.attempt))
 
@@ -193,8 +229,9 @@ class Supervisor:
         lost = {task for task in self.running if self.channels[task].host.name == host}
         kill_groups(self.pids[task] for task in lost & set(self.pids) if self.channels[task].host.local)
         self.running -= lost
-        if lost and self.failed_at is None:  # other hosts may be lost at the same time
-            self.failed_at, self.stop_at = at, at + min(self.policy.settle_s, self.policy.lost_grace_s)
+        if lost and not self.stopped:  # other hosts may be lost at the same time
+            self.failed_at = self.failed_at or at
+            self.stop_at = at + min(self.policy.settle_s, self.policy.lost_grace_s)
 
 
 def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) -> float:

@@ -28,6 +28,7 @@ def current() -> "tf.distribute.Strategy":
     from tfdist.strategies.choice import StrategyChoice
     from tfdist.strategies.serve import serve, serves
 
+    events.report_failures()
     choice, tf_config = StrategyChoice.from_env(os.environ), os.environ.get("TF_CONFIG")
     if choice is None:
         import tensorflow as tf

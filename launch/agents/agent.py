@@ -583,7 +583,8 @@ class Agent:
         running = {task.name: task.pid for task in self.by_pid.values() if task.name in tasks}
         states = {name: _process_state(pid) for name, pid in running.items()}
         waits = {name: _wait_channel(pid) for name, pid in running.items()}
-        self._send("inspected", request=request, states=states, waits=waits)
+        cpu_s = {name: _cpu_time(pid) for name, pid in running.items()}
+        self._send("inspected", request=request, states=states, waits=waits, cpu_s=cpu_s)
 
     def _do_stop(self, tasks: list[str], grace_s: float) -> None:
         self.clean_up_grace_s = grace_s
@@ -1089,6 +1090,11 @@ def _wait_channel(pid: int) -> str:
     return _read(f"/proc/{pid}/wchan").strip("0")
 
 
+def _cpu_time(pid: int) -> float:
+    ticks = (_stat(pid) or ["0"] * 13)[11:13]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
 def _stat(pid: int) -> list[str]:
     # State, parent, process group, session, ... (man 5 proc_pid_stat, without the first two fields)
     return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
@@ -1118,6 +1124,7 @@ def _terminate(pid: int) -> None:
     # Only for a child that was not reaped.
     try:
         os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGCONT)  # else SIGTERM waits until somebody continues a process that was stopped
     except PermissionError:  # it runs as another user
         return
 

@@ -206,6 +206,8 @@ class Inspected(Reply):
     """The state as in /proc/PID/stat: `R`, `S`, `T` (stopped by a signal), `D` (uninterruptible sleep), ..."""
     waits: Mapping[str, str]
     """The kernel function that each sleeps in (/proc/PID/wchan); empty if unknown."""
+    cpu_s: Mapping[str, float] = field(default_factory=dict)
+    """CPU time that each has used so far."""
 
 
 @dataclass(frozen=True)

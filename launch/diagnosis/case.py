@@ -46,9 +46,15 @@ class Case:
         """Why the launcher stopped the tasks, if not because of a failure."""
         return next((entry for entry in self.history.entries[: self._stop_index] if isinstance(entry, Request)), None)
 
-    def _before(self, at: int, time: float) -> bool:
+    def _before(self, at: int, time: float, stop: int, stopped_at: float) -> bool:
         # What arrives after the stop may have happened before it, unless a user's request was the reason of the stop.
-        return at < self._stop_index or (self.request is None and time < self.stopped_at)
+        return at < stop or (self.request is None and time < stopped_at)
+
+    def _before_its_stop(self, at: int, entry: Exited | Failed) -> bool:
+        for index, stopped in enumerate(self.history.entries):
+            if isinstance(stopped, Stopped) and entry.task in stopped.tasks:
+                return self._before(at, entry.time, index, stopped.time)
+        return True
 
     @cached_property
     def exits(self) -> dict[str, Exited]:
@@ -59,7 +65,7 @@ class Case:
     def by_themselves(self) -> dict[str, Exited]:
         """The exits of tasks that the launcher had not stopped, by task, in the order of their times."""
         pairs = [(at, entry) for at, entry in enumerate(self.history.entries) if isinstance(entry, Exited)]
-        found = [entry for at, entry in pairs if self._before(at, entry.time)]
+        found = [entry for at, entry in pairs if self._before_its_stop(at, entry)]
         return {entry.task: entry for entry in sorted(found, key=lambda exit: exit.time)}
 
     @cached_property
@@ -71,13 +77,13 @@ class Case:
     def reports(self) -> dict[str, Failed]:
         """The exceptions that tasks reported before the launcher stopped them."""
         pairs = [(at, entry) for at, entry in enumerate(self.history.entries) if isinstance(entry, Failed)]
-        return {entry.task: entry for at, entry in pairs if self._before(at, entry.time)}
+        return {entry.task: entry for at, entry in pairs if self._before_its_stop(at, entry)}
 
     @cached_property
     def lost(self) -> tuple[AgentLost, ...]:
         """Lost agents."""
         pairs = [(at, entry) for at, entry in enumerate(self.history.entries) if isinstance(entry, AgentLost)]
-        return tuple(entry for at, entry in pairs if self._before(at, entry.time))
+        return tuple(entry for at, entry in pairs if self._before(at, entry.time, self._stop_index, self.stopped_at))
 
     @cached_property
     def not_started(self) -> tuple[NotStarted, ...]:

@@ -63,7 +63,7 @@ class Raised:
         """`ValueError: bad data`: the type and the first line of the message that says something."""
         lines = self.message.splitlines()
         first = next((line for line in lines if not _WITHOUT_CONTENT.match(line)), lines[0] if lines else "")
-        text = f"{self.type}: {first.strip()}" if first.strip() else self.type
+        text = ": ".join(filter(None, (self.type, first.strip())))
         return text if len(text) <= MOST_HEADLINE else f"{text[:MOST_HEADLINE]} ..."
 
     @property

@@ -28,13 +28,19 @@ def main() -> int:
     """Run the task that the environment describes.
 
     Returns:
-        The exit code: 0, or that of a TfdistError, whose message goes to stderr.
+        The exit code: 0, that of a TfdistError, whose message goes to stderr, or 1 for any other exception, whose
+        traceback goes there.
     """
+    events.report_failures()
     try:
         _train(_spec(), *_cluster_and_task())
     except TfdistError as error:
+        events.report_failure(error, kind="")
         sys.stderr.write(f"tfdist: {error}\n")
         return error.exit_code
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+        return ExitCode.FAILED
     return ExitCode.SUCCESS
 
 

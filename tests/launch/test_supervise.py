@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+from dataclasses import replace
 from queue import SimpleQueue
 
 import pytest
@@ -13,7 +14,10 @@ from tfdist.launch.agents.messages import (
     Event,
     Exited,
     Heartbeat,
+    Inspect,
+    Inspected,
     Interrupted,
+    Listening,
     NotStarted,
     Output,
     Release,
@@ -43,8 +47,9 @@ class FakeChannel:
         return [message for message in self.sent if isinstance(message, Stop)]
 
 
-def supervisor_of(counts, **policy):
+def supervisor_of(counts, *, ports=False, **policy):
     job = plan_job(Shape(roles(**counts), True), Program(("true",), {}, "/"), local_machines(Machine((0,), ())))
+    job = job.with_ports({plan.task.name: 5000 + at for at, plan in enumerate(job.plans)}) if ports else job
     channel = FakeChannel()
     names = [plan.task.name for plan in job.plans]
     supervisor = Supervisor(job, dict.fromkeys(names, channel), Policy(**policy), SimpleQueue(), running=set(names))
@@ -70,6 +75,149 @@ def test_a_second_failure_does_not_delay_the_stop():
     first = supervisor.stop_at
     supervisor.handle(exited("worker-2", 1))
     assert supervisor.stop_at == first
+
+
+def frozen(task):
+    return Inspected({task: "T"}, {task: "do_signal_stop"}, request=1)
+
+
+PEER = "UnavailableError: Collective ops is aborted by: Socket closed\n"
+
+
+def test_while_a_failure_is_a_peers_the_others_are_looked_at_and_not_stopped():
+    supervisor, channel = supervisor_of({"worker": 2}, settle_s=3.0, settle_secondary_s=12.0)
+    supervisor.handle(Output("worker-0", "stderr", PEER))
+    supervisor.handle(exited("worker-0", 1))
+    now = time.monotonic()
+    for seconds in (3.1, 5.0, 8.0, 11.9):
+        supervisor.check_deadlines(now + seconds)
+    assert channel.stops() == []
+    assert any(isinstance(message, Inspect) and message.tasks == ("worker-1",) for message in channel.sent)
+    supervisor.check_deadlines(now + 12.1)
+    assert channel.stops() == [Stop(("worker-1",), 5.0)]
+
+
+def test_a_process_that_is_stopped_ends_the_settling():
+    supervisor, channel = supervisor_of({"worker": 2}, settle_s=3.0, settle_secondary_s=12.0)
+    supervisor.handle(Output("worker-0", "stderr", PEER))
+    supervisor.handle(exited("worker-0", 1))
+    (request,) = (message for message in channel.sent if isinstance(message, Inspect))
+    supervisor.requests.take(LOCAL, replace(frozen("worker-1"), request=request.request))
+    supervisor.check_deadlines(time.monotonic() + 3.1)
+    assert channel.stops() == [Stop(("worker-1",), 5.0)]
+    supervisor.handle(exited("worker-1", -9))
+    outcome = diagnose(supervisor.history, supervisor.job)
+    assert outcome.reason == "worker-1 is stopped (state T: SIGSTOP or a debugger)"
+
+
+def test_a_reported_exception_stops_the_others_first():
+    supervisor, channel = supervisor_of({"worker": 2}, settle_s=3.0, settle_secondary_s=12.0)
+    failed = {"event": "failed", "type": "ValueError", "message": "bad data", "where": "train.py:7"}
+    now = time.monotonic()
+    supervisor.handle(Event("worker-1", time.time(), failed))
+    supervisor.check_deadlines(now + 3.1)
+    assert channel.stops() == [Stop(("worker-0",), 5.0)]
+    supervisor.handle(exited("worker-0", -15))
+    supervisor.check_deadlines(now + 12.1)
+    assert channel.stops()[1:] == [Stop(("worker-1",), 5.0)]
+    supervisor.handle(exited("worker-1", -15))
+    outcome = diagnose(supervisor.history, supervisor.job)
+    assert (outcome.reason, outcome.exit_code) == ("worker-1 failed: ValueError: bad data", 1)
+
+
+def test_a_second_lost_host_is_waited_for():
+    supervisor, _ = supervisor_of({"worker": 3}, lost_grace_s=2.0)
+    channels = {f"worker-{index}": FakeChannel(Host(f"h{index}")) for index in range(3)}
+    supervisor.channels = channels
+    now = time.monotonic()
+    supervisor.handle(AgentLost("h1", "no message for 10 s", time.time()), now)
+    supervisor.handle(AgentLost("h2", "no message for 10 s", time.time()), now + 1.8)
+    supervisor.check_deadlines(now + 3.7)
+    assert channels["worker-0"].stops() == []
+    supervisor.check_deadlines(now + 3.9)
+    assert channels["worker-0"].stops() == [Stop(("worker-0",), 2.0)]
+    assert diagnose(supervisor.history, supervisor.job).exit_code == 69
+
+
+def test_an_interruption_after_a_failure_does_not_settle_again():
+    supervisor, channel = supervisor_of({"worker": 2})
+    supervisor.handle(Interrupted(signal.SIGINT))
+    supervisor.handle(exited("worker-0", 1))
+    supervisor.check_deadlines(time.monotonic() + 60.0)
+    assert len(channel.stops()) == 1
+
+
+def inspected(supervisor, channel, **cpu_s):
+    """Answer the last request with these CPU times."""
+    request = [message for message in channel.sent if isinstance(message, Inspect)][-1]
+    times = {name.replace("_", "-"): value for name, value in cpu_s.items()}
+    reply = Inspected(dict.fromkeys(times, "S"), {}, times, request=request.request)
+    supervisor.requests.take(LOCAL, reply)
+
+
+def after_an_early_exit(listening=("worker-0",), cpu_per_look=0.01, output=None):
+    """What the launcher sends while worker-0 runs for 20 s after worker-1 has exited with code 0."""
+    supervisor, channel = supervisor_of({"worker": 2}, ports=True)
+    now = time.monotonic()
+    for task in listening:
+        supervisor.handle(Listening(task, time.time() - 60.0))
+    supervisor.handle(exited("worker-1", 0), now)
+    for look in range(1, 10):
+        if supervisor.join_look_at is not None:
+            supervisor.check_deadlines(now + 2.0 * look)
+            if output and not supervisor.stopped:
+                supervisor.handle(output)
+            if any(isinstance(message, Inspect) for message in channel.sent):
+                inspected(supervisor, channel, worker_0=cpu_per_look * look)
+    return supervisor, channel
+
+
+def test_a_worker_that_waits_for_one_that_never_joined_is_stopped():
+    supervisor, channel = after_an_early_exit()
+    assert channel.stops() == [Stop(("worker-0",), 5.0)]
+    supervisor.handle(exited("worker-0", -15))
+    outcome = diagnose(supervisor.history, supervisor.job)
+    assert outcome.reason == "worker-1 exited with code 0 before it joined the cluster; worker-0 waits for it"
+    assert outcome.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [
+        {"listening": ()},
+        {"listening": ("worker-0", "worker-1")},
+        {"cpu_per_look": 1.5},
+        {"output": Output("worker-0", "stdout", "epoch 3\n")},
+    ],
+    ids=["no cluster", "it had joined", "busy", "writes"],
+)
+def test_a_worker_that_continues_alone_is_left_alone(peer):
+    supervisor, channel = after_an_early_exit(**peer)
+    assert channel.stops() == []
+    supervisor.handle(exited("worker-0", 0))
+    assert diagnose(supervisor.history, supervisor.job).status is Status.OK
+
+
+def test_the_barrier_does_not_wait_for_tasks_that_have_exited():
+    supervisor, channel = supervisor_of({"worker": 2})
+    supervisor.handle(Event("worker-0", 0.0, {"event": "barrier"}))
+    supervisor.handle(exited("worker-1", 0))
+    assert Release(0) in channel.sent
+
+
+def test_a_serving_task_that_exits_with_code_0_before_the_leader_is_a_failure():
+    supervisor, channel = supervisor_of({"chief": 1, "ps": 1}, settle_s=3.0)
+    supervisor.handle(exited("ps-0", 0))
+    supervisor.check_deadlines(time.monotonic() + 3.1)
+    assert channel.stops() == [Stop(("chief-0",), 5.0)]
+
+
+def test_an_evaluator_is_stopped_after_the_workers():
+    supervisor, channel = supervisor_of({"worker": 2, "evaluator": 1})
+    supervisor.handle(exited("worker-0", 0))
+    assert channel.stops() == []
+    supervisor.handle(exited("worker-1", 0))
+    assert channel.stops() == [Stop(("evaluator-0",), 5.0)]
 
 
 def test_the_first_interruption_has_a_grace_period_and_the_second_kills():

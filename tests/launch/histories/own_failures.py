@@ -43,6 +43,19 @@ ROWS = (
         "worker-1 exited with code 1: ValueError: bad data", 1, ("worker-1",), {"worker-0": "stopped by tfdist"},
     ),
     Replay(
+        "a culprit that gets more time to end than the others",
+        (
+            reported("worker-1", "ValueError", "bad data", 5.0),
+            stopped(8.0, "worker-0"),
+            exited("worker-0", -15, 8.1),
+            exited("worker-1", 1, 13.0),
+        ),
+        "worker-1 exited with code 1: ValueError: bad data",
+        1,
+        ("worker-1",),
+        {"worker-0": "stopped by tfdist"},
+    ),
+    Replay(
         "an exit that arrives after the stop but was before it",
         (exited("worker-0", 3, 5.0), stopped(8.0, "worker-1"), exited("worker-1", 4, 4.0, arrives=8.1)),
         "worker-1 exited with code 4 on h2", 4, ("worker-1",), {"worker-0": "exited with code 3 on h1"}, hosts=TWO_HOSTS,
