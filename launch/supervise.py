@@ -55,8 +55,8 @@ class Supervisor:
     """Called with what the supervisor finds or decides itself: hosts without a sign of life, and stops."""
     history: History = field(default_factory=History)
     records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    attempt: int = 0
-    """Of all tasks."""
+    attempts: dict[str, int] = field(default_factory=dict)
+    """The present attempt of each task that was restarted; 0 for the others."""
     at_barrier: set[str] = field(default_factory=set)
     pids: dict[str, int] = field(default_factory=dict)
     finished: set[str] = field(default_factory=set)
@@ -96,7 +96,7 @@ class Supervisor:
         """
         at = time.monotonic() if at is None else at
         self.history.add(message, time.time() - (time.monotonic() - at))
-        if isinstance(message, TaskMessage) and message.attempt != self.attempt:
+        if isinstance(message, TaskMessage) and message.attempt != self.attempts.get(message.task, 0):
             return
         match message:
             case Started(task, pid):
@@ -221,8 +221,9 @@ class Supervisor:
     def _open_barrier(self) -> None:
         if not self.at_barrier or not self.at_barrier | self.finished >= set(self.job.leading):
             return
-        for channel in dict.fromkeys(self.channels.values()):
-            channel.send(Release(self.attempt))
+        for attempt in {self.attempts.get(task, 0) for task in self.at_barrier}:
+            for channel in dict.fromkeys(self.channels.values()):
+                channel.send(Release(attempt))
 
     def _abandon(self, host: str, at: float) -> None:
         # Agents on other hosts stop their own tasks; a local agent that was killed leaves its tasks running.

@@ -352,3 +352,28 @@ def test_a_display_can_count_seconds_while_no_message_arrives(tmp_path):
     with RunWriter(RunDir(tmp_path / "runs" / "one")) as writer:
         supervise(supervisor, writer, end_after_two)
     assert [type(message) for message in seen[:2]] == [Heartbeat, Heartbeat]
+
+
+def test_messages_of_an_earlier_attempt_change_nothing():
+    supervisor, channel = supervisor_of({"worker": 2})
+    supervisor.attempts = {"worker-1": 1}
+    supervisor.handle(Event("worker-0", 0.0, {"event": "barrier"}))
+    supervisor.handle(Event("worker-1", 0.0, {"event": "barrier"}))
+    supervisor.handle(exited("worker-1", 1))
+    assert supervisor.running == {"worker-0", "worker-1"}
+    assert supervisor.stop_at is None
+    assert channel.sent == []
+    supervisor.handle(Event("worker-1", 0.0, {"event": "barrier"}, attempt=1))
+    assert sorted(message.attempt for message in channel.sent) == [0, 1]
+
+
+def test_a_host_whose_tasks_have_ended_may_leave():
+    supervisor, channel = supervisor_of({"worker": 2})
+    elsewhere = FakeChannel(Host("h2", "10.0.0.2"))
+    supervisor.channels = {"worker-0": channel, "worker-1": elsewhere}
+    supervisor.handle(exited("worker-1", 0))
+    supervisor.handle(AgentLost("h2", "its stream ended", time.time()))
+    assert supervisor.running == {"worker-0"}
+    assert supervisor.stop_at is None
+    supervisor.handle(exited("worker-0", 0))
+    assert diagnose(supervisor.history, supervisor.job).status is Status.OK
