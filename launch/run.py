@@ -4,7 +4,8 @@ import os
 from contextlib import nullcontext
 from dataclasses import replace
 
-from tfdist.launch.agents.connect import connect
+from tfdist.launch.agents.channel import DESCRIPTORS
+from tfdist.launch.agents.connect import SPARE_DESCRIPTORS, allow_descriptors, connect
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.messages import Finish, Start
 from tfdist.launch.control import serve
@@ -15,6 +16,9 @@ from tfdist.launch.job import Job
 from tfdist.launch.logs import RunWriter
 from tfdist.launch.policy import Policy
 from tfdist.launch.supervise import OnMessage, Supervisor, supervise
+
+LOGS_PER_TASK = 2
+"""Open files of a task: the logs of its stdout and stderr."""
 
 
 def launch(
@@ -40,6 +44,7 @@ def launch(
         TfdistError: an agent could not be started or the preflight failed; no task was started.
     """
     policy = policy or Policy()
+    allow_descriptors(SPARE_DESCRIPTORS + DESCRIPTORS * len(job.hosts) + LOGS_PER_TASK * len(job.plans))
     with nullcontext(fleet) if fleet is not None else connect(job.hosts, policy) as fleet:
         job, notes = preflight(job.sharing(os.environ), fleet, needs_tensorflow)
         for note in notes:

@@ -106,37 +106,34 @@ class Channel:
         self.close_stdin()
         if self.silent or not self.alive:
             timeout_s = 0.0
-        self._reader.join(timeout_s)  # returns at end of file; Popen.wait with a timeout would poll
-        try:
-            self._process.wait(timeout=0.0 if self._reader.is_alive() else timeout_s)
-        except subprocess.TimeoutExpired:
+        deadline = time.monotonic() + timeout_s
+        self._reader.join(timeout_s)  # until the end of the stream
+        if self._reader.is_alive() or not self._exited(deadline):
             self._kill()
         self._reader.join(timeout=5)
         self._writer.join(timeout=1)  # a pipe without a reader does not block
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=1.0)
         if not self._reader.is_alive():  # else closing would block
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=1.0)  # reaps one that ended by itself
             assert self._process.stdout is not None
             self._process.stdout.close()
             self._stderr.close()
 
-    def _kill(self) -> None:
-        # The group, since ssh may have started a ProxyCommand that outlives it. The process is reaped last, so that its
-        # number cannot belong to another group.
-        self._signal(signal.SIGTERM)
-        deadline = time.monotonic() + 1.0
+    def _exited(self, deadline: float) -> bool:
+        # Does not reap the process, so that its number cannot become that of another process group.
         while not os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             if time.monotonic() >= deadline:
-                break
-            time.sleep(0.01)
-        self._signal(signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=1.0)
+                return False
+            time.sleep(0.002)
+        return True
 
-    def _signal(self, number: int) -> None:
-        # Processes of another user (sudo) cannot be signalled; they end with their stream.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
+    def _kill(self) -> None:
+        # The group, since ssh may have started a ProxyCommand that outlives it. Processes of another user (sudo) cannot
+        # be signalled; they end with their stream.
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+            self._exited(time.monotonic() + 1.0)
 
     def _write(self) -> None:
         assert self._process.stdin is not None

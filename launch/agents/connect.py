@@ -87,13 +87,15 @@ class _Connecting:
         Raises:
             TfdistError: interrupted.
         """
-        deadline = time.monotonic() + self.fleet.policy.start_timeout_s
+        now = time.monotonic()
+        check_at, deadline = now, now + self.fleet.policy.start_timeout_s
         while self.not_before or self.late_at or self.describing:
             self._start_waiting()
-            arrival = self.fleet.receive(min(deadline, time.monotonic() + POLL_S, *self.late_at.values()))
+            arrival = self.fleet.receive(check_at)
             if arrival is not None and arrival.host is not None:
                 self._handle(arrival.host, arrival.message)
-            if arrival is None or arrival.at >= deadline:
+            if arrival is None or arrival.at >= check_at:
+                check_at = time.monotonic() + POLL_S
                 self._give_up(time.monotonic(), deadline)
             self.on_progress([*self.late_at, *self.describing, *self.not_before])
 
@@ -136,10 +138,13 @@ class _Connecting:
         policy = self.fleet.policy
         for host in [host for host, late_at in self.late_at.items() if now >= late_at]:
             self._lose(host, f"did not say hello within {min(policy.alive_s, policy.start_timeout_s):g} s")
+        alive = [channel for host in self.describing if (channel := self.fleet.channels[host]).alive]
+        for channel, lost in self.fleet.silence.newly_silent(alive, now):
+            self._lose(channel.host, lost.reason)
         if now >= deadline:
             within = f"within {policy.start_timeout_s:g} s"
             for host in list(self.describing):
-                self._lose(host, f"its agent did not describe it {within}")
+                self._lose(host, f"did not describe itself {within}")
             for host in list(self.not_before):
                 self._lose(host, f"not connected {within}: its jump host gets {LOGINS_PER_GATEWAY} logins at a time")
 

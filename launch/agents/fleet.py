@@ -67,8 +67,8 @@ class Fleet:
                 self.requests.take(arrival.host, arrival.message)
                 if isinstance(arrival.message, AgentLost):
                     self.lose(arrival.host, arrival.message.reason)
-            elif time.monotonic() >= deadline:
-                for host in missing:
+            if time.monotonic() >= deadline and (arrival is None or arrival.at >= deadline):
+                for host in [host for host in missing if host not in answers]:
                     self.lose(host, f"it did not {what} within {seconds:g} s")
         return {host: answers[host] for host in requests if host in answers}
 

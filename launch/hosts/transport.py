@@ -117,6 +117,11 @@ _SSH_FAULTS: tuple[_Fault, ...] = (
         "the name cannot be resolved",
         "correct the name, or add it to ~/.ssh/config or /etc/hosts",
     ),
+    (
+        r"kex_exchange_identification|ssh_exchange_identification|banner exchange",
+        "sshd closed the connection before the login",
+        "raise MaxStartups there or on the jump host, or look for the reason in its log; to try: {trial}",
+    ),
     (r"Connection refused", "nothing listens on the SSH port", "start sshd on the host, or pass --ssh-port"),
     (
         r"timed out|No route to host|[Uu]nreachable|did not say hello",
@@ -124,6 +129,16 @@ _SSH_FAULTS: tuple[_Fault, ...] = (
         "check that it is up and that no firewall blocks SSH: 'ssh -v {target}'",
     ),
 )
+_SLOW: tuple[_Fault, ...] = (
+    (
+        r"did not describe itself",
+        "the host is too slow",
+        "check its nvidia-smi and its network file systems, or raise --start-timeout",
+    ),
+    (r"not connected within", "the jump host is too slow", "raise --start-timeout"),
+    (r"^no message for", "the agent has stopped", "check whether the host is overloaded or was cut off, and retry"),
+)
+"""After the login."""
 _FAULTS: tuple[_Fault, ...] = (
     (r"did not say hello", "the host does not answer", "run this to see why: {trial}"),
     (
@@ -146,7 +161,7 @@ def connection_problem(host: Host, output: str) -> Problem:
     lines = [line.strip() for line in output.strip().splitlines() if line.strip("@ \t\r")]
     last = lines[-1].rstrip(".") if lines else "its stream ended without output"
     trial = shlex.join((*host.prefix, "true"))
-    for pattern, cause, fix in (*(_SSH_FAULTS if host.needs_quoting else ()), *_FAULTS):
+    for pattern, cause, fix in (*_SLOW, *(_SSH_FAULTS if host.needs_quoting else ()), *_FAULTS):
         if re.search(pattern, output):
             values = {"name": host.name, "target": host.target, "user": host.user or "you", "trial": trial}
             return Problem(f"{cause.format(**values)} ({last})", fix.format(**values), host.name)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -311,3 +312,15 @@ def test_a_too_deeply_nested_event_is_dropped(tmp_path):
     outcome, messages = run(python_job(code, {"worker": 1}), tmp_path)
     assert outcome.status is Status.OK
     assert len(messages.of(Event)) == 1
+
+
+def test_the_limit_on_open_files_is_raised_for_hosts_and_tasks(tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, limits[1]))
+    try:
+        outcome, _ = run(python_job("pass", {"worker": 16}), tmp_path)
+        raised = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert outcome.status is Status.OK
+    assert raised >= 256 + 3 + 2 * 16

@@ -21,6 +21,9 @@ from tfdist.launch.policy import Policy
 QUICK = Policy(start_timeout_s=20.0)
 MUTE = socket.create_server(("127.0.0.1", 0))
 """Connections to it are accepted by the kernel and never answered."""
+LOGGED_IN = '{"kind": "logged_in"}'
+CHATTER = f"for n in $(seq 100); do echo '{LOGGED_IN}'; sleep 0.05; done & exec \"$@\""
+"""An agent from which messages come all the time, for 5 s."""
 UNANSWERED = MeasureLink("127.0.0.1", MUTE.getsockname()[1], "token", 1.0)
 """An agent answers it after 5 s."""
 
@@ -166,6 +169,28 @@ def test_an_agent_that_answers_too_late_is_recorded():
         (only,) = fleet.hellos
         assert fleet.ask({only: UNANSWERED}, "think", 0.2) == {}
         assert str(fleet.lost[only]).startswith("slow: lost the agent (it did not think within 0.2 s); check")
+
+
+def test_messages_of_other_agents_do_not_delay_the_time_limit_of_a_request():
+    chatty = host("chatty", CHATTER)
+    with connect([chatty, host("slow")], QUICK) as fleet:
+        slow = list(fleet.hellos)[1]
+        started = time.monotonic()
+        assert fleet.ask({slow: UNANSWERED}, "think", 1.0) == {}
+        assert time.monotonic() - started < 4  # the answer comes after 5 s
+
+
+def test_messages_of_other_agents_do_not_delay_the_start_timeout():
+    chatty = host("chatty", CHATTER)
+    with refused() as caught, connect([chatty, host("mute", "exec sleep 60")], Policy(alive_s=1.0)):
+        pytest.fail("connected")
+    assert str(caught.value).startswith("mute: ")
+    with (
+        refused() as caught,
+        connect([chatty, host("mute", f"echo '{LOGGED_IN}'; exec sleep 60")], Policy(start_timeout_s=3.0)),
+    ):
+        pytest.fail("connected")
+    assert "mute: the host is too slow (did not describe itself within 3 s)" in str(caught.value)
 
 
 def test_ctrl_c_interrupts_connecting(survivors):
