@@ -9,6 +9,7 @@ import typer
 
 from tfdist.cli.host_options import FOR_A_BENCH, host_options
 from tfdist.cli.options import WHAT, Json, option, refuse_tf_config
+from tfdist.cli.output import never_block, wait_for_reader
 from tfdist.cli.timeout_options import timeout_options, timeout_words
 from tfdist.launch.json_files import dumps
 from tfdist.launch.text import counted
@@ -88,7 +89,11 @@ def bench(
     refuse_tf_config()
     command = redact_command(["tfdist", *sys.argv[1:]])
     options = BenchOptions(suite, rounds, tuple(arm or ()), out, resume, seed, command)
-    raise typer.Exit(_run(options, selection, policy, dry_run, json, quiet))
+    never_block()
+    code = _run(options, selection, policy, dry_run, json, quiet)
+    if dry_run:
+        wait_for_reader()
+    raise typer.Exit(code)
 
 
 def _run(

@@ -10,6 +10,7 @@ import typer
 
 from tfdist.cli.host_options import host_options
 from tfdist.cli.options import SIZE, WHAT, Json, Port, option, refuse_tf_config, training_options
+from tfdist.cli.output import never_block, wait_for_reader
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
 from tfdist.cli.timeout_options import TIMEOUTS, timeout_options
 from tfdist.launch.errors import TfdistError
@@ -139,4 +140,8 @@ def launch(
     job_options = LaunchOptions(choices, tuple(command or ()), port, variables, inherit_tf_config)
     saved = job_file(save_config, ctx) if save_config is not None else None
     run_options = RunOptions(name, runs_dir, dry_run, json, quiet, verbose, detach, saved)
-    raise typer.Exit(run_launch(job_options, selection, replace(policy, timeout_s=timeout), run_options))
+    never_block()
+    code = run_launch(job_options, selection, replace(policy, timeout_s=timeout), run_options)
+    if dry_run:
+        wait_for_reader()
+    raise typer.Exit(code)

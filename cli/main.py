@@ -9,6 +9,7 @@ import tfdist
 from tfdist.cli import bench, doctor, launch, logs, report, runs, stop, strategies, tf_config
 from tfdist.cli.command import Command, Commands, usage_sentence
 from tfdist.cli.options import variable_of
+from tfdist.cli.output import finish_output
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 
@@ -50,13 +51,25 @@ def _root(
 def run(arguments: list[str]) -> int:
     """Run the command line `arguments` and return its exit code."""
     try:
+        code = _run(arguments)
+    finally:
+        error = finish_output()
+    return _fail_to_print(error, arguments) if error is not None and code == ExitCode.SUCCESS else code
+
+
+def _run(arguments: list[str]) -> int:
+    try:
         return int(app(arguments or ["--help"], prog_name="tfdist", standalone_mode=False) or 0)
     except TfdistError as error:
         return _fail(str(error), error.exit_code, arguments)
     except OSError as error:
-        return _fail(f"{error.filename or 'the output'}: {error.strerror or error}", ExitCode.FAILED, arguments)
+        return _fail_to_print(error, arguments)
     except typer.TyperException as error:
         return _fail(usage_sentence(error, arguments), ExitCode.USAGE, arguments)
+
+
+def _fail_to_print(error: OSError, arguments: list[str]) -> int:
+    return _fail(f"{error.filename or 'the output'}: {error.strerror or error}", ExitCode.FAILED, arguments)
 
 
 def _fail(sentence: str, code: int, arguments: list[str]) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from tfdist.cli.host_selection import HostSelection
+from tfdist.cli.output import never_block, wait_for_reader
 from tfdist.cli.show_checks import show
 from tfdist.cli.steps import Steps, connecting
 from tfdist.cli.strategies import keras_json, show_keras
@@ -32,6 +33,7 @@ def run_doctor(selection: HostSelection, policy: Policy, port: int | None, json:
         TfdistError: as `survey_hosts`.
     """
     request = HostRequest(str(Path.cwd()), port, selection.per_host)
+    never_block()
     with Steps(sys.stderr) as steps:
         hosts = selection.hosts or (LOCAL,)
         survey = survey_hosts(hosts, request, policy, steps.show, connecting(hosts, steps))
@@ -40,6 +42,7 @@ def run_doctor(selection: HostSelection, policy: Policy, port: int | None, json:
         typer.echo(dumps(_to_json(rows, survey), indent=1))
     else:
         _show(rows, keras=not selection.hosts)
+    wait_for_reader()
     return ExitCode.SUCCESS if can_start(rows) else ExitCode.HOST_LOST
 
 

@@ -18,8 +18,8 @@ def listed(names: Iterable[str]) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 round`, `3 rounds`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """`1 round`, `3 rounds`, `12,345 rounds`."""
+    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def did_you_mean(value: str, choices: Iterable[str]) -> str:

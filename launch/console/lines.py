@@ -1,10 +1,11 @@
 """Print a running job as prefixed lines."""
 
-from collections.abc import Callable
 from typing import TextIO
 
 from tfdist.launch.agents.messages import Event, Message, Note, Output
+from tfdist.launch.console.stream import has_room
 from tfdist.launch.noise import NOISE
+from tfdist.launch.text import counted
 
 
 def prefixed(name: str, text: str, verbose: bool) -> str:
@@ -41,45 +42,46 @@ def _step_line(event: Event) -> str:
 class PrefixedLines:
     """Prints the tasks' output and steps as prefixed lines, as they arrive.
 
-    After a write has failed (a closed pipe, a full disk) it prints nothing more to that stream; the job continues.
+    If the streams are not read fast enough, lines are left out and counted.
     """
 
     def __init__(self, out: TextIO, err: TextIO, verbose: bool = False) -> None:
         self.out, self.err, self.verbose = out, err, verbose
-        self.failed: list[TextIO] = []
-        """Streams that a write to has failed."""
+        self.left_out: dict[TextIO, int] = {}
+        """Number of lines by stream, until it is printed."""
 
     def __enter__(self) -> "PrefixedLines":
         return self
 
     def __exit__(self, *_: object) -> None:
-        return None
+        for file in list(self.left_out):
+            self.show(self._count_left_out(file), file)
 
     def handle(self, message: Message) -> None:
         """Print what the message says to users, if anything."""
         if isinstance(message, Output | Note):
             to_err = isinstance(message, Note) or message.stream == "stderr"
-            self._write(printed(message, self.verbose), self.err if to_err else self.out)
+            self.relay(printed(message, self.verbose), self.err if to_err else self.out)
         elif isinstance(message, Event) and message.event.get("event") == "step":
-            self._write(f"[{message.task}] {_step_line(message)}\n", self.out)
+            self.relay(f"[{message.task}] {_step_line(message)}\n", self.out)
+        for file in list(self.left_out):
+            self.relay("", file)
 
-    def _write(self, text: str, file: TextIO) -> None:
-        encoding = file.encoding or "utf-8"
+    def relay(self, lines: str, file: TextIO) -> None:
+        """Print whole lines, or only count them if the stream is full."""
+        if not has_room(file):
+            self.left_out[file] = self.left_out.get(file, 0) + lines.count("\n")
+        elif lines or file in self.left_out:
+            self.show(self._count_left_out(file) + lines, file)
 
-        def write() -> None:
-            file.write(text.encode(encoding, "replace").decode(encoding))
-            file.flush()
+    def _count_left_out(self, file: TextIO) -> str:
+        number = self.left_out.pop(file, 0)
+        return f"[tfdist] {counted(number, 'line')} not shown; the logs keep all\n" if number else ""
 
-        if text:
-            self.attempt(file, write)
-
-    def attempt(self, file: TextIO, act: Callable[[], None]) -> None:
-        """Write to a stream unless an earlier write to it has failed."""
-        if file not in self.failed:
-            try:
-                act()
-            except OSError:
-                self.failed.append(file)
+    def show(self, text: str, file: TextIO) -> None:
+        """Print text, in one write."""
+        file.write(text)
+        file.flush()
 
 
 class Quiet(PrefixedLines):

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
-from tfdist.launch.agents.messages import Event, Exited, Message, Note, NotStarted, Output, Started
-from tfdist.launch.console.lines import PrefixedLines, printed, step_values
+from tfdist.launch.agents.messages import Event, Exited, Message, NotStarted, Started
+from tfdist.launch.console.lines import PrefixedLines, step_values
+from tfdist.launch.console.stream import is_behind
 from tfdist.launch.diagnosis.endings import describe_exit
 from tfdist.launch.job import Job
 
@@ -58,24 +59,27 @@ class LiveTable(PrefixedLines):
         self.now, self.drawn_at, self.stale = now, 0.0, False
 
     def __enter__(self) -> "LiveTable":
-        self.attempt(self.out, lambda: self.live.start(refresh=True))
+        self.live.start(refresh=True)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.attempt(self.out, self.live.refresh)
-        self.attempt(self.out, self.live.stop)
+        super().__exit__()
+        self.live.refresh()
+        self.live.stop()
 
     def handle(self, message: Message) -> None:
         """Update the table, or print the tasks' output above it."""
-        if isinstance(message, Output | Note):
-            text = printed(message, self.verbose)
-            if text:
-                self.attempt(self.out, lambda: self.console.print(text, end="", markup=False, emoji=False))
-            return
+        if not isinstance(message, Event):
+            super().handle(message)
         self.stale = self._update(message) or self.stale
-        if self.stale and self.now() - self.drawn_at >= REFRESH_S:  # the agents' heartbeats bound the delay
+        due = self.now() - self.drawn_at >= REFRESH_S  # the agents' heartbeats bound the delay
+        if self.stale and due and not is_behind(self.out):
             self.stale, self.drawn_at = False, self.now()
-            self.attempt(self.out, self.live.refresh)
+            self.live.refresh()
+
+    def show(self, text: str, file: TextIO) -> None:
+        """Print text above the table."""
+        self.console.print(text, end="", markup=False, emoji=False)
 
     def _update(self, message: Message) -> bool:
         if isinstance(message, Started):

@@ -1,6 +1,6 @@
 import io
 
-from tfdist.launch.agents.messages import Event, Output
+from tfdist.launch.agents.messages import Event, Heartbeat, Output
 from tfdist.launch.console.lines import PrefixedLines, Quiet, prefixed
 
 NOISE = """\
@@ -30,31 +30,35 @@ def test_lines_go_to_the_stream_they_came_from():
     assert err.getvalue() == "[worker-0] c\n"
 
 
-def test_characters_that_the_console_cannot_encode_become_question_marks():
-    raw = io.BytesIO()
-    out = io.TextIOWrapper(raw, "ascii", write_through=True)
-    PrefixedLines(out, io.StringIO()).handle(Output("t", "stdout", "caf\u00e9 \udcff\n"))
-    assert raw.getvalue() == b"[t] caf? ?\n"
-
-
 def test_quiet_prints_nothing():
     out = io.StringIO()
     Quiet(out, out).handle(Output("t", "stdout", "x\n"))
     assert out.getvalue() == ""
 
 
-def test_a_failed_write_disables_the_stream():
-    with io.FileIO("/dev/full", "w") as raw:
-        full = io.TextIOWrapper(raw, write_through=True)
-        lines = PrefixedLines(full, io.StringIO())
-        for _ in range(2):
-            lines.handle(Output("worker-0", "stdout", "x\n"))
-        lines.handle(Output("worker-0", "stderr", "y\n"))
-    assert lines.failed == [full]
-    assert lines.err.getvalue() == "[worker-0] y\n"
-
-
 def test_numbers_too_large_for_a_float_are_omitted():
     lines = PrefixedLines(out := io.StringIO(), out)
     lines.handle(Event("worker-0", 0.0, {"event": "step", "step": 1, "images_per_s": 10**400, "loss": -(10**400)}))
     assert out.getvalue() == "[worker-0] step 1\n"
+
+
+def test_lines_that_a_full_stream_leaves_out_are_counted_and_reported_once_it_is_read(unread, monkeypatch):
+    lines = PrefixedLines(unread.stream, io.StringIO())
+    monkeypatch.setattr("tfdist.launch.console.stream.FULL_BYTES", 1 << 17)
+    lines.handle(Output("t", "stdout", "x\n" * (1 << 17)))
+    for _ in range(3):
+        lines.handle(Output("t", "stdout", "left out\n" * 1000))
+    unread.read(1 << 17)
+    unread.wait_until_not_full()
+    lines.handle(Heartbeat(0.0))
+    lines.handle(Output("t", "stdout", "y\n"))
+    rest = unread.rest()
+    assert rest.endswith(b"[t] x\n[tfdist] 3,000 lines not shown; the logs keep all\n[t] y\n")
+
+
+def test_lines_left_out_are_reported_at_the_end(unread, monkeypatch):
+    monkeypatch.setattr("tfdist.launch.console.stream.FULL_BYTES", 0)
+    with PrefixedLines(unread.stream, io.StringIO()) as lines:
+        lines.handle(Output("t", "stdout", "x\n" * (1 << 17)))
+        lines.handle(Output("t", "stdout", "left out\n"))
+    assert unread.rest().endswith(b"[t] x\n[tfdist] 1 line not shown; the logs keep all\n")

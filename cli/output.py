@@ -1,0 +1,45 @@
+"""sys.stdout and sys.stderr of the commands that run jobs or connect to hosts: writing to them never blocks.
+
+Otherwise a terminal or a pager that nobody reads would make the command deaf to signals and time limits.
+"""
+
+import sys
+
+from tfdist.launch.console.stream import Stream, streams_of, wait_until_read
+
+PATIENCE_S = 2.0
+"""How long a command waits at its end for a reader that reads nothing."""
+
+_streams: dict[str, Stream] = {}
+"""By name, while they replace sys.stdout and sys.stderr."""
+
+
+def never_block() -> None:
+    """Replace sys.stdout and sys.stderr until `finish_output`. Streams without a file descriptor stay (in tests)."""
+    try:
+        streams = streams_of(sys.stdout, sys.stderr)
+    except OSError:
+        return
+    for name, stream in zip(("stdout", "stderr"), streams, strict=True):
+        _streams[name] = stream
+        setattr(sys, name, stream)
+
+
+def wait_for_reader() -> None:
+    """Wait until everything is read, as a command does whose only purpose is its output."""
+    wait_until_read(_streams.values())
+
+
+def finish_output() -> OSError | None:
+    """Wait for the readers, but at most `PATIENCE_S` without progress, and restore sys.stdout and sys.stderr.
+
+    Returns:
+        Why stdout could not be written, if so.
+    """
+    try:
+        wait_until_read(_streams.values(), PATIENCE_S)
+        return _streams["stdout"].queue.error if _streams else None
+    finally:
+        for name, stream in _streams.items():
+            setattr(sys, name, stream.file)
+        _streams.clear()
