@@ -1,18 +1,28 @@
-"""The progress of a bench: a line for each run, and on a terminal a bar with the time left."""
+"""The progress of a bench: a line for each run, and on a terminal the current run and a bar with the time left."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
+from tfdist.bench.current_run import CurrentRun
 from tfdist.bench.plan import PlannedRun
-from tfdist.launch.agents.messages import Event, Message
-from tfdist.launch.text import labelled
+from tfdist.launch.agents.messages import Message
+from tfdist.launch.console.stream import is_behind
+from tfdist.launch.console.terminal import can_redraw
+from tfdist.launch.text import duration, labelled
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import throughput
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
+    from rich.console import Group
+    from rich.live import Live
+
+REFRESH_S = 1.0
+"""At least this long between two drawings: drawing must not take time from the training."""
+LEAST_BAR, MOST_BAR = 4, 30
+"""Characters of the bar."""
 
 
 class Progress:
@@ -22,7 +32,7 @@ class Progress:
         """Run `number` of `total` starts; it and the later ones will take about `left_s` seconds."""
 
     def listen(self, message: Message) -> None:
-        """A message of one of the run's tasks."""
+        """A message of the run."""
 
     def end(self, record: Record) -> None:
         """The run ended with this record."""
@@ -35,33 +45,62 @@ class ProgressLines(Progress):
     say: Callable[[str], None]
 
     def start(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:  # noqa: D102
-        self.say(f"[{number}/{total}] {run.arm}, round {run.round}{_left(left_s)}")
+        left = "" if left_s is None else f", about {duration(left_s)} left"
+        self.say(f"[{number}/{total}] {run.arm}, round {run.round}{left}")
 
     def end(self, record: Record) -> None:  # noqa: D102
         self.say(f"    {_result(record)}")
 
 
 @dataclass
-class LiveBar(Progress):
-    """A bar at the bottom of the terminal; results scroll above it."""
+class LiveProgress(Progress):
+    """Two lines at the bottom of the terminal; results scroll above them."""
 
-    bar: "Bar"
+    live: "Live"
+    out: TextIO
+    now: Callable[[], float] = time.monotonic
+    current: CurrentRun | None = None
+    drawn_at: float = 0.0
 
     def start(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:  # noqa: D102
-        if not self.bar.tasks:
-            self.bar.add_task("", total=total, now="")
-        description = f"{run.arm}, round {run.round}{_left(left_s)}"
-        self.bar.update(self.bar.tasks[0].id, description=description, now="starting")
+        self.current = CurrentRun(run, number, total, left_s, self.now())
+        self._draw()
 
     def listen(self, message: Message) -> None:
-        """Show the speed of the task that sent the message."""
-        if isinstance(message, Event) and message.event.get("images_per_s") is not None:
-            step, rate = message.event.get("step"), message.event["images_per_s"]
-            self.bar.update(self.bar.tasks[0].id, now=f"{message.task} step {step}, {rate:.0f} images/s")
+        """Note the message; the agents' heartbeats let the display count on."""
+        now = self.now()
+        if self.current is not None:
+            self.current.job.update(message, now)
+            if now - self.drawn_at >= REFRESH_S and not is_behind(self.out):
+                self._draw()
 
     def end(self, record: Record) -> None:  # noqa: D102
-        self.bar.update(self.bar.tasks[0].id, advance=1, description="", now="")
-        self.bar.console.print(f"{record.arm}, round {record.round}: {_result(record)}", markup=False, highlight=False)
+        text = f"{record.arm}, round {record.round}: {_result(record)}"
+        self.live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _draw(self) -> None:
+        if self.current is not None:
+            self.drawn_at = self.now()
+            self.live.update(picture(self.current, self.live.console.width, self.drawn_at), refresh=True)
+
+
+def picture(current: CurrentRun, width: int, now: float) -> "Group":
+    """The current run, and below it the whole bench; in that line there is room for the `^C` of Ctrl-C."""
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    number, left = f"run {current.number}/{current.total}", current.left_text(now)
+    run, bench = Text(current.line(width, now)), Text(f"{number} {left}")
+    run.truncate(width, overflow="ellipsis")
+    bench.truncate(max(1, width - len("^C^C")), overflow="ellipsis")
+    size = min(MOST_BAR, width - len(f"{bench} ^C^C"))
+    if size < LEAST_BAR:
+        return Group(run, bench)
+    line = Table.grid(padding=(0, 1, 0, 0))
+    line.add_row(Text(number), ProgressBar(total=current.total, completed=current.number - 1, width=size), Text(left))
+    return Group(run, line)
 
 
 @contextmanager
@@ -69,33 +108,20 @@ def progress_on(stream: TextIO, quiet: bool) -> Iterator[Progress]:
     """A bar on a terminal, lines elsewhere, nothing if quiet."""
     if quiet:
         yield Progress()
-    elif not stream.isatty():
+    elif not can_redraw(stream):
         yield ProgressLines(lambda text: print(text, file=stream, flush=True))
     else:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-        from rich.progress import Progress as Bar
+        from rich.live import Live
 
-        texts = ("{task.description}", "{task.fields[now]}")
-        columns = (BarColumn(16), MofNCompleteColumn(), *(TextColumn(text, markup=False) for text in texts))
-        # once a second: drawing must not take time from the training
-        with Bar(*columns, console=Console(file=stream), transient=True, refresh_per_second=1) as bar:
-            yield LiveBar(bar)
-
-
-def _left(seconds: float | None) -> str:
-    return "" if seconds is None else f", about {duration(seconds)} left"
+        console = Console(file=stream)
+        with Live(
+            console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+        ) as live:
+            yield LiveProgress(live, stream)
 
 
 def _result(record: Record) -> str:
     if record.status != RecordStatus.OK:
         return labelled(record.status, record.reason)
     return f"{throughput(record):.1f} images/s (whole job), {duration(record.wall_s)}"
-
-
-def duration(seconds: float) -> str:
-    """`48 s`, `12 min` or `1 h 05 min`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -12,7 +12,7 @@ from tfdist.cli.options import WHAT, Json, option, refuse_tf_config
 from tfdist.cli.output import never_block, wait_for_reader
 from tfdist.cli.timeout_options import timeout_options, timeout_words
 from tfdist.launch.json_files import dumps
-from tfdist.launch.text import counted
+from tfdist.launch.text import counted, duration
 
 if TYPE_CHECKING:
     from tfdist.bench.session import BenchOptions, Session
@@ -136,8 +136,6 @@ def _measure_links(fleet: "Fleet | None", session: "Session") -> "Links":
 
 def _announce(session: "Session", stream: TextIO) -> None:
     """Show the suite, its purpose, the size of the bench, and the arms that cannot run."""
-    from tfdist.bench.progress import duration
-
     suite, runs, estimate_s = session.bench.suite, len(session.to_run), session.estimate_s
     size = f"{counted(len(suite.arms), 'arm')} x {counted(suite.rounds, 'round')}"
     rest = f" of {len(session.bench.plan)} left" if session.before else ""

@@ -22,6 +22,7 @@ from tfdist.launch.agents.messages import Note
 from tfdist.launch.background import Background
 from tfdist.launch.console.lines import PrefixedLines, Quiet
 from tfdist.launch.console.table import LiveTable
+from tfdist.launch.console.terminal import can_redraw
 from tfdist.launch.diagnose import Outcome, Status
 from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.dry_run import describe_plan, with_free_ports
@@ -140,7 +141,7 @@ def _console(planned: PlannedLaunch, options: RunOptions, background: Background
         return BackgroundLines(background, options.out, sys.stderr)
     if options.quiet:
         return Quiet(options.out, sys.stderr)
-    if options.out.isatty() and not planned.argv:
+    if can_redraw(options.out) and not planned.argv:
         return LiveTable(planned.job, options.out, options.verbose)
     return PrefixedLines(options.out, sys.stderr, options.verbose)
 

@@ -22,6 +22,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def duration(seconds: float) -> str:
+    """`48 s`, `12 min` or `1 h 05 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
 def did_you_mean(value: str, choices: Iterable[str]) -> str:
     """How to fix an unknown `value`: `did you mean ring? Choose from auto, ring, nccl`, or only the choices."""
     known = list(choices)

@@ -22,9 +22,10 @@ def printed(message: Output | Note, verbose: bool) -> str:
 
 
 def step_values(event: Event) -> tuple[str, str, str]:
-    """The step, images per second and loss of a `step` event; empty if it has none."""
-    step, rate, loss = (event.event.get(name) for name in ("step", "images_per_s", "loss"))
-    return str(step) if isinstance(step, int) else "", _formatted(rate, ",.1f"), _formatted(loss, ".4f")
+    """The step (of the total), images per second and loss of a `step` event; empty if it has none."""
+    step, steps, rate, loss = (event.event.get(name) for name in ("step", "steps", "images_per_s", "loss"))
+    total = f"/{steps}" if isinstance(steps, int) else ""
+    return f"{step}{total}" if isinstance(step, int) else "", _formatted(rate, ",.1f"), _formatted(loss, ".4f")
 
 
 def _formatted(value: object, form: str) -> str:

@@ -1,110 +1,116 @@
 """A live table of a running job on a terminal, with the tasks' lines above it."""
 
-import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TextIO
 
-from tfdist.launch.agents.messages import Event, Exited, Message, NotStarted, Started
-from tfdist.launch.console.lines import PrefixedLines, step_values
+from tfdist.launch.agents.messages import Event, Message, Stopped
+from tfdist.launch.console.job_state import JobState, state_of
+from tfdist.launch.console.lines import PrefixedLines
+from tfdist.launch.console.rows import BAR, COLUMNS, GAP, TaskRow, choose_tasks, fitting_columns, task_row
 from tfdist.launch.console.stream import is_behind
-from tfdist.launch.diagnosis.endings import describe_exit
+from tfdist.launch.console.waiting import waits_for
 from tfdist.launch.job import Job
+from tfdist.launch.text import duration
 
 if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
     from rich.table import Table
 
-REFRESH_S = 0.5
-NUMBERS = ("step", "images/s", "loss")
-"""Right-aligned columns of the live table."""
-
-
-def _exit_state(code: int) -> str:
-    if code in (0, -signal.SIGTERM):  # the launcher stops tasks with SIGTERM
-        return "done" if code == 0 else "stopped"
-    return describe_exit(code).split(" (")[0]
-
-
-@dataclass
-class TaskRow:
-    """A row of the live table."""
-
-    task: str
-    host: str
-    state: str = "waiting"
-    step: str = ""
-    rate: str = ""
-    loss: str = ""
+REFRESH_S, TICK_S = 0.5, 1.0
+"""At least this long between two drawings: after a change, and without one (the seconds count on). Stops and the first
+failure are drawn at once."""
+ROWS_BESIDES = 4
+"""Lines that are not tasks: header, count of the tasks that are not shown, what is waited for, and an empty one."""
 
 
 class LiveTable(PrefixedLines):
-    """Shows all tasks in a table at the bottom of the terminal, redrawn at most every `REFRESH_S` seconds."""
+    """Shows all tasks in a table at the bottom of the terminal."""
 
     def __init__(self, job: Job, out: TextIO, verbose: bool = False, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(out, out, verbose)
         from rich.console import Console
         from rich.live import Live
 
-        self.show_hosts = len(job.hosts) > 1
-        self.rows = {plan.task.name: TaskRow(plan.task.name, plan.host.name) for plan in job.plans}
-        self.console = Console(file=out, highlight=False, soft_wrap=True)
-        self.live = Live(
-            console=self.console,
-            auto_refresh=False,
-            get_renderable=self._table,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
+        self.state, self.several_hosts = state_of(job), len(job.hosts) > 1
+        self.console = Console(file=out, highlight=False)
+        self.live = Live(console=self.console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
         self.now, self.drawn_at, self.stale = now, 0.0, False
 
     def __enter__(self) -> "LiveTable":
-        self.live.start(refresh=True)
+        self.live.start()
+        self._draw(self.now())
         return self
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
-        self.live.refresh()
+        self._draw(self.now(), last=True)
         self.live.stop()
 
     def handle(self, message: Message) -> None:
-        """Update the table, or print the tasks' output above it."""
+        """Update the table, or print the tasks' output above it. Any message lets the seconds in the table count on."""
         if not isinstance(message, Event):
             super().handle(message)
-        self.stale = self._update(message) or self.stale
-        due = self.now() - self.drawn_at >= REFRESH_S  # the agents' heartbeats bound the delay
-        if self.stale and due and not is_behind(self.out):
-            self.stale, self.drawn_at = False, self.now()
-            self.live.refresh()
+        now, failed = self.now(), self.state.failed
+        self.stale = self.state.update(message, now) or self.stale
+        due = now - self.drawn_at >= (REFRESH_S if self.stale else TICK_S)
+        urgent = isinstance(message, Stopped) or self.state.failed != failed
+        if (due or urgent) and not is_behind(self.out):
+            self._draw(now)
 
     def show(self, text: str, file: TextIO) -> None:
         """Print text above the table."""
-        self.console.print(text, end="", markup=False, emoji=False)
+        self.console.print(text, end="", markup=False, emoji=False, soft_wrap=True)
 
-    def _update(self, message: Message) -> bool:
-        if isinstance(message, Started):
-            self.rows[message.task].state = "starting"
-        elif isinstance(message, NotStarted):
-            self.rows[message.task].state = "not started"
-        elif isinstance(message, Exited):
-            self.rows[message.task].state = _exit_state(message.code)
-        elif isinstance(message, Event):
-            row, event = self.rows[message.task], str(message.event.get("event"))
-            row.state = {"ready": "ready", "step": "training", "barrier": "warmed up"}.get(event, row.state)
-            if event == "step":
-                row.step, row.rate, row.loss = step_values(message)
-        else:
-            return False
-        return True
+    def _draw(self, now: float, last: bool = False) -> None:
+        self.stale, self.drawn_at = False, now
+        width, height = self.console.size
+        table = picture(self.state, self.several_hosts, width, height, now, last)
+        self.live.update(table, refresh=True)
 
-    def _table(self) -> "Table":
-        from rich.table import Table
 
-        table = Table(box=None, pad_edge=False)
-        for name in ("task", "host", "state", "step", "images/s", "loss"):
-            if name != "host" or self.show_hosts:
-                table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=True)
-        for row in self.rows.values():
-            host = [row.host] if self.show_hosts else []
-            table.add_row(row.task, *host, row.state, row.step, row.rate, row.loss)
-        return table
+def picture(state: JobState, several_hosts: bool, width: int, height: int, now: float, last: bool = False) -> "Group":
+    """The table and the lines below it, in at most `width` columns and `height` - 1 lines.
+
+    Unless it is the last one, its last line has room for the `^C` that a terminal prints behind it for Ctrl-C: in a
+    line that is full already, it would make the terminal scroll.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    tasks, others = choose_tasks(state, height - ROWS_BESIDES)
+    rows = [task_row(task, now) for task in tasks]
+    widths = fitting_columns(rows, width, several_hosts)
+    status = _status(state, "time left" in widths, now)
+    lines = [*([Text(others)] if others else []), *([Text(status)] if status or not last else [])]
+    for line in lines:
+        line.truncate(max(1, width - len("^C^C")), overflow="ellipsis")
+    return Group(_table(rows, widths), *lines)
+
+
+def _status(state: JobState, left_is_shown: bool, now: float) -> str:
+    text, left_s = waits_for(state, now), state.left_s(now)
+    return text if left_is_shown or left_s is None else f"{text}, about {duration(left_s)} left".removeprefix(", ")
+
+
+def _table(rows: list[TaskRow], widths: Mapping[str, int]) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), collapse_padding=False)
+    columns = [column for column in COLUMNS if column.name in widths]
+    for column in columns:
+        width = widths[column.name]
+        table.add_column(column.header, justify=column.justify, width=width, no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        cells = [_cell(row, column.name, widths[column.name]) for column in columns]
+        table.add_row(*cells, style="red" if row.failed else None)
+    return table
+
+
+def _cell(row: TaskRow, column: str, width: int) -> "RenderableType":
+    from rich.progress_bar import ProgressBar
+    from rich.text import Text
+
+    if column == BAR and row.progress is not None:
+        return ProgressBar(total=1.0, completed=row.progress, width=width)
+    return Text(row.texts.get(column, ""))

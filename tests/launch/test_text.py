@@ -1,4 +1,6 @@
-from tfdist.launch.text import counted, did_you_mean, labelled, shortened
+import pytest
+
+from tfdist.launch.text import counted, did_you_mean, duration, labelled, shortened
 
 
 def test_a_long_list_is_shortened_and_names_are_not_repeated():
@@ -21,3 +23,10 @@ def test_a_typo_is_answered_with_the_nearest_choice_and_all_choices():
     assert did_you_mean("rign", ["auto", "ring"]) == "did you mean ring? Choose from auto, ring"
     assert did_you_mean("NCCL", ["ring", "nccl"]) == "did you mean nccl? Choose from ring, nccl"
     assert did_you_mean("zzz", ["auto", "ring"]) == "choose from auto, ring"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(48.2, "48 s"), (745, "12 min"), (3900, "65 min"), (7500, "2 h 05 min")]
+)
+def test_durations_have_units(seconds: float, expected: str) -> None:
+    assert duration(seconds) == expected

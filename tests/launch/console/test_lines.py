@@ -25,8 +25,10 @@ def test_lines_go_to_the_stream_they_came_from():
     lines = PrefixedLines(out, err)
     lines.handle(Output("worker-1", "stdout", "a\nb\n"))
     lines.handle(Output("worker-0", "stderr", "c\n"))
-    lines.handle(Event("worker-0", 0.0, {"event": "step", "step": 5, "images_per_s": 1234.56, "loss": 0.5}))
-    assert out.getvalue() == "[worker-1] a\n[worker-1] b\n[worker-0] step 5  1,234.6 images/s  loss 0.5000\n"
+    lines.handle(
+        Event("worker-0", 0.0, {"event": "step", "step": 5, "steps": 20, "images_per_s": 1234.56, "loss": 0.5})
+    )
+    assert out.getvalue() == "[worker-1] a\n[worker-1] b\n[worker-0] step 5/20  1,234.6 images/s  loss 0.5000\n"
     assert err.getvalue() == "[worker-0] c\n"
 
 

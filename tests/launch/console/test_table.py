@@ -1,70 +1,178 @@
 import io
 import os
-import time
+from contextlib import suppress
 
 import pytest
+from rich.console import Console
 
-from tests.launch.jobs import roles
-from tfdist.launch.agents.messages import Event, Exited, Heartbeat, Output, Started
+from tfdist.launch.agents.messages import Heartbeat, Output, Started, Stopped
+from tfdist.launch.console.job_state import JobState, state_of
 from tfdist.launch.console.stream import streams_of, wait_until_read
-from tfdist.launch.console.table import LiveTable
-from tfdist.launch.job import Program, Shape, plan_job
-from tfdist.launch.machine import Machine, local_machines
+from tfdist.launch.console.table import LiveTable, picture
+
+from .test_job_state import event, exited, job_of, replayed
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def drawn(state: JobState, width: int, height: int = 25, *, hosts: bool = False, last: bool = False) -> list[str]:
+    """The lines of a terminal of this size in second 10."""
+    console = Console(record=True, width=width, height=height, file=io.StringIO(), highlight=False)
+    console.print(picture(state, hosts, width, height, 10.0, last))
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+def training() -> JobState:
+    """Two workers after 20 of 100 steps, 1 s for 10 steps."""
+    state = state_of(job_of(worker=2))
+    for second, step in ((9.0, 10), (10.0, 20)):
+        for task in ("worker-0", "worker-1"):
+            values = {"step": step, "steps": 100, "images_per_s": 1234.56, "loss": 0.5}
+            state.update(event(task, "step", **values), second)
+    return state
+
+
+def test_a_wide_terminal_shows_everything():
+    header, first, second, status = drawn(training(), 160, hosts=True)
+    assert header.split() == ["task", "host", "state", "step", "images/s", "loss", "time", "left"]
+    assert first.split()[:5] == ["worker-0", "localhost", "training", "20/100", "━" * 6]
+    assert first.split()[5:] == ["1,234.6", "0.5000", "8", "s"]
+    assert second.startswith("worker-1")
+    assert status == "all 2 tasks train"
+
+
+def test_a_narrow_terminal_keeps_tasks_and_steps_and_the_time_left_of_the_job():
+    assert drawn(training(), 40) == [
+        "task      state           step  images/s",
+        "worker-0  training      20/100   1,234.6",
+        "worker-1  training      20/100   1,234.6",
+        "all 2 tasks train, about 8 s left",
+    ]
+
+
+@pytest.mark.parametrize("width", [1, 5, 10, 20, 40, 60, 80, 200])
+def test_nothing_is_wider_than_the_terminal_and_nothing_wraps(width):
+    state = replayed(training(), event("worker-1", "phase", phase="evaluating [b]x[/b] :smile:"), exited("worker-0", 1))
+    lines = drawn(state, width)
+    assert len(lines) == 4
+    assert max(map(len, lines)) <= width
+
+
+def test_a_long_task_name_is_shortened_to_the_terminal():
+    state = JobState()
+    replayed(state, event("a-very-long-name-of-a-task-on-this-terminal-0", "step", step=1))
+    assert drawn(state, 20)[1] == "a-very-long-name-of…"
+
+
+def test_more_tasks_than_lines_are_counted():
+    state = state_of(job_of(worker=64))
+    lines = drawn(state, 80, height=10)
+    assert len(lines) == 9
+    assert [line.split()[0] for line in lines[1:7]] == [f"worker-{number}" for number in range(6)]
+    assert lines[7:] == ["58 more: 58 waiting", "waiting for worker-0, worker-1 and 62 more to start"]
+
+
+def test_the_last_line_has_room_for_the_echo_of_ctrl_c_until_the_end():
+    state = state_of(job_of(worker=2))
+    assert drawn(state, 20)[-1] == "waiting for wor…"
+    replayed(state, Started("worker-0", 1, 0.0), Started("worker-1", 1, 0.0))
+    assert drawn(state, 20)[-1] == ""
+    assert drawn(state, 20, last=True)[-1].startswith("worker-1")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture
-def table():
-    job = plan_job(Shape(roles(worker=2), True), Program(("true",), {}, "/"), local_machines(Machine((0,), ())))
-    clock = iter(range(1000))
-    return LiveTable(job, io.StringIO(), now=lambda: float(next(clock)))
+def clock() -> Clock:
+    return Clock()
 
 
-def test_the_live_table_shows_the_latest_events(table):
-    for message in (
-        Started("worker-0", 1, 0.0),
-        Event("worker-0", 0.0, {"event": "step", "step": 7, "images_per_s": 10.0, "loss": 0.25}),
-        Exited("worker-1", 3, 0.0, 0, 0.0),
-        Heartbeat(0.0),
-    ):
-        table.handle(message)
-    first, second = table.rows.values()
-    assert (first.state, first.step, first.rate, first.loss) == ("training", "7", "10.0", "0.2500")
-    assert second.state == "exited with code 3"
-
-
-def test_step_events_without_numbers_and_unknown_events_are_accepted(table):
-    table.handle(Event("worker-0", 0.0, {"event": "step"}))
-    table.handle(Event("worker-0", 0.0, {"event": "mine", "images_per_s": "fast"}))
-    table.handle(Event("worker-0", 0.0, {}))
-    row = table.rows["worker-0"]
-    assert (row.state, row.step, row.rate, row.loss) == ("training", "", "", "")
-
-
-def test_the_live_table_prints_output_that_is_not_utf_8(table):
-    table.handle(Output("worker-0", "stdout", "caf\udcff\n"))
-    assert table.out.getvalue() == "[worker-0] caf\ufffd\n"
+@pytest.fixture
+def table(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> LiveTable:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    return LiveTable(job_of(worker=2), Terminal(), now=clock)
 
 
 @pytest.mark.parametrize("closed", ["before", "meanwhile"])
 def test_a_closed_terminal_does_not_stop_the_live_table(closed):
     master, slave = os.openpty()
-    job = plan_job(Shape(roles(worker=1), True), Program(("true",), {}, "/"), local_machines(Machine((0,), ())))
     with os.fdopen(slave, "w") as file:
         (out,) = streams_of(file)
-        table = LiveTable(job, out, now=time.monotonic)
+        table = LiveTable(job_of(worker=1), out)
         if closed == "before":
             os.close(master)
         with table:
             if closed == "meanwhile":
                 os.close(master)
             table.handle(Output("worker-0", "stdout", "x\n"))
-            table.handle(Exited("worker-0", 0, 0.0, 0, 0.0))
+            table.handle(exited("worker-0", 0))
         wait_until_read([out])
     assert out.queue.error is not None
-    assert table.rows["worker-0"].state == "done"
+    assert table.state.tasks["worker-0"].activity == "done"
 
 
-def test_a_task_stopped_by_the_launcher_is_not_shown_as_killed(table):
-    table.handle(Exited("worker-0", -15, 0.0, 0, 0.0))
-    table.handle(Exited("worker-1", -9, 0.0, 0, 0.0))
-    assert [row.state for row in table.rows.values()] == ["stopped", "was killed by SIGKILL"]
+def test_nothing_is_drawn_to_a_terminal_that_is_not_read(unread, clock, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    table = LiveTable(job_of(worker=1), unread.stream, now=clock)
+    with table:
+        table.handle(Output("worker-0", "stdout", ("x" * 999 + "\n") * 200))
+        pending, clock.now = unread.stream.queue.pending, 100.0
+        table.handle(Stopped(("worker-0",)))
+        assert unread.stream.queue.pending == pending > 0
+    unread.rest()
+
+
+def length(table: LiveTable) -> int:
+    assert isinstance(table.out, Terminal)
+    return len(table.out.getvalue())
+
+
+def test_changes_are_drawn_twice_a_second_but_stops_at_once_and_the_seconds_count_on(table, clock):
+    def draws(seconds: float, message: object) -> bool:
+        before, clock.now = length(table), clock.now + seconds
+        table.handle(message)
+        return length(table) > before
+
+    clock.now = 100.0
+    with table:
+        assert not draws(0.1, Started("worker-0", 1, 0.0))
+        assert draws(0.4, Started("worker-1", 1, 0.0))
+        assert not draws(0.6, Heartbeat(0.0))
+        assert draws(0.4, Heartbeat(0.0))
+        assert draws(0.1, exited("worker-1", 1))
+        assert not draws(0.1, exited("worker-0", 1))
+        assert draws(0.1, Stopped(("worker-0",)))
+    assert "starting 1 s" in table.out.getvalue()
+
+
+def test_output_is_printed_above_the_table_as_it_is(table):
+    with table:
+        table.handle(Output("worker-0", "stdout", "[red]caf\udcff :smile: " + "x" * 100 + "\n"))
+    assert "[worker-0] [red]caf\ufffd :smile: " + "x" * 100 in table.out.getvalue()
+
+
+def test_steps_are_not_printed_as_lines(table):
+    with table:
+        table.handle(event("worker-0", "step", step=3, steps=9))
+    assert "[worker-0]" not in table.out.getvalue()
+    assert "3/9" in table.out.getvalue()
+
+
+def test_the_cursor_is_shown_again_and_the_last_state_stays(table, clock):
+    with suppress(KeyboardInterrupt), table:
+        table.handle(Started("worker-0", 1, 0.0))
+        table.handle(Stopped(("worker-0",)))
+        table.handle(exited("worker-0", -15))
+        raise KeyboardInterrupt
+    text = table.out.getvalue()
+    assert "stopped" in text
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")

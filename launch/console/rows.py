@@ -1,0 +1,129 @@
+"""The rows and columns of the live table, from the state of a job. Pure."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tfdist.launch.console.job_state import JobState
+from tfdist.launch.console.task_state import TIMELESS, Activity, TaskState
+from tfdist.launch.text import duration
+
+GAP = 2
+"""Characters between columns."""
+BAR = "bar"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table."""
+
+    name: str
+    width: int
+    """At least this many characters, so that columns do not come and go while numbers grow."""
+    justify: Literal["left", "right"] = "left"
+
+    @property
+    def header(self) -> str:
+        """Its title."""
+        return "" if self.name == BAR else self.name
+
+
+COLUMNS = (
+    Column("task", 8),
+    Column("host", 4),
+    Column("state", 11),
+    Column("step", 7, "right"),
+    Column(BAR, 8),
+    Column("images/s", 8, "right"),
+    Column("loss", 6, "right"),
+    Column("time left", 9, "right"),
+)
+DROPPED = (BAR, "loss", "host", "time left", "images/s", "step", "state")
+"""In this order, if the terminal is too narrow."""
+ROOMY = {"state": 15, BAR: 30}
+"""Characters that these columns get in this order, if the terminal is wide enough."""
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """One task in the table."""
+
+    texts: Mapping[str, str]
+    """By column; the bar has none."""
+    progress: float | None
+    """The share of the steps that are done, 0..1; None: unknown."""
+    failed: bool
+
+
+def task_row(task: TaskState, now: float) -> TaskRow:
+    """What the table shows of a task."""
+    left_s = task.left_s(now)
+    texts = {
+        "task": task.name,
+        "host": task.host,
+        "state": state_text(task, now),
+        "step": step_text(task.step, task.steps),
+        "images/s": number_text(task.images_per_s, ",.1f"),
+        "loss": number_text(task.loss, ".4f"),
+        "time left": "" if left_s is None else duration(left_s),
+    }
+    progress = min(1.0, task.step / task.steps) if task.step is not None and task.steps else None
+    return TaskRow(texts, progress, task.failed)
+
+
+def state_text(task: TaskState, now: float) -> str:
+    """What the task does, and for how long if that says something: `importing 3 s`."""
+    seconds = int(now - task.since)
+    timeless = task.ended or task.activity in TIMELESS or seconds < 1
+    return str(task.activity) if timeless else f"{task.activity} {duration(seconds)}"
+
+
+def step_text(step: int | None, steps: int | None) -> str:
+    """`20/100`, `20` without a total, empty without a step."""
+    if step is None:
+        return ""
+    return f"{step}/{steps}" if steps else str(step)
+
+
+def number_text(value: float | None, form: str) -> str:
+    """The number in this format; empty if there is none."""
+    return "" if value is None else format(value, form)
+
+
+def choose_tasks(job: JobState, most: int) -> tuple[list[TaskState], str]:
+    """At most this many tasks in their order: failed ones, the first one, the slowest; and what the others do.
+
+    The others are counted by activity: `62 more: 60 training, 2 done`.
+    """
+    tasks = list(job.tasks.values())
+    order = sorted(range(len(tasks)), key=lambda index: (not tasks[index].failed, index > 0, _slowness(tasks[index])))
+    wanted = set(order[: max(1, most)])
+    others = Counter(str(task.activity) for index, task in enumerate(tasks) if index not in wanted)
+    counts = ", ".join(f"{number} {activity}" for activity, number in others.most_common())
+    return [tasks[index] for index in sorted(wanted)], f"{others.total()} more: {counts}" if others else ""
+
+
+def _slowness(task: TaskState) -> tuple[bool, int]:
+    return task.ended or task.activity == Activity.SERVING, task.step or 0
+
+
+def fitting_columns(rows: Sequence[TaskRow], width: int, several_hosts: bool) -> dict[str, int]:
+    """The columns that fit in `width` characters, with their widths."""
+    widths = {
+        column.name: max(column.width, *(len(row.texts.get(column.name, "")) for row in rows), 0)
+        for column in COLUMNS
+        if column.name != "host" or several_hosts
+    }
+    for name in DROPPED:
+        if _total(widths) <= width:
+            break
+        widths.pop(name, None)
+    for name, most in ROOMY.items():
+        if name in widths:
+            widths[name] += max(0, min(most - widths[name], width - _total(widths)))
+    return widths
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + GAP * (len(widths) - 1)

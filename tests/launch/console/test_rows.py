@@ -1,0 +1,101 @@
+"""Rows and columns of the live table."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdist.launch.agents.messages import Started
+from tfdist.launch.console.job_state import JobState, state_of
+from tfdist.launch.console.rows import GAP, choose_tasks, fitting_columns, task_row
+from tfdist.launch.console.task_state import TaskState
+
+from .test_job_state import event, exited, job_of, replayed
+
+
+def trained(**values) -> TaskState:
+    """A task after two steps."""
+    state = JobState()
+    for second, step in enumerate((10, 20)):
+        state.update(event("worker-0", "step", step=step, steps=100, **values), float(second))
+    return state.tasks["worker-0"]
+
+
+def test_a_row_shows_the_step_its_share_the_speed_and_the_time_left():
+    row = task_row(trained(images_per_s=1234.56, loss=0.25), 1.0)
+    assert row.texts == {
+        "task": "worker-0",
+        "host": "",
+        "state": "training",
+        "step": "20/100",
+        "images/s": "1,234.6",
+        "loss": "0.2500",
+        "time left": "8 s",
+    }
+    assert (row.progress, row.failed) == (0.2, False)
+
+
+def test_a_task_without_a_step_shows_its_phase_and_for_how_long():
+    state = replayed(JobState(), Started("worker-0", 1, 0.0), event("worker-0", "phase", phase="importing"))
+    row = task_row(state.tasks["worker-0"], 5.2)
+    assert (row.texts["state"], row.texts["step"], row.progress) == ("importing 3 s", "", None)
+    assert task_row(state.tasks["worker-0"], 2.1).texts["state"] == "importing"
+
+
+def test_steps_without_a_total_have_no_bar_and_more_steps_than_planned_fill_it():
+    state = replayed(JobState(), event("a", "step", step=7), event("b", "step", step=7, steps=5))
+    one, other = (task_row(task, 2.0) for task in state.tasks.values())
+    assert (one.texts["step"], one.progress) == ("7", None)
+    assert (other.texts["step"], other.progress) == ("7/5", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (200, ["task", "host", "state", "step", "bar", "images/s", "loss", "time left"]),
+        (80, ["task", "host", "state", "step", "bar", "images/s", "loss", "time left"]),
+        (70, ["task", "host", "state", "step", "images/s", "loss", "time left"]),
+        (60, ["task", "host", "state", "step", "images/s", "time left"]),
+        (52, ["task", "state", "step", "images/s", "time left"]),
+        (40, ["task", "state", "step", "images/s"]),
+        (30, ["task", "state", "step"]),
+        (25, ["task", "state"]),
+        (9, ["task"]),
+        (1, ["task"]),
+    ],
+)
+def test_a_narrow_terminal_shows_fewer_columns(width, shown):
+    assert list(fitting_columns([task_row(trained(images_per_s=1.0), 1.0)], width, several_hosts=True)) == shown
+
+
+def test_hosts_are_shown_only_if_there_are_several():
+    assert "host" not in fitting_columns([task_row(TaskState("worker-0", "h1"), 0.0)], 200, several_hosts=False)
+
+
+def test_a_wide_terminal_has_room_for_phases_and_bars():
+    row = task_row(trained(images_per_s=1.0), 1.0)
+    sizes = [fitting_columns([row], width, several_hosts=False) for width in (69, 73, 80, 200)]
+    assert [(widths["state"], widths["bar"]) for widths in sizes] == [(11, 8), (15, 8), (15, 15), (15, 30)]
+
+
+@given(st.integers(1, 300), st.text(max_size=60), st.text(max_size=60))
+def test_columns_fit_whatever_the_texts(width, name, activity):
+    widths = fitting_columns([task_row(TaskState(name, name, activity=activity), 0.0)], width, several_hosts=True)
+    assert "task" in widths
+    assert sum(widths.values()) + GAP * (len(widths) - 1) <= width or list(widths) == ["task"]
+
+
+def test_of_many_tasks_the_failed_the_first_and_the_slowest_are_shown_in_order():
+    state = state_of(job_of(worker=64))
+    replayed(state, *(Started(task, 1, 0.0) for task in state.tasks))
+    replayed(state, *(event(task, "step", step=9, steps=20) for task in state.tasks))
+    replayed(state, event("worker-0", "step", step=19), event("worker-40", "step", step=8), exited("worker-50", 1))
+    shown, others = choose_tasks(state, 4)
+    assert [task.name for task in shown] == ["worker-0", "worker-1", "worker-40", "worker-50"]
+    assert others == "60 more: 60 training"
+    shown, others = choose_tasks(state, 0)
+    assert ([task.name for task in shown], others) == (["worker-50"], "63 more: 63 training")
+
+
+def test_few_tasks_are_all_shown():
+    shown, others = choose_tasks(state_of(job_of(worker=2)), 2)
+    assert ([task.name for task in shown], others) == (["worker-0", "worker-1"], "")
