@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 import tfdist
-from tfdist.cli import bench, doctor, launch, logs, report, runs, stop, strategies, tf_config
+from tfdist.cli import attach, bench, doctor, launch, logs, report, runs, stop, strategies, tf_config
 from tfdist.cli.command import Command, Commands, usage_sentence
 from tfdist.cli.options import variable_of
 from tfdist.cli.output import finish_output
@@ -24,6 +24,7 @@ app = typer.Typer(
 app.command("launch", cls=Command, context_settings={"allow_interspersed_args": False}, help=launch.HELP)(launch.launch)
 app.command("runs", cls=Command)(runs.runs)
 app.command("logs", cls=Command)(logs.logs)
+app.command("attach", cls=Command)(attach.attach)
 app.command("stop", cls=Command)(stop.stop)
 app.command("bench", cls=Command)(bench.bench)
 app.command("report", cls=Command)(report.report)

@@ -16,7 +16,7 @@ from tfdist.cli.config import JobFile
 from tfdist.cli.detach import BackgroundLines, launch_detached
 from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, busy_warnings, plan_request
-from tfdist.cli.show_outcome import outcome_json, show_failure, show_success
+from tfdist.cli.show_outcome import show_outcome
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.messages import Note
 from tfdist.launch.background import Background
@@ -102,7 +102,7 @@ def _launch(
             background.expect((plan.task.name for plan in planned.job.plans), run_dir)
         console = _console(planned, run_options, background)
         outcome, record = _run(planned, run_dir, policy, console, fleet)
-    _show_outcome(outcome, record, run_dir, run_options)
+    show_outcome(outcome, record, quiet=run_options.quiet, json=run_options.json)
     return record.exit_code if record is not None else outcome.exit_code
 
 
@@ -178,14 +178,3 @@ def _run_kept(
         failed = replace(outcome, status=Status.FAILED, exit_code=record.exit_code, reason=record.reason)
         writer.save_outcome(failed.to_json())
     return outcome, record
-
-
-def _show_outcome(outcome: Outcome, record: Record | None, run_dir: RunDir, options: RunOptions) -> None:
-    if outcome.status is not Status.OK:
-        show_failure(outcome, run_dir, sys.stderr)
-    elif record is not None and record.status is not RecordStatus.OK:
-        typer.echo(f"tfdist: {record.reason}; logs: {outcome.run_dir}", err=True)
-    elif not options.quiet:
-        show_success(outcome, record, options.out)
-    if options.json:
-        typer.echo(dumps(outcome_json(outcome, record)))

@@ -1,12 +1,14 @@
 """The outcome of a launch, as text and as JSON."""
 
 import sys
+from pathlib import Path
 from typing import Any, TextIO
 
 import typer
 
 from tfdist.launch.diagnose import Outcome, Status
 from tfdist.launch.environment import redact_command
+from tfdist.launch.json_files import dumps
 from tfdist.launch.logs import tail
 from tfdist.launch.noise import NOISE
 from tfdist.launch.rundir import RunDir
@@ -14,6 +16,18 @@ from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import throughput
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
+
+
+def show_outcome(outcome: Outcome, record: Record | None, *, quiet: bool, json: bool, again: str = "") -> None:
+    """Print how a launch ended; `again` as in `show_failure`."""
+    if outcome.status is not Status.OK:
+        show_failure(outcome, RunDir(Path(outcome.run_dir)), sys.stderr, again)
+    elif record is not None and record.status is not RecordStatus.OK:
+        typer.echo(f"tfdist: {record.reason}; logs: {outcome.run_dir}", err=True)
+    elif not quiet:
+        show_success(outcome, record, sys.stderr if json else sys.stdout)
+    if json:
+        typer.echo(dumps(outcome_json(outcome, record)))
 
 
 def outcome_json(outcome: Outcome, record: Record | None) -> dict[str, Any]:
@@ -56,13 +70,21 @@ def _results(record: Record) -> list[str]:
     return parts + ([f"accuracy {accuracy:.3f} on held-out examples"] if accuracy is not None else [])
 
 
-def show_failure(outcome: Outcome, run_dir: RunDir, err: TextIO) -> None:
-    """Print which task failed first and why, the end of its log, the tasks that failed after it, and the command."""
+def show_failure(outcome: Outcome, run_dir: RunDir, err: TextIO, again: str = "") -> None:
+    """Print which task failed first and why, the end of its log, the tasks that failed after it, and the command.
+
+    Args:
+        outcome: of a job that failed.
+        run_dir: its logs.
+        err: the stream for it.
+        again: the command that runs the job again; by default this one.
+    """
+    again = again or redact_command(["tfdist", *sys.argv[1:]])
     lines = ["", f"tfdist: {outcome.reason}"]
     if outcome.status is Status.FAILED and outcome.culprit is not None:
         logs = [tail(run_dir.log(outcome.culprit, stream)).splitlines() for stream in ("stderr", "stdout")]
         stderr, stdout = ([f"  | {line}" for line in log if not NOISE.match(line)] for log in logs)
         lines += stderr or stdout
     lines += [f"  then {task} {ending}" for task, ending in outcome.casualties.items()]
-    lines += [f"  logs:  {outcome.run_dir}", f"  again: {redact_command(['tfdist', *sys.argv[1:]])}"]
+    lines += [f"  logs:  {outcome.run_dir}", f"  again: {again}"]
     print("\n".join(lines), file=err)

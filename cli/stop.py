@@ -51,7 +51,7 @@ def stop(run: RunName, runs_dir: RunsDir = RUNS_DIR, kill: Kill = False) -> None
 
 def _stop(run: "Run", kill: bool) -> "Run":
     from tfdist.cli.steps import Steps
-    from tfdist.launch.follow import POLL_S
+    from tfdist.launch.follow import POLL_S, wait_for_launcher
     from tfdist.launch.runs import read_run
     from tfdist.launch.stopping import ask_to_stop, running_tasks
 
@@ -65,6 +65,7 @@ def _stop(run: "Run", kill: bool) -> "Run":
             if step != before:
                 steps.show(step)
             time.sleep(POLL_S)
+        wait_for_launcher(run.run_dir)
     return now
 
 

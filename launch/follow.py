@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tfdist.launch.agents.messages import Message, Output
+from tfdist.launch.launcher import read_launcher
 from tfdist.launch.rundir import RunDir
 from tfdist.launch.runs import read_run, tasks_of
 
 POLL_S = 0.25
 """Between two looks at the sizes of the files."""
 CHUNK = 1 << 20
+LAUNCHER_S = 5.0
+"""For a launcher to exit after it has written the outcome."""
 Stream = Literal["stdout", "stderr"]
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 _KINDS: Mapping[str, type] = {kind.__name__: kind for kind in get_args(Message)}
@@ -145,6 +148,13 @@ def wait_for_end(
         show(False)
         pause(POLL_S)
     show(True)
+
+
+def wait_for_launcher(run_dir: RunDir, limit_s: float = LAUNCHER_S) -> None:
+    """Wait until the launcher of a run that has ended has kept everything and exited, but at most `limit_s`."""
+    launcher, until = read_launcher(run_dir), time.monotonic() + limit_s
+    while launcher is not None and launcher.here and launcher.alive and time.monotonic() < until:
+        time.sleep(0.02)
 
 
 def _message(line: str) -> Message | None:

@@ -11,7 +11,7 @@ import tfdist
 from tfdist.cli.main import run
 from tfdist.cli.options import CHOICES, TRAINING, variable_of
 
-COMMANDS = ("launch", "runs", "logs", "stop", "bench", "report", "doctor", "strategies", "tf-config")
+COMMANDS = ("launch", "runs", "logs", "attach", "stop", "bench", "report", "doctor", "strategies", "tf-config")
 
 
 def test_the_version_is_that_of_the_package(capsys):

@@ -1,0 +1,85 @@
+"""`tfdist attach`."""
+
+import shlex
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tfdist.cli.options import Json, option
+from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
+from tfdist.launch.errors import ExitCode, TfdistError
+
+if TYPE_CHECKING:
+    from tfdist.launch.rundir import RunDir
+    from tfdist.launch.runs import Run
+    from tfdist.models.record import Record
+
+Verbose = Annotated[bool, option("--verbose", "Show TensorFlow's start-up messages.", short=("-v",))]
+
+
+def attach(run: RunName, runs_dir: RunsDir = RUNS_DIR, json: Json = False, verbose: Verbose = False) -> None:
+    """Show a run as its launcher does. It prints the last lines of each task, what they write, and the outcome.
+
+    \b
+    Examples:
+      tfdist attach last
+      tfdist attach 20260101T120000Z-launch
+
+    Any running launch can be attached to, whether it was started with --detach or in another terminal. Ctrl-C detaches
+    again, with exit code 130; the run continues. At its end, the exit code is that of the run.
+    """
+    from tfdist.launch.runs import find_run, read_run
+
+    run_dir = find_run(run, runs_dir)
+    if not read_run(run_dir).ended:
+        try:
+            _watch(run_dir, json, verbose)
+        except KeyboardInterrupt:
+            typer.echo(f"\ndetached; the run continues: 'tfdist stop {run_dir.path}' ends it", err=True)
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
+    raise typer.Exit(_show_end(read_run(run_dir), json))
+
+
+def _watch(run_dir: "RunDir", json: bool, verbose: bool) -> None:
+    from tfdist.cli.watch import watch
+    from tfdist.launch.follow import wait_for_launcher
+
+    watch(run_dir, sys.stderr if json else sys.stdout, verbose)
+    wait_for_launcher(run_dir)
+
+
+def _show_end(run: "Run", json: bool) -> int:
+    from tfdist.cli.show_outcome import show_outcome
+    from tfdist.launch.json_files import dumps
+    from tfdist.launch.runs import read_outcome
+
+    outcome = read_outcome(run.run_dir)
+    if outcome is not None:
+        show_outcome(outcome, _record(run.run_dir), quiet=False, json=json, again=_command(run.run_dir))
+        return outcome.exit_code
+    typer.echo(f"tfdist: {run.reason}\n  logs:  {run.run_dir.path}", err=True)
+    code = ExitCode.FAILED if run.exit_code is None else run.exit_code
+    if json:
+        typer.echo(dumps({"format": 1, "status": str(run.state), "exit_code": int(code), "reason": run.reason}))
+    return code
+
+
+def _record(run_dir: "RunDir") -> "Record | None":
+    """The record of the built-in training, if there is one that can be read."""
+    from tfdist.bench.reading import read_record
+
+    for path in run_dir.records.glob("*.json"):
+        with suppress(TfdistError, OSError):
+            return read_record(path)
+    return None
+
+
+def _command(run_dir: "RunDir") -> str:
+    """The command of the launch; empty if it is not known."""
+    try:
+        with run_dir.commands.open(encoding="utf-8", errors="replace") as file:
+            return shlex.join(["tfdist", *shlex.split(file.readline())[1:]])
+    except (OSError, ValueError):
+        return ""
