@@ -2,7 +2,8 @@
 
 import threading
 import time
-from queue import SimpleQueue
+from collections import deque
+from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from tfdist.launch.agents.messages import AgentLost, FromAgent, Interrupted
@@ -30,13 +31,15 @@ class Arrival(NamedTuple):
 class Inbox:
     """A queue that blocks senders of output and events while it holds more than `limit` bytes of them.
 
-    Other messages never wait.
+    Other messages never wait. Signals come before everything else.
     """
 
     def __init__(self, limit: int = UNREAD_BYTES) -> None:
         self._limit, self._used, self._closed = limit, 0, False
         self._changed = threading.Condition()
         self._queue: SimpleQueue[Arrival] = SimpleQueue()  # signal handlers put into it, so its put is reentrant
+        self._signals: deque[Arrival] = deque()
+        """Not delivered yet. They are in the queue, too, to wake `get`."""
 
     def put(self, host: Host | None, message: FromAgent | AgentLost | Interrupted, size: int = 0) -> None:
         """Add a message; with a size, wait until there is room for it, and drop it if the inbox is closed meanwhile.
@@ -50,15 +53,23 @@ class Inbox:
                 if self._closed:
                     return
                 self._used += size
+        if isinstance(message, Interrupted):
+            self._signals.append(arrival)
         self._queue.put(arrival)
 
     def get(self, timeout: float) -> Arrival:
         """The next message.
 
         Raises:
-            queue.Empty: none came within `timeout` seconds.
+            queue.Empty: none came within `timeout` seconds, or it was a signal that an earlier call has returned.
         """
+        if self._signals:
+            return self._signals.popleft()
         arrival = self._queue.get(timeout=max(0.0, timeout))
+        if isinstance(arrival.message, Interrupted):
+            if not self._signals:
+                raise Empty
+            return self._signals.popleft()
         if arrival.size:
             with self._changed:
                 self._used -= arrival.size

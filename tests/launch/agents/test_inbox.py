@@ -1,5 +1,6 @@
 import signal
 import threading
+from contextlib import suppress
 from queue import Empty
 
 import pytest
@@ -27,11 +28,26 @@ def senders(inbox, count, each, size):
 def test_messages_come_out_in_order_and_stamped():
     inbox = Inbox()
     inbox.put(HOSTS[0], Heartbeat(1.0))
-    inbox.put(None, Interrupted(2))
+    inbox.put(HOSTS[1], Heartbeat(2.0))
     first, second = inbox.get(1.0), inbox.get(1.0)
     assert (first.host, first.message) == (HOSTS[0], Heartbeat(1.0))
-    assert (second.host, second.message) == (None, Interrupted(2))
+    assert (second.host, second.message) == (HOSTS[1], Heartbeat(2.0))
     assert first.at <= second.at
+    with pytest.raises(Empty):
+        inbox.get(0.0)
+
+
+def test_signals_overtake_output_and_come_only_once():
+    inbox = Inbox()
+    inbox.put(HOSTS[0], LINE, 2)
+    inbox.put(None, Interrupted(2))
+    inbox.put(None, Interrupted(15))
+    inbox.put(HOSTS[0], Heartbeat(1.0))
+    received = []
+    while len(received) < 4:
+        with suppress(Empty):
+            received.append(inbox.get(1.0).message)
+    assert received == [Interrupted(2), Interrupted(15), LINE, Heartbeat(1.0)]
     with pytest.raises(Empty):
         inbox.get(0.0)
 
