@@ -12,11 +12,12 @@ _ROWS: tuple[tuple[str, Any, str], ...] = (
     ("include", list[str], "Use only hosts that match, for example 'node0*'. Repeatable."),
     ("exclude", list[str], "Do not use hosts that match. Repeatable."),
     ("workers_per_host", int, "Number of workers per host. Default: one per GPU, or 1."),
-    ("transport", str, "ssh (default), srun, or exec:'kubectl exec -i {host} --'."),
+    ("transport", str, "ssh (default), srun, exec:'kubectl exec -i {host} --', or shell:'ssh {host} apptainer exec tf.sif {command}'."),
     ("ssh", str, "OpenSSH client. Default: ssh."),
     ("ssh_option", list[str], "Option for ssh -o, for example 'ProxyJump=gate'. Repeatable."),
     ("identity", Path, "Private key, as ssh -i."),
     ("ssh_port", int, "Port of sshd on the hosts."),
+    ("remote_prefix", str, "Words before the command on other hosts, for their login shell: 'module load cuda &&', 'apptainer exec tf.sif'."),
     ("python", str, "Python on other hosts. Default: the path of this one if it exists there, else python3."),
     ("chdir", str, "Working directory on the hosts. Default: the current one if it exists there, else home."),
 )  # fmt: skip

@@ -22,6 +22,9 @@ from tfdist.launch.text import flag_of
 MANY = 64
 """Number of cores and GPUs of an imagined host with plenty of both."""
 
+_TAKE_NO_COMMAND = (".", "cd", "export", "ml", "module", "set", "setenv", "source", "ulimit", "umask", "unset")
+"""Shell commands that run no other command, so a --remote-prefix that starts with one of them must end it."""
+
 
 @dataclass(frozen=True)
 class HostSelection:
@@ -102,6 +105,7 @@ def select_hosts(values: Mapping[str, Any]) -> HostSelection:
         ssh_options=tuple(values.get("ssh_option", ())),
         identity=str(values.get("identity", "")),
         ssh_port=values.get("ssh_port"),
+        remote_prefix=values.get("remote_prefix", ""),
         python=values.get("python", ""),
         chdir=values.get("chdir", ""),
     )
@@ -129,6 +133,16 @@ def _check_values(values: Mapping[str, Any]) -> None:
         raise TfdistError(f"--ssh-port {port}: must be a port, 1 to 65535; the default of sshd is 22")
     if identity is not None and "%" not in str(identity) and not identity.expanduser().is_file():
         raise TfdistError(f"--identity {identity}: no such file; give the path of a private key")
+    _check_prefix(values.get("remote_prefix"))
+
+
+def _check_prefix(prefix: str | None) -> None:
+    words = (prefix or "").split()
+    flag = f"--remote-prefix {prefix!r}"
+    if prefix is not None and not words:
+        raise TfdistError(f"{flag}: empty; omit it")
+    if words and words[0] in _TAKE_NO_COMMAND and not words[-1].endswith(("&&", ";")):
+        raise TfdistError(f"{flag}: {words[0]} would get the agent's command as arguments; end it with &&")
 
 
 def _named_hosts(values: Mapping[str, Any], options: TransportOptions) -> tuple[Host, ...]:
@@ -145,6 +159,6 @@ def _check_effect(values: Mapping[str, Any], options: TransportOptions, hosts: t
     stray = [name for name in values if name not in ("hosts", "hostfile")]
     if not hosts and stray:
         raise TfdistError(f"{_written(stray[0], values)} has no effect without --hosts or --hostfile")
-    for_ssh = [name for name in ("ssh", "ssh_option", "identity", "ssh_port") if name in values]
+    for_ssh = [name for name in ("ssh", "ssh_option", "identity", "ssh_port", "remote_prefix") if name in values]
     if options.transport != "ssh" and for_ssh:
         raise TfdistError(f"{_written(for_ssh[0], values)} has no effect with {_written('transport', values)}: omit it")

@@ -1,11 +1,12 @@
 """How an agent is started on a host: the command, and the program text that it reads from its stdin."""
 
-import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from tfdist.launch.agents import agent
 from tfdist.launch.hosts.host import Host
+from tfdist.launch.hosts.transport import command_on
 
 _BOOTSTRAP = (
     "import io,sys;"
@@ -16,11 +17,9 @@ _BOOTSTRAP = (
 )
 """One line without single quotes, so that any login shell passes it on unchanged."""
 
-_FIND_PYTHON = (
-    r'printf "\n{\"kind\": \"logged_in\"}\n"; '
-    'command -v "$1" >/dev/null 2>&1 && p=$1 || p=$2; exec "$p" -u -c "$3"'
-)
+_LOGGED_IN = """printf '\\n{"kind": "logged_in"}\\n';"""
 """Reports the login at once: with a cold file system, Python itself may take long to start."""
+_FIND_PYTHON = f'{_LOGGED_IN} command -v "$1" >/dev/null 2>&1 && p=$1 || p=$2; exec "$p" -u -c "$3"'
 
 
 def agent_argv(host: Host) -> tuple[str, ...]:
@@ -32,7 +31,9 @@ def agent_argv(host: Host) -> tuple[str, ...]:
         return (host.python or sys.executable, "-u", "-c", _BOOTSTRAP)
     pythons = (host.python, host.python) if host.python else (sys.executable, "python3")
     command = ("sh", "-c", _FIND_PYTHON, "tfdist", *pythons, _BOOTSTRAP)
-    return (*host.prefix, shlex.join(command)) if host.needs_quoting else (*host.prefix, *command)
+    if host.remote_prefix:  # it may take a while
+        host = replace(host, remote_prefix=f"{_LOGGED_IN} {host.remote_prefix}")
+    return command_on(host, command)
 
 
 def agent_source() -> bytes:

@@ -27,7 +27,10 @@ class Host:
     prefix: tuple[str, ...] = ()
     """The argv prefix that runs a command on the host; empty for this machine."""
     needs_quoting: bool = False
-    """The prefix passes the command to a shell on the host, as ssh does."""
+    """The command is passed to a shell on the host as one word, as ssh does: in place of {command} in the prefix, or at
+    its end."""
+    remote_prefix: str = ""
+    """Shell words before the command, if it `needs_quoting`."""
     gateway: str = ""
     """The jump host or proxy command of ssh; empty: none."""
 

@@ -48,6 +48,7 @@ def locate(hosts: Sequence[Host], options: TransportOptions) -> tuple[Host, ...]
             gateway="" if host.local else _gateway(configs[host.name]),
             prefix=() if host.local else transport.prefix(host, options),
             needs_quoting=transport.needs_quoting and not host.local,
+            remote_prefix="" if host.local else options.remote_prefix,
             python=host.python or ("" if host.local else options.python),
             chdir=host.chdir or options.chdir,
         )

@@ -2,13 +2,14 @@
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.hosts.host import Host
 
 CONNECT_TIMEOUT_S = 8
+_COMMAND = re.compile(r"\{command(?::([1-9]))?\}")
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class TransportOptions:
     """The user's choices for all hosts."""
 
     transport: str = "ssh"
-    """`ssh`, `srun`, or `exec:` and a command that contains {host}."""
+    """`ssh`, `srun`, or `exec:` or `shell:` and a command that contains {host}."""
     ssh: str = "ssh"
     """The ssh client."""
     ssh_options: tuple[str, ...] = ()
@@ -24,6 +25,8 @@ class TransportOptions:
     identity: str = ""
     """Private key file."""
     ssh_port: int | None = None
+    remote_prefix: str = ""
+    """Of ssh: shell words before the command on each host."""
     python: str = ""
     """Default of `Host.python`."""
     chdir: str = ""
@@ -49,9 +52,27 @@ def srun(host: Host, options: TransportOptions) -> tuple[str, ...]:
     return ("srun", *step, f"--nodelist={host.name}")
 
 
-def exec_command(host: Host, options: TransportOptions) -> tuple[str, ...]:
-    """A custom command, for example `kubectl exec -i {host} --`."""
-    return tuple(word.replace("{host}", host.name) for word in shlex.split(options.transport.removeprefix("exec:")))
+def custom(host: Host, options: TransportOptions) -> tuple[str, ...]:
+    """The user's own command, for example `kubectl exec -i {host} --` after `exec:`."""
+    command = options.transport.partition(":")[2]
+    return tuple(word.replace("{host}", host.name) for word in shlex.split(command))
+
+
+def command_on(host: Host, command: Sequence[str]) -> tuple[str, ...]:
+    """What to run here so that `command` runs on `host`.
+
+    For a shell on the host, the command is one word, quoted once for each shell that parses it: {command} for one,
+    {command:2} for two.
+    """
+    if not host.needs_quoting:
+        return (*host.prefix, *command)
+    words = host.prefix if any(map(_COMMAND.search, host.prefix)) else (*host.prefix, "{command}")
+    text = f"{host.remote_prefix} {shlex.join(command)}".strip()
+    return tuple(_COMMAND.sub(lambda match: _quoted(text, int(match[1] or 1)), word) for word in words)
+
+
+def _quoted(text: str, shells: int) -> str:
+    return text if shells == 1 else shlex.quote(_quoted(text, shells - 1))
 
 
 @dataclass(frozen=True)
@@ -59,6 +80,8 @@ class Transport:
     """One way to run a command on a host, and what it supports."""
 
     prefix: Callable[[Host, TransportOptions], tuple[str, ...]]
+    has_template: bool = False
+    """The user writes the command after its name and a colon."""
     needs_quoting: bool = False
     """It passes the command to a shell on the host, as one string."""
     may_be_local: bool = True
@@ -71,7 +94,8 @@ class Transport:
 TRANSPORTS: Mapping[str, Transport] = {
     "ssh": Transport(ssh, needs_quoting=True, uses_ssh_config=True, supports_users=True),
     "srun": Transport(srun),
-    "exec": Transport(exec_command, may_be_local=False),
+    "exec": Transport(custom, has_template=True, may_be_local=False),
+    "shell": Transport(custom, has_template=True, needs_quoting=True, may_be_local=False),
 }
 
 
@@ -79,22 +103,33 @@ def transport_of(options: TransportOptions) -> Transport:
     """The row of TRANSPORTS for `options.transport`.
 
     Raises:
-        TfdistError: the transport is unknown, or the command of `exec:` is invalid.
+        TfdistError: the transport is unknown, or the command of `exec:` or `shell:` is invalid.
     """
     kind, colon, command = options.transport.partition(":")
     flag = f"--transport {options.transport}"
-    if kind not in TRANSPORTS or (kind == "exec") != bool(colon):
+    if kind not in TRANSPORTS or TRANSPORTS[kind].has_template != bool(colon):
         raise TfdistError(
-            f"{flag}: unknown transport; use ssh, srun, or a command like exec:'kubectl exec -i {{host}} --'"
+            f"{flag}: unknown transport; use ssh, srun, a command like exec:'kubectl exec -i {{host}} --', "
+            "or one for a shell on the host like shell:'ssh {host} apptainer exec tf.sif {command}'"
         )
-    if kind == "exec":
-        try:
-            words = shlex.split(command)
-        except ValueError as error:
-            raise TfdistError(f"{flag}: {error}; correct the quotes") from None
-        if not any("{host}" in word for word in words):
-            raise TfdistError(f"{flag}: no {{host}} in the command; write {{host}} in place of the host's name")
+    if colon:
+        _check_template(flag, kind, command)
     return TRANSPORTS[kind]
+
+
+def _check_template(flag: str, kind: str, command: str) -> None:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise TfdistError(f"{flag}: {error}; correct the quotes") from None
+    if not any("{host}" in word for word in words):
+        raise TfdistError(f"{flag}: no {{host}} in the command; write {{host}} in place of the host's name")
+    stray = [name for name in re.findall(r"\{[a-z]+(?::\w*)?\}", command) if name != "{host}"]
+    if kind == "exec" and stray:
+        raise TfdistError(f"{flag}: {stray[0]} is for shell:; omit it, or write shell: instead of exec:")
+    wrong = [name for name in stray if not _COMMAND.fullmatch(name)]
+    if wrong:
+        raise TfdistError(f"{flag}: {wrong[0]} is unknown; use {{host}}, and {{command}}, {{command:2}} and so on")
 
 
 _Fault = tuple[str, str, str]
@@ -160,7 +195,7 @@ def connection_problem(host: Host, output: str) -> Problem:
     """Why no agent could be started on `host`: the likely cause, from what ssh, a shell or the agent printed."""
     lines = [line.strip() for line in output.strip().splitlines() if line.strip("@ \t\r")]
     last = lines[-1].rstrip(".") if lines else "its stream ended without output"
-    trial = shlex.join((*host.prefix, "true"))
+    trial = shlex.join(command_on(host, ("true",)))
     for pattern, cause, fix in (*_SLOW, *(_SSH_FAULTS if host.needs_quoting else ()), *_FAULTS):
         if re.search(pattern, output):
             values = {"name": host.name, "target": host.target, "user": host.user or "you", "trial": trial}

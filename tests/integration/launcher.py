@@ -58,11 +58,12 @@ class Launcher:
     def start(
         self, *arguments: str, env: Mapping[str, str] | None = None, command: str = "launch"
     ) -> "subprocess.Popen[str]":
-        """Start a tfdist command with `--ssh` and these arguments."""
+        """Start a tfdist command with these arguments, and `--ssh` unless they have --transport."""
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TFDIST_", "TF_"))}
-        argv = [sys.executable, "-m", "tfdist.cli", command, "--ssh", str(self.net.ssh), *arguments]
+        ssh = () if "--transport" in arguments else ("--ssh", str(self.net.ssh))
+        argv = [sys.executable, "-m", "tfdist.cli", command, *ssh, *arguments]
         process = subprocess.Popen(
             self.net.in_hub(*argv),
             cwd=self.folder,

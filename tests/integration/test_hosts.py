@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shlex
 import subprocess
 import uuid
 from pathlib import Path
@@ -42,6 +43,32 @@ def test_parameter_server_trains_across_hosts(launcher):
     assert outcome["tasks"].keys() >= {"ps-0", "worker-0", "chief-0"}
     plans = json.loads((launcher.run_dir / "cluster.json").read_text())
     assert {plan["task"]: plan["host"] for plan in plans} == {"chief-0": "h2", "worker-0": "h2", "ps-0": "h1"}
+
+
+PRINT_MARK = ("--", "sh", "-c", 'echo "mark: $MARK"')
+
+
+def test_the_remote_prefix_runs_in_the_login_shell_of_each_host(launcher):
+    prefix = f"export MARK={shlex.quote(ODD)} &&"
+    done = launcher.run(*TWO_WORKERS, "--remote-prefix", prefix, *PRINT_MARK)
+    assert done.code == 0, done.err
+    assert done.lines_of("worker-0", done.out) == done.lines_of("worker-1", done.out) == [f"mark: {ODD}"]
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{ssh} {host} env MARK={host}",
+        "{ssh} {host} 'MARK={host}; export MARK;'{command}",
+        "{ssh} {host} MARK={host} sh -c {command:2}",
+    ],
+)
+def test_a_transport_may_end_in_a_shell_on_the_host(template, launcher, net):
+    hostfile = launcher.script("".join(f"{host.name} addr={host.address}\n" for host in net.hosts), "hosts.txt")
+    transport = "shell:" + template.replace("{ssh}", str(net.ssh))
+    done = launcher.run("--strategy", "multiworker", "--hostfile", hostfile, "--transport", transport, *PRINT_MARK)
+    assert done.code == 0, done.err
+    assert [done.lines_of(f"worker-{index}", done.out) for index in (0, 1)] == [["mark: h1"], ["mark: h2"]]
 
 
 def test_a_custom_program_gets_tf_config_and_can_import_tfdist(launcher, net):

@@ -13,8 +13,9 @@ from tfdist.launch.hosts.transport import (
     CONNECT_TIMEOUT_S,
     TRANSPORTS,
     TransportOptions,
+    command_on,
     connection_problem,
-    exec_command,
+    custom,
     srun,
     ssh,
     transport_of,
@@ -64,11 +65,24 @@ def test_srun_starts_an_overlapping_step_on_the_node():
 
 def test_a_custom_command_gets_the_host_name_in_place_of_host():
     options = TransportOptions(transport="exec:kubectl exec -i 'pod/{host}' -c main --")
-    assert exec_command(Host("p 1"), options) == ("kubectl", "exec", "-i", "pod/p 1", "-c", "main", "--")
+    assert custom(Host("p 1"), options) == ("kubectl", "exec", "-i", "pod/p 1", "-c", "main", "--")
 
 
 @pytest.mark.parametrize(
-    "transport", ["rsh", "", "exec", "exec:", "exec:kubectl exec --", "exec:sh '{host}", "ssh:x", "SSH"]
+    "transport",
+    [
+        "rsh",
+        "",
+        "exec",
+        "exec:",
+        "exec:kubectl exec --",
+        "exec:sh '{host}",
+        "ssh:x",
+        "SSH",
+        "shell:ssh h1",
+        "shell:",
+        "shell",
+    ],
 )
 def test_an_unknown_transport_is_an_error_with_the_value(transport):
     with pytest.raises(TfdistError, match="--transport") as caught:
@@ -76,10 +90,48 @@ def test_an_unknown_transport_is_an_error_with_the_value(transport):
     assert transport in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("transport", "says"),
+    [
+        ("exec:ssh {host} {command}", "{command} is for shell:; omit it, or write shell: instead of exec:"),
+        ("shell:ssh {host} {comand}", "{comand} is unknown; use {host}, and {command}, {command:2} and so on"),
+        ("shell:ssh {host} {command:0}", "{command:0} is unknown"),
+    ],
+)
+def test_a_wrong_placeholder_is_an_error(transport, says):
+    with pytest.raises(TfdistError) as caught:
+        transport_of(TransportOptions(transport=transport))
+    assert str(caught.value).startswith(f"--transport {transport}: {says}")
+
+
+def on(transport, command, **options):
+    """What runs `command` on the host h1."""
+    choice = TransportOptions(transport=transport)
+    host = Host("h1", prefix=custom(Host("h1"), choice), needs_quoting=transport_of(choice).needs_quoting, **options)
+    return command_on(host, command)
+
+
+COMMAND = ("sh", "-c", "echo it's; exit", "a b")
+
+
+def test_a_shell_gets_the_command_as_one_word_at_the_end_or_in_place():
+    quoted = shlex.join(COMMAND)
+    assert on("shell:ssh {host} apptainer exec tf.sif", COMMAND)[-2:] == ("tf.sif", quoted)
+    assert on("shell:gcloud compute ssh {host} --command={command} -q", COMMAND)[-2:] == (f"--command={quoted}", "-q")
+    assert on("shell:ssh gate ssh {host} {command:2}", COMMAND)[-1] == shlex.quote(quoted)
+    assert on("exec:kubectl exec -i {host} --", COMMAND) == ("kubectl", "exec", "-i", "h1", "--", *COMMAND)
+
+
+def test_the_words_of_the_remote_prefix_come_before_the_command():
+    host = Host("h1", prefix=("ssh", "--", "h1"), needs_quoting=True, remote_prefix="module load cuda &&")
+    assert command_on(host, ("true", "a b")) == ("ssh", "--", "h1", "module load cuda && true 'a b'")
+
+
 def test_every_transport_has_a_row():
     assert transport_of(TransportOptions()) is TRANSPORTS["ssh"]
     assert transport_of(TransportOptions(transport="srun")) is TRANSPORTS["srun"]
     assert transport_of(TransportOptions(transport="exec:x {host}")) is TRANSPORTS["exec"]
+    assert transport_of(TransportOptions(transport="shell:x {host}")) is TRANSPORTS["shell"]
 
 
 # --- a real agent behind a prefix
@@ -130,8 +182,36 @@ def test_the_bootstrap_survives_the_login_shell(tmp_path, shell):
     assert description["executable"] == sys.executable
 
 
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+@pytest.mark.parametrize(
+    "prefix", ["env A=1", "cd / &&", "A=1; export A;", "exec nice -n 1", "bash -c 'exec \"$@\"' x"]
+)
+def test_the_agent_runs_behind_a_remote_prefix(tmp_path, shell, prefix):
+    client = tmp_path / "ssh"
+    client.write_text(STAND_IN.format(shell=shell))
+    client.chmod(0o755)
+    words = ssh(Host("far"), TransportOptions(ssh=str(client)))
+    assert hello(Host("far", prefix=words, needs_quoting=True, remote_prefix=prefix))["executable"] == sys.executable
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "sh -c {command} {host}",
+        "env HOST={host} sh -c",
+        "sh -c 'echo {host} >&2; '{command}",
+        "sh -c 'sh -c '{command:2} {host}",
+        "sh -c 'exec bash -c \"bash -c \"'{command:3} {host}",
+    ],
+)
+def test_the_agent_runs_behind_one_shell_and_several(template):
+    options = TransportOptions(transport=f"shell:{template}")
+    assert transport_of(options).needs_quoting
+    assert hello(behind(custom(Host("far"), options), needs_quoting=True))["executable"] == sys.executable
+
+
 def test_a_command_that_takes_an_argv_works_without_quoting():
-    prefix = exec_command(Host("far"), TransportOptions(transport="""exec:sh -c 'exec "$@"' {host}"""))
+    prefix = custom(Host("far"), TransportOptions(transport="""exec:sh -c 'exec "$@"' {host}"""))
     assert hello(behind(prefix, needs_quoting=False))["executable"] == sys.executable
 
 
