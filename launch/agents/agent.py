@@ -11,11 +11,9 @@ import glob
 import json
 import math
 import os
-import platform
 import re
 import resource
 import selectors
-import shutil
 import signal
 import socket
 import sys
@@ -85,10 +83,11 @@ def describe() -> dict[str, Any]:
     busy, allowed, core_limit, memory_limits = _busy(), os.sched_getaffinity(0), cgroup_cores(), cgroup_memory()
     use = pinned_processes(allowed)
     cores = usable_cores(use, core_limit)
+    kernel = os.uname()
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "host": socket.gethostname(),
-        "python": platform.python_version(),
+        "python": sys.version.split()[0],
         "executable": sys.executable,
         "packages": _versions(),
         "cores": cores,
@@ -97,10 +96,10 @@ def describe() -> dict[str, Any]:
         "cpu": _cpu_model(),
         "memory_bytes": min([memory_bytes, *(limit for limit, _ in memory_limits)]),
         "memory_free_bytes": min([_memory_free(), *(max(0, limit - used) for limit, used in memory_limits)]),
-        "disk_free_bytes": shutil.disk_usage(temporary_root()).free,
+        "disk_free_bytes": _disk_free(temporary_root()),
         **_describe_gpus(),
-        "os": f"{platform.system()} {platform.release()}",
-        "machine": platform.machine(),
+        "os": f"{kernel.sysname} {kernel.release}",
+        "machine": kernel.machine,
         "busy": min(busy, _busy()),
     }
 
@@ -122,7 +121,7 @@ def _versions() -> dict[str, str]:
 
 
 def _cpu_model() -> str:
-    return _proc_value("/proc/cpuinfo", "model name") or platform.processor() or platform.machine()
+    return _proc_value("/proc/cpuinfo", "model name") or os.uname().machine
 
 
 def _memory_free() -> int:
@@ -208,6 +207,16 @@ def cgroup_cores(root: str = "") -> float | None:
     return min(limits, default=None)
 
 
+def _disk_free(folder: str) -> int:
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+def _program(name: str) -> str | None:
+    paths = (os.path.join(folder, name) for folder in os.get_exec_path())
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
+
+
 def _proc_value(path: str, key: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as lines:
@@ -220,7 +229,7 @@ def _describe_gpus() -> dict[str, Any]:
     # `gpus`, `gpu_ids` and `gpu_uuids` are names, CUDA_VISIBLE_DEVICES entries and UUIDs of the visible GPUs,
     # `gpus_hidden` is the number of GPUs that CUDA_VISIBLE_DEVICES hides, `gpu_devices` the number of device files.
     # With device files, but neither visible nor hidden GPUs, nvidia-smi is missing or failed.
-    visible, files, tool = os.environ.get("CUDA_VISIBLE_DEVICES"), glob.glob(GPU_DEVICES), shutil.which("nvidia-smi")
+    visible, files, tool = os.environ.get("CUDA_VISIBLE_DEVICES"), glob.glob(GPU_DEVICES), _program("nvidia-smi")
     hides_all = visible is not None and not re.match(r"\s*(\d|GPU-|MIG-)", visible)
     gpus = list_gpus(output_of([tool, "-L"])) if tool is not None and files and not hides_all else []
     shown = visible_gpus(gpus, visible)
@@ -357,8 +366,7 @@ class _RunningTask:
         self.partial: dict[str, bytes] = {}  # the incomplete last line of each stream
         self.partial_due: dict[str, float] = {}
         self.skips_event = self.has_skipped = False
-        self.oom_file = oom_counter(pid)
-        self.oom_kills = oom_kills(self.oom_file)
+        self.oom_kills_before = oom_kills()
 
     def release(self) -> None:
         """Open the start barrier: the task reads the other end of this pipe until it is closed."""
@@ -819,7 +827,7 @@ class Agent:
             self._stop_group(task)
 
     def _send_exit(self, task: _RunningTask, code: int, usage: resource.struct_rusage) -> None:
-        kills = max(0, oom_kills(task.oom_file) - task.oom_kills)
+        kills = max(0, oom_kills() - task.oom_kills_before)
         self._send(
             "exited",
             task=task.name,
@@ -943,32 +951,15 @@ def nests_deeper(value: Any, levels: int) -> bool:
 # --- out of memory
 
 
-def oom_counter(pid: int, proc: str = "/proc") -> str:
-    """The file with the number of processes that the kernel killed for lack of memory in the cgroup of a process.
+def oom_kills(root: str = "") -> int:
+    """The number of processes in this process's cgroup that the kernel has killed for lack of memory; 0 if unknown.
 
-    Empty if there is none. `oom_kill` in `memory.events` (cgroup v2) or `memory.oom_control` (v1).
+    `root` is put before each path.
     """
-    groups: dict[str, str] = {}
-    for line in _read(f"{proc}/{pid}/cgroup").splitlines():
-        _, controllers, group = line.split(":", 2)
-        groups |= dict.fromkeys(controllers.split(","), group)
-    for line in _read(f"{proc}/self/mountinfo").splitlines():
-        before, _, after = line.partition(" - ")
-        root, mount = before.split()[3:5]
-        kind, _, options = after.split()[:3]
-        v1 = kind == "cgroup" and "memory" in options.split(",")
-        own = groups.get("memory" if v1 else "") if v1 or kind == "cgroup2" else None
-        if own is not None and f"{own}/".startswith(f"{root.rstrip('/')}/"):
-            path = os.path.join(mount, os.path.relpath(own, root), "memory.oom_control" if v1 else "memory.events")
-            if os.path.exists(path):
-                return path
-    return ""
-
-
-def oom_kills(path: str) -> int:
-    """The number in a file of `oom_counter`; 0 if it cannot be read."""
-    values = dict(line.split() for line in _read(path).splitlines())
-    return int(values.get("oom_kill", 0))
+    for folder in cgroup_folders("memory", root)[:1]:
+        counts = _read(f"{folder}/memory.events") or _read(f"{folder}/memory.oom_control")
+        return sum(map(int, re.findall(r"^oom_kill (\d+)$", counts, re.MULTILINE)))
+    return 0
 
 
 class KernelLog:
@@ -1075,6 +1066,8 @@ def remove_folder(path: str) -> None:
     try:
         os.rmdir(path)  # mostly empty
     except OSError:
+        import shutil  # rarely needed
+
         shutil.rmtree(path, ignore_errors=True)
 
 

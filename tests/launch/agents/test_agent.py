@@ -1,6 +1,5 @@
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -197,64 +196,26 @@ def test_listening_ports_include_servers_and_no_reserved_sockets():
 
 # --- out of memory
 
-V1 = ("9:name=systemd:/\n4:cpu,memory:/box/job\n0::/\n", "memory.oom_control")
-V2 = ("0::/box/job\n", "memory.events")
-
-
-def fake_proc(tmp_path, groups, mounts):
-    """A folder like /proc, with process 7 in these cgroups, and these (mount point, root, file system, options)."""
-    for name, text in (
-        ("7/cgroup", groups),
-        (
-            "self/mountinfo",
-            "".join(
-                f"36 35 0:30 {root} {tmp_path / point} rw,nosuid shared:1 - {kind} {kind} {options}\n"
-                for point, root, kind, options in mounts
-            ),
-        ),
-    ):
-        path = tmp_path / "proc" / name
-        path.parent.mkdir(parents=True)
-        path.write_text(text)
-    return str(tmp_path / "proc")
-
 
 @pytest.mark.parametrize(
-    ("groups", "name", "mounts"),
+    ("group", "mount", "name"),
     [
-        (
-            *V1,
-            [
-                ("other", "/", "cgroup", "rw,cpuset"),
-                ("mem", "/", "cgroup", "rw,cpu,memory"),
-                ("v2", "/", "cgroup2", "rw"),
-            ],
-        ),
-        (*V2, [("tmp", "/", "tmpfs", "rw"), ("mem", "/", "cgroup2", "rw,nsdelegate")]),
+        ("4:cpu,memory:/box/job", "/ /mem rw - cgroup cgroup rw,cpu,memory", "memory.oom_control"),
+        ("0::/box/job", "/ /mem rw - cgroup2 cgroup2 rw,nsdelegate", "memory.events"),
     ],
     ids=["v1", "v2"],
 )
-def test_kills_for_lack_of_memory_are_counted_in_the_cgroup_of_the_process(tmp_path, groups, name, mounts):
-    counter = tmp_path / "mem/box/job" / name
-    counter.parent.mkdir(parents=True)
-    counter.write_text("low 0\noom 3\noom_kill 2\noom_group_kill 0\n")
-    found = agent.oom_counter(7, fake_proc(tmp_path, groups, mounts))
-    assert found == str(counter)
-    assert agent.oom_kills(found) == 2
-
-
-def test_a_container_sees_its_own_cgroup_as_the_root_of_the_mount(tmp_path):
-    (tmp_path / "mem").mkdir()
-    counter = tmp_path / "mem/memory.oom_control"
-    counter.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
-    proc = fake_proc(tmp_path, V1[0], [("mem", "/box/job", "cgroup", "rw,memory")])
-    assert Path(agent.oom_counter(7, proc)).resolve() == counter
-
-
-@pytest.mark.parametrize("mounts", [[], [("mem", "/box/jo", "cgroup", "rw,memory")], [("v2", "/", "cgroup2", "rw")]])
-def test_without_a_counter_no_kills_are_counted(tmp_path, mounts):
-    assert agent.oom_counter(7, fake_proc(tmp_path, V1[0], mounts)) == ""
-    assert agent.oom_kills("") == 0
+def test_kills_for_lack_of_memory_are_counted_in_the_cgroup(tmp_path, group, mount, name):
+    assert agent.oom_kills(str(tmp_path)) == 0
+    for path, text in (
+        ("proc/self/cgroup", f"{group}\n"),
+        ("proc/self/mountinfo", f"36 35 0:30 {mount}\n"),
+        (f"mem/box/job/{name}", "low 0\noom 3\noom_kill 2\noom_group_kill 5\n"),
+        (f"mem/box/{name}", "oom_kill 9\n"),
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert agent.oom_kills(str(tmp_path)) == 2
 
 
 def test_the_kernel_log_says_which_process_was_killed(tmp_path):
