@@ -1144,3 +1144,4 @@ if __name__ == "__main__":
     folder = os.path.join(temporary_root(), f"tfdist-{os.urandom(6).hex()}")
     watch_over(folder)
     Agent(folder).run()
+    os._exit(0)  # threads may still wait for something
