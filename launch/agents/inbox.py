@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import NamedTuple
 
 from tfdist.launch.agents.messages import AgentLost, FromAgent, Interrupted
@@ -61,15 +61,15 @@ class Inbox:
         """The next message.
 
         Raises:
-            queue.Empty: none came within `timeout` seconds, or it was a signal that an earlier call has returned.
+            queue.Empty: none came within `timeout` seconds.
         """
-        if self._signals:
-            return self._signals.popleft()
-        arrival = self._queue.get(timeout=max(0.0, timeout))
-        if isinstance(arrival.message, Interrupted):
-            if not self._signals:
-                raise Empty
-            return self._signals.popleft()
+        deadline = time.monotonic() + timeout
+        while True:
+            if self._signals:
+                return self._signals.popleft()
+            arrival = self._queue.get(timeout=max(0.0, deadline - time.monotonic()))
+            if not isinstance(arrival.message, Interrupted):
+                break
         if arrival.size:
             with self._changed:
                 self._used -= arrival.size

@@ -106,4 +106,4 @@ def test_a_signal_never_waits_for_a_full_inbox():
     with inbox._changed, interruptions(inbox):  # as if the signal came while this thread put or got a message
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
-    assert [inbox.get(1.0).message for _ in range(3)] == [LINE, Interrupted(signal.SIGTERM), Interrupted(signal.SIGINT)]
+    assert [inbox.get(1.0).message for _ in range(3)] == [Interrupted(signal.SIGTERM), Interrupted(signal.SIGINT), LINE]
