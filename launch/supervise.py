@@ -27,7 +27,6 @@ from tfdist.launch.agents.messages import (
     TaskMessage,
 )
 from tfdist.launch.agents.requests import Requests
-from tfdist.launch.agents.signals import kill_groups
 from tfdist.launch.agents.silence import SilenceDetector
 from tfdist.launch.diagnosis.culprit import shows_cause
 from tfdist.launch.history import Failed, History, ProcessState, StartTimedOut, TimedOut
@@ -226,9 +225,8 @@ class Supervisor:
                 channel.send(Release(attempt))
 
     def _abandon(self, host: str, at: float) -> None:
-        # Agents on other hosts stop their own tasks; a local agent that was killed leaves its tasks running.
+        # Its tasks end without us: an agent stops them, and the parent of an agent kills what a killed one leaves.
         lost = {task for task in self.running if self.channels[task].host.name == host}
-        kill_groups(self.pids[task] for task in lost & set(self.pids) if self.channels[task].host.local)
         self.running -= lost
         if lost and not self.stopped:  # other hosts may be lost at the same time
             self.failed_at = self.failed_at or at

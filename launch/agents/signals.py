@@ -1,20 +1,12 @@
-"""Signals: those that the launcher receives become messages; tasks of a killed agent get SIGKILL."""
+"""Signals that the launcher receives become messages."""
 
-import os
 import signal
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.messages import Interrupted
-
-
-def kill_groups(pids: Iterable[int]) -> None:
-    """Send SIGKILL to the process groups that these tasks led, as far as they exist."""
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
 
 
 @contextmanager

@@ -188,6 +188,8 @@ def test_a_program_that_is_not_executable(launcher):
     here = launcher.script("#!/bin/sh\nexit 0\n", "program")
     done = launcher.run(*OWN, "--", here)
     assert done.code == 127
-    assert re.search(r"tfdist: worker-[01] (and worker-[01] could not be started|could not be started on h[12]): ", done.err)
+    assert re.search(
+        r"tfdist: worker-[01] (and worker-[01] could not be started|could not be started on h[12]): ", done.err
+    )
     assert "Permission denied" in done.err
     assert "Traceback" not in done.err
