@@ -6,6 +6,7 @@ from typing import TextIO
 
 import typer
 
+from tfdist.cli.output import never_block
 from tfdist.launch.agents.messages import Message, Note
 from tfdist.launch.background import Background, Detached, fork_launcher
 from tfdist.launch.console.lines import PrefixedLines
@@ -30,6 +31,7 @@ def launch_detached(launch: Callable[[Background], int], *, json: bool, quiet: b
     """Call `launch` in a process that goes into the background; returns the exit code of either process."""
     process = fork_launcher()
     if isinstance(process, Background):
+        never_block()
         return launch(process)
     result = process.wait()
     if isinstance(result, int):

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from tfdist.cli.timeout_options import TIMEOUTS, timeout_options
 from tfdist.launch.errors import TfdistError
 
 if TYPE_CHECKING:
+    from tfdist.cli.config import JobFile
     from tfdist.cli.host_selection import HostSelection
     from tfdist.launch.policy import Policy
 
@@ -100,6 +102,14 @@ Verbose = Annotated[
 ]
 
 
+def _job_file(path: Path | None, ctx: typer.Context) -> "JobFile | None":
+    if path is None:
+        return None
+    from tfdist.cli.config import job_file
+
+    return job_file(path, ctx)
+
+
 @training_options()
 @host_options()
 @timeout_options()
@@ -125,7 +135,6 @@ def launch(
     verbose: Verbose = False,
 ) -> None:
     """Plan the job that the options describe, run it, and exit with its code. HELP is the text for users."""
-    from tfdist.cli.config import job_file
     from tfdist.cli.plan_launch import LaunchOptions
     from tfdist.cli.run_launch import RunOptions, run_launch
     from tfdist.launch.environment import forwarded_variables
@@ -138,10 +147,15 @@ def launch(
         refuse_tf_config()
     variables = forwarded_variables(env or (), env_file, os.environ)
     job_options = LaunchOptions(choices, tuple(command or ()), port, variables, inherit_tf_config)
-    saved = job_file(save_config, ctx) if save_config is not None else None
-    run_options = RunOptions(name, runs_dir, dry_run, json, quiet, verbose, detach, saved)
+    saved = _job_file(save_config, ctx)
+    run_options = RunOptions(name, runs_dir, dry_run, json, quiet, verbose, saved)
+    start = partial(run_launch, job_options, selection, replace(policy, timeout_s=timeout), run_options)
+    if detach:
+        from tfdist.cli.detach import launch_detached
+
+        raise typer.Exit(launch_detached(start, json=json, quiet=quiet))
     never_block()
-    code = run_launch(job_options, selection, replace(policy, timeout_s=timeout), run_options)
+    code = start()
     if dry_run:
         wait_for_reader()
     raise typer.Exit(code)

@@ -5,21 +5,17 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from textwrap import indent
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from tfdist.cli.config import JobFile
-from tfdist.cli.detach import BackgroundLines, launch_detached
 from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, busy_warnings, plan_request
 from tfdist.cli.show_outcome import show_outcome
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.messages import Note
-from tfdist.launch.background import Background
 from tfdist.launch.console.lines import PrefixedLines, Quiet
 from tfdist.launch.console.table import LiveTable
 from tfdist.launch.console.terminal import can_redraw
@@ -33,12 +29,16 @@ from tfdist.launch.launcher import this_launcher
 from tfdist.launch.logs import RunWriter
 from tfdist.launch.policy import Policy
 from tfdist.launch.run import launch as run_job
+from tfdist.launch.run_state import RunState
 from tfdist.launch.rundir import RunDir, create_run_dir
-from tfdist.launch.runs import RunState
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.run import run_training
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
+
+if TYPE_CHECKING:
+    from tfdist.cli.config import JobFile
+    from tfdist.launch.background import Background
 
 INTERNAL = (TrainingSpec.VARIABLE, StrategyChoice.VARIABLE)
 """Long variables that only tfdist reads."""
@@ -54,8 +54,7 @@ class RunOptions:
     json: bool
     quiet: bool
     verbose: bool
-    detach: bool = False
-    job_file: JobFile | None = None
+    job_file: "JobFile | None" = None
     """Written before the tasks start."""
 
     @property
@@ -64,25 +63,25 @@ class RunOptions:
         return sys.stderr if self.json else sys.stdout
 
 
-def run_launch(options: LaunchOptions, selection: HostSelection, policy: Policy, run_options: RunOptions) -> int:
-    """Plan the job, run it and print its outcome; returns the exit code, with --detach once its tasks are started.
-
-    Raises:
-        TfdistError: no task was started.
-    """
-    launch = partial(_launch, options, selection, policy, run_options)
-    if run_options.detach:
-        return launch_detached(launch, json=run_options.json, quiet=run_options.quiet)
-    return launch(None)
-
-
-def _launch(
+def run_launch(
     options: LaunchOptions,
     selection: HostSelection,
     policy: Policy,
     run_options: RunOptions,
-    background: Background | None,
+    background: "Background | None" = None,
 ) -> int:
+    """Plan the job, run it and print its outcome; returns the exit code.
+
+    Args:
+        options: define the job.
+        selection: its hosts.
+        policy: timeouts.
+        run_options: how the run is printed and kept.
+        background: this process detaches once the tasks are started.
+
+    Raises:
+        TfdistError: no task was started.
+    """
     selection.try_out(lambda machines: plan_request(options, machines), options.devices)
     with selection.connected(policy) as fleet:
         machines = selection.machines(fleet, options.devices)
@@ -135,9 +134,11 @@ def _show_task(task: Mapping[str, Any], verbose: bool) -> None:
     typer.echo(f"  {task['command']}")
 
 
-def _console(planned: PlannedLaunch, options: RunOptions, background: Background | None) -> PrefixedLines:
+def _console(planned: PlannedLaunch, options: RunOptions, background: "Background | None") -> PrefixedLines:
     """A live table for the built-in training on a terminal, else prefixed lines."""
     if background is not None:
+        from tfdist.cli.detach import BackgroundLines
+
         return BackgroundLines(background, options.out, sys.stderr)
     if options.quiet:
         return Quiet(options.out, sys.stderr)

@@ -28,7 +28,8 @@ def stop(run: RunName, runs_dir: RunsDir = RUNS_DIR, kill: Kill = False) -> None
 
     The exit code is 0 if the run has ended. Ctrl-C ends only the waiting; the run is stopped all the same.
     """
-    from tfdist.launch.runs import RunState, find_run, read_run
+    from tfdist.launch.run_state import RunState
+    from tfdist.launch.runs import find_run, read_run
 
     run_dir = find_run(run, runs_dir)
     before = read_run(run_dir)

@@ -12,6 +12,7 @@ from tfdist.launch.agents.messages import Event, Heartbeat, Message
 from tfdist.launch.cluster import Task
 from tfdist.launch.console.lines import PrefixedLines
 from tfdist.launch.console.table import LiveTable
+from tfdist.launch.console.terminal import can_redraw
 from tfdist.launch.follow import POLL_S, RunFollower, wait_for_end
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job, Program, TaskPlan
@@ -57,7 +58,7 @@ def _is_step(message: Message) -> bool:
 def _console(run_dir: RunDir, out: TextIO, verbose: bool) -> PrefixedLines:
     """As a launch chooses it: a live table for the built-in training on a terminal, else prefixed lines."""
     spec = _read(run_dir.spec)
-    if not out.isatty() or not isinstance(spec, dict) or spec.get("command"):
+    if not can_redraw(out) or not isinstance(spec, dict) or spec.get("command"):
         return PrefixedLines(out, sys.stderr, verbose)
     return LiveTable(_job(run_dir, spec), out, verbose)
 

@@ -13,8 +13,8 @@ from tfdist.launch.agents.messages import Exited
 from tfdist.launch.diagnose import Outcome, Status
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.launcher import Launcher, read_launcher
+from tfdist.launch.run_state import RunState
 from tfdist.launch.rundir import RunDir
-from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.text import did_you_mean, shortened
 
 LAST = "last"
@@ -22,21 +22,6 @@ LAST = "last"
 _STARTING_S = 60.0
 """A folder without any file counts as a run that starts for this long."""
 _STAMP = re.compile(r"(\d{8}T\d{6}Z)-")
-
-
-class RunState(StrEnum):
-    """What a run does, or how it ended."""
-
-    STARTING = "starting"
-    RUNNING = "running"
-    OK = "ok"
-    FAILED = "failed"
-    TIMEOUT = "timeout"
-    INTERRUPTED = "interrupted"
-    REFUSED = "refused"
-    """No task was started."""
-    LOST = "lost"
-    """The launcher ended without an outcome: it was killed, or the machine restarted."""
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from tfdist.launch.diagnose import Status
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import save_json
 from tfdist.launch.launcher import read_launcher, this_launcher
+from tfdist.launch.run_state import RunState
 from tfdist.launch.rundir import RunDir
-from tfdist.launch.runs import RunState, find_run, list_runs, read_outcome, read_run, tasks_of
+from tfdist.launch.runs import find_run, list_runs, read_outcome, read_run, tasks_of
 
 from .jobs import python_job, run
 
