@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 from tfdist.bench.current_run import CurrentRun
 from tfdist.bench.plan import PlannedRun
 from tfdist.launch.agents.messages import Message
+from tfdist.launch.console.columns import bar, cut
 from tfdist.launch.console.stream import is_behind
 from tfdist.launch.console.terminal import can_redraw
 from tfdist.launch.text import duration, labelled
@@ -16,8 +17,8 @@ from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import throughput
 
 if TYPE_CHECKING:
-    from rich.console import Group
     from rich.live import Live
+    from rich.text import Text
 
 REFRESH_S = 1.0
 """At least this long between two drawings: drawing must not take time from the training."""
@@ -84,23 +85,15 @@ class LiveProgress(Progress):
             self.live.update(picture(self.current, self.live.console.width, self.drawn_at), refresh=True)
 
 
-def picture(current: CurrentRun, width: int, now: float) -> "Group":
+def picture(current: CurrentRun, width: int, now: float) -> "Text":
     """The current run, and below it the whole bench; in that line there is room for the `^C` of Ctrl-C."""
-    from rich.console import Group
-    from rich.progress_bar import ProgressBar
-    from rich.table import Table
     from rich.text import Text
 
-    number, left = f"run {current.number}/{current.total}", current.left_text(now)
-    run, bench = Text(current.line(width, now)), Text(f"{number} {left}")
-    run.truncate(width, overflow="ellipsis")
-    bench.truncate(max(1, width - len("^C^C")), overflow="ellipsis")
-    size = min(MOST_BAR, width - len(f"{bench} ^C^C"))
-    if size < LEAST_BAR:
-        return Group(run, bench)
-    line = Table.grid(padding=(0, 1, 0, 0))
-    line.add_row(Text(number), ProgressBar(total=current.total, completed=current.number - 1, width=size), Text(left))
-    return Group(run, line)
+    number, left, room = f"run {current.number}/{current.total}", current.left_text(now), len("^C^C")
+    size = min(MOST_BAR, width - len(f"{number}  {left}") - room)
+    done = [bar((current.number - 1) / current.total, size)] if size >= LEAST_BAR else []
+    lines = cut(current.line(width, now), width), cut(" ".join([number, *done, left]), max(1, width - room))
+    return Text("\n".join(lines), no_wrap=True, overflow="crop")
 
 
 @contextmanager

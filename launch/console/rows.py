@@ -1,48 +1,12 @@
-"""The rows and columns of the live table, from the state of a job. Pure."""
+"""The rows of the live table, from the state of a job. Pure."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from tfdist.launch.console.job_state import JobState
 from tfdist.launch.console.task_state import TIMELESS, Activity, TaskState
 from tfdist.launch.text import duration
-
-GAP = 2
-"""Characters between columns."""
-BAR = "bar"
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of the table."""
-
-    name: str
-    width: int
-    """At least this many characters, so that columns do not come and go while numbers grow."""
-    justify: Literal["left", "right"] = "left"
-
-    @property
-    def header(self) -> str:
-        """Its title."""
-        return "" if self.name == BAR else self.name
-
-
-COLUMNS = (
-    Column("task", 8),
-    Column("host", 4),
-    Column("state", 11),
-    Column("step", 7, "right"),
-    Column(BAR, 8),
-    Column("images/s", 8, "right"),
-    Column("loss", 6, "right"),
-    Column("time left", 9, "right"),
-)
-DROPPED = (BAR, "loss", "host", "time left", "images/s", "step", "state")
-"""In this order, if the terminal is too narrow."""
-ROOMY = {"state": 15, BAR: 30}
-"""Characters that these columns get in this order, if the terminal is wide enough."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +14,7 @@ class TaskRow:
     """One task in the table."""
 
     texts: Mapping[str, str]
-    """By column; the bar has none."""
+    """By name of the column; the bar has none."""
     progress: float | None
     """The share of the steps that are done, 0..1; None: unknown."""
     failed: bool
@@ -106,24 +70,3 @@ def choose_tasks(job: JobState, most: int) -> tuple[list[TaskState], str]:
 
 def _slowness(task: TaskState) -> tuple[bool, int]:
     return task.ended or task.activity == Activity.SERVING, task.step or 0
-
-
-def fitting_columns(rows: Sequence[TaskRow], width: int, several_hosts: bool) -> dict[str, int]:
-    """The columns that fit in `width` characters, with their widths."""
-    widths = {
-        column.name: max(column.width, *(len(row.texts.get(column.name, "")) for row in rows), 0)
-        for column in COLUMNS
-        if column.name != "host" or several_hosts
-    }
-    for name in DROPPED:
-        if _total(widths) <= width:
-            break
-        widths.pop(name, None)
-    for name, most in ROOMY.items():
-        if name in widths:
-            widths[name] += max(0, min(most - widths[name], width - _total(widths)))
-    return widths
-
-
-def _total(widths: Mapping[str, int]) -> int:
-    return sum(widths.values()) + GAP * (len(widths) - 1)

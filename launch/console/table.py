@@ -1,21 +1,21 @@
 """A live table of a running job on a terminal, with the tasks' lines above it."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
 from tfdist.launch.agents.messages import Event, Message, Stopped
+from tfdist.launch.console.columns import cut, fitting_columns, header, line
 from tfdist.launch.console.job_state import JobState, state_of
 from tfdist.launch.console.lines import PrefixedLines
-from tfdist.launch.console.rows import BAR, COLUMNS, GAP, TaskRow, choose_tasks, fitting_columns, task_row
+from tfdist.launch.console.rows import choose_tasks, task_row
 from tfdist.launch.console.stream import is_behind
 from tfdist.launch.console.waiting import waits_for
 from tfdist.launch.job import Job
 from tfdist.launch.text import duration
 
 if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
-    from rich.table import Table
+    from rich.text import Text
 
 REFRESH_S, TICK_S = 0.5, 1.0
 """At least this long between two drawings: after a change, and without one (the seconds count on). Stops and the first
@@ -69,48 +69,26 @@ class LiveTable(PrefixedLines):
         self.live.update(table, refresh=True)
 
 
-def picture(state: JobState, several_hosts: bool, width: int, height: int, now: float, last: bool = False) -> "Group":
+def picture(state: JobState, several_hosts: bool, width: int, height: int, now: float, last: bool = False) -> "Text":
     """The table and the lines below it, in at most `width` columns and `height` - 1 lines.
 
     Unless it is the last one, its last line has room for the `^C` that a terminal prints behind it for Ctrl-C: in a
     line that is full already, it would make the terminal scroll.
     """
-    from rich.console import Group
     from rich.text import Text
 
     tasks, others = choose_tasks(state, height - ROWS_BESIDES)
     rows = [task_row(task, now) for task in tasks]
     widths = fitting_columns(rows, width, several_hosts)
+    text = Text(header(widths), style="", no_wrap=True, overflow="crop")
+    for row in rows:
+        text.append(f"\n{line(row, widths)}", "red" if row.failed else None)
     status = _status(state, "time left" in widths, now)
-    lines = [*([Text(others)] if others else []), *([Text(status)] if status or not last else [])]
-    for line in lines:
-        line.truncate(max(1, width - len("^C^C")), overflow="ellipsis")
-    return Group(_table(rows, widths), *lines)
+    for note in (*([others] if others else []), *([status] if status or not last else [])):
+        text.append(f"\n{cut(note, max(1, width - len('^C^C')))}")
+    return text
 
 
 def _status(state: JobState, left_is_shown: bool, now: float) -> str:
     text, left_s = waits_for(state, now), state.left_s(now)
     return text if left_is_shown or left_s is None else f"{text}, about {duration(left_s)} left".removeprefix(", ")
-
-
-def _table(rows: list[TaskRow], widths: Mapping[str, int]) -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), collapse_padding=False)
-    columns = [column for column in COLUMNS if column.name in widths]
-    for column in columns:
-        width = widths[column.name]
-        table.add_column(column.header, justify=column.justify, width=width, no_wrap=True, overflow="ellipsis")
-    for row in rows:
-        cells = [_cell(row, column.name, widths[column.name]) for column in columns]
-        table.add_row(*cells, style="red" if row.failed else None)
-    return table
-
-
-def _cell(row: TaskRow, column: str, width: int) -> "RenderableType":
-    from rich.progress_bar import ProgressBar
-    from rich.text import Text
-
-    if column == BAR and row.progress is not None:
-        return ProgressBar(total=1.0, completed=row.progress, width=width)
-    return Text(row.texts.get(column, ""))

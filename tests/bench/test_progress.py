@@ -82,8 +82,12 @@ def drawn(run: CurrentRun, width: int, now: float = 110.0) -> list[str]:
 @pytest.mark.parametrize(
     ("width", "first", "second"),
     [
-        (120, "mirrored/2, round 1: step 20/100, 1,235 images/s", "run 3/12 ━━━━━" + " " * 26 + "about 12 min left"),
-        (40, "mirrored/2, round 1: step 20/100", "run 3/12 ━╸" + " " * 8 + "about 12 min left"),
+        (
+            120,
+            "mirrored/2, round 1: step 20/100, 1,235 images/s",
+            "run 3/12 " + "━" * 5 + "─" * 25 + " about 12 min left",
+        ),
+        (40, "mirrored/2, round 1: step 20/100", "run 3/12 ━──────── about 12 min left"),
         (30, "mirrored/2: step 20/100", "run 3/12 about 12 min left"),
         (15, "mirrored/2: st…", "run 3/12 a…"),
     ],

@@ -1,12 +1,8 @@
-"""Rows and columns of the live table."""
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+"""Rows of the live table."""
 
 from tfdist.launch.agents.messages import Started
 from tfdist.launch.console.job_state import JobState, state_of
-from tfdist.launch.console.rows import GAP, choose_tasks, fitting_columns, task_row
+from tfdist.launch.console.rows import choose_tasks, task_row
 from tfdist.launch.console.task_state import TaskState
 
 from .test_job_state import event, exited, job_of, replayed
@@ -46,42 +42,6 @@ def test_steps_without_a_total_have_no_bar_and_more_steps_than_planned_fill_it()
     one, other = (task_row(task, 2.0) for task in state.tasks.values())
     assert (one.texts["step"], one.progress) == ("7", None)
     assert (other.texts["step"], other.progress) == ("7/5", 1.0)
-
-
-@pytest.mark.parametrize(
-    ("width", "shown"),
-    [
-        (200, ["task", "host", "state", "step", "bar", "images/s", "loss", "time left"]),
-        (80, ["task", "host", "state", "step", "bar", "images/s", "loss", "time left"]),
-        (70, ["task", "host", "state", "step", "images/s", "loss", "time left"]),
-        (60, ["task", "host", "state", "step", "images/s", "time left"]),
-        (52, ["task", "state", "step", "images/s", "time left"]),
-        (40, ["task", "state", "step", "images/s"]),
-        (30, ["task", "state", "step"]),
-        (25, ["task", "state"]),
-        (9, ["task"]),
-        (1, ["task"]),
-    ],
-)
-def test_a_narrow_terminal_shows_fewer_columns(width, shown):
-    assert list(fitting_columns([task_row(trained(images_per_s=1.0), 1.0)], width, several_hosts=True)) == shown
-
-
-def test_hosts_are_shown_only_if_there_are_several():
-    assert "host" not in fitting_columns([task_row(TaskState("worker-0", "h1"), 0.0)], 200, several_hosts=False)
-
-
-def test_a_wide_terminal_has_room_for_phases_and_bars():
-    row = task_row(trained(images_per_s=1.0), 1.0)
-    sizes = [fitting_columns([row], width, several_hosts=False) for width in (69, 73, 80, 200)]
-    assert [(widths["state"], widths["bar"]) for widths in sizes] == [(11, 8), (15, 8), (15, 15), (15, 30)]
-
-
-@given(st.integers(1, 300), st.text(max_size=60), st.text(max_size=60))
-def test_columns_fit_whatever_the_texts(width, name, activity):
-    widths = fitting_columns([task_row(TaskState(name, name, activity=activity), 0.0)], width, several_hosts=True)
-    assert "task" in widths
-    assert sum(widths.values()) + GAP * (len(widths) - 1) <= width or list(widths) == ["task"]
 
 
 def test_of_many_tasks_the_failed_the_first_and_the_slowest_are_shown_in_order():

@@ -40,7 +40,7 @@ def training() -> JobState:
 def test_a_wide_terminal_shows_everything():
     header, first, second, status = drawn(training(), 160, hosts=True)
     assert header.split() == ["task", "host", "state", "step", "images/s", "loss", "time", "left"]
-    assert first.split()[:5] == ["worker-0", "localhost", "training", "20/100", "━" * 6]
+    assert first.split()[:5] == ["worker-0", "localhost", "training", "20/100", "━" * 6 + "─" * 24]
     assert first.split()[5:] == ["1,234.6", "0.5000", "8", "s"]
     assert second.startswith("worker-1")
     assert status == "all 2 tasks train"

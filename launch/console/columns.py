@@ -1,0 +1,108 @@
+"""The columns of the live table: which fit, and a row as a line of text. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tfdist.launch.console.rows import TaskRow
+
+GAP = 2
+"""Characters between columns."""
+BAR = "bar"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table."""
+
+    name: str
+    width: int
+    """At least this many characters, so that columns do not come and go while numbers grow."""
+    number: bool = False
+    """Right-aligned."""
+
+
+COLUMNS = (
+    Column("task", 8),
+    Column("host", 4),
+    Column("state", 11),
+    Column("step", 7, number=True),
+    Column(BAR, 8),
+    Column("images/s", 8, number=True),
+    Column("loss", 6, number=True),
+    Column("time left", 9, number=True),
+)
+DROPPED = (BAR, "loss", "host", "time left", "images/s", "step", "state")
+"""In this order, if the terminal is too narrow."""
+ROOMY = {"state": 15, BAR: 30}
+"""Characters that these columns get in this order, if the terminal is wide enough."""
+
+
+def fitting_columns(rows: Sequence[TaskRow], width: int, several_hosts: bool) -> dict[str, int]:
+    """The columns that fit in `width` characters, with their widths."""
+    widths = {
+        column.name: max(column.width, *(_width(row.texts.get(column.name, "")) for row in rows), 0)
+        for column in COLUMNS
+        if column.name != "host" or several_hosts
+    }
+    for name in DROPPED:
+        if _total(widths) <= width:
+            break
+        widths.pop(name, None)
+    for name, most in ROOMY.items():
+        if name in widths:
+            widths[name] += max(0, min(most - widths[name], width - _total(widths)))
+    widths["task"] = min(widths["task"], width)
+    return widths
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + GAP * (len(widths) - 1)
+
+
+def header(widths: Mapping[str, int]) -> str:
+    """The names of the columns."""
+    return _line({name: "" if name == BAR else name for name in widths}, widths)
+
+
+def line(row: TaskRow, widths: Mapping[str, int]) -> str:
+    """A row in these columns."""
+    progress = "" if row.progress is None or BAR not in widths else bar(row.progress, widths[BAR])
+    return _line({**row.texts, BAR: progress}, widths)
+
+
+def bar(share: float, width: int) -> str:
+    """A line whose first part, 0..1, is thick."""
+    done = int(share * width)
+    return "\u2501" * done + "\u2500" * (width - done)
+
+
+def _line(texts: Mapping[str, str], widths: Mapping[str, int]) -> str:
+    cells = (
+        _cell(texts[column.name], widths[column.name], column.number) for column in COLUMNS if column.name in widths
+    )
+    return (" " * GAP).join(cells).rstrip()
+
+
+def _cell(text: str, width: int, number: bool) -> str:
+    if _width(text) > width:
+        return cut(text, width)
+    space = " " * (width - _width(text))
+    return space + text if number else text + space
+
+
+def cut(text: str, width: int) -> str:
+    """The text in at most `width` characters; its end is an ellipsis if it is longer."""
+    if _width(text) <= width:
+        return text
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, max(0, width - 1)) + "\u2026"
+
+
+def _width(text: str) -> int:
+    """Characters of a terminal; some letters take two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
