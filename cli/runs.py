@@ -11,6 +11,7 @@ from tfdist.cli.options import Json, option
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
+from tfdist.launch.text import duration
 
 if TYPE_CHECKING:
     from tfdist.launch.runs import Run
@@ -74,12 +75,3 @@ def ago(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)} {unit} ago"
     return "just now"
-
-
-def duration(seconds: float) -> str:
-    """`7.3 s`, `2 min 5 s` or `3 h 20 min`."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

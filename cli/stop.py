@@ -9,7 +9,7 @@ import typer
 from tfdist.cli.options import option
 from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.text import shortened
+from tfdist.launch.text import duration, shortened
 
 if TYPE_CHECKING:
     from tfdist.launch.runs import Run
@@ -53,9 +53,12 @@ def stop(run: RunName, runs_dir: RunsDir = RUNS_DIR, kill: Kill = False) -> None
 def _stop(run: "Run", kill: bool) -> "Run":
     from tfdist.cli.steps import Steps
     from tfdist.launch.follow import POLL_S, wait_for_launcher
+    from tfdist.launch.run_state import RunState
     from tfdist.launch.runs import read_run
     from tfdist.launch.stopping import ask_to_stop, running_tasks
 
+    while read_run(run.run_dir).state is RunState.STARTING:  # its launcher is not known yet
+        time.sleep(POLL_S)
     for _ in range(2 if kill else 1):
         ask_to_stop(run.run_dir)
     with Steps(sys.stderr, patience_s=0.5) as steps:
@@ -71,7 +74,5 @@ def _stop(run: "Run", kill: bool) -> "Run":
 
 
 def _how(run: "Run") -> str:
-    from tfdist.cli.runs import duration
-
     after = "" if run.wall_s is None else f" after {duration(run.wall_s)}"
     return f"{run.state}{after}" + (f", {run.reason}" if run.reason else "")

@@ -222,6 +222,7 @@ sys.exit(f"imported {{heavy}}" if heavy or code else 0)
         ["bench", "--help"],
         ["strategies"],
         ["tf-config", "--workers", "2"],
+        ["runs"],
         ["launch", "--dry-run", "--dataset", "digits", "--strategy", "mirrored"],
         ["launch", "--strategy", "multiworker", "--", "true"],
     ],
