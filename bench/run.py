@@ -81,7 +81,7 @@ def run_bench(
 def _run(run: PlannedRun, order: int, arms: Arms, bench: BenchFile, root: Path, hooks: RunnerHooks) -> Record:
     spec, machines = arms.specs[run.arm], arms.machines[run.arm]
     run_dir = BenchPaths(root).run(order, run.arm, run.round)
-    run_dir.mkdir(parents=True)
+    run_dir.mkdir(0o700, parents=True)
     busy: dict[str, float] = {}
     try:
         if any(host.local for host in machines):

@@ -84,7 +84,7 @@ def bench(
     The exit code is 1 if an arm failed, else 0. An arm that this machine cannot run is refused, with the reason.
     """
     from tfdist.bench.session import BenchOptions
-    from tfdist.launch.environment import redact_command
+    from tfdist.launch.redact import redact_command
 
     refuse_tf_config()
     command = redact_command(["tfdist", *sys.argv[1:]])

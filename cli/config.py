@@ -15,8 +15,8 @@ from typing import Any
 
 import typer
 
-from tfdist.launch.environment import redact_command, redact_value
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.redact import redact_command, redact_value
 
 NOT_KEPT = ("config", "save_config", "dry_run", "detach", "json")
 """Options that are about one call, not about the job."""

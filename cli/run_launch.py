@@ -22,12 +22,12 @@ from tfdist.launch.console.terminal import can_redraw
 from tfdist.launch.diagnose import Outcome, Status
 from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.dry_run import describe_plan, with_free_ports
-from tfdist.launch.environment import redact_argument
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.launcher import this_launcher
 from tfdist.launch.logs import RunWriter
 from tfdist.launch.policy import Policy
+from tfdist.launch.redact import redact_arguments
 from tfdist.launch.run import launch as run_job
 from tfdist.launch.run_state import RunState
 from tfdist.launch.rundir import RunDir, create_run_dir
@@ -152,7 +152,7 @@ def _run(
 ) -> tuple[Outcome, Record | None]:
     """Run the job and keep it: its launcher, its spec and, if no task was started, why."""
     with console, RunWriter(run_dir, lambda text: console.handle(Note("tfdist", text))) as writer:
-        command = [redact_argument(word) for word in planned.argv]
+        command = redact_arguments(planned.argv)
         writer.save(run_dir.launcher, this_launcher().to_json())
         writer.save(run_dir.spec, {"command": command, **planned.spec.to_json()})
         try:

@@ -7,10 +7,10 @@ from typing import Any, TextIO
 import typer
 
 from tfdist.launch.diagnose import Outcome, Status
-from tfdist.launch.environment import redact_command
 from tfdist.launch.json_files import dumps
 from tfdist.launch.logs import tail
 from tfdist.launch.noise import NOISE
+from tfdist.launch.redact import redact_command
 from tfdist.launch.rundir import RunDir
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import throughput

@@ -8,10 +8,10 @@ from typing import Any
 
 from tfdist.launch.agents import agent
 from tfdist.launch.doctor.problems import port_problem
-from tfdist.launch.environment import redact_command, redact_value
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Job, TaskPlan
 from tfdist.launch.logs import RunWriter
+from tfdist.launch.redact import redact_command, redact_value
 
 
 def with_free_ports(job: Job) -> Job:

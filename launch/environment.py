@@ -1,19 +1,12 @@
-"""Environment variables that users forward to every task, and redaction of secrets in what is printed or saved."""
+"""Environment variables that users forward to every task."""
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from tfdist.launch.errors import TfdistError
 
-_SECRET = re.compile(
-    r"SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|PRIVATE|COOKIE|API[_-]?KEY|ACCESS[_-]?KEY|AUTH"
-    r"|[_-](KEY|PASS|PWD)$",
-    re.IGNORECASE,
-)
-REDACTED = "***"
 COMPUTED: Mapping[str, str] = {
     "TF_CONFIG": "omit it, or use --inherit-tf-config",
     "CUDA_VISIBLE_DEVICES": "choose GPUs with gpus= in the hostfile, or set it for tfdist itself",
@@ -35,7 +28,6 @@ SHARED = ("NCCL_", "TF_", "XLA_", "GRPC_")
 _OF_TERRAFORM = ("TF_VAR_", "TF_CLI_", "TF_TOKEN_")
 DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ASSIGNMENT = re.compile(r"((?:--env=)?[\w-]+)=", re.DOTALL)
 
 
 def forwarded_variables(options: Sequence[str], file: Path | None, environ: Mapping[str, str]) -> dict[str, str]:
@@ -101,19 +93,3 @@ def _check_name(name: str, source: str) -> None:
         raise TfdistError(f"{source}{name!r}: not a variable name; use letters, digits and _")
     if name in COMPUTED:
         raise TfdistError(f"{source}{name}: tfdist sets it for every task; {COMPUTED[name]}")
-
-
-def redact_value(name: str, value: str) -> str:
-    """The value of a variable; *** if the name looks like that of a secret."""
-    return REDACTED if _SECRET.search(name) else value
-
-
-def redact_command(argv: Sequence[str]) -> str:
-    """A shell-quoted command line, with *** as the value of each NAME=VALUE whose name looks like that of a secret."""
-    return shlex.join(map(redact_argument, argv))
-
-
-def redact_argument(argument: str) -> str:
-    """One argument of a command line, redacted as in `redact_command`."""
-    match = _ASSIGNMENT.match(argument)
-    return f"{match[1]}={REDACTED}" if match and _SECRET.search(match[1].removeprefix("--env=")) else argument

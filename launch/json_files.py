@@ -13,11 +13,15 @@ def dumps(data: Any, indent: int | None = None) -> str:
     return json.dumps(_finite(data), indent=indent, allow_nan=False)
 
 
-def save_json(path: Path, data: Any) -> None:
-    """Write `data` to a temporary file beside `path`, then move it there: readers never see half a file."""
+def save_json(path: Path, data: Any, mode: int = 0o666) -> None:
+    """Write `data` to a temporary file beside `path`, then move it there: readers never see half a file.
+
+    The file gets the permissions in `mode` that the umask allows.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        partial.touch(mode)
         partial.write_text(dumps(data, indent=1) + "\n", encoding="utf-8")
         partial.replace(path)
     finally:

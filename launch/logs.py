@@ -87,7 +87,7 @@ class RunWriter:
 
     def save(self, path: Path, data: Any) -> None:
         """Write a JSON file."""
-        self._try(path, lambda: save_json(path, data))
+        self._try(path, lambda: save_json(path, data, 0o600))
 
     def save_outcome(self, data: Any) -> None:
         """Write outcome.json, in the space that was reserved for it."""
@@ -97,7 +97,12 @@ class RunWriter:
 
     def save_text(self, path: Path, text: str) -> None:
         """Write a text file."""
-        self._try(path, lambda: path.write_text(text, encoding="utf-8", errors="surrogateescape"))
+
+        def write() -> None:
+            path.touch(0o600)
+            path.write_text(text, encoding="utf-8", errors="surrogateescape")
+
+        self._try(path, write)
 
     def write(self, message: Message) -> None:
         """Append one message to its log; heartbeats are skipped."""

@@ -15,6 +15,7 @@ from tfdist.launch.dry_run import save_plan
 from tfdist.launch.job import Job
 from tfdist.launch.logs import RunWriter
 from tfdist.launch.policy import Policy
+from tfdist.launch.redact import redact_text
 from tfdist.launch.supervise import OnMessage, Supervisor, supervise
 
 LOGS_PER_TASK = 2
@@ -57,6 +58,7 @@ def launch(
         for channel in fleet.channels.values():
             channel.send(Finish())
     outcome = diagnose(supervisor.history, supervisor.job)
+    outcome = replace(outcome, reason=redact_text(outcome.reason))
     run_dir = str(writer.run_dir.path)
     outcome = replace(outcome, wall_s=wall_s, records=supervisor.records, hosts=hellos, run_dir=run_dir)
     writer.save_outcome(outcome.to_json())

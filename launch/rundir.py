@@ -70,7 +70,7 @@ class RunDir:
 
 
 def create_run_dir(runs_dir: Path, name: str, now: datetime | None = None) -> RunDir:
-    """Create the folder `<UTC time>-<name>` in `runs_dir`; if it exists, the name gets a number.
+    """Create the folder `<UTC time>-<name>` in `runs_dir`, for this user only; if it exists, the name gets a number.
 
     Raises:
         TfdistError: the folder cannot be created.
@@ -80,7 +80,7 @@ def create_run_dir(runs_dir: Path, name: str, now: datetime | None = None) -> Ru
     for number in range(1, 1000):
         path = runs_dir / (base if number == 1 else f"{base}-{number}")
         try:
-            path.mkdir(parents=True)
+            path.mkdir(0o700, parents=True)  # logs and commands may hold secrets
         except FileExistsError:
             if not runs_dir.is_dir():
                 raise TfdistError(f"--runs-dir {runs_dir}: a file, not a folder; choose another one") from None

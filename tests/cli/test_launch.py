@@ -125,11 +125,22 @@ def test_variables_of_the_user_override_defaults(capsys, tmp_path):
     assert f"[worker-0] {tmp_path}\n" in capsys.readouterr().out
 
 
-def test_secrets_of_a_command_are_in_no_file_of_the_run(tmp_path):
-    assert run(["launch", "--strategy", "one-device", "--", "env", "API_TOKEN=hunter2", "true"]) == 0
+def test_secrets_of_a_command_are_in_no_file_of_the_run_and_no_message(capsys):
+    secrets = ["API_TOKEN=hunter2", "sh", "-c", "exit 3", "--token", "hunter2", "--url=https://me:hunter2@h/x"]
+    headers = ["-H", "Authorization: Bearer hunter2", "--api-key=hunter2"]
+    variables = ["--env", "DATABASE=postgres://me:hunter2@h/x", "--env", "MY_PASSWORD=hunter2"]
+    command = ["--strategy", "one-device", *variables, "--", "env", *secrets, *headers]
+    assert run(["launch", *command]) == 3
     files = [path for path in Path("runs").rglob("*") if path.is_file()]
-    assert "spec.json" in {path.name for path in files}
-    assert not [path for path in files if "hunter2" in path.read_text()]
+    assert {"spec.json", "commands.txt", "cluster.json", "outcome.json"} <= {path.name for path in files}
+    assert not [path for path in files if b"hunter2" in path.read_bytes()]
+    assert run(["launch", "--dry-run", "-v", *command]) == 0
+    assert run(["launch", "--dry-run", "--json", *command]) == 0
+    assert run(["launch", "--strategy", "one-device", "--", "https://me:hunter2@h/x.py"]) == 2
+    assert run(["launch", "--timeout", "https://me:hunter2@h"]) == 2
+    printed = "".join(capsys.readouterr())
+    assert "again: " in printed
+    assert "hunter2" not in printed
 
 
 def test_a_script_is_found_in_the_folder_of_chdir(tmp_path, capsys):

@@ -1,8 +1,12 @@
+import os
+import stat
 from datetime import datetime, timezone
 
 import pytest
 
+from tfdist.launch.agents.messages import Output, Started
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.logs import RunWriter
 from tfdist.launch.rundir import create_run_dir
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=timezone.utc)
@@ -27,3 +31,23 @@ def test_a_file_as_runs_folder_is_refused(tmp_path):
         create_run_dir(tmp_path / "runs", "x")
     with pytest.raises(TfdistError, match="--runs-dir"):
         create_run_dir(tmp_path / "runs" / "below", "x")
+
+
+def test_a_run_is_for_its_user_only_even_under_a_permissive_umask(tmp_path):
+    before = os.umask(0)
+    try:
+        runs = tmp_path / "runs"
+        run_dir = create_run_dir(runs, "x")
+        with RunWriter(run_dir) as writer:
+            writer.save(run_dir.cluster, {})
+            writer.save_text(run_dir.commands, "tfdist")
+            writer.write(Output("worker-0", "stdout", "x\n"))
+            writer.write(Started("worker-0", 1, 0.0))
+            writer.save_outcome({})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(run_dir.path.stat().st_mode) == 0o700
+    assert stat.S_IMODE(runs.stat().st_mode) == 0o777  # the user's umask decides
+    files = [path for path in run_dir.path.rglob("*") if path.is_file()]
+    assert len(files) == 5
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}

@@ -1,0 +1,94 @@
+"""Masks secrets in what is printed or saved: values of secret names, passwords in URLs, HTTP headers.
+
+Rather too much is masked than too little. A secret without a name, as an argument by itself, cannot be recognized.
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+
+REDACTED = "***"
+_SECRET = re.compile(
+    r"SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|PRIVATE|COOKIE|API[_-]?KEY|ACCESS[_-]?KEY"
+    r"|AUTH(?!OR(?!IZATION))|[_-](KEY|PASS|PWD)$",
+    re.IGNORECASE,
+)
+_FLAG = re.compile(r"--?[A-Za-z][\w-]*")
+_ASSIGNMENT = re.compile(r"((?:--env=)?[\w-]+)=", re.DOTALL)
+_VALUE = r"""("[^"]*"|'[^']*'|\S+)"""
+_HEADER = re.compile(
+    r"((?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]*(?:token|key|auth|secret)[\w-]*)(['\"]?\s*:\s*)[^\n]+",
+    re.IGNORECASE,
+)
+_BEARER = re.compile(r"\b(bearer)\s+\S+", re.IGNORECASE)
+_USER = re.compile(r"(://[^\s:/@\"]*):[^\s\"]*@")
+_LONG_USER = re.compile(r"(://)[^\s:/@\"]{20,}@")
+"""A token in place of a user: https://ghp_...@github.com."""
+_NAMED: tuple[re.Pattern[str], ...] = (
+    re.compile(r"([?&])([\w.~%-]+)(=)([^&\s#\"']*)"),
+    re.compile(r"(['\"])([\w-]+)(['\"]\s*:\s*)(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,}\]]+)"),
+    re.compile(rf"((?<![\w-]))([\w-]+)(=){_VALUE}"),
+    re.compile(rf"((?<![\w-]))(--?[A-Za-z][\w-]*)(\s+)(?!--?[A-Za-z]){_VALUE}"),
+)
+"""What is before a name, the name, what is between, the value: in a URL's query, in JSON, in a shell's text."""
+_SIGNATURE = re.compile(r"sig(nature)?$", re.IGNORECASE)
+
+
+def redact_value(name: str, value: str) -> str:
+    """The value of a variable; *** if the name looks like that of a secret."""
+    return REDACTED if _is_secret(name) else redact_text(value)
+
+
+def redact_command(argv: Sequence[str]) -> str:
+    """A command line, quoted for a shell, with *** in place of secrets."""
+    return shlex.join(redact_arguments(argv))
+
+
+def redact_arguments(argv: Sequence[str]) -> list[str]:
+    """Arguments with *** in place of the value of each secret name, as in `--token X` and `TOKEN=X`, and of what
+    `redact_text` masks."""
+    return [
+        REDACTED if _takes_secret(before) and not _is_flag(word) else _redact_word(word)
+        for before, word in zip(("", *argv), argv, strict=False)
+    ]
+
+
+def redact_text(text: str) -> str:
+    """A text with *** in place of passwords in URLs, of Authorization headers, and of values of secret names."""
+    text = _HEADER.sub(rf"\1\2{REDACTED}", text)
+    text = _BEARER.sub(rf"\1 {REDACTED}", text)
+    text = _USER.sub(rf"\1:{REDACTED}@", text)
+    text = _LONG_USER.sub(rf"\1{REDACTED}@", text)
+    for pattern in _NAMED:
+        text = pattern.sub(_mask_value(pattern), text)
+    return text
+
+
+def _mask_value(pattern: "re.Pattern[str]") -> Callable[["re.Match[str]"], str]:
+    def mask(match: "re.Match[str]") -> str:
+        before, name, between, value = match.groups()
+        if _is_secret(name) or (before and _SIGNATURE.search(name)):
+            quote = value[0] if value[:1] in ("'", '"') and ":" in between else ""
+            return f"{before}{name}{between}{quote}{REDACTED}{quote}"
+        return f"{before}{name}{between}{pattern.sub(mask, value)}"
+
+    return mask
+
+
+def _redact_word(word: str) -> str:
+    match = _ASSIGNMENT.match(word)
+    if match and _is_secret(match[1].removeprefix("--env=")):
+        return f"{match[1]}={REDACTED}"
+    return redact_text(word)
+
+
+def _is_secret(name: str) -> bool:
+    return _SECRET.search(name) is not None
+
+
+def _takes_secret(word: str) -> bool:
+    return _FLAG.fullmatch(word) is not None and _is_secret(word)
+
+
+def _is_flag(word: str) -> bool:
+    return re.fullmatch(r"--[A-Za-z][\w-]*(=.*)?|-[A-Za-z]", word, re.DOTALL) is not None
