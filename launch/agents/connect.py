@@ -80,6 +80,8 @@ class _Connecting:
     describing: dict[Host, None] = field(default_factory=dict)
     """Logged in, but without a description yet."""
     tries: Counter[Host] = field(default_factory=Counter)
+    logins: dict[str, int] = field(default_factory=dict)
+    """Logins at the same time through each gateway that has refused one."""
 
     def run(self) -> None:
         """Return when every host is in `fleet.hellos` or `fleet.lost`.
@@ -103,7 +105,7 @@ class _Connecting:
         logins = Counter(host.gateway for host in self.late_at)
         now = time.monotonic()
         for host in [host for host, not_before in self.not_before.items() if now >= not_before]:
-            if not host.gateway or logins[host.gateway] < LOGINS_PER_GATEWAY:
+            if not host.gateway or logins[host.gateway] < self.logins.get(host.gateway, LOGINS_PER_GATEWAY):
                 logins[host.gateway] += 1
                 self._start(host)
 
@@ -127,11 +129,15 @@ class _Connecting:
                 self.fleet.hellos[host] = description
             case AgentLost(_, reason):
                 if host in self.late_at and OVERLOADED.search(reason) and self.tries[host] < MOST_TRIES:
-                    self.fleet.channels.pop(host).close(0.0)
-                    del self.late_at[host]
-                    self.not_before[host] = time.monotonic() + RETRY_S * self.tries[host]
+                    self._retry_later(host)
                 else:
                     self._lose(host, reason)
+
+    def _retry_later(self, host: Host) -> None:
+        self.fleet.channels.pop(host).close(0.0)
+        del self.late_at[host]
+        self.not_before[host] = time.monotonic() + RETRY_S * self.tries[host]
+        self.logins[host.gateway] = max(1, self.logins.get(host.gateway, LOGINS_PER_GATEWAY) // 2)
 
     def _give_up(self, now: float, deadline: float) -> None:
         """Lose the hosts that are late."""

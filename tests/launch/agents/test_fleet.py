@@ -18,6 +18,8 @@ from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import machines_of
 from tfdist.launch.policy import Policy
 
+from .stand_ins import host
+
 QUICK = Policy(start_timeout_s=20.0)
 MUTE = socket.create_server(("127.0.0.1", 0))
 """Connections to it are accepted by the kernel and never answered."""
@@ -26,11 +28,6 @@ CHATTER = f"for n in $(seq 100); do echo '{LOGGED_IN}'; sleep 0.05; done & exec 
 """An agent from which messages come all the time, for 5 s."""
 UNANSWERED = MeasureLink("127.0.0.1", MUTE.getsockname()[1], "token", 1.0)
 """An agent answers it after 5 s."""
-
-
-def host(name, script='exec "$@"', **values):
-    """A host behind a shell script that receives the agent's command as its arguments."""
-    return Host(name, "127.0.0.1", prefix=("sh", "-c", script, "stand-in"), python=sys.executable, **values)
 
 
 @contextmanager
