@@ -3,7 +3,9 @@
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,7 +24,7 @@ from tfdist.models.plan import shape_of
 from tfdist.models.spec import TrainingSpec
 
 LAST_LINES = 10
-"""Of each log, shown at first."""
+"""Of each log, and steps of each task, shown at first."""
 
 
 def watch(run_dir: RunDir, out: TextIO, verbose: bool) -> None:
@@ -33,9 +35,12 @@ def watch(run_dir: RunDir, out: TextIO, verbose: bool) -> None:
             time.sleep(POLL_S)
     follower = RunFollower(run_dir)
     follower.skip_to_tail(LAST_LINES)
-    with _console(run_dir, out, verbose) as console:
+    clock = _Clock()
+    with _console(run_dir, out, verbose, clock) as console:
         for message in _latest(follower.events()):
+            clock.behind_s = max(0.0, time.time() - getattr(message, "time", time.time()))
             console.handle(message)
+        clock.behind_s = 0.0
 
         def show(ended: bool) -> None:
             for message in (*follower.output(ended), *follower.events(ended), Heartbeat(time.time())):
@@ -44,23 +49,36 @@ def watch(run_dir: RunDir, out: TextIO, verbose: bool) -> None:
         wait_for_end(run_dir, show)
 
 
+class _Clock:
+    """Monotonic time; while past messages are shown, that of the message."""
+
+    behind_s = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() - self.behind_s
+
+
 def _latest(messages: Iterator[Message]) -> list[Message]:
-    """The messages without the steps before the last one of each task."""
+    """The messages, but of each task only the last steps."""
     every = list(messages)
-    last = {message.task: message for message in every if isinstance(message, Event) and _is_step(message)}
-    return [message for message in every if not _is_step(message) or any(message is each for each in last.values())]
+    steps: dict[str, deque[int]] = {}
+    for index, message in enumerate(every):
+        if isinstance(message, Event) and _is_step(message):
+            steps.setdefault(message.task, deque(maxlen=LAST_LINES)).append(index)
+    last = set(chain.from_iterable(steps.values()))
+    return [message for index, message in enumerate(every) if index in last or not _is_step(message)]
 
 
 def _is_step(message: Message) -> bool:
     return isinstance(message, Event) and message.event.get("event") == "step"
 
 
-def _console(run_dir: RunDir, out: TextIO, verbose: bool) -> PrefixedLines:
+def _console(run_dir: RunDir, out: TextIO, verbose: bool, clock: _Clock) -> PrefixedLines:
     """As a launch chooses it: a live table for the built-in training on a terminal, else prefixed lines."""
     spec = _read(run_dir.spec)
     if not can_redraw(out) or not isinstance(spec, dict) or spec.get("command"):
         return PrefixedLines(out, sys.stderr, verbose)
-    return LiveTable(_job(run_dir, spec), out, verbose)
+    return LiveTable(_job(run_dir, spec), out, verbose, clock)
 
 
 def _job(run_dir: RunDir, spec: dict[str, Any]) -> Job:

@@ -46,8 +46,8 @@ class Terminal:
         """Read until the regular expression matches what was printed so far."""
         deadline = time.monotonic() + timeout_s
         while not (match := re.search(pattern, self.text)):
-            assert time.monotonic() < deadline, f"no {pattern!r} in {self.text!r}"
-            assert self._read(), f"ended without {pattern!r}: {self.text!r}"
+            assert time.monotonic() < deadline, f"no {pattern!r} in {self.text[-2000:]!r}"
+            assert self._read(), f"ended without {pattern!r}: {self.text[-2000:]!r}"
         return match
 
     def wait(self, timeout_s: float = 60.0) -> int:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tfdist.cli.main import run
-from tfdist.launch.launcher import read_launcher
+from tfdist.launch.json_files import save_json
+from tfdist.launch.launcher import read_launcher, this_launcher
 from tfdist.launch.rundir import RunDir
 from tfdist.launch.runs import read_run
 
@@ -113,6 +114,21 @@ def test_attach_shows_the_last_lines_and_exits_with_the_code_of_the_run(folder, 
     assert json.loads(again.stdout.splitlines()[-1])["exit_code"] == 7
     assert "worker-0 exited with code 7" in again.stderr
     assert survivors() == []
+
+
+def test_the_table_of_a_training_counts_from_the_start_of_its_phases(folder, capsys):
+    assert run(["launch", "--dry-run", "--json", "--strategy", "multiworker", *TINY]) == 0
+    tasks = json.loads(capsys.readouterr().out)
+    run_dir = RunDir(folder / "runs" / "20260101T120000Z-launch")
+    save_json(run_dir.launcher, this_launcher().to_json())
+    save_json(run_dir.spec, {"command": [], **json.loads(tasks[0]["env"]["TFDIST_SPEC"])})
+    save_json(run_dir.cluster, tasks)
+    past = time.time() - 1200
+    run_dir.events.write_text(json.dumps({"kind": "Started", "task": "worker-1", "pid": 1, "time": past}) + "\n")
+    with Terminal([*TFDIST, "attach", "last"], folder) as terminal:
+        terminal.wait_for(r"worker-1 +starting 20 min")
+        terminal.type("\x03")
+        assert terminal.wait() == 130
 
 
 @pytest.mark.slow
