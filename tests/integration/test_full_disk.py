@@ -35,7 +35,7 @@ def test_a_training_ends_with_0_although_the_run_folder_is_full(disk):
     done = launch(disk, *TINY)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("No space left on device") == 1
-    assert "spec.json (No space left on device)" in done.stderr
+    assert "json (No space left on device)" in done.stderr
     assert "images/s (the whole job)" in done.stdout
 
 
