@@ -83,6 +83,8 @@ class JobState:
     def _update_task(self, task: TaskState, message: TaskMessage, now: float) -> bool:
         match message:
             case Started(attempt=attempt):
+                if attempt > task.attempt:
+                    self.failed, self.stopped_at = "", None
                 fresh = TaskState(task.name, task.host, task.leads, task.serves, attempt)
                 fresh.enter(Activity.STARTING, now)
                 self.tasks[task.name] = fresh

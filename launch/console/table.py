@@ -83,8 +83,8 @@ def picture(state: JobState, several_hosts: bool, width: int, height: int, now: 
     text = Text(header(widths), style="", no_wrap=True, overflow="crop")
     for row in rows:
         text.append(f"\n{line(row, widths)}", "red" if row.failed else None)
-    status = _status(state, "time left" in widths, now)
-    for note in (*([others] if others else []), *([status] if status or not last else [])):
+    status = [] if last else [_status(state, "time left" in widths, now)]
+    for note in ([others] if others else []) + status:
         text.append(f"\n{cut(note, max(1, width - len('^C^C')))}")
     return text
 

@@ -128,11 +128,13 @@ def test_a_restarted_task_begins_again_and_its_earlier_attempt_is_silent():
         state_of(job_of(worker=1)),
         event("worker-0", "step", step=5, steps=20),
         exited("worker-0", 1),
+        Stopped(()),
         Started("worker-0", 2, 0.0, attempt=1),
         event("worker-0", "step", step=6, steps=20),
     )
     task = state.tasks["worker-0"]
     assert (task.activity, task.step, task.failed, task.leads) == ("starting", None, False, True)
+    assert (state.failed, state.stopped_at) == ("", None)
 
 
 def test_messages_that_change_nothing_are_not_drawn():

@@ -83,6 +83,7 @@ def test_the_last_line_has_room_for_the_echo_of_ctrl_c_until_the_end():
     replayed(state, Started("worker-0", 1, 0.0), Started("worker-1", 1, 0.0))
     assert drawn(state, 20)[-1] == ""
     assert drawn(state, 20, last=True)[-1].startswith("worker-1")
+    assert drawn(state_of(job_of(worker=2)), 80, last=True)[-1] == "worker-1  waiting"
 
 
 class Terminal(io.StringIO):
