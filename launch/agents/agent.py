@@ -250,9 +250,10 @@ def output_of(command: list[str]) -> str:
     After a timeout the command is abandoned: in uninterruptible sleep it would not even end when killed.
     """
     reader, writer = os.pipe()
-    files = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 2)]
-    try:
-        pid = os.posix_spawnp(command[0], command, os.environ, file_actions=[*files, (os.POSIX_SPAWN_DUP2, writer, 1)])
+    opened = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 2)]
+    actions = [*opened, (os.POSIX_SPAWN_DUP2, writer, 1)]
+    try:  # in its own process group, so that its children are killed with it
+        pid = os.posix_spawnp(command[0], command, os.environ, file_actions=actions, setpgroup=0)
     except OSError:
         os.close(reader)
         return ""
