@@ -51,14 +51,17 @@ def raise_problems(problems: Iterable[Problem], exit_code: int = ExitCode.HOST_L
     """Do nothing if there are no problems.
 
     Args:
-        problems: each becomes one line.
+        problems: each becomes one line; the same problem of several hosts is one line that names them all.
         exit_code: of the exception.
         most: number of lines before the rest is counted; None: all.
 
     Raises:
         TfdistError: there is a problem.
     """
-    lines = [str(problem) for problem in problems]
+    hosts: dict[str, list[str]] = {}
+    for problem in problems:
+        hosts.setdefault(problem.sentence, []).append(problem.host)
+    lines = [": ".join(filter(None, (", ".join(filter(None, names)), sentence))) for sentence, names in hosts.items()]
     if most is not None and len(lines) > most:
         lines = [*lines[:most], f"and {len(lines) - most} more"]
     if lines:
