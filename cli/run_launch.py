@@ -101,7 +101,7 @@ def run_launch(
             background.expect((plan.task.name for plan in planned.job.plans), run_dir)
         console = _console(planned, run_options, background)
         outcome, record = _run(planned, run_dir, policy, console, fleet)
-    show_outcome(outcome, record, quiet=run_options.quiet, json=run_options.json)
+    show_outcome(outcome, record, quiet=run_options.quiet, json=run_options.json, is_shown=console.shows)
     return record.exit_code if record is not None else outcome.exit_code
 
 

@@ -1,31 +1,49 @@
 """The outcome of a launch, as text and as JSON."""
 
 import sys
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 import typer
 
 from tfdist.launch.diagnose import Outcome, Status
 from tfdist.launch.json_files import dumps
-from tfdist.launch.logs import tail
-from tfdist.launch.noise import NOISE
 from tfdist.launch.redact import redact_command
-from tfdist.launch.rundir import RunDir
+from tfdist.launch.text import listed
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import throughput
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
 
 
-def show_outcome(outcome: Outcome, record: Record | None, *, quiet: bool, json: bool, again: str = "") -> None:
-    """Print how a launch ended; `again` as in `show_failure`."""
+def show_outcome(
+    outcome: Outcome,
+    record: Record | None,
+    *,
+    quiet: bool,
+    json: bool,
+    again: str = "",
+    is_shown: Callable[[str, Sequence[str]], bool] = lambda task, lines: False,
+) -> None:
+    """Print how a launch ended.
+
+    Args:
+        outcome: of the job.
+        record: of the built-in training.
+        quiet: print nothing after a success.
+        json: print the JSON, too.
+        again: the command that runs the job again; by default this one.
+        is_shown: whether these last lines of a task are on the screen already.
+    """
     if outcome.status is not Status.OK:
-        show_failure(outcome, RunDir(Path(outcome.run_dir)), sys.stderr, again)
+        show_failure(outcome, sys.stderr, again, is_shown)
     elif record is not None and record.status is not RecordStatus.OK:
         typer.echo(f"tfdist: {record.reason}; logs: {outcome.run_dir}", err=True)
     elif not quiet:
         show_success(outcome, record, sys.stderr if json else sys.stdout)
+    if outcome.status is Status.OK:
+        for warning in outcome.warnings:
+            typer.echo(f"warning: {warning}", err=True)
     if json:
         typer.echo(dumps(outcome_json(outcome, record)))
 
@@ -38,7 +56,9 @@ def outcome_json(outcome: Outcome, record: Record | None) -> dict[str, Any]:
         "exit_code": record.exit_code if record is not None else outcome.exit_code,
         "reason": record.reason if record is not None else outcome.reason,
         "culprit": outcome.culprit,
+        "culprits": list(outcome.culprits),
         "casualties": dict(outcome.casualties),
+        "hints": list(outcome.hints),
         "wall_s": round(outcome.wall_s, 3),
         "run_dir": outcome.run_dir,
         "tasks": {
@@ -70,21 +90,38 @@ def _results(record: Record) -> list[str]:
     return parts + ([f"accuracy {accuracy:.3f} on held-out examples"] if accuracy is not None else [])
 
 
-def show_failure(outcome: Outcome, run_dir: RunDir, err: TextIO, again: str = "") -> None:
-    """Print which task failed first and why, the end of its log, the tasks that failed after it, and the command.
+def show_failure(
+    outcome: Outcome,
+    err: TextIO,
+    again: str = "",
+    is_shown: Callable[[str, Sequence[str]], bool] = lambda task, lines: False,
+) -> None:
+    """Print who failed first and why, the traceback, what to do, how the other tasks ended, and the command.
 
     Args:
         outcome: of a job that failed.
-        run_dir: its logs.
         err: the stream for it.
         again: the command that runs the job again; by default this one.
+        is_shown: whether these last lines of a task are on the screen already.
     """
     again = again or redact_command(["tfdist", *sys.argv[1:]])
     lines = ["", f"tfdist: {outcome.reason}"]
-    if outcome.status is Status.FAILED and outcome.culprit is not None:
-        logs = [tail(run_dir.log(outcome.culprit, stream)).splitlines() for stream in ("stderr", "stdout")]
-        stderr, stdout = ([f"  | {line}" for line in log if not NOISE.match(line)] for log in logs)
-        lines += stderr or stdout
-    lines += [f"  then {task} {ending}" for task, ending in outcome.casualties.items()]
+    if outcome.culprit is not None and not is_shown(outcome.culprit, outcome.log):
+        lines += [f"  | {_printable(line)}" for line in outcome.log]
+    lines += [f"  hint:  {hint}" for hint in outcome.hints]
+    lines += [f"  then {who} {ending}" for ending, who in _grouped(outcome.casualties).items()]
+    lines += [f"  warning: {warning}" for warning in outcome.warnings]
     lines += [f"  logs:  {outcome.run_dir}", f"  again: {again}"]
     print("\n".join(lines), file=err)
+
+
+def _grouped(casualties: Mapping[str, str]) -> dict[str, str]:
+    """The tasks of each ending: `worker-1, worker-2 and 5 more`."""
+    tasks: dict[str, list[str]] = {}
+    for task, ending in casualties.items():
+        tasks.setdefault(ending, []).append(task)
+    return {ending: listed(names) for ending, names in tasks.items()}
+
+
+def _printable(line: str) -> str:
+    return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -9,10 +9,11 @@ from tfdist.launch.agents.messages import Exited, Interrupted, Stuck
 from tfdist.launch.diagnosis.case import Case
 from tfdist.launch.diagnosis.culprit import find_culprit
 from tfdist.launch.diagnosis.endings import exit_code
-from tfdist.launch.diagnosis.evidence import last_lines
+from tfdist.launch.diagnosis.evidence import exception_before, last_lines
 from tfdist.launch.diagnosis.failures import Verdict
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.history import History, StartTimedOut, TimedOut
+from tfdist.launch.incompatibilities import hints
 from tfdist.launch.job import Job
 from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.text import listed
@@ -41,6 +42,8 @@ class Outcome:
     """It and those that failed in the same way, or too close to it to be ordered."""
     log: tuple[str, ...] = ()
     """The culprit's traceback, or its last lines, without what TensorFlow logs on start-up."""
+    hints: tuple[str, ...] = ()
+    """What to do about known incompatibilities."""
     casualties: Mapping[str, str] = field(default_factory=dict)
     """How each other task ended that did not succeed, by task."""
     warnings: tuple[str, ...] = ()
@@ -70,6 +73,7 @@ def diagnose(history: History, job: Job) -> Outcome:
         culprit=culprit,
         culprits=verdict.culprits,
         log=_log(case, culprit) if culprit is not None else (),
+        hints=_hints(case, culprit) if culprit is not None else (),
         casualties={} if status is Status.OK else _casualties(case, verdict),
         warnings=tuple(_warnings(case)),
         exits=case.exits,
@@ -109,6 +113,13 @@ def _warnings(case: Case) -> Iterator[str]:
 
 
 def _log(case: Case, culprit: str) -> tuple[str, ...]:
-    exit = case.exits.get(culprit)
-    found = case.exception(culprit) if exit is None or exit.code != 0 else None
-    return last_lines(culprit, case.history, found)
+    if culprit in case.failed_exits:
+        return last_lines(culprit, case.history, case.exception(culprit))
+    found = exception_before(case.stopped_at, culprit, case.history)
+    return last_lines(culprit, case.history, found, case.stopped_at)
+
+
+def _hints(case: Case, culprit: str) -> tuple[str, ...]:
+    texts = ("\n".join(case.history.tail(culprit, stream)) for stream in ("stderr", "stdout"))
+    failed = case.reports.get(culprit)
+    return hints("\n".join([*texts, failed.message if failed is not None else ""]))

@@ -12,8 +12,10 @@ def shortened(names: Iterable[str], most: int = 4) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """`a`, `a and b`, `a, b and c`; of more than 4 the first ones and how many more, as `shortened`."""
     every = list(names)
+    if len(every) > 4:
+        return shortened(every)
     return " and ".join(filter(None, (", ".join(every[:-1]), *every[-1:])))
 
 

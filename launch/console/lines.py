@@ -1,11 +1,16 @@
 """Print a running job as prefixed lines."""
 
+from collections import deque
+from collections.abc import Sequence
 from typing import TextIO
 
 from tfdist.launch.agents.messages import Event, Message, Note, Output
 from tfdist.launch.console.stream import has_room
 from tfdist.launch.noise import NOISE
 from tfdist.launch.text import counted
+
+SCREEN = 30
+"""Lines that a reader still sees."""
 
 
 def prefixed(name: str, text: str, verbose: bool) -> str:
@@ -50,6 +55,8 @@ class PrefixedLines:
         self.out, self.err, self.verbose = out, err, verbose
         self.left_out: dict[TextIO, int] = {}
         """Number of lines by stream, until it is printed."""
+        self.last: deque[str] = deque(maxlen=SCREEN)
+        """The last lines on `err`, and those on `out` if both are one terminal."""
 
     def __enter__(self) -> "PrefixedLines":
         return self
@@ -74,6 +81,15 @@ class PrefixedLines:
             self.left_out[file] = self.left_out.get(file, 0) + lines.count("\n")
         elif lines or file in self.left_out:
             self.show(self._count_left_out(file) + lines, file)
+            if file is self.err or (self.out.isatty() and self.err.isatty()):
+                self.last.extend(lines.splitlines()[-SCREEN:])
+
+    def shows(self, task: str, lines: Sequence[str]) -> bool:
+        """Whether these lines of a task have been printed and are still on the screen."""
+        printed = list(self.last)
+        wanted = prefixed(task, "\n".join(lines), verbose=False).splitlines()
+        of_task = [line for line in printed if line.startswith(f"[{task}] ")]
+        return bool(wanted) and all(line in of_task for line in wanted)
 
     def _count_left_out(self, file: TextIO) -> str:
         number = self.left_out.pop(file, 0)

@@ -13,7 +13,7 @@ from tfdist.launch.diagnosis.suspects import frozen, left_early, raised_later, s
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.history import History
 from tfdist.launch.job import Job
-from tfdist.launch.text import listed, shortened
+from tfdist.launch.text import listed
 
 CLOSE_S, CLOSE_ON_ONE_HOST_S = 0.5, 0.1
 """Failures closer to each other cannot be ordered: clocks are known to within the latency of a message, and a process
@@ -55,7 +55,7 @@ def _alike(case: Case, failures: Sequence[Failure]) -> Verdict | None:
     tasks = tuple(failure.task for failure in alike)
     number = len(case.job.plans)
     every = "both tasks" if number == 2 else f"all {number} tasks"
-    who = every if len(tasks) == number else shortened(tasks) if len(tasks) > 4 else listed(tasks)
+    who = every if len(tasks) == number else listed(tasks)
     place = case.places.get(first.task, "")
     words = first.words if first.raised else first.words.replace(place, "", 1)
     return Verdict(f"{who} failed alike: {words}", first.code, tasks)
@@ -69,7 +69,7 @@ def _together(case: Case, failures: Sequence[Failure]) -> Verdict | None:
     who = [f"{each.task}{case.places.get(each.task, '')}" for each in close]
     seconds = max(0.1, close[-1].time - first.time)
     words = "; ".join(each.words for each in close[:4])
-    names = shortened(who) if len(who) > 4 else listed(who)
+    names = listed(who)
     reason = f"{names} failed within {seconds:.1f} s: {words}"
     return Verdict(reason, first.code, tuple(each.task for each in close))
 
@@ -82,7 +82,7 @@ def _close(case: Case, first: Failure, other: Failure) -> bool:
 def _not_started(case: Case) -> Verdict:
     first = case.not_started[0]
     tasks = tuple(each.task for each in case.not_started if each.reason == first.reason)
-    who = first.task if len(tasks) == 1 else shortened(tasks) if len(tasks) > 4 else listed(tasks)
+    who = first.task if len(tasks) == 1 else listed(tasks)
     place = case.places.get(first.task, "") if len(tasks) == 1 else ""
     return Verdict(f"{who} could not be started{place}: {first.reason}", ExitCode.NOT_STARTED, tasks)
 

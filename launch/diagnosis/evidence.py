@@ -25,6 +25,8 @@ tensorflow 2.21 in which a peer was killed, stopped, raised an exception, or exi
 https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html#ncclresult-t."""
 LAST_LINES = 20
 """Lines of a failed task that are shown if it raised no exception."""
+MOST_LINES = 40
+"""Lines of a traceback that are shown."""
 MOST_HEADLINE = 300
 """Characters of an exception in a sentence."""
 
@@ -159,12 +161,15 @@ def named_peers(text: str, coordinator: str) -> list[str]:
     return names or ([coordinator] if _COORDINATOR in text else [])
 
 
-def last_lines(task: str, history: History, found: Raised | None) -> tuple[str, ...]:
-    """The traceback of a task, or else its last lines, without what TensorFlow logs on start-up."""
+def last_lines(task: str, history: History, found: Raised | None, before: float = math.inf) -> tuple[str, ...]:
+    """The traceback of a task, or else its last lines before that time, without what TensorFlow logs on start-up."""
     if found is not None and found.lines:
-        return found.lines
-    return _without_noise(history.tail(task)) or _without_noise(history.tail(task, "stdout"))
+        lines = found.lines
+        return lines if len(lines) <= MOST_LINES else (*lines[: MOST_LINES // 4], "...", *lines[-MOST_LINES * 3 // 4 :])
+    streams = (_without_noise(history.lines(task, stream), before) for stream in ("stderr", "stdout"))
+    return next(filter(None, streams), ())
 
 
-def _without_noise(lines: Iterable[str]) -> tuple[str, ...]:
-    return tuple(line for line in lines if line.strip() and not NOISE.match(line))[-LAST_LINES:]
+def _without_noise(lines: Iterable[Line], before: float) -> tuple[str, ...]:
+    texts = (line.text for line in lines if line.time < before)
+    return tuple(text for text in texts if text.strip() and not NOISE.match(text))[-LAST_LINES:]

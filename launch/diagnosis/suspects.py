@@ -10,7 +10,7 @@ from tfdist.launch.diagnosis.evidence import exception_before, is_peer_failure, 
 from tfdist.launch.diagnosis.failures import Verdict, failure_of, single, unfinished
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.history import History
-from tfdist.launch.text import listed, shortened
+from tfdist.launch.text import listed
 
 SILENT_S = 5.0
 """A task that wrote nothing for so long, while others did, may be the one that they wait for."""
@@ -100,7 +100,7 @@ def _named(case: Case, victims: Sequence[Victim]) -> Verdict | None:
     voters = [voter for voter, peer in votes.items() if peer == task]
     state = case.history.states.get(task)
     waits = f" (state D: it waits for {state.wait or 'a device'})" if state is not None and state.state == "D" else ""
-    who = shortened(voters) if len(voters) > 4 else listed(voters)
+    who = listed(voters)
     reason = f"{task}{case.places.get(task, '')} no longer answered {who}{waits}"
     return Verdict(reason, victims[0].code, (task,))
 

@@ -10,6 +10,7 @@ from tfdist.launch.doctor.problems import clock_problem, folder_problem, gpus_in
 from tfdist.launch.doctor.results import Survey, Verdict
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
+from tfdist.launch.incompatibilities import INCOMPATIBILITIES
 from tfdist.launch.machine import WITHOUT_GPUS, find_gpu, unusable_gpus
 from tfdist.launch.place import FOR_WORKERS
 from tfdist.launch.text import counted
@@ -56,6 +57,11 @@ def _python(survey: Survey, host: Host, hello: _Hello) -> Finding:
 def _packages(survey: Survey, host: Host, hello: _Hello) -> Finding:
     versions = ", ".join(f"{name} {hello['packages'].get(name)}" for name in TRAINING_PACKAGES)
     return _finding(missing_packages(host, hello), versions)
+
+
+def _keras(survey: Survey, host: Host, hello: _Hello) -> Finding | None:
+    found = next((each for each in INCOMPATIBILITIES if each.shows_in(hello["packages"])), None)
+    return None if found is None else (WARNING, found.what, "install tf_keras, which tf.keras is under tfdist")
 
 
 def _gpus(survey: Survey, host: Host, hello: _Hello) -> Finding:
@@ -140,6 +146,7 @@ CHECKS: Mapping[str, Callable[[Survey, Host, _Hello], Finding | None]] = {
     "folder": _folder,
     "Python": _python,
     "packages": _packages,
+    "Keras": _keras,
     "GPUs": _gpus,
     "memory": _memory,
     "cores": _cores,

@@ -64,3 +64,22 @@ def test_lines_left_out_are_reported_at_the_end(unread, monkeypatch):
         lines.handle(Output("t", "stdout", "x\n" * (1 << 17)))
         lines.handle(Output("t", "stdout", "left out\n"))
     assert unread.rest().endswith(b"[t] x\n[tfdist] 1 line not shown; the logs keep all\n")
+
+
+def test_the_last_lines_on_the_screen_are_known():
+    lines = PrefixedLines(io.StringIO(), io.StringIO())
+    traceback = ("Traceback (most recent call last):", "", "ValueError: bad data")
+    assert not lines.shows("worker-1", traceback)
+    lines.handle(Output("worker-1", "stderr", "\n".join(traceback) + "\n"))
+    assert lines.shows("worker-1", traceback)
+    assert not lines.shows("worker-0", traceback)
+    lines.handle(Output("worker-0", "stderr", "a line\n" * 100))
+    assert not lines.shows("worker-1", traceback)
+    lines.handle(Output("worker-1", "stdout", "only on stdout, which is another file\n"))
+    assert not lines.shows("worker-1", ("only on stdout, which is another file",))
+
+
+def test_quiet_shows_nothing():
+    lines = Quiet(io.StringIO(), io.StringIO())
+    lines.handle(Output("worker-1", "stderr", "x\n"))
+    assert not lines.shows("worker-1", ("x",))

@@ -290,3 +290,10 @@ def test_up_to_64_hosts_dial_each_other_and_more_only_the_next_and_the_first():
     assert hosts_to_dial(hosts[2], hosts[:64]) == hosts[:64]
     assert hosts_to_dial(hosts[64], hosts) == [hosts[64], hosts[0]]
     assert hosts_to_dial(hosts[3], hosts) == [hosts[3], hosts[4], hosts[0]]
+
+
+def test_keras_3_without_tf_keras_is_a_warning():
+    survey = changed(packages={"tensorflow": "2.21.0", "keras": "3.15.1"})
+    (row,) = (row for row in run_checks(survey) if row.check == "Keras")
+    assert (row.verdict, row.host) == (Verdict.WARNING, "h2")
+    assert "PerReplica" in row.text

@@ -1,0 +1,63 @@
+"""The text and the JSON about the end of a launch."""
+
+import io
+
+from tfdist.cli.show_outcome import outcome_json, show_failure, show_outcome
+from tfdist.launch.diagnose import Outcome, Status
+
+REASON = "worker-1 exited with code 1: ValueError: bad data"
+LOG = ("Traceback (most recent call last):", '  File "train.py", line 7', "ValueError: bad data")
+FAILED = Outcome(Status.FAILED, 1, REASON, "worker-1", ("worker-1",), LOG, run_dir="runs/x")
+
+
+def printed(outcome, **options):
+    err = io.StringIO()
+    show_failure(outcome, err, again="tfdist launch x", **options)
+    return err.getvalue().strip().splitlines()
+
+
+def test_the_block_begins_with_the_exception_and_ends_with_the_command():
+    assert printed(FAILED) == [
+        f"tfdist: {REASON}",
+        *(f"  | {line}" for line in LOG),
+        "  logs:  runs/x",
+        "  again: tfdist launch x",
+    ]
+
+
+def test_lines_that_are_on_the_screen_are_not_repeated():
+    seen = []
+
+    def is_shown(task, lines):
+        seen.append((task, tuple(lines)))
+        return True
+
+    assert printed(FAILED, is_shown=is_shown) == [f"tfdist: {REASON}", "  logs:  runs/x", "  again: tfdist launch x"]
+    assert seen == [("worker-1", LOG)]
+
+
+def test_tasks_that_ended_alike_share_a_line():
+    ended = {f"worker-{index}": "stopped by tfdist" for index in range(2, 9)} | {"worker-0": "was killed by SIGSEGV"}
+    outcome = Outcome(Status.FAILED, 1, REASON, casualties=ended, hints=("do this",), warnings=("left over",))
+    assert printed(outcome)[1:5] == [
+        "  hint:  do this",
+        "  then worker-2, worker-3, worker-4, worker-5 and 3 more stopped by tfdist",
+        "  then worker-0 was killed by SIGSEGV",
+        "  warning: left over",
+    ]
+
+
+def test_bytes_that_are_not_utf_8_are_replaced():
+    assert (
+        printed(Outcome(Status.FAILED, 1, REASON, "t", ("t",), ("a\udcffb",)))[1] == "  | a\N{REPLACEMENT CHARACTER}b"
+    )
+
+
+def test_a_process_that_is_left_over_after_a_success_is_a_warning(capsys):
+    show_outcome(Outcome(Status.OK, 0, "", warnings=("ps-0 could not be killed",)), None, quiet=True, json=False)
+    assert capsys.readouterr().err == "warning: ps-0 could not be killed\n"
+
+
+def test_the_json_names_all_culprits_and_hints():
+    result = outcome_json(FAILED, None)
+    assert (result["culprits"], result["hints"], result["culprit"]) == (["worker-1"], [], "worker-1")
