@@ -34,6 +34,7 @@ Examples:
   tfdist launch --hosts h1,h2 --preset smoke
   tfdist launch --hostfile hosts.txt --dry-run -- python train.py
   tfdist launch --detach -- python train.py
+  tfdist launch --config job.toml --workers 4
 
 Your own program finds TF_CONFIG in its environment; tfdist.strategies.current() builds the chosen strategy.
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 import pytest
 
 from tfdist.launch.dry_run import describe_plan, save_plan, with_free_ports
-from tfdist.launch.environment import REDACTED
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.logs import RunWriter
 from tfdist.launch.machine import Machine, local_machines
+from tfdist.launch.redact import REDACTED
 from tfdist.launch.rundir import RunDir
 
 from .jobs import python_job, roles
