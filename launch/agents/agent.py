@@ -3,7 +3,7 @@
 The launcher sends the text of this file to a Python on the host, so the file needs only Python 3.10 and its standard
 library; tfdist need not be installed there. Agent and launcher then exchange JSON, one object per line, over the
 agent's stdin and stdout (`messages.py` is the launcher's side). One thread and one `select` do everything, except what
-may take long. A second process (`watch_over`) kills what is left if the agent is killed.
+may take long. A second process (`fork_reaper`) kills what is left if the agent is killed.
 """
 
 import ctypes
@@ -44,9 +44,9 @@ STUCK_S = 5.0
 """Report a task that still exists this long after SIGKILL as stuck."""
 CLEAN_UP_KILL_S = 3.0
 """Wait for processes after SIGKILL, when the agent cleans up."""
-FAREWELL_S = 5.0
+LAST_MESSAGES_S = 5.0
 """Wait until the launcher has read the last messages."""
-LOOK_S, EAGER_S = 0.5, 30.0
+LISTEN_POLL_S, LISTEN_SOON_S = 0.5, 30.0
 """How often to look whether the server of a task listens, and for how long; then with each heartbeat."""
 UTF8_LENGTHS = ((0xF5, 1), (0xF0, 4), (0xE0, 3), (0xC2, 2), (0, 1))
 """Bytes of a character from this first byte on. 0xF5 to 0xFF, 0xC0 and 0xC1 are in no UTF-8 text."""
@@ -359,7 +359,7 @@ class _RunningTask:
         self.name, self.attempt, self.pid, self.port = name, attempt, pid, port
         self.pipes = pipes  # those that are still open, by stream
         self.barrier: int | None = barrier
-        self.born_at = time.monotonic()
+        self.forked_at = time.monotonic()
         self.running = True  # until it is reaped; afterwards its pid may belong to another process
         self.launched = False  # it runs its program
         self.listening = self.stopped = self.killed = False
@@ -388,13 +388,13 @@ class Agent:
         self.task_selector = selectors.EpollSelector()  # nested in the other one, so reading all tasks can be paused
         self.tasks: dict[str, _RunningTask] = {}  # the last attempt of each
         self.by_pid: dict[int, _RunningTask] = {}  # those not reaped
-        self.left: dict[int, float] = {}  # process groups that outlived a stopped task, and when they get SIGKILL
+        self.leftovers: dict[int, float] = {}  # process groups that outlived a stopped task, and when they get SIGKILL
         self.terminated: set[int] = set()  # orphans that were sent SIGTERM
         self.unkillable: set[int] = set()  # children that no longer matter
         self.reserved_sockets: list[socket.socket] = []
         self.unparsed, self.unsent = b"", bytearray()
         self.last_received = self.last_sent = time.monotonic()
-        self.look_at = 0.0  # when to look for listening servers again
+        self.listen_poll_at = 0.0  # when to look for listening servers again
         self.finished = self.disconnected = False
         self.expects_heartbeats = False
         self.signal_received = ""
@@ -430,7 +430,7 @@ class Agent:
         now = time.monotonic()
         self._kill_due(now)
         self._send_partial_lines(now)
-        self._look_for_servers(now)
+        self._report_listening(now)
         if now - self.last_sent >= HEARTBEAT_S:
             self._send("heartbeat", time=time.time())
         if self.expects_heartbeats and not self.finished and now - self.last_received >= self.launcher_timeout_s:
@@ -438,11 +438,11 @@ class Agent:
             self._disconnect()
 
     def _due(self) -> float:
-        due = [self.last_sent + HEARTBEAT_S, *self.left.values()]
+        due = [self.last_sent + HEARTBEAT_S, *self.leftovers.values()]
         for task in self.by_pid.values():
             due += [task.kill_at, task.stuck_at, *task.partial_due.values()]
         if any(_awaits_server(task) for task in self.by_pid.values()):
-            due.append(self.look_at)
+            due.append(self.listen_poll_at)
         if self.expects_heartbeats and not self.finished:
             due.append(self.last_received + self.launcher_timeout_s)
         return min(due)
@@ -583,7 +583,7 @@ class Agent:
         port: int | None,
     ) -> None:
         try:
-            self._make_room(task)
+            self._before_start(task)
             self._spawn(task, attempt, argv, env, cwd, cores, port)
         except (OSError, RuntimeError) as error:  # for example, too many open files or processes
             self._send("not_started", task=task, attempt=attempt, reason=str(error))
@@ -608,8 +608,12 @@ class Agent:
 
     # --- tasks
 
-    def _make_room(self, name: str) -> None:
-        """Kill what is left of the earlier attempt of a task."""
+    def _before_start(self, name: str) -> None:
+        """Kill what an earlier attempt of the task has left.
+
+        Raises:
+            RuntimeError: the task must not be started.
+        """
         earlier = self.tasks.get(name)
         if self.finished:
             raise RuntimeError("the agent is leaving")
@@ -679,17 +683,17 @@ class Agent:
             task.launched = True
             self._send("started", task=task.name, attempt=task.attempt, pid=task.pid, time=time.time())
 
-    def _look_for_servers(self, now: float) -> None:
+    def _report_listening(self, now: float) -> None:
         waiting = [task for task in self.by_pid.values() if _awaits_server(task)]
-        if not waiting or now < self.look_at:
+        if not waiting or now < self.listen_poll_at:
             return
         ports = listening_ports()
         for task in waiting:
             if task.port in ports:
                 task.listening = True
                 self._send("listening", task=task.name, attempt=task.attempt, time=time.time())
-        young = any(now - task.born_at < EAGER_S for task in waiting)
-        self.look_at = now + (LOOK_S if young else HEARTBEAT_S)
+        young = any(now - task.forked_at < LISTEN_SOON_S for task in waiting)
+        self.listen_poll_at = now + (LISTEN_POLL_S if young else HEARTBEAT_S)
 
     # --- output and events of tasks
 
@@ -795,8 +799,8 @@ class Agent:
                 self.unkillable.add(task.pid)
                 state, wait = _process_state(task.pid), _wait_channel(task.pid)
                 self._send("stuck", task=task.name, attempt=task.attempt, time=time.time(), state=state, wait=wait)
-        for group in [group for group, kill_at in self.left.items() if now >= kill_at]:
-            del self.left[group]
+        for group in [group for group, kill_at in self.leftovers.items() if now >= kill_at]:
+            del self.leftovers[group]
             _kill_groups(_orphans(group))
 
     def _reap(self) -> None:
@@ -844,7 +848,7 @@ class Agent:
     def _stop_group(self, task: _RunningTask) -> None:
         if _orphans(task.pid):
             self._terminate_orphans(task.pid)
-            self.left[task.pid] = task.kill_at if not task.killed else time.monotonic()
+            self.leftovers[task.pid] = task.kill_at if not task.killed else time.monotonic()
 
     def _terminate_orphans(self, group: int | None = None) -> None:
         for pid in _orphans(group) - self.by_pid.keys() - self.terminated:
@@ -892,14 +896,14 @@ class Agent:
         remove_folder(self.temporary)
         for reserved in self.reserved_sockets:
             reserved.close()
-        self._say_goodbye()
+        self._send_last_messages()
 
-    def _say_goodbye(self) -> None:
+    def _send_last_messages(self) -> None:
         if os.getppid() != self.parent:
             self._send("leaving", reason="its parent process was killed")
         elif self.signal_received:
             self._send("leaving", reason=f"received {self.signal_received}")
-        until = time.monotonic() + FAREWELL_S
+        until = time.monotonic() + LAST_MESSAGES_S
         while self.unsent and time.monotonic() < until:
             self._step()
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # ends the stream even if a thread of ours cannot end
@@ -1026,11 +1030,11 @@ def _run_program(
     os._exit(127)
 
 
-def watch_over(temporary: str) -> None:
-    """Fork; the child returns, and its parent kills all processes that the child leaves if it dies of a signal.
+def fork_reaper(temporary: str) -> None:
+    """Fork. Only the child returns; the parent waits for it and exits with its code, 128 + N for signal N.
 
-    Those of a child that was killed become children of its parent, even daemons, because the parent is a subreaper.
-    `temporary` is a folder to be deleted then. If the parent is killed, the child gets SIGTERM.
+    If the child fails or is killed, the parent kills all processes that it leaves, daemons included: as a subreaper,
+    it becomes their parent. It also deletes the folder `temporary`. If the parent is killed, the child gets SIGTERM.
     """
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     parent, child = os.getpid(), os.fork()
@@ -1143,6 +1147,6 @@ if __name__ == "__main__":
 
     warnings.simplefilter("ignore")  # Python 3.12 warns of a fork beside threads
     folder = os.path.join(temporary_root(), f"tfdist-{os.urandom(6).hex()}")
-    watch_over(folder)
+    fork_reaper(folder)
     Agent(folder).run()
     os._exit(0)  # threads may still wait for something
