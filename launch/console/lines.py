@@ -6,7 +6,7 @@ from typing import TextIO
 
 from tfdist.launch.agents.messages import Event, Message, Note, Output
 from tfdist.launch.console.stream import has_room
-from tfdist.launch.noise import NOISE
+from tfdist.launch.noise import without_noise
 from tfdist.launch.text import counted
 
 SCREEN = 30
@@ -16,7 +16,7 @@ SCREEN = 30
 def prefixed(name: str, text: str, verbose: bool) -> str:
     """Each line after `[name] `, with bytes that are not UTF-8 replaced; noise is dropped unless `verbose`."""
     lines = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").splitlines()
-    return "".join(f"[{name}] {line}\n" for line in lines if verbose or not NOISE.match(line))
+    return "".join(f"[{name}] {line}\n" for line in (lines if verbose else without_noise(lines)))
 
 
 def printed(message: Output | Note, verbose: bool) -> str:
