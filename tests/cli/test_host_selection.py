@@ -228,13 +228,13 @@ def test_tasks_on_all_hosts_see_the_variables_of_tensorflow_and_nccl(tmp_path, m
     assert {"NCCL_DEBUG=INFO", "TF_X=shell"} <= set(environment)
 
 
-def test_unreachable_hosts_end_with_exit_code_69_and_one_line_each(client, capsys):
+def test_unreachable_hosts_end_with_exit_code_69_and_all_are_named(client, capsys):
     client.write_text(CLIENT.replace('exec sh -c "$last"', 'echo "connect to host: Connection refused" >&2; exit 255'))
     assert run(["launch", "--ssh", str(client), "-H", "h1,h2", "--", "true"]) == 69
     out, err = capsys.readouterr()
     lines = err.removeprefix("tfdist: ").splitlines()
     assert out == ""
-    assert [line.partition(":")[0] for line in lines] == ["h1", "h2"]
+    assert [line.partition(":")[0] for line in lines] == ["h1, h2"]
     assert all("nothing listens on the SSH port" in line and "--ssh-port" in line for line in lines)
     assert run(["launch", "--json", "--ssh", str(client), "-H", "h1,h2", "--", "true"]) == 69
     out, err = capsys.readouterr()

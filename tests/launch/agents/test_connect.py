@@ -68,6 +68,6 @@ def test_hosts_that_get_no_turn_are_named_with_the_reason():
     with pytest.raises(TfdistError) as caught, connect(hosts, Policy(start_timeout_s=1.0)):
         pytest.fail("connected")
     lines = str(caught.value).splitlines()
-    assert len(lines) == LOGINS_PER_GATEWAY + 1
+    assert lines[0].startswith("h0, h1, ")
     assert lines[-1].startswith(f"h{LOGINS_PER_GATEWAY}: the jump host is too slow (not connected within 1 s: ")
     assert lines[-1].endswith("; raise --start-timeout")
