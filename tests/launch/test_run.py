@@ -132,6 +132,30 @@ def test_tasks_that_ignore_sigterm_and_daemons_are_killed(tmp_path, survivors):
     assert survivors() == []
 
 
+def test_a_process_that_was_stopped_by_a_signal_gets_its_sigterm(tmp_path, survivors):
+    code = (
+        "import os, signal, sys, time\n"
+        "if os.environ['TFDIST_TASK'] == 'worker-1': time.sleep(0.5); sys.exit(3)\n"
+        "os.kill(os.getpid(), signal.SIGSTOP)"
+    )
+    outcome, _ = run(python_job(code, {"worker": 2}), tmp_path, Policy(grace_s=30.0, settle_s=0.3))
+    assert outcome.casualties == {"worker-0": "stopped by tfdist"}
+    assert outcome.exits["worker-0"].code == -signal.SIGTERM
+    assert survivors() == []
+
+
+def test_processes_are_inspected_while_the_cause_is_unknown(tmp_path):
+    peer = "UnavailableError: Collective ops is aborted by: Socket closed"
+    code = (
+        "import os, signal, sys, time\n"
+        f"if os.environ['TFDIST_TASK'] == 'worker-1': time.sleep(0.5); sys.exit({peer!r})\n"
+        "os.kill(os.getpid(), signal.SIGSTOP)"
+    )
+    policy = Policy(grace_s=30.0, settle_s=0.3, settle_secondary_s=60.0)
+    outcome, _ = run(python_job(code, {"worker": 2}), tmp_path, policy)
+    assert outcome.reason == "worker-0 is stopped (state T: SIGSTOP or a debugger)"
+
+
 def test_a_task_gets_one_sigterm_and_the_whole_grace_period(tmp_path, survivors):
     saving = (
         "import os, signal, sys, time\n"
