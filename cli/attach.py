@@ -12,6 +12,7 @@ from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
 from tfdist.launch.errors import ExitCode, TfdistError
 
 if TYPE_CHECKING:
+    from tfdist.launch.console.lines import PrefixedLines
     from tfdist.launch.rundir import RunDir
     from tfdist.launch.runs import Run
     from tfdist.models.record import Record
@@ -33,31 +34,34 @@ def attach(run: RunName, runs_dir: RunsDir = RUNS_DIR, json: Json = False, verbo
     from tfdist.launch.runs import find_run, read_run
 
     run_dir = find_run(run, runs_dir)
+    console = None
     if not read_run(run_dir).ended:
         try:
-            _watch(run_dir, json, verbose)
+            console = _watch(run_dir, json, verbose)
         except KeyboardInterrupt:
             typer.echo(f"\ndetached; the run continues: 'tfdist stop {run_dir.path}' ends it", err=True)
             raise typer.Exit(ExitCode.INTERRUPTED) from None
-    raise typer.Exit(_show_end(read_run(run_dir), json))
+    raise typer.Exit(_show_end(read_run(run_dir), json, console))
 
 
-def _watch(run_dir: "RunDir", json: bool, verbose: bool) -> None:
+def _watch(run_dir: "RunDir", json: bool, verbose: bool) -> "PrefixedLines":
     from tfdist.cli.watch import watch
     from tfdist.launch.follow import wait_for_launcher
 
-    watch(run_dir, sys.stderr if json else sys.stdout, verbose)
+    console = watch(run_dir, sys.stderr if json else sys.stdout, verbose)
     wait_for_launcher(run_dir)
+    return console
 
 
-def _show_end(run: "Run", json: bool) -> int:
+def _show_end(run: "Run", json: bool, console: "PrefixedLines | None") -> int:
     from tfdist.cli.show_outcome import show_outcome
     from tfdist.launch.json_files import dumps
     from tfdist.launch.runs import read_outcome
 
     outcome = read_outcome(run.run_dir)
     if outcome is not None:
-        show_outcome(outcome, _record(run.run_dir), quiet=False, json=json, again=_command(run.run_dir))
+        shown = {} if console is None else {"is_shown": console.shows}
+        show_outcome(outcome, _record(run.run_dir), quiet=False, json=json, again=_command(run.run_dir), **shown)
         return outcome.exit_code
     typer.echo(f"tfdist: {run.reason}\n  logs:  {run.run_dir.path}", err=True)
     code = ExitCode.FAILED if run.exit_code is None else run.exit_code

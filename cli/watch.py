@@ -27,8 +27,8 @@ LAST_LINES = 10
 """Of each log, and steps of each task, shown at first."""
 
 
-def watch(run_dir: RunDir, out: TextIO, verbose: bool) -> None:
-    """Show the run until it has ended."""
+def watch(run_dir: RunDir, out: TextIO, verbose: bool) -> PrefixedLines:
+    """Show the run until it has ended; what has shown it."""
     with Steps(sys.stderr) as steps:
         steps.show("waiting for the tasks to start")
         while not tasks_of(run_dir) and not read_run(run_dir).ended:
@@ -47,6 +47,7 @@ def watch(run_dir: RunDir, out: TextIO, verbose: bool) -> None:
                 console.handle(message)
 
         wait_for_end(run_dir, show)
+    return console
 
 
 class _Clock:

@@ -109,10 +109,12 @@ def test_attach_shows_the_last_lines_and_exits_with_the_code_of_the_run(folder, 
     assert "line 21\n" in terminal.text
     assert "line 20\n" not in terminal.text.partition("\ntfdist: ")[0]
     assert "again: tfdist launch --detach" in terminal.text
+    assert "| why" not in terminal.text  # the line is on the screen already
     again = tfdist("attach", "last", "--json")
     assert again.returncode == 7
     assert json.loads(again.stdout.splitlines()[-1])["exit_code"] == 7
     assert "worker-0 exited with code 7" in again.stderr
+    assert "| why" in again.stderr
     assert survivors() == []
 
 
