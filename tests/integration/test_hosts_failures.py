@@ -76,7 +76,9 @@ def test_a_missing_python(command, launcher):
 
 
 def test_a_missing_folder(launcher):
-    refused(launcher.run(*OWN, "--chdir", "/nowhere/at all", "--", "true"), "h1, h2: the folder /nowhere/at all", "--chdir")
+    refused(
+        launcher.run(*OWN, "--chdir", "/nowhere/at all", "--", "true"), "h1, h2: the folder /nowhere/at all", "--chdir"
+    )
 
 
 def test_a_host_without_tensorflow(launcher, tmp_path):
