@@ -97,7 +97,13 @@ Detach = Annotated[
     ),
 ]
 DryRun = Annotated[bool, option("--dry-run", "Print each task's TF_CONFIG, environment and command; start nothing.")]
-Quiet = Annotated[bool, option("--quiet", "Print only failures.", short=("-q",))]
+Output = Annotated[
+    str,
+    option("--output", "Print the lines of these tasks or roles, for example worker-0,ps; all or none. Logs keep all."),
+]
+Prefix = Annotated[bool, option("--prefix/--no-prefix", "Start each line of a task with its name.")]
+Timestamps = Annotated[bool, option("--timestamps", "Start each line of a task with the time (UTC).")]
+Quiet = Annotated[bool, option("--quiet", "Print only what the tasks write, and failures.", short=("-q",))]
 Verbose = Annotated[
     bool, option("--verbose", "Show TensorFlow's start-up messages; with --dry-run all variables.", short=("-v",))
 ]
@@ -132,6 +138,9 @@ def launch(
     detach: Detach = False,
     dry_run: DryRun = False,
     json: Json = False,
+    output: Output = "all",
+    prefix: Prefix = True,
+    timestamps: Timestamps = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
@@ -149,13 +158,15 @@ def launch(
     variables = forwarded_variables(env or (), env_file, os.environ)
     job_options = LaunchOptions(choices, tuple(command or ()), port, variables, inherit_tf_config)
     saved = _job_file(save_config, ctx)
-    run_options = RunOptions(name, runs_dir, dry_run, json, quiet, verbose, saved)
+    run_options = RunOptions(
+        name, runs_dir, dry_run, json, quiet, verbose, output, prefix=prefix, timestamps=timestamps, job_file=saved
+    )
     start = partial(run_launch, job_options, selection, replace(policy, timeout_s=timeout), run_options)
+    never_block()
     if detach:
         from tfdist.cli.detach import launch_detached
 
         raise typer.Exit(launch_detached(start, json=json, quiet=quiet))
-    never_block()
     code = start()
     if dry_run:
         wait_for_reader()

@@ -60,15 +60,17 @@ def _show(run_dir: "RunDir", show: Callable[[bool], None], follow: bool) -> None
 
 
 def _all_tasks(run_dir: "RunDir", stderr: bool) -> Callable[[bool], None]:
-    from tfdist.launch.console.lines import printed
+    from tfdist.launch.console.lines import LineOptions, PrefixedLines
     from tfdist.launch.follow import STREAMS, RunFollower
 
     follower = RunFollower(run_dir, ("stderr",) if stderr else STREAMS)
+    lines = PrefixedLines(sys.stdout, sys.stdout, LineOptions(verbose=True))
 
     def show(ended: bool) -> None:
         for message in follower.output(ended):
-            sys.stdout.write(printed(message, verbose=True))
-        sys.stdout.flush()
+            lines.handle(message)
+        if ended:
+            lines.end()
 
     return show
 

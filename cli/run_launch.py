@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from tfdist.cli.host_selection import HostSelection
+from tfdist.cli.output_tasks import ALL, output_tasks
 from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, busy_warnings, plan_request
 from tfdist.cli.show_outcome import show_outcome
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.messages import Note
-from tfdist.launch.console.lines import PrefixedLines, Quiet
+from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.console.table import LiveTable
 from tfdist.launch.console.terminal import can_redraw
 from tfdist.launch.diagnose import Outcome, Status
@@ -26,6 +27,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.launcher import this_launcher
 from tfdist.launch.logs import RunWriter
+from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_arguments
 from tfdist.launch.run import launch as run_job
@@ -54,6 +56,10 @@ class RunOptions:
     json: bool
     quiet: bool
     verbose: bool
+    output: str = ALL
+    """Value of --output."""
+    prefix: bool = True
+    timestamps: bool = False
     job_file: "JobFile | None" = None
     """Written before the tasks start."""
 
@@ -82,10 +88,10 @@ def run_launch(
     Raises:
         TfdistError: no task was started.
     """
-    selection.try_out(lambda machines: plan_request(options, machines), options.devices)
+    selection.try_out(lambda machines: _plan(options, run_options, machines), options.devices)
     with selection.connected(policy) as fleet:
         machines = selection.machines(fleet, options.devices)
-        planned = plan_request(options, machines)
+        planned = _plan(options, run_options, machines)
         if not run_options.quiet:
             busy = () if run_options.dry_run else busy_warnings(planned.job, machines)
             for line in (*planned.notes, *(f"warning: {warning}" for warning in (*planned.warnings, *busy))):
@@ -103,6 +109,12 @@ def run_launch(
         outcome, record = _run(planned, run_dir, policy, console, fleet)
     show_outcome(outcome, record, quiet=run_options.quiet, json=run_options.json, is_shown=console.shows)
     return record.exit_code if record is not None else outcome.exit_code
+
+
+def _plan(options: LaunchOptions, run_options: RunOptions, machines: Machines) -> PlannedLaunch:
+    planned = plan_request(options, machines)
+    output_tasks(run_options.output, planned.job)
+    return planned
 
 
 def _show_plan(planned: PlannedLaunch, fleet: Fleet | None, options: RunOptions) -> None:
@@ -140,11 +152,12 @@ def _console(planned: PlannedLaunch, options: RunOptions, background: "Backgroun
         from tfdist.cli.detach import BackgroundLines
 
         return BackgroundLines(background, options.out, sys.stderr)
-    if options.quiet:
-        return Quiet(options.out, sys.stderr)
-    if can_redraw(options.out) and not planned.argv:
-        return LiveTable(planned.job, options.out, options.verbose)
-    return PrefixedLines(options.out, sys.stderr, options.verbose)
+    lines = LineOptions(
+        options.verbose, options.prefix, options.timestamps, options.quiet, output_tasks(options.output, planned.job)
+    )
+    if can_redraw(options.out) and not planned.argv and not options.quiet:
+        return LiveTable(planned.job, options.out, lines)
+    return PrefixedLines(options.out, sys.stderr, lines)
 
 
 def _run(

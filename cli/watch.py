@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from tfdist.cli.steps import Steps
 from tfdist.launch.agents.messages import Event, Heartbeat, Message
 from tfdist.launch.cluster import Task
-from tfdist.launch.console.lines import PrefixedLines
+from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.console.table import LiveTable
 from tfdist.launch.console.terminal import can_redraw
 from tfdist.launch.follow import POLL_S, RunFollower, wait_for_end
@@ -78,8 +78,8 @@ def _console(run_dir: RunDir, out: TextIO, verbose: bool, clock: _Clock) -> Pref
     """As a launch chooses it: a live table for the built-in training on a terminal, else prefixed lines."""
     spec = _read(run_dir.spec)
     if not can_redraw(out) or not isinstance(spec, dict) or spec.get("command"):
-        return PrefixedLines(out, sys.stderr, verbose)
-    return LiveTable(_job(run_dir, spec), out, verbose, clock)
+        return PrefixedLines(out, sys.stderr, LineOptions(verbose))
+    return LiveTable(_job(run_dir, spec), out, LineOptions(verbose), clock)
 
 
 def _job(run_dir: RunDir, spec: dict[str, Any]) -> Job:

@@ -1,7 +1,8 @@
 """Lines that TensorFlow's C++ code logs in every process."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 NOISE = re.compile(
     r"WARNING: All log messages before absl::InitializeLog"
@@ -12,19 +13,34 @@ NOISE = re.compile(
     r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] \S+\.(cc|h):\d+\]"
 )
 """Start of the lines that TensorFlow's C++ code logs on start-up. Only the log files keep them; errors are printed."""
+_FIRST = "WTIE/0123456789"
+"""First characters of these lines: quicker to check."""
 LOG_LINE = re.compile(
     r"[IWEF]\d{4} \d\d:\d\d:\d+\.\d+ +\d+ \S+\.(cc|h):\d+\]|\d{4}-\d\d-\d\d .{15,} [IWEF] \S+\.(cc|h):"
 )
 """Start of any line that TensorFlow's C++ code logs."""
 _OPTIONS = re.compile(r"[IW]\d{4} .*\] SessionOptions:")
-_OPTION = re.compile(r"\w+ \{$|\w+: \S+$|\s+\S|\}$|$")
-"""A line of the protocol buffer that follows."""
+_OPTION = re.compile(r"\w+ \{$|\w+: \S+$|\s+\S|\}$")
+"""A line of the protocol buffer that follows, up to an empty line."""
 
 
-def without_noise(lines: Iterable[str]) -> Iterator[str]:
-    """Leave out `NOISE`, and the session options that TensorFlow's servers log as a block of lines."""
-    in_options = False
-    for line in lines:
-        in_options = bool(_OPTIONS.match(line) or (in_options and _OPTION.match(line)))
-        if not in_options and not NOISE.match(line):
-            yield line
+@dataclass
+class NoiseFilter:
+    """Leaves out `NOISE`, and the session options that TensorFlow's servers log as a block of lines."""
+
+    in_options: bool = False
+    """The last line was one of such a block."""
+
+    def keep(self, lines: Sequence[str]) -> Sequence[str]:
+        """The lines that are not noise, of those that follow."""
+        if not self.in_options and not any(line[:1] in _FIRST and NOISE.match(line) for line in lines):
+            return lines
+        return [line for line in lines if not self._is_noise(line)]
+
+    def _is_noise(self, line: str) -> bool:
+        if self.in_options:
+            self.in_options = _OPTION.match(line) is not None
+            if self.in_options or not line:
+                return True
+        self.in_options = _OPTIONS.match(line) is not None
+        return NOISE.match(line) is not None

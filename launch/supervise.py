@@ -1,5 +1,6 @@
 """Supervise a job's tasks until all have ended: one queue of messages, one loop."""
 
+import signal
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ from tfdist.launch.job import Job
 from tfdist.launch.joining import CHECK_S, JoinWatch
 from tfdist.launch.logs import RunWriter
 from tfdist.launch.policy import Policy
+from tfdist.launch.text import shortened
 
 OnMessage = Callable[[Message], None]
 """Called with every message of a running job. The loop waits for it, so it must return quickly."""
@@ -116,10 +118,11 @@ class Supervisor:
                 self.running.discard(task)
             case NotStarted(task):
                 self.running.discard(task)
-                self._stop(self.policy.grace_s)
-            case Interrupted():
+                self._stop(self.policy.grace_s, f"{task} could not be started")
+            case Interrupted(number, by):
                 first = sum(isinstance(entry, Interrupted) for entry in self.history.entries) == 1
-                self._stop(self.policy.grace_s if first else 0.0)
+                reason = by or ("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
+                self._stop(self.policy.grace_s if first else 0.0, reason)
             case AgentLost(host):
                 self._abandon(host, at)
 
@@ -127,14 +130,15 @@ class Supervisor:
         """Decide what the time changes: time limits, the end of the settling time, silent agents."""
         if self.time_out_at is not None and now >= self.time_out_at:
             self.time_out_at = None
-            self.history.entries.append(TimedOut(self.policy.timeout_s or 0.0))
-            self._stop(self.policy.grace_s)
+            timeout_s = self.policy.timeout_s or 0.0
+            self.history.entries.append(TimedOut(timeout_s))
+            self._stop(self.policy.grace_s, f"--timeout {timeout_s:g} s")
         if self.start_out_at is not None and now >= self.start_out_at:
             self.start_out_at = None
             missing = tuple(sorted(set(self.channels) - set(self.pids)))
             self.history.entries.append(StartTimedOut(self.policy.start_timeout_s, missing))
             self.running -= set(missing)
-            self._stop(self.policy.grace_s)
+            self._stop(self.policy.grace_s, f"{shortened(missing)} not started in time")
         if self.stop_at is not None and now >= self.stop_at:
             self._settle(now)
         if self.join_look_at is not None and now >= self.join_look_at:
@@ -179,7 +183,7 @@ class Supervisor:
             self._inspect()
             return
         ending = {entry.task for entry in self.history.entries if isinstance(entry, Failed)} & self.running
-        self._stop(self.policy.grace_s, ending if now < until else ())
+        self._stop(self.policy.grace_s, _first_failure(self.history), ending if now < until else ())
         if ending and now < until:
             self.stop_at = until
 
@@ -187,7 +191,7 @@ class Supervisor:
         not_joined = self.joining.look(self.running, time.time())
         if not_joined is not None and not self.stopped:
             self.history.entries.append(not_joined)
-            self._stop(self.policy.grace_s)
+            self._stop(self.policy.grace_s, f"{not_joined.task} did not join the cluster")
         self._inspect()
         self.join_look_at = now + CHECK_S if not self.stopped else None
 
@@ -206,11 +210,11 @@ class Supervisor:
             for channel in dict.fromkeys(self.channels[task] for task in sorted(tasks))
         }
 
-    def _stop(self, grace_s: float, spared: Collection[str] = ()) -> None:
+    def _stop(self, grace_s: float, reason: str = "", spared: Collection[str] = ()) -> None:
         self.stop_at, self.stopped = None, True
         if any(isinstance(entry, AgentLost) for entry in self.history.entries):
             grace_s = min(grace_s, self.policy.lost_grace_s)
-        stopped = Stopped(tuple(sorted(self.running.difference(spared))), grace_s, time.time())
+        stopped = Stopped(tuple(sorted(self.running.difference(spared))), grace_s, time.time(), reason)
         self.history.entries.append(stopped)
         if stopped.tasks:
             self.announce(stopped)
@@ -231,6 +235,18 @@ class Supervisor:
         if lost and not self.stopped:  # other hosts may be lost at the same time
             self.failed_at = self.failed_at or at
             self.stop_at = at + min(self.policy.settle_s, self.policy.lost_grace_s)
+
+
+def _first_failure(history: History) -> str:
+    for entry in history.entries:
+        match entry:
+            case Failed(task):
+                return f"{task} failed"
+            case Exited(task, code) if code != 0:
+                return f"{task} failed"
+            case AgentLost(host):
+                return f"lost {host}"
+    return "a task has ended too early"
 
 
 def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) -> float:

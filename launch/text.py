@@ -32,12 +32,12 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def did_you_mean(value: str, choices: Iterable[str]) -> str:
-    """How to fix an unknown `value`: `did you mean ring? Choose from auto, ring, nccl`, or only the choices."""
+def did_you_mean(value: str, choices: Iterable[str], most: int = 99) -> str:
+    """How to fix an unknown `value`: `did you mean ring? Choose from auto, ring, nccl`, or only `most` choices."""
     known = list(choices)
     nearest = get_close_matches(value.casefold(), known, n=1)
     hint = f"did you mean {nearest[0]}? Choose" if nearest else "choose"
-    return f"{hint} from {', '.join(known)}"
+    return f"{hint} from {shortened(known, most)}"
 
 
 def labelled(label: str, text: str) -> str:

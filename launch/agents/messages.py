@@ -310,6 +310,8 @@ class Stopped:
     grace_s: float = 0.0
     """Between SIGTERM and SIGKILL; 0: SIGKILL at once."""
     time: float = 0.0
+    reason: str = ""
+    """What has happened, as in `worker-1 failed`; empty if the job has succeeded, and its servers are stopped."""
 
 
 @dataclass(frozen=True)

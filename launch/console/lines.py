@@ -1,29 +1,38 @@
 """Print a running job as prefixed lines."""
 
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TextIO
 
-from tfdist.launch.agents.messages import Event, Message, Note, Output
-from tfdist.launch.console.stream import has_room
-from tfdist.launch.noise import without_noise
+from tfdist.launch.agents.messages import Event, Exited, Message, Note, Output, Stopped
+from tfdist.launch.console.printer import Printer, target
+from tfdist.launch.console.task_lines import TaskLines
+from tfdist.launch.console.visible import KEPT_CHARACTERS, has_controls, visible
 from tfdist.launch.text import counted
 
+UPDATE_S = 1.0
+"""Between two updates of a progress bar."""
 SCREEN = 30
 """Lines that a reader still sees."""
 
 
-def prefixed(name: str, text: str, verbose: bool) -> str:
-    """Each line after `[name] `, with bytes that are not UTF-8 replaced; noise is dropped unless `verbose`."""
-    lines = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").splitlines()
-    return "".join(f"[{name}] {line}\n" for line in (lines if verbose else without_noise(lines)))
+@dataclass(frozen=True)
+class LineOptions:
+    """What is printed, and how."""
 
-
-def printed(message: Output | Note, verbose: bool) -> str:
-    """The lines of output or of a note, as `prefixed` returns them."""
-    if isinstance(message, Note):
-        return f"[{message.host}] {message.text}\n"
-    return prefixed(message.task, message.text, verbose)
+    verbose: bool = False
+    """Print TensorFlow's start-up messages."""
+    prefix: bool = True
+    """Put the task's name in front of each line."""
+    timestamps: bool = False
+    """Put the time (UTC, when it is printed) in front of each line."""
+    quiet: bool = False
+    """Print only what the tasks write."""
+    tasks: frozenset[str] | None = None
+    """Print the lines of these tasks only; None: of all."""
 
 
 def step_values(event: Event) -> tuple[str, str, str]:
@@ -45,64 +54,147 @@ def _step_line(event: Event) -> str:
     return "  ".join(form.format(text) for form, text in texts if text)
 
 
+def _decoded(text: str) -> str:
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 class PrefixedLines:
     """Prints the tasks' output and steps as prefixed lines, as they arrive.
 
-    If the streams are not read fast enough, lines are left out and counted.
+    A line that has not ended is printed as far as it came, and continued. A progress bar is updated in place on a
+    terminal, and elsewhere printed once a second and at its end.
     """
 
-    def __init__(self, out: TextIO, err: TextIO, verbose: bool = False) -> None:
-        self.out, self.err, self.verbose = out, err, verbose
-        self.left_out: dict[TextIO, int] = {}
-        """Number of lines by stream, until it is printed."""
-        self.last: deque[str] = deque(maxlen=SCREEN)
-        """The last lines on `err`, and those on `out` if both are one terminal."""
+    shows_parts = True
+    """Whether lines that have not ended are printed."""
+
+    def __init__(
+        self,
+        out: TextIO,
+        err: TextIO,
+        options: LineOptions | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.out, self.err, self.options, self.now = out, err, options or LineOptions(), now
+        self.printers: dict[Hashable, Printer] = {}
+        for file in (out, err):
+            self.printers.setdefault(target(file), Printer(file, self.show))
+        self.texts: dict[tuple[str, str], TaskLines] = {}
+        """By task and stream."""
+        self.last: deque[tuple[str, str]] = deque(maxlen=SCREEN)
+        """Task and text of the last lines on `err`, and of those on `out` if both are one terminal."""
 
     def __enter__(self) -> "PrefixedLines":
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in list(self.left_out):
-            self.show(self._count_left_out(file), file)
+        self.end()
+
+    def end(self) -> None:
+        """End the lines that have not ended, and say how many were left out."""
+        self._end_lines(self.texts)
+        for printer in self.printers.values():
+            printer.end_line()
 
     def handle(self, message: Message) -> None:
         """Print what the message says to users, if anything."""
-        if isinstance(message, Output | Note):
-            to_err = isinstance(message, Note) or message.stream == "stderr"
-            self.relay(printed(message, self.verbose), self.err if to_err else self.out)
-        elif isinstance(message, Event) and message.event.get("event") == "step":
-            self.relay(f"[{message.task}] {_step_line(message)}\n", self.out)
-        for file in list(self.left_out):
-            self.relay("", file)
-
-    def relay(self, lines: str, file: TextIO) -> None:
-        """Print whole lines, or only count them if the stream is full."""
-        if not has_room(file):
-            self.left_out[file] = self.left_out.get(file, 0) + lines.count("\n")
-        elif lines or file in self.left_out:
-            self.show(self._count_left_out(file) + lines, file)
-            if file is self.err or (self.out.isatty() and self.err.isatty()):
-                self.last.extend(lines.splitlines()[-SCREEN:])
-
-    def shows(self, task: str, lines: Sequence[str]) -> bool:
-        """Whether these lines of a task have been printed and are still on the screen."""
-        printed = list(self.last)
-        wanted = prefixed(task, "\n".join(lines), verbose=False).splitlines()
-        of_task = [line for line in printed if line.startswith(f"[{task}] ")]
-        return bool(wanted) and all(line in of_task for line in wanted)
-
-    def _count_left_out(self, file: TextIO) -> str:
-        number = self.left_out.pop(file, 0)
-        return f"[tfdist] {counted(number, 'line')} not shown; the logs keep all\n" if number else ""
+        match message:
+            case Note(host, text) if not self.options.quiet:
+                self._printer("stderr").whole(f"[{host}] {text}\n")
+            case Output(task, stream, text) if self._prints(task):
+                self._print_text(task, stream, _decoded(text))
+            case Event(task, event={"event": "step"}) if self._prints(task) and not self.options.quiet:
+                self._print_lines(task, [_step_line(message)], self._printer("stdout"))
+            case Stopped():
+                self._announce(message)
+            case Exited(task):
+                self._end_lines([key for key in self.texts if key[0] == task])
+        for printer in self.printers.values():
+            printer.catch_up()
 
     def show(self, text: str, file: TextIO) -> None:
         """Print text, in one write."""
         file.write(text)
         file.flush()
 
+    def shows(self, task: str, lines: Iterable[str]) -> bool:
+        """Whether these lines of a task have been printed, and those who read stderr still see them."""
+        wanted = {(task, line.rstrip()) for line in lines if line.strip()}
+        return bool(wanted) and wanted <= set(self.last)
 
-class Quiet(PrefixedLines):
-    """Prints nothing."""
+    def _announce(self, stopped: Stopped) -> None:
+        """Say what is stopped and why, and no longer wait for slow readers."""
+        for printer in self.printers.values():
+            printer.stall_s = 0.0
+        if stopped.reason and not self.options.quiet:
+            verb = "stopping" if stopped.grace_s else "killing"
+            advice = "; Ctrl-C again kills them" if stopped.reason == "Ctrl-C" and stopped.grace_s else ""
+            tasks = counted(len(stopped.tasks), "task")
+            self._printer("stderr").whole(f"[tfdist] {stopped.reason}: {verb} {tasks}{advice}\n")
 
-    def handle(self, message: Message) -> None:
-        """Ignore the message."""
+    def _prints(self, task: str) -> bool:
+        return self.options.tasks is None or task in self.options.tasks
+
+    def _printer(self, stream: str) -> Printer:
+        return self.printers[target(self.err if stream == "stderr" else self.out)]
+
+    def _head(self, task: str) -> str:
+        prefix = f"[{task}] " if self.options.prefix else ""
+        if not self.options.timestamps:
+            return prefix
+        return f"{datetime.now(timezone.utc).isoformat(timespec='milliseconds').removesuffix('+00:00')}Z {prefix}"
+
+    def _print_text(self, task: str, stream: str, text: str) -> None:
+        lines = self.texts.setdefault((task, stream), TaskLines(task, self.options.verbose))
+        printer = self._printer(stream)
+        ending, whole = lines.add(text)
+        if ending is not None:
+            self._print_part(lines, ending, printer, ended=True)
+        if has_controls(text):
+            whole = [shown for line in whole if (shown := visible(line, printer.terminal)) or not line]
+        self._print_lines(task, whole, printer)
+        if self.shows_parts:
+            self._print_rest(lines, printer)
+        elif len(lines.rest) > KEPT_CHARACTERS and not lines.overwrites:
+            self._print_lines(task, [lines.rest], printer)
+            lines.rest = ""
+
+    def _print_lines(self, task: str, lines: list[str], printer: Printer) -> None:
+        if self.options.prefix:  # else the prefix would stand alone
+            lines = [line for line in lines if line and not line.isspace()]
+        head = self._head(task)
+        if lines and printer.whole(head + f"\n{head}".join(lines) + "\n"):
+            self._remember(task, lines, printer)
+
+    def _print_rest(self, lines: TaskLines, printer: Printer) -> None:
+        """Print the line that has not ended, a progress bar not too often."""
+        fresh = lines.shown_at is not None and self.now() - lines.shown_at < UPDATE_S
+        if lines.rest.strip() and not (lines.overwrites and fresh):
+            self._print_part(lines, lines.rest, printer, ended=False)
+
+    def _print_part(self, lines: TaskLines, line: str, printer: Printer, ended: bool) -> None:
+        overwrites, head = has_controls(line.rstrip("\r")), self._head(lines.task)
+        text = visible(line, printer.terminal and ended)
+        if not overwrites or printer.redraws:
+            text = text if ended or not overwrites else printer.fitting(head, text)
+            printed = printer.part(lines, head, text, overwrites=overwrites, ended=ended)
+        else:
+            printed = text in ("", lines.shown) or printer.whole(f"{head}{text}\n")
+        if not ended:
+            lines.show(text if printed else "", self.now())
+            return
+        lines.end()
+        if printed:
+            self._remember(lines.task, [text], printer)
+
+    def _end_lines(self, keys: Iterable[tuple[str, str]]) -> None:
+        for key in keys:
+            lines = self.texts[key]
+            if lines.rest or lines.shown_at is not None:
+                self._print_text(*key, "\n")
+
+    def _remember(self, task: str, lines: Sequence[str], printer: Printer) -> None:
+        if printer is self._printer("stderr") or (self.out.isatty() and self.err.isatty()):
+            self.last.extend((task, line.rstrip()) for line in lines[-SCREEN:])

@@ -151,9 +151,9 @@ def wait_until_read(streams: Iterable[Stream], patience_s: float = math.inf) -> 
         stream.queue.wait(since, patience_s)
 
 
-def has_room(file: TextIO) -> bool:
+def has_room(file: TextIO, stall_s: float = STALL_S) -> bool:
     """As `WriteQueue.has_room`; always true for other files."""
-    return not isinstance(file, Stream) or file.queue.has_room()
+    return not isinstance(file, Stream) or file.queue.has_room(stall_s)
 
 
 def is_behind(file: TextIO) -> bool:

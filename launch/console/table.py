@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 from tfdist.launch.agents.messages import Event, Message, Stopped
 from tfdist.launch.console.columns import cut, fitting_columns, header, line
 from tfdist.launch.console.job_state import JobState, state_of
-from tfdist.launch.console.lines import PrefixedLines
+from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.console.rows import choose_tasks, task_row
 from tfdist.launch.console.stream import is_behind
 from tfdist.launch.console.waiting import waits_for
@@ -27,15 +27,19 @@ ROWS_BESIDES = 4
 class LiveTable(PrefixedLines):
     """Shows all tasks in a table at the bottom of the terminal."""
 
-    def __init__(self, job: Job, out: TextIO, verbose: bool = False, now: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(out, out, verbose)
+    shows_parts = False
+
+    def __init__(
+        self, job: Job, out: TextIO, options: LineOptions | None = None, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(out, out, options, now)
         from rich.console import Console
         from rich.live import Live
 
         self.state, self.several_hosts = state_of(job), len(job.hosts) > 1
         self.console = Console(file=out, highlight=False)
         self.live = Live(console=self.console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
-        self.now, self.drawn_at, self.stale = now, 0.0, False
+        self.drawn_at, self.stale = 0.0, False
 
     def __enter__(self) -> "LiveTable":
         self.live.start()

@@ -1,6 +1,6 @@
 """Which lines of a task say nothing to its user."""
 
-from tfdist.launch.noise import without_noise
+from tfdist.launch.noise import NoiseFilter
 
 OPTIONS = """\
 I0000 00:00:1795284709.595145   15639 eager_service_impl.cc:355] SessionOptions: goo.gle/debugstr
@@ -22,9 +22,14 @@ experimental {
 
 def test_the_session_options_of_a_server_are_noise_up_to_the_first_line_that_is_none():
     text = f"before\n{OPTIONS}the server is up\n}}\n  key: value\n"
-    assert list(without_noise(text.splitlines())) == ["before", "the server is up", "}", "  key: value"]
+    assert NoiseFilter().keep(text.splitlines()) == ["before", "the server is up", "}", "  key: value"]
 
 
 def test_braces_and_indented_lines_elsewhere_are_kept():
     text = "model {\n  key: 1\n}\n\nI0000 00:00:1795284709.595145   15639 port.cc:153] oneDNN\n}"
-    assert list(without_noise(text.splitlines())) == ["model {", "  key: 1", "}", "", "}"]
+    assert NoiseFilter().keep(text.splitlines()) == ["model {", "  key: 1", "}", "", "}"]
+
+
+def test_a_block_of_options_may_arrive_in_pieces():
+    noise = NoiseFilter()
+    assert [noise.keep([line]) for line in (OPTIONS + "up").splitlines()] == [[]] * 12 + [["up"]]

@@ -1,7 +1,10 @@
 import io
+import re
 
-from tfdist.launch.agents.messages import Event, Heartbeat, Output
-from tfdist.launch.console.lines import PrefixedLines, Quiet, prefixed
+import pytest
+
+from tfdist.launch.agents.messages import Event, Exited, Heartbeat, Note, Output, Stopped
+from tfdist.launch.console.lines import UPDATE_S, LineOptions, PrefixedLines
 
 NOISE = """\
 WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
@@ -11,59 +14,172 @@ W0000 00:00:1795221002.108703    9122 port.cc:153] something else
 To enable the following instructions: AVX2 AVX512F FMA, in other operations, rebuild TensorFlow
 E0000 00:00:1795221007.512158    9122 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error
 """
+STEP = Event("worker-0", 0.0, {"event": "step", "step": 5, "steps": 20, "images_per_s": 1234.56, "loss": 0.5})
+
+
+class Console:
+    """What is printed for messages; a text is output of worker-0."""
+
+    def __init__(self, terminal=False, **options):
+        self.out = io.StringIO()
+        self.out.isatty = lambda: terminal
+        self.time = 0.0
+        self.lines = PrefixedLines(self.out, self.out, LineOptions(**options), now=lambda: self.time)
+
+    def __call__(self, *messages):
+        """What these messages print."""
+        start = len(self.out.getvalue())
+        for message in messages:
+            self.lines.handle(Output("worker-0", "stdout", message) if isinstance(message, str) else message)
+        return self.out.getvalue()[start:]
+
+
+def exited(task):
+    return Exited(task, 0, 0.0, 0, 0.0)
 
 
 def test_tensorflows_start_up_lines_are_hidden_unless_verbose_and_errors_are_shown():
-    assert prefixed("worker-0", NOISE, verbose=False) == ""
-    assert prefixed("worker-0", NOISE, verbose=True).count("[worker-0] ") == 6
+    assert Console()(NOISE) == ""
+    assert Console(verbose=True)(NOISE).count("[worker-0] ") == 6
     error = "E0000 00:00:1795221007.5 9122 grpc_server_lib.cc:1] Could not start gRPC server\nI am a person\n"
-    assert prefixed("worker-0", error, verbose=False).count("[worker-0] ") == 2
+    assert Console()(error).count("[worker-0] ") == 2
 
 
 def test_lines_go_to_the_stream_they_came_from():
     out, err = io.StringIO(), io.StringIO()
     lines = PrefixedLines(out, err)
-    lines.handle(Output("worker-1", "stdout", "a\nb\n"))
-    lines.handle(Output("worker-0", "stderr", "c\n"))
-    lines.handle(
-        Event("worker-0", 0.0, {"event": "step", "step": 5, "steps": 20, "images_per_s": 1234.56, "loss": 0.5})
-    )
+    for message in (Output("worker-1", "stdout", "a\nb\n"), Output("worker-0", "stderr", "c\n"), STEP, Note("h1", "n")):
+        lines.handle(message)
     assert out.getvalue() == "[worker-1] a\n[worker-1] b\n[worker-0] step 5/20  1,234.6 images/s  loss 0.5000\n"
-    assert err.getvalue() == "[worker-0] c\n"
-
-
-def test_quiet_prints_nothing():
-    out = io.StringIO()
-    Quiet(out, out).handle(Output("t", "stdout", "x\n"))
-    assert out.getvalue() == ""
+    assert err.getvalue() == "[worker-0] c\n[h1] n\n"
 
 
 def test_numbers_too_large_for_a_float_are_omitted():
-    lines = PrefixedLines(out := io.StringIO(), out)
-    lines.handle(Event("worker-0", 0.0, {"event": "step", "step": 1, "images_per_s": 10**400, "loss": -(10**400)}))
-    assert out.getvalue() == "[worker-0] step 1\n"
+    event = Event("worker-0", 0.0, {"event": "step", "step": 1, "images_per_s": 10**400, "loss": -(10**400)})
+    assert Console()(event) == "[worker-0] step 1\n"
 
 
-def test_lines_that_a_full_stream_leaves_out_are_counted_and_reported_once_it_is_read(unread, monkeypatch):
-    lines = PrefixedLines(unread.stream, io.StringIO())
-    monkeypatch.setattr("tfdist.launch.console.stream.FULL_BYTES", 1 << 17)
-    lines.handle(Output("t", "stdout", "x\n" * (1 << 17)))
-    for _ in range(3):
-        lines.handle(Output("t", "stdout", "left out\n" * 1000))
-    unread.read(1 << 17)
-    unread.wait_until_not_full()
-    lines.handle(Heartbeat(0.0))
-    lines.handle(Output("t", "stdout", "y\n"))
-    rest = unread.rest()
-    assert rest.endswith(b"[t] x\n[tfdist] 3,000 lines not shown; the logs keep all\n[t] y\n")
+def test_bytes_that_are_not_utf_8_are_replaced():
+    assert Console()("caf\udcff\n") == "[worker-0] caf\ufffd\n"
 
 
-def test_lines_left_out_are_reported_at_the_end(unread, monkeypatch):
-    monkeypatch.setattr("tfdist.launch.console.stream.FULL_BYTES", 0)
-    with PrefixedLines(unread.stream, io.StringIO()) as lines:
-        lines.handle(Output("t", "stdout", "x\n" * (1 << 17)))
-        lines.handle(Output("t", "stdout", "left out\n"))
-    assert unread.rest().endswith(b"[t] x\n[tfdist] 1 line not shown; the logs keep all\n")
+def test_quiet_prints_what_the_tasks_write_and_nothing_of_tfdist():
+    printed = Console(quiet=True)(
+        "x\n", STEP, Note("h1", "warning"), Stopped(("worker-0",), 5.0, 0.0, "worker-1 failed")
+    )
+    assert printed == "[worker-0] x\n"
+
+
+def test_only_the_chosen_tasks_are_printed():
+    console = Console(tasks=frozenset({"worker-1"}))
+    assert console("x\n", STEP, Output("worker-1", "stderr", "y\n")) == "[worker-1] y\n"
+    assert console(exited("worker-0"), exited("worker-1")) == ""
+
+
+def test_without_a_prefix_lines_are_printed_as_they_are():
+    assert Console(prefix=False)("a\n\n  b\n" + NOISE) == "a\n\n  b\n"
+
+
+def test_no_prefix_stands_alone():
+    assert Console()("a\n\n   \n\r\n\b\b\r\nb\n") == "[worker-0] a\n[worker-0] b\n"
+
+
+def test_timestamps_are_utc_and_come_before_the_prefix():
+    stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z "
+    assert re.fullmatch(rf"{stamp}\[worker-0\] a\n{stamp}\[worker-0\] b\n", Console(timestamps=True)("a\nb\n"))
+    assert re.fullmatch(rf"{stamp}a\n", Console(timestamps=True, prefix=False)("a\n"))
+
+
+def test_characters_that_split_no_line_of_a_file_split_none_here():
+    assert Console()("a\x0cb\u2028c\n") == "[worker-0] a\x0cb\u2028c\n"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_line_that_has_not_ended_is_printed_and_continued(terminal):
+    console = Console(terminal)
+    assert console("Loading ...") == "[worker-0] Loading ..."
+    assert console(" still") == " still"
+    assert console(" done\nnext\n") == " done\n[worker-0] next\n"
+
+
+def test_a_line_of_another_task_does_not_get_glued_to_one_that_has_not_ended():
+    console = Console()
+    assert console("Loading ...") == "[worker-0] Loading ..."
+    assert console(Output("worker-1", "stdout", "x\n")) == "\n[worker-1] x\n"
+    assert console(" done\n") == "[worker-0]  done\n"
+    assert console("a", Output("worker-1", "stdout", "b\n"), "\n") == "[worker-0] a\n[worker-1] b\n"
+
+
+def test_a_line_without_an_end_is_ended_with_its_task_and_at_the_end():
+    console = Console()
+    assert console("no newline", exited("worker-0")) == "[worker-0] no newline\n"
+    with console.lines:
+        console("again")
+    assert console.out.getvalue().endswith("[worker-0] again\n")
+
+
+def test_a_long_line_without_an_end_is_not_kept():
+    console = Console()
+    for _ in range(10):
+        assert console("x" * 65536).endswith("x" * 65536)
+    assert all(len(lines.rest) == 0 for lines in console.lines.texts.values())
+    assert console("y\n") == "y\n"
+
+
+def test_the_start_of_a_start_up_message_is_not_printed_and_its_end_neither():
+    console = Console()
+    start, end = NOISE.splitlines()[1][:60], NOISE.splitlines()[1][60:]
+    assert console(start) == ""
+    assert console(end[:5], end[5:] + "\nafter\n") == "[worker-0] after\n"
+
+
+def test_a_finished_progress_bar_is_one_line():
+    bar = "".join(f"\b\b\b\r{step}/3" for step in (1, 2, 3))
+    assert Console()(f"Epoch 1\n{bar}\nEpoch 2\n") == "[worker-0] Epoch 1\n[worker-0] 3/3\n[worker-0] Epoch 2\n"
+
+
+def test_a_progress_bar_is_updated_once_a_second_as_a_line_of_its_own():
+    console = Console()
+    assert console("\r1/9") == "[worker-0] 1/9\n"
+    assert console("\r2/9", "\r3/9") == ""
+    console.time = UPDATE_S
+    assert console("\r4/9") == "[worker-0] 4/9\n"
+    assert console("\r9/9\n") == "[worker-0] 9/9\n"
+    console.time += UPDATE_S
+    assert console("\r1/9", "\n") == "[worker-0] 1/9\n"
+    assert console("\r2/9", "\r5/9", exited("worker-0")) == "[worker-0] 2/9\n[worker-0] 5/9\n"
+
+
+def test_a_progress_bar_is_updated_in_place_on_a_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("TERM", "xterm")
+    console = Console(terminal=True)
+    assert console("\r10% =") == "[worker-0] 10% ="
+    console.time += UPDATE_S
+    assert console("\r20% ==") == "\r[worker-0] 20% ==\x1b[K"
+    assert console(Output("worker-1", "stderr", "x\n")) == "\n[worker-1] x\n"
+    console.time += UPDATE_S
+    assert console("\r90% =========") == "[worker-0] 90% ===="  # one row
+    assert console("\r100% ===========\n") == "\r[worker-0] 100% ===========\x1b[K\n"
+
+
+def test_colors_pass_only_on_a_terminal_and_cursor_movements_never():
+    assert Console()("\x1b[2J\x1b[31mred\x1b[0m\n") == "[worker-0] red\n"
+    assert Console(terminal=True)("\x1b[2J\x1b[31mred\x1b[0m\n") == "[worker-0] \x1b[31mred\x1b[0m\n"
+
+
+@pytest.mark.parametrize(
+    ("reason", "grace_s", "line"),
+    [
+        ("Ctrl-C", 5.0, "[tfdist] Ctrl-C: stopping 2 tasks; Ctrl-C again kills them\n"),
+        ("Ctrl-C", 0.0, "[tfdist] Ctrl-C: killing 2 tasks\n"),
+        ("SIGTERM", 5.0, "[tfdist] SIGTERM: stopping 2 tasks\n"),
+        ("worker-2 failed", 5.0, "[tfdist] worker-2 failed: stopping 2 tasks\n"),
+        ("", 5.0, ""),
+    ],
+)
+def test_a_stop_is_announced_unless_the_job_has_succeeded(reason, grace_s, line):
+    assert Console()(Stopped(("worker-0", "worker-1"), grace_s, 0.0, reason)) == line
 
 
 def test_the_last_lines_on_the_screen_are_known():
@@ -79,7 +195,43 @@ def test_the_last_lines_on_the_screen_are_known():
     assert not lines.shows("worker-1", ("only on stdout, which is another file",))
 
 
-def test_quiet_shows_nothing():
-    lines = Quiet(io.StringIO(), io.StringIO())
+@pytest.mark.parametrize("options", [LineOptions(prefix=False, timestamps=True), LineOptions(quiet=True)])
+def test_the_lines_on_the_screen_are_known_in_every_form(options):
+    lines = PrefixedLines(io.StringIO(), io.StringIO(), options)
+    lines.handle(Output("worker-1", "stderr", "ValueError: "))
     lines.handle(Output("worker-1", "stderr", "x\n"))
-    assert not lines.shows("worker-1", ("x",))
+    assert lines.shows("worker-1", ("ValueError: x",))
+
+
+def test_lines_that_a_full_stream_leaves_out_are_counted_and_reported_once_it_is_read(unread, monkeypatch):
+    lines = PrefixedLines(unread.stream, io.StringIO())
+    monkeypatch.setattr("tfdist.launch.console.stream.FULL_BYTES", 1 << 17)
+    lines.handle(Output("t", "stdout", "x\n" * (1 << 17)))
+    for _ in range(3):
+        lines.handle(Output("t", "stdout", "left out\n" * 1000))
+    unread.read(1 << 17)
+    unread.wait_until_not_full()
+    lines.handle(Heartbeat(0.0))
+    lines.handle(Output("t", "stdout", "y\n"))
+    rest = unread.rest()
+    assert rest.endswith(b"[t] x\n[tfdist] 3,000 lines not shown; the logs keep all\n[t] y\n")
+    assert not lines.shows("t", ["left out"])
+
+
+def test_lines_left_out_are_reported_at_the_end(unread, monkeypatch):
+    monkeypatch.setattr("tfdist.launch.console.stream.FULL_BYTES", 0)
+    with PrefixedLines(unread.stream, io.StringIO()) as lines:
+        lines.handle(Output("t", "stdout", "x\n" * (1 << 17)))
+        lines.handle(Output("t", "stdout", "left out\nand its end"))
+    assert unread.rest().endswith(b"[t] x\n[tfdist] 2 lines not shown; the logs keep all\n")
+
+
+def test_a_line_is_not_continued_behind_lines_that_were_left_out(unread, monkeypatch):
+    lines = PrefixedLines(unread.stream, io.StringIO())
+    lines.handle(Output("t", "stdout", "x\n" * (1 << 16) + "begun"))
+    monkeypatch.setattr("tfdist.launch.console.stream.FULL_BYTES", 0)
+    lines.handle(Output("t", "stdout", " and ended\n"))
+    monkeypatch.undo()
+    unread.wait_until_not_full()
+    lines.handle(Output("t", "stdout", "y\n"))
+    assert unread.rest().endswith(b"[t] begun\n[tfdist] 1 line not shown; the logs keep all\n[t] y\n")
