@@ -102,7 +102,7 @@ def _run(
     from tfdist.bench.session import prepare
 
     stream = sys.stderr if json else sys.stdout
-    with selection.connected(policy) as fleet:
+    with selection.connected(policy, quiet=quiet) as fleet:
         session = prepare(options, selection.raw_machines(fleet))
         if dry_run:
             _show_plan(session, json)

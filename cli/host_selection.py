@@ -37,7 +37,7 @@ class HostSelection:
     """Command-line words that select the same hosts."""
 
     @contextmanager
-    def connected(self, policy: Policy | None = None) -> Iterator[Fleet | None]:
+    def connected(self, policy: Policy | None = None, *, quiet: bool = False) -> Iterator[Fleet | None]:
         """The hosts' agents, until the context ends; None for only this machine, whose agent starts with the job.
 
         Raises:
@@ -50,7 +50,7 @@ class HostSelection:
             yield None
             return
         with ExitStack() as stack:
-            with Steps(sys.stderr) as steps:
+            with Steps(sys.stderr, quiet=quiet) as steps:
                 fleet = stack.enter_context(connect(self.hosts, policy, on_progress=connecting(self.hosts, steps)))
             yield fleet
 

@@ -89,7 +89,7 @@ def run_launch(
         TfdistError: no task was started.
     """
     selection.try_out(lambda machines: _plan(options, run_options, machines), options.devices)
-    with selection.connected(policy) as fleet:
+    with selection.connected(policy, quiet=run_options.quiet) as fleet:
         machines = selection.machines(fleet, options.devices)
         planned = _plan(options, run_options, machines)
         if not run_options.quiet:

@@ -20,8 +20,8 @@ class Steps:
     """Prints the current step once the context has lasted `patience_s`: on a terminal one line that is overwritten and
     erased at the end, elsewhere one line per step."""
 
-    def __init__(self, out: TextIO, patience_s: float = PATIENCE_S) -> None:
-        self._out = out
+    def __init__(self, out: TextIO, patience_s: float = PATIENCE_S, *, quiet: bool = False) -> None:
+        self._out, self._quiet = out, quiet
         self._lock = threading.Lock()
         self._step = ""
         self._visible = False
@@ -30,14 +30,16 @@ class Steps:
         self._timer.daemon = True
 
     def __enter__(self) -> "Steps":
-        self._timer.start()
+        if not self._quiet:
+            self._timer.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._timer.cancel()
-        self._timer.join()
+        if not self._quiet:
+            self._timer.cancel()
+            self._timer.join()
         if self._visible and self._out.isatty():
             self._write("\r\x1b[K")
 

@@ -162,7 +162,7 @@ class PrefixedLines:
             lines.rest = ""
 
     def _print_lines(self, task: str, lines: list[str], printer: Printer) -> None:
-        if self.options.prefix:  # else the prefix would stand alone
+        if self.options.prefix and not (all(lines) and not any(map(str.isspace, lines))):  # it would stand alone
             lines = [line for line in lines if line and not line.isspace()]
         head = self._head(task)
         if lines and printer.whole(head + f"\n{head}".join(lines) + "\n"):

@@ -27,7 +27,8 @@ class Printer:
 
     def whole(self, lines: str) -> bool:
         """Print whole lines, or only count them if the stream is full; returns whether they were printed."""
-        if self._is_full(lines.count("\n")):
+        if self._is_full():
+            self.left_out += lines.count("\n")
             return False
         self._write(self._next_line() + lines, unended=None)
         return True
@@ -45,7 +46,8 @@ class Printer:
         Returns:
             Whether it was printed.
         """
-        if self._is_full(int(ended)):
+        if self._is_full():
+            self.left_out += ended
             return False
         continued = text[len(lines.shown) :] if text.startswith(lines.shown) else None
         if self._unended is lines:
@@ -71,12 +73,11 @@ class Printer:
         if self.left_out and has_room(self.file, self.stall_s):
             self.end_line()
 
-    def _is_full(self, lines: int) -> bool:
-        if has_room(self.file, self.stall_s):
-            return False
-        self.left_out += lines
-        self._unended = None
-        return True
+    def _is_full(self) -> bool:
+        full = not has_room(self.file, self.stall_s)
+        if full:
+            self._unended = None
+        return full
 
     def _next_line(self) -> str:
         """What has to be printed before a new line."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -187,9 +188,66 @@ def test_json_is_the_last_line_of_stdout_and_everything_else_goes_to_stderr(caps
     assert "[worker-0] hi" in err
 
 
-def test_quiet_prints_nothing_after_success(capsys):
-    assert run(["launch", "--quiet", "--strategy", "independent", "--", "echo", "hi"]) == 0
-    assert capsys.readouterr() == ("", "")
+def test_quiet_prints_what_the_program_writes_and_nothing_else_after_success(capsys):
+    program = ["--workers", "1", "--", "sh", "-c", "echo hi; echo there >&2"]
+    assert run(["launch", "--quiet", "--strategy", "independent", *program]) == 0
+    assert capsys.readouterr() == ("[worker-0] hi\n", "[worker-0] there\n")
+
+
+def test_quiet_prints_failures(capsys):
+    assert run(["launch", "--quiet", "--strategy", "one-device", "--", "false"]) == 1
+    assert "tfdist: worker-0 exited with code 1" in capsys.readouterr().err
+
+
+NAMES = 'import os; print("I am", os.environ["TFDIST_TASK"])'
+
+
+@pytest.mark.parametrize(
+    ("output", "tasks"),
+    [
+        ("all", ["chief-0", "ps-0", "worker-0", "worker-1"]),
+        ("worker", ["worker-0", "worker-1"]),
+        ("chief, worker-1", ["chief-0", "worker-1"]),
+        ("none", []),
+    ],
+)
+def test_the_lines_of_chosen_tasks_are_printed_and_the_logs_keep_all(output, tasks, capsys):
+    command = ["launch", "--strategy", "parameter-server", "--workers", "2", "--ps", "1", "--output", output]
+    wait = "import time; time.sleep(0 if 'chief' in os.environ['TFDIST_TASK'] else 600)"
+    ready = "import pathlib; pathlib.Path(os.environ['TFDIST_TASK'].replace(':', '-')).touch()"
+    meet = "import time\nwhile len(list(pathlib.Path().glob('[cpw]*[0-9]'))) < 4: time.sleep(0.01)"
+    Path("program.py").write_text("\n".join((NAMES, "import sys; sys.stdout.flush()", ready, meet, wait)))
+    assert run([*command, "--", "python", "program.py"]) == 0
+    printed = [line for line in capsys.readouterr().out.splitlines() if "I am" in line]
+    assert sorted(line.split("]")[0][1:] for line in printed) == tasks
+    assert len([log for log in Path("runs").glob("*/*/*/stdout.log") if "I am" in log.read_text()]) == 4
+
+
+@pytest.mark.parametrize(
+    ("output", "fix"),
+    [
+        (
+            "worker-9",
+            "no task or role 'worker-9'; did you mean worker-1? Choose from all, none, worker, worker-0, worker-1",
+        ),
+        ("", "no task or role ''; choose from"),
+        ("worker-0,shief", "no task or role 'shief'; choose from"),
+    ],
+)
+def test_unknown_tasks_are_refused_before_anything_starts(output, fix, capsys):
+    assert run(["launch", "--strategy", "multiworker", f"--output={output}", "--", "touch", "started"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert fix in err
+    assert list(Path().iterdir()) == []
+
+
+def test_lines_without_a_prefix_and_with_the_time(capsys):
+    command = ["launch", "--strategy", "one-device"]
+    assert run([*command, "--no-prefix", "--", "echo", "a"]) == 0
+    assert "a" in capsys.readouterr().out.splitlines()
+    assert run([*command, "--timestamps", "--", "echo", "a"]) == 0
+    assert re.search(r"^[\d-]{10}T[\d:.]{12}Z \[worker-0\] a$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_options_are_read_from_the_environment(capsys, monkeypatch):

@@ -377,3 +377,40 @@ def test_a_host_whose_tasks_have_ended_may_leave():
     assert supervisor.stop_at is None
     supervisor.handle(exited("worker-0", 0))
     assert diagnose(supervisor.history, supervisor.job).status is Status.OK
+
+
+def stop_reasons(counts, *messages, checks_at=0.0, **policy):
+    """The reasons of the stops that these messages lead to."""
+    supervisor, _ = supervisor_of(counts, **policy)
+    supervisor.announce = (announced := []).append
+    for message in messages:
+        supervisor.handle(message)
+    supervisor.check_deadlines(time.monotonic() + checks_at)
+    return [(message.reason, message.grace_s > 0) for message in announced if isinstance(message, Stopped)]
+
+
+@pytest.mark.parametrize(
+    ("messages", "reasons"),
+    [
+        ([Interrupted(signal.SIGINT)] * 2, [("Ctrl-C", True), ("Ctrl-C", False)]),
+        ([Interrupted(signal.SIGTERM)], [("SIGTERM", True)]),
+        ([Interrupted(signal.SIGTERM, by="tfdist stop")], [("tfdist stop", True)]),
+        ([NotStarted("worker-1", "no such file")], [("worker-1 could not be started", True)]),
+        ([Exited("worker-1", 3, 0.0, 0, 0.0)], [("worker-1 failed", True)]),
+        ([Event("worker-1", 0.0, {"event": "failed", "type": "ValueError"})], [("worker-1 failed", True)]),
+    ],
+)
+def test_a_stop_says_what_has_happened(messages, reasons):
+    assert stop_reasons({"worker": 3}, *messages, checks_at=20.0) == reasons
+
+
+def test_a_stop_of_servers_after_success_has_no_reason():
+    assert stop_reasons({"chief": 1, "ps": 1}, Exited("chief-0", 0, 0.0, 0, 0.0)) == [("", True)]
+
+
+def test_a_stop_at_a_time_limit_names_the_option():
+    supervisor, _ = supervisor_of({"worker": 1}, timeout_s=5.0)
+    supervisor.time_out_at = 0.0
+    supervisor.announce = (announced := []).append
+    supervisor.check_deadlines(1.0)
+    assert [stopped.reason for stopped in announced] == ["--timeout 5 s"]
