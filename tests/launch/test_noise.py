@@ -32,4 +32,4 @@ def test_braces_and_indented_lines_elsewhere_are_kept():
 
 def test_a_block_of_options_may_arrive_in_pieces():
     noise = NoiseFilter()
-    assert [noise.keep([line]) for line in (OPTIONS + "up").splitlines()] == [[]] * 12 + [["up"]]
+    assert [line for line in (OPTIONS + "up\n").splitlines() if noise.keep([line])] == ["up"]
