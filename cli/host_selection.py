@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfdist.cli.steps import Steps, connecting
-from tfdist.launch.agents import agent
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.fleet import Fleet
+from tfdist.launch.agents.program.description import describe
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.hosts.locate import locate, slurm_hosts
@@ -60,7 +60,7 @@ class HostSelection:
         Raises:
             TfdistError: GPUs of a host are unusable or misnamed.
         """
-        return machines_of({LOCAL: agent.describe()} if fleet is None else fleet.hellos)
+        return machines_of({LOCAL: describe()} if fleet is None else fleet.hellos)
 
     def machines(self, fleet: Fleet | None, devices: int) -> Machines:
         """The machines, on other hosts with slots for workers of `devices` devices each."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from tfdist.launch.agents import agent
+from tfdist.launch.agents.program.ports import reserve
 from tfdist.launch.doctor.problems import port_problem
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Job, TaskPlan
@@ -26,7 +26,7 @@ def with_free_ports(job: Job) -> Job:
             if plan.port is None:
                 continue
             try:
-                listener = sockets.enter_context(agent.reserve(plan.port))
+                listener = sockets.enter_context(reserve(plan.port))
             except OSError as error:
                 raise TfdistError(str(port_problem(plan.host, plan.port, error.strerror or str(error)))) from None
             ports[plan.task.name] = listener.getsockname()[1]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tfdist.launch.agents import agent
+from tfdist.launch.agents.program.description import describe
 from tfdist.launch.errors import Problem, TfdistError, raise_problems
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.place import FOR_WORKERS, slots_of
@@ -46,7 +46,7 @@ class Machine:
 
     @classmethod
     def from_description(cls, description: Mapping[str, Any]) -> "Machine":
-        """From the result of `agent.describe`."""
+        """From the result of `describe`."""
         return cls(
             tuple(description["cores"]),
             tuple(description["gpus"]),
@@ -63,7 +63,7 @@ Machines = Mapping[Host, Machine]
 
 def local_machine() -> Machine:
     """The machine this process runs on."""
-    return Machine.from_description(agent.describe())
+    return Machine.from_description(describe())
 
 
 def local_machines(machine: Machine | None = None) -> Machines:

@@ -1,10 +1,12 @@
 """How an agent is started on a host: the command, and the program text that it reads from its stdin."""
 
+import re
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
-from tfdist.launch.agents import agent
+from tfdist.launch.agents import program
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.transport import command_on
 
@@ -20,6 +22,10 @@ _BOOTSTRAP = (
 _LOGGED_IN = """printf '\\n{"kind": "logged_in"}\\n';"""
 """Reports the login at once: with a cold file system, Python itself may take long to start."""
 _FIND_PYTHON = f'{_LOGGED_IN} command -v "$1" >/dev/null 2>&1 && p=$1 || p=$2; exec "$p" -u -c "$3"'
+
+_FILES = ("files", "cgroups", "commands", "gpus", "description", "ports", "processes", "text", "agent")
+"""The program, in an order in which each file needs only earlier ones."""
+_IMPORT = re.compile(rf"^from {re.escape(program.__name__)}\.\w+ import (\([^)]*\)|.*)$", re.MULTILINE)
 
 
 def agent_argv(host: Host) -> tuple[str, ...]:
@@ -38,5 +44,12 @@ def agent_argv(host: Host) -> tuple[str, ...]:
 
 def agent_source() -> bytes:
     """The length of the agent's program text in bytes, a newline, and the text."""
-    text = Path(agent.__file__).read_bytes()
+    text = program_text().encode()
     return b"%d\n%s" % (len(text), text)
+
+
+@cache
+def program_text() -> str:
+    """The files of the program as one, without the lines that import one from another."""
+    texts = [Path(program.__path__[0], f"{name}.py").read_text(encoding="utf-8") for name in _FILES]
+    return "\n".join(re.sub(_IMPORT, "", text) for text in texts)

@@ -28,7 +28,7 @@ class Fleet:
     policy: Policy
     channels: dict[Host, Channel] = field(default_factory=dict)
     hellos: dict[Host, Mapping[str, Any]] = field(default_factory=dict)
-    """`agent.describe()` of each host with an agent."""
+    """`description.describe()` of each host with an agent."""
     lost: dict[Host, Problem] = field(default_factory=dict)
     """Hosts that could not be connected, or whose agent was lost."""
     requests: Requests = field(default_factory=Requests)

@@ -152,7 +152,7 @@ class Alive:
 
 @dataclass(frozen=True)
 class Hello:
-    """The host, as `agent.describe()` returns it."""
+    """The host, as `description.describe()` returns it."""
 
     description: Mapping[str, Any]
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tfdist.launch.agents.agent import TRAINING_PACKAGES
+from tfdist.launch.agents.program.description import TRAINING_PACKAGES
 from tfdist.launch.doctor.link_checks import port_list
 from tfdist.launch.doctor.problems import clock_problem, folder_problem, gpus_in_use, missing_packages
 from tfdist.launch.doctor.results import Survey, Verdict

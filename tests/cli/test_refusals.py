@@ -6,7 +6,7 @@ import pytest
 
 from tfdist.cli.main import run
 from tfdist.cli.plan_launch import LaunchOptions, plan_request
-from tfdist.launch.agents import agent
+from tfdist.launch.agents.program import gpus
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.machine import Machine
 
@@ -168,7 +168,7 @@ def test_a_runs_folder_that_is_not_writable_is_refused(tmp_path, monkeypatch, ca
 @pytest.mark.parametrize("command", [["launch", "--", "true"], ["launch", "--preset", "smoke"], ["bench", "--dry-run"]])
 def test_gpus_that_nvidia_smi_does_not_list_are_refused_unless_hidden(command, capsys, monkeypatch, tmp_path):
     (tmp_path / "nvidia0").touch()
-    monkeypatch.setattr(agent, "GPU_DEVICES", str(tmp_path / "nvidia[0-9]*"))
+    monkeypatch.setattr(gpus, "GPU_DEVICES", str(tmp_path / "nvidia[0-9]*"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert run(command) == 69
     out, err = capsys.readouterr()

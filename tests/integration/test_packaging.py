@@ -27,7 +27,12 @@ def test_the_wheel_installs_in_an_empty_environment_and_runs(tmp_path: Path) -> 
     assert sdist.stat().st_size > 0
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"tfdist"}
-    data = ("py.typed", "bench/suites/smoke.toml", "models/datasets/digits/digits.npz", "launch/agents/agent.py")
+    data = (
+        "py.typed",
+        "bench/suites/smoke.toml",
+        "models/datasets/digits/digits.npz",
+        "launch/agents/program/agent.py",
+    )
     assert {f"tfdist/{name}" for name in data} <= set(names)
 
     run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from tfdist.launch.agents import agent
+from tfdist.launch.agents.bootstrap import program_text
 from tfdist.launch.agents.messages import (
     Alive,
     CloseProbe,
@@ -40,6 +40,7 @@ from tfdist.launch.agents.messages import (
     Stuck,
     ToAgent,
 )
+from tfdist.launch.agents.program import agent
 from tfdist.launch.agents.wire import decode, encode
 
 TO_AGENT = [
@@ -78,7 +79,7 @@ def test_the_launcher_decodes_every_message_of_the_agent(message):
 
 
 def test_the_agent_sends_the_fields_that_the_launcher_expects():
-    calls = [node for node in ast.walk(ast.parse(inspect.getsource(agent))) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(ast.parse(program_text())) if isinstance(node, ast.Call)]
     sent = {
         call.args[0].value: {keyword.arg for keyword in call.keywords}
         for call in calls
@@ -93,3 +94,19 @@ def test_the_agent_sends_the_fields_that_the_launcher_expects():
         "logged_in",
         "prepared",
     }  # sent from threads, as dictionaries; the login by a shell
+
+
+def test_no_two_files_of_the_agent_define_the_same_name():
+    names = [
+        name
+        for node in ast.parse(program_text()).body
+        for name in ([node.name] if hasattr(node, "name") else map(ast.unparse, getattr(node, "targets", [])))
+    ]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_the_agents_text_imports_nothing_of_tfdist_at_its_top():
+    imports = [node for node in ast.parse(program_text()).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    modules = {getattr(node, "module", None) or node.names[0].name for node in imports}
+    assert not any(module.startswith("tfdist") for module in modules)
+    assert {"json", "selectors"} <= modules

@@ -5,9 +5,9 @@ from contextlib import closing
 
 import pytest
 
-from tfdist.launch.agents.agent import reserve
 from tfdist.launch.agents.messages import LinkSpeed
 from tfdist.launch.agents.probe import ProbeServer, dial, dial_all, measure_link
+from tfdist.launch.agents.program.ports import reserve
 
 TOKEN = "a-token"
 SOON_S = 2.0

@@ -6,12 +6,9 @@ agent's stdin and stdout (`messages.py` is the launcher's side). One thread and 
 may take long. A second process (`fork_reaper`) kills what is left if the agent is killed.
 """
 
-import ctypes
-import glob
 import json
 import math
 import os
-import re
 import resource
 import selectors
 import signal
@@ -19,13 +16,30 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable
+from typing import Any
+
+from tfdist.launch.agents.program.cgroups import KernelLog, oom_kills
+from tfdist.launch.agents.program.commands import ABANDONED
+from tfdist.launch.agents.program.description import describe
+from tfdist.launch.agents.program.files import cpu_time, process_state, remove_folder, temporary_root, wait_channel
+from tfdist.launch.agents.program.ports import listening_ports, reserve
+from tfdist.launch.agents.program.processes import (
+    CLEAN_UP_KILL_S,
+    PR_SET_CHILD_SUBREAPER,
+    children,
+    fork_reaper,
+    kill_group,
+    kill_groups,
+    orphans,
+    prctl,
+    run_program,
+    terminate,
+)
+from tfdist.launch.agents.program.text import end_of_characters, nests_deeper
 
 HEARTBEAT_S = 2.0
 """Send a heartbeat after this time without another message."""
-COMMAND_TIMEOUT_S = 8.0
-"""For nvidia-smi."""
 CHUNK = 1 << 16
 """Bytes per read."""
 BACKLOG = 1 << 20
@@ -36,318 +50,16 @@ MAX_EVENT = 1 << 20
 """Bytes of an event. Longer ones are dropped."""
 MAX_EVENT_DEPTH = 50
 """A deeper JSON object could exhaust the stack of a recursive reader."""
-GPU_DEVICES = "/dev/nvidia[0-9]*"
-"""The device files of NVIDIA's kernel driver. Without one, nvidia-smi is not started."""
 PARTIAL_S = 1.0
 """Send an incomplete line of output after this time (progress bars end theirs with a carriage return)."""
 STUCK_S = 5.0
 """Report a task that still exists this long after SIGKILL as stuck."""
-CLEAN_UP_KILL_S = 3.0
-"""Wait for processes after SIGKILL, when the agent cleans up."""
 LAST_MESSAGES_S = 5.0
 """Wait until the launcher has read the last messages."""
 LISTEN_POLL_S, LISTEN_SOON_S = 0.5, 30.0
 """How often to look whether the server of a task listens, and for how long; then with each heartbeat."""
-UTF8_LENGTHS = ((0xF5, 1), (0xF0, 4), (0xE0, 3), (0xC2, 2), (0, 1))
-"""Bytes of a character from this first byte on. 0xF5 to 0xFF, 0xC0 and 0xC1 are in no UTF-8 text."""
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """Exit codes of a task that was killed, and of a shell whose program was killed."""
-AGENT_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-"""They make the agent stop its tasks and exit."""
-ABANDONED: set[int] = set()
-"""Commands that did not end in time. The agent kills them, but never waits for them."""
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # man 2 prctl
-LIBC = ctypes.CDLL(None)
-TRAINING_PACKAGES = ("tensorflow", "tf_keras")
-"""Every host of a training needs them, in the same version."""
-TENSORFLOW_NAMES = (
-    "tensorflow_cpu", "tensorflow_gpu", "tensorflow_rocm", "tensorflow_macos", "tensorflow_aarch64",
-    "tensorflow_cpu_aws", "intel_tensorflow", "tf_nightly", "tf_nightly_cpu",
-)  # fmt: skip
-"""Other distributions of the package `tensorflow`."""
-PACKAGES = {
-    **{name: name for name in (*TRAINING_PACKAGES, "keras", "numpy", "tfdist")},
-    "tf_keras_nightly": "tf_keras",
-    **dict.fromkeys(TENSORFLOW_NAMES, "tensorflow"),
-}
-"""The distributions whose versions the hello reports, and the package that each installs."""
-
-
-def describe() -> dict[str, Any]:
-    """This host as JSON values. Does not import TensorFlow: versions come from package metadata.
-
-    `cores` are those that tasks may use, the least used first, and `cores_in_use` those of them to which other
-    processes are pinned. `core_limit` is the number of cores that cgroups allow, and `busy` the share of all cores of
-    the machine, 0..1, that other programs use now.
-    """
-    busy, allowed, core_limit, memory_limits = _busy(), os.sched_getaffinity(0), cgroup_cores(), cgroup_memory()
-    use = pinned_processes(allowed)
-    cores = usable_cores(use, core_limit)
-    kernel = os.uname()
-    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "host": socket.gethostname(),
-        "python": sys.version.split()[0],
-        "executable": sys.executable,
-        "packages": _versions(),
-        "cores": cores,
-        "cores_in_use": [core for core in cores if use[core]],
-        "core_limit": core_limit,
-        "cpu": _cpu_model(),
-        "memory_bytes": min([memory_bytes, *(limit for limit, _ in memory_limits)]),
-        "memory_free_bytes": min([_memory_free(), *(max(0, limit - used) for limit, used in memory_limits)]),
-        "disk_free_bytes": _disk_free(temporary_root()),
-        **_describe_gpus(),
-        "os": f"{kernel.sysname} {kernel.release}",
-        "machine": kernel.machine,
-        "busy": min(busy, _busy()),
-    }
-
-
-def _versions() -> dict[str, str]:
-    # The names of the .dist-info folders: 30 times faster than importlib.metadata, which parses each file.
-    versions: dict[str, str] = {}
-    pattern = re.compile(r"([A-Za-z0-9_.]+)-([^-]+)\.dist-info$")
-    for folder in sys.path:
-        try:
-            names = sorted(os.listdir(folder))
-        except OSError:  # a zip, missing, or unreadable: Python skips it too
-            continue
-        for name, version in (match.groups() for match in map(pattern.match, names) if match):
-            package = PACKAGES.get(name.lower().replace(".", "_"))
-            if package is not None:
-                versions.setdefault(package, version)
-    return versions
-
-
-def _cpu_model() -> str:
-    return _proc_value("/proc/cpuinfo", "model name") or os.uname().machine
-
-
-def _memory_free() -> int:
-    available = _proc_value("/proc/meminfo", "MemAvailable").split()  # counts the page cache as free
-    return int(available[0]) * 1024 if available else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-
-
-def _busy() -> float:
-    # The number of cores in use: the average of the last minute, but no more than the threads that run or wait for a
-    # core now, this one not counted (man 5 proc, loadavg). The average alone would still count a job that has ended.
-    average, _, _, running, *_ = _read("/proc/loadavg").split() or ("0", "", "", "1/1")
-    cores = os.cpu_count() or 1
-    return max(0.0, min(float(average), int(running.partition("/")[0]) - 1.0, cores)) / cores
-
-
-def pinned_processes(allowed: set[int]) -> dict[int, float]:
-    """How much the pinned processes of this host use each allowed core: one that may use n cores counts 1/n on each.
-
-    A process counts as pinned if there is an allowed core that it may not use. Kernel threads, which have no command
-    line, do not count.
-    """
-    use = dict.fromkeys(allowed, 0.0)
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            cores = os.sched_getaffinity(int(pid))
-        except OSError:  # it has ended
-            continue
-        shared = cores & allowed
-        if shared and shared != allowed and _read(f"/proc/{pid}/cmdline"):
-            for core in shared:
-                use[core] += 1 / len(shared)
-    return use
-
-
-def usable_cores(use: dict[int, float], limit: float | None) -> list[int]:
-    """The cores, the least used first; at most `limit`, rounded up."""
-    cores = sorted(use, key=lambda core: (use[core], core))
-    return cores if limit is None else cores[: max(1, int(-(-limit // 1)))]
-
-
-def cgroup_folders(controller: str, root: str = "") -> list[str]:
-    """The folder of this process's cgroup for a controller (`memory`, `cpu`), and those of its ancestors.
-
-    They are of version 1 if the controller is, else of version 2. As far as they are mounted: in a container often
-    only its own. `root` is put before each path.
-    """
-    lines = [line.split(":", 2) for line in _read(f"{root}/proc/self/cgroup").splitlines()]
-    paths = {name: path for _, names, path in lines for name in names.split(",")}
-    name = controller if controller in paths else ""  # the line of version 2 names no controllers
-    for line in _read(f"{root}/proc/self/mountinfo").splitlines() if name in paths else ():
-        mount, _, filesystem = line.partition(" - ")
-        kind, _, options = filesystem.split(" ", 2)
-        if kind == ("cgroup" if name else "cgroup2") and (not name or name in options.split(",")):
-            top, folder = mount.split(" ")[3:5]
-            inside = [part for part in os.path.relpath(paths[name], top).split("/") if part != "."]
-            if ".." in inside:  # of another namespace: only the mounted part is known
-                inside = []
-            return [os.path.join(f"{root}{folder}", *inside[:depth]) for depth in range(len(inside), -1, -1)]
-    return []
-
-
-def cgroup_memory(root: str = "") -> list[tuple[int, int]]:
-    """(limit, used) in bytes of each cgroup that limits the memory of this process; cached files are not used."""
-    limits = []
-    for folder in cgroup_folders("memory", root):
-        limit = _read(f"{folder}/memory.max") or _read(f"{folder}/memory.limit_in_bytes")
-        used = _read(f"{folder}/memory.current") or _read(f"{folder}/memory.usage_in_bytes")
-        cached = dict(re.findall(r"(\w*inactive_file) (\d+)", _read(f"{folder}/memory.stat")))
-        dropped = cached.get("total_inactive_file") or cached.get("inactive_file") or 0  # total: with descendants
-        if limit.strip().isdigit():
-            limits.append((int(limit), int(used or 0) - int(dropped)))
-    return limits
-
-
-def cgroup_cores(root: str = "") -> float | None:
-    """The number of cores whose time this process's cgroups may use; None: no limit."""
-    limits = []
-    for folder in cgroup_folders("cpu", root):
-        files = ("cpu.max",) if os.path.exists(f"{folder}/cpu.max") else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-        values = " ".join(_read(f"{folder}/{file}") for file in files).split()  # quota and period; max or -1: no limit
-        if len(values) == 2 and values[0].isdigit():
-            limits.append(int(values[0]) / int(values[1]))
-    return min(limits, default=None)
-
-
-def _disk_free(folder: str) -> int:
-    disk = os.statvfs(folder)
-    return disk.f_bavail * disk.f_frsize
-
-
-def _program(name: str) -> str | None:
-    paths = (os.path.join(folder, name) for folder in os.get_exec_path())
-    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
-
-
-def _proc_value(path: str, key: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as lines:
-            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith(key))
-    except (OSError, StopIteration):
-        return ""
-
-
-def _describe_gpus() -> dict[str, Any]:
-    # `gpus`, `gpu_ids` and `gpu_uuids` are names, CUDA_VISIBLE_DEVICES entries and UUIDs of the visible GPUs,
-    # `gpus_hidden` is the number of GPUs that CUDA_VISIBLE_DEVICES hides, `gpu_devices` the number of device files.
-    # With device files, but neither visible nor hidden GPUs, nvidia-smi is missing or failed.
-    visible, files, tool = os.environ.get("CUDA_VISIBLE_DEVICES"), glob.glob(GPU_DEVICES), _program("nvidia-smi")
-    hides_all = visible is not None and not re.match(r"\s*(\d|GPU-|MIG-)", visible)
-    gpus = list_gpus(output_of([tool, "-L"])) if tool is not None and files and not hides_all else []
-    shown = visible_gpus(gpus, visible)
-    return {
-        "gpus": [gpu.name for _, gpu in shown],
-        "gpu_ids": [entry for entry, _ in shown],
-        "gpu_uuids": [gpu.uuid for _, gpu in shown],
-        "gpu_processes": _gpu_processes(tool, [gpu for _, gpu in shown]) if tool and shown else [],
-        "gpus_hidden": len(files) if hides_all else max(0, len(gpus) - len(shown)),
-        "gpu_devices": len(files),
-        "driver": _read("/sys/module/nvidia/version").strip() if gpus else "",
-    }
-
-
-def output_of(command: list[str]) -> str:
-    """The stdout of a command; empty if it cannot be run, or after a timeout (nvidia-smi hangs if the driver does).
-
-    After a timeout the command is abandoned: in uninterruptible sleep it would not even end when killed.
-    """
-    reader, writer = os.pipe()
-    opened = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 2)]
-    actions = [*opened, (os.POSIX_SPAWN_DUP2, writer, 1)]
-    try:  # in its own process group, so that its children are killed with it
-        pid = os.posix_spawnp(command[0], command, os.environ, file_actions=actions, setpgroup=0)
-    except OSError:
-        os.close(reader)
-        return ""
-    finally:
-        os.close(writer)
-    with open(reader, "rb", buffering=0) as stream, selectors.PollSelector() as selector:
-        selector.register(stream, selectors.EVENT_READ)
-        deadline, output = time.monotonic() + COMMAND_TIMEOUT_S, b""
-        while (left_s := deadline - time.monotonic()) > 0 and selector.select(left_s):
-            chunk = stream.read(CHUNK) or b""
-            if not chunk:
-                return output.decode(errors="replace")
-            output += chunk
-    ABANDONED.add(pid)
-    return ""
-
-
-class Gpu(NamedTuple):
-    """A CUDA device: a GPU, or a MIG instance of one."""
-
-    number: str
-    """Of the GPU, by PCI bus."""
-    gpu_uuid: str
-    """UUID of the GPU."""
-    uuid: str
-    """UUID of the instance; of the GPU if it is not divided."""
-    name: str
-
-
-def list_gpus(text: str) -> list[Gpu]:
-    """The CUDA devices in the output of `nvidia-smi -L`. MIG instances replace the GPU that they divide."""
-    gpus: list[Gpu] = []
-    for line in text.splitlines():
-        if match := re.match(r"GPU (\d+): (.*) \(UUID: (\S+)\)", line):
-            gpus.append(Gpu(match[1], match[3], match[3], match[2]))
-        elif gpus and (match := re.match(r"\s+(MIG \S+).*\(UUID: (\S+)\)", line)):
-            last = gpus.pop() if gpus[-1].uuid == gpus[-1].gpu_uuid else gpus[-1]
-            model = last.name.partition(" MIG ")[0]
-            gpus.append(Gpu(last.number, last.gpu_uuid, match[2], f"{model} {match[1]}"))
-    return gpus
-
-
-def visible_gpus(gpus: list[Gpu], visible: str | None) -> list[tuple[str, Gpu]]:
-    """Each GPU that a value of CUDA_VISIBLE_DEVICES selects, in its order, with the entry that selects it.
-
-    As in CUDA, an entry is an index or a UUID prefix, an invalid entry hides itself and all that follow
-    (https://docs.nvidia.com/cuda/cuda-c-programming-guide/#env-vars), and a GPU that is divided by MIG stands for its
-    first instance (https://docs.nvidia.com/datacenter/tesla/mig-user-guide/#cuda-device-enumeration).
-    """
-    if visible is None:
-        return [(gpu.number if gpu.uuid == gpu.gpu_uuid else gpu.uuid, gpu) for gpu in gpus]
-    shown = []
-    for entry in map(str.strip, visible.split(",")):
-        found = [gpu for gpu in gpus if entry and (entry == gpu.number or _has_prefix(gpu, entry))]
-        if not found:
-            break
-        shown.append((entry, found[0]))
-    return shown
-
-
-def _has_prefix(gpu: Gpu, prefix: str) -> bool:
-    return gpu.uuid.startswith(prefix) or gpu.gpu_uuid.startswith(prefix)
-
-
-def _gpu_processes(tool: str, gpus: list[Gpu]) -> list[list[str]]:
-    # UUID (as in `gpu_uuids`), pid, program and memory of each process that computes on one of these GPUs.
-    query = [tool, "--query-compute-apps=gpu_uuid,pid,process_name,used_memory", "--format=csv,noheader"]
-    rows = [re.match(r"(\S+), (\S+), (.*), (.*)", line) for line in output_of(query).splitlines()]
-    return [[*row.groups()] for gpu in gpus for row in rows if row and row[1] == gpu.uuid]
-
-
-def temporary_root() -> str:
-    """The folder for temporary files: TMPDIR if it is a folder, else /tmp."""
-    folder = os.environ.get("TMPDIR") or "/tmp"
-    return os.path.abspath(folder) if os.path.isdir(folder) else "/tmp"
-
-
-def reserve(port: int) -> socket.socket:
-    """Bind `port` (0: any free one) without listening, so that no other process takes it before the task does.
-
-    The task can bind the same port because both set SO_REUSEPORT (gRPC does with TF_GRPC_REUSE_PORT=true).
-    A fixed port is first bound without SO_REUSEPORT, to detect another job that has reserved it.
-
-    Raises:
-        OSError: the port is in use, or binding it is not permitted.
-    """
-    if port:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore connections in TIME_WAIT
-            probe.bind(("", port))
-    reserved = socket.socket()
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    reserved.bind(("", port))
-    return reserved
 
 
 class _RunningTask:
@@ -405,7 +117,7 @@ class Agent:
 
     def run(self) -> None:
         """Serve until the launcher sends `Finish`, disconnects or times out; then clean up the host."""
-        _prctl(PR_SET_CHILD_SUBREAPER, 1)
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._watch_signals()
         for stream in (0, 1):
             os.set_blocking(stream, False)
@@ -590,9 +302,9 @@ class Agent:
 
     def _do_inspect(self, request: int, tasks: list[str]) -> None:
         running = {task.name: task.pid for task in self.by_pid.values() if task.name in tasks}
-        states = {name: _process_state(pid) for name, pid in running.items()}
-        waits = {name: _wait_channel(pid) for name, pid in running.items()}
-        cpu_s = {name: _cpu_time(pid) for name, pid in running.items()}
+        states = {name: process_state(pid) for name, pid in running.items()}
+        waits = {name: wait_channel(pid) for name, pid in running.items()}
+        cpu_s = {name: cpu_time(pid) for name, pid in running.items()}
         self._send("inspected", request=request, states=states, waits=waits, cpu_s=cpu_s)
 
     def _do_stop(self, tasks: list[str], grace_s: float) -> None:
@@ -620,7 +332,7 @@ class Agent:
         if earlier is not None and earlier.running:
             raise RuntimeError(f"its attempt {earlier.attempt} still runs")
         if earlier is not None:
-            _kill_groups(_orphans(earlier.pid))
+            kill_groups(orphans(earlier.pid))
         self.clean_up_grace_s = None
 
     def _spawn(
@@ -651,7 +363,7 @@ class Agent:
             try:
                 pid = os.fork()
                 if pid == 0:
-                    _run_program(argv, environment, cwd, cores, inner)
+                    run_program(argv, environment, cwd, cores, inner)
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         except OSError:
@@ -784,7 +496,7 @@ class Agent:
         if not task.running:
             return
         if not task.stopped and grace_s > 0:
-            _terminate(task.pid)
+            terminate(task.pid)
         if not task.killed:
             task.kill_at = min(task.kill_at, time.monotonic() + grace_s)
         task.stopped = True
@@ -793,15 +505,15 @@ class Agent:
         for task in self.by_pid.values():
             if now >= task.kill_at:
                 task.kill_at, task.killed, task.stuck_at = math.inf, True, now + STUCK_S
-                _kill_group(task.pid)
+                kill_group(task.pid)
             if now >= task.stuck_at:
                 task.stuck_at = math.inf
                 self.unkillable.add(task.pid)
-                state, wait = _process_state(task.pid), _wait_channel(task.pid)
+                state, wait = process_state(task.pid), wait_channel(task.pid)
                 self._send("stuck", task=task.name, attempt=task.attempt, time=time.time(), state=state, wait=wait)
         for group in [group for group, kill_at in self.leftovers.items() if now >= kill_at]:
             del self.leftovers[group]
-            _kill_groups(_orphans(group))
+            kill_groups(orphans(group))
 
     def _reap(self) -> None:
         while True:
@@ -846,14 +558,14 @@ class Agent:
         )
 
     def _stop_group(self, task: _RunningTask) -> None:
-        if _orphans(task.pid):
+        if orphans(task.pid):
             self._terminate_orphans(task.pid)
             self.leftovers[task.pid] = task.kill_at if not task.killed else time.monotonic()
 
     def _terminate_orphans(self, group: int | None = None) -> None:
-        for pid in _orphans(group) - self.by_pid.keys() - self.terminated:
+        for pid in orphans(group) - self.by_pid.keys() - self.terminated:
             self.terminated.add(pid)
-            _terminate(pid)
+            terminate(pid)
 
     # --- signals, and the agent's own end
 
@@ -879,8 +591,8 @@ class Agent:
             kind, values = self.replies.pop(0)
             self._send(kind, **values)
             self.finished = self.finished or kind == "leaving"
-        for pid in ABANDONED & _children():
-            _kill_group(pid)
+        for pid in ABANDONED & children():
+            kill_group(pid)
 
     def _clean_up(self) -> None:
         # As a subreaper, we also inherit orphaned grandchildren, so continue until no child is left.
@@ -888,10 +600,10 @@ class Agent:
         for task in self.by_pid.values():
             self._stop(task, grace_s)
         kill_at = time.monotonic() + grace_s
-        while (left := _children() - self.unkillable - ABANDONED) and time.monotonic() < kill_at + CLEAN_UP_KILL_S:
+        while (left := children() - self.unkillable - ABANDONED) and time.monotonic() < kill_at + CLEAN_UP_KILL_S:
             self._terminate_orphans()
             if time.monotonic() >= kill_at:
-                _kill_groups(left)
+                kill_groups(left)
             self._step(0.02)
         remove_folder(self.temporary)
         for reserved in self.reserved_sockets:
@@ -911,235 +623,6 @@ class Agent:
 
 def _awaits_server(task: _RunningTask) -> bool:
     return task.port is not None and task.launched and not task.listening
-
-
-def listening_ports() -> set[int]:
-    """The TCP ports that any process of this host listens on."""
-    ports = set()
-    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            with open(path, encoding="ascii") as lines:
-                next(lines)
-                for line in lines:
-                    _, local, _, state, *_ = line.split(None, 4)
-                    if state != "0A":  # listening sockets come first; reading all others could take long
-                        break
-                    ports.add(int(local.rpartition(":")[2], 16))
-        except (OSError, StopIteration):  # no IPv6
-            continue
-    return ports
-
-
-def end_of_characters(text: bytes) -> int:
-    """The length of `text` without an incomplete UTF-8 character at its end."""
-    for back in range(1, min(3, len(text)) + 1):
-        byte = text[-back]
-        if byte & 0xC0 != 0x80:  # the first byte of a character
-            length = next(length for first, length in UTF8_LENGTHS if byte >= first)
-            return len(text) - back if length > back else len(text)
-    return len(text)
-
-
-def nests_deeper(value: Any, levels: int) -> bool:
-    """Whether lists and objects in a JSON value are nested more than `levels` deep. Not recursive."""
-    level = [value]
-    for _ in range(levels + 1):
-        if not level:
-            return False
-        containers = [
-            node.values() if isinstance(node, dict) else node for node in level if isinstance(node, (dict, list))
-        ]
-        level = [child for container in containers for child in container]
-    return bool(level)
-
-
-# --- out of memory
-
-
-def oom_kills(root: str = "") -> int:
-    """The number of processes in this process's cgroup that the kernel has killed for lack of memory; 0 if unknown.
-
-    `root` is put before each path.
-    """
-    for folder in cgroup_folders("memory", root)[:1]:
-        counts = _read(f"{folder}/memory.events") or _read(f"{folder}/memory.oom_control")
-        return sum(map(int, re.findall(r"^oom_kill (\d+)$", counts, re.MULTILINE)))
-    return 0
-
-
-class KernelLog:
-    """What the kernel logs about processes that it kills for lack of memory, as far as reading is permitted."""
-
-    def __init__(self, path: str = "/dev/kmsg") -> None:
-        self.lines: list[str] = []
-        try:
-            self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-            os.lseek(self.descriptor, 0, os.SEEK_END)
-        except OSError:
-            self.descriptor = -1
-
-    def find(self, pid: int, any_process: bool) -> str:
-        """The last line since the agent's start about the process; with `any_process`, or else about any process."""
-        self._read()
-        about = [line for line in self.lines if re.search(rf"\b(Killed process |pid=){pid}\b", line)]
-        return (about or (self.lines if any_process else []) or [""])[-1]
-
-    def _read(self) -> None:
-        while self.descriptor >= 0:
-            try:
-                text = os.read(self.descriptor, CHUNK).decode(errors="replace")  # /dev/kmsg: one record
-            except BrokenPipeError:  # records were overwritten
-                continue
-            except OSError:
-                return
-            if not text:
-                return
-            lines = [line.partition(";")[2] for line in text.splitlines()]
-            self.lines += [line for line in lines if re.search("Killed process|Out of memory|oom-kill", line)]
-
-
-# --- processes
-
-
-def _run_program(
-    argv: list[str], env: dict[str, str], cwd: str, cores: list[int], descriptors: dict[str, int]
-) -> NoReturn:
-    """In a forked child with all signals blocked: become a task. Write the reason to `failure` if that fails."""
-    try:
-        os.setsid()
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        signal.set_wakeup_fd(-1)
-        for number in (*AGENT_SIGNALS, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        if cores:
-            os.sched_setaffinity(0, cores)
-        for target, source in enumerate(
-            (os.open(os.devnull, os.O_RDONLY), descriptors["stdout"], descriptors["stderr"])
-        ):
-            os.dup2(source, target)
-        for name in ("events", "barrier"):
-            os.set_inheritable(descriptors[name], True)
-        os.chdir(cwd)
-        try:
-            os.execvpe(argv[0], argv, env)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, argv[0]) from None
-    except BaseException as error:
-        os.write(descriptors["failure"], str(error).encode("utf-8", "replace"))
-    os._exit(127)
-
-
-def fork_reaper(temporary: str) -> None:
-    """Fork. Only the child returns; the parent waits for it and exits with its code, 128 + N for signal N.
-
-    If the child fails or is killed, the parent kills all processes that it leaves, daemons included: as a subreaper,
-    it becomes their parent. It also deletes the folder `temporary`. If the parent is killed, the child gets SIGTERM.
-    """
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
-    parent, child = os.getpid(), os.fork()
-    if child == 0:
-        _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:
-            os._exit(1)
-        return
-    for number in AGENT_SIGNALS:
-        signal.signal(number, lambda number, _: os.kill(child, number))
-    null = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1):  # the launcher must see the end of the child's stream
-        os.dup2(null, stream)
-    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    for number in AGENT_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if code:
-        _kill_all_children(time.monotonic() + CLEAN_UP_KILL_S)
-        remove_folder(temporary)
-    os._exit(code if code >= 0 else 128 - code)
-
-
-def _kill_all_children(until: float) -> None:
-    while (left := _children()) and time.monotonic() < until:
-        _kill_groups(left)
-        for pid in left:
-            os.waitpid(pid, os.WNOHANG)
-        time.sleep(0.005)
-
-
-def remove_folder(path: str) -> None:
-    """Delete a folder with all that it holds, as far as possible."""
-    try:
-        os.rmdir(path)  # mostly empty
-    except OSError:
-        import shutil  # rarely needed
-
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _prctl(option: int, value: int) -> None:
-    LIBC.prctl(option, value, 0, 0, 0)
-
-
-def _process_state(pid: int) -> str:
-    return (_stat(pid) or [""])[0]
-
-
-def _wait_channel(pid: int) -> str:
-    return _read(f"/proc/{pid}/wchan").strip("0")
-
-
-def _cpu_time(pid: int) -> float:
-    ticks = (_stat(pid) or ["0"] * 13)[11:13]
-    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
-
-
-def _stat(pid: int) -> list[str]:
-    # State, parent, process group, session, ... (man 5 proc_pid_stat, without the first two fields)
-    return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def _children() -> set[int]:
-    # Includes children that have exited but were not reaped. Only the list of the thread that forked has a child.
-    threads = os.listdir("/proc/self/task")
-    return {int(pid) for thread in threads for pid in _read(f"/proc/self/task/{thread}/children").split()}
-
-
-def _orphans(group: int | None = None) -> set[int]:
-    # Our children that are not reaped, in this session or process group: as long as there is one, no other process can
-    # have the number of the group.
-    return {pid for pid in _children() if group is None or str(group) in _stat(pid)[2:4]}
-
-
-def _terminate(pid: int) -> None:
-    # Only for a child that was not reaped.
-    try:
-        os.kill(pid, signal.SIGTERM)
-        os.kill(pid, signal.SIGCONT)  # else SIGTERM waits until somebody continues a process that was stopped
-    except PermissionError:  # it runs as another user
-        return
-
-
-def _kill_groups(pids: Iterable[int]) -> None:
-    for pid in pids:
-        _kill_group(pid)
-
-
-def _kill_group(pid: int) -> None:
-    # Only for a child that was not reaped: its process group exists, and is ours. Never kills our own group.
-    for kill, number in ((os.killpg, os.getpgid(pid)), (os.kill, pid)):
-        try:
-            if number != os.getpgrp():
-                kill(number, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            continue
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def test_heartbeats_come_while_a_slow_nvidia_smi_delays_the_description(tmp_path
 
 
 def test_a_command_that_cannot_be_killed_delays_neither_the_description_nor_the_end(tmp_path):
-    never_killed = "for pid in ABANDONED & _children():", "for pid in set[int]():"
+    never_killed = "for pid in ABANDONED & children():", "for pid in set[int]():"
     env, source = slow_nvidia_smi(tmp_path, "echo $$ > $TMP_FOLDER/pid; exec sleep 600", never_killed)
     with real_agent(env=env | {"TMP_FOLDER": str(tmp_path)}, source=source, grace_s=60) as agent:
         agent.wait_for(Hello)
@@ -200,7 +200,7 @@ def test_a_task_that_was_reaped_is_never_signalled(tmp_path):
 def spied(name, real):
     def call(number, signal_number):
         with open({str(log)!r}, "a") as file:
-            print(name, number, _stat(number)[:1], file=file)
+            print(name, number, process_stat(number)[:1], file=file)
         return real(number, signal_number)
     return call
 os.kill, os.killpg = spied("kill", os.kill), spied("killpg", os.killpg)

@@ -9,8 +9,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from tfdist.launch.agents import agent
-from tfdist.launch.agents.bootstrap import agent_argv, agent_source
+from tfdist.launch.agents.bootstrap import agent_argv, agent_source, program_text
 from tfdist.launch.agents.messages import Alive, Configure, Exited, Output, Start
 from tfdist.launch.agents.wire import decode, encode
 from tfdist.launch.hosts.host import LOCAL
@@ -112,7 +111,7 @@ def real_agent(grace_s=5.0, launcher_timeout_s=60.0, env=None, source=None):
 
 def edited_source(*changes, **constants):
     """The agent's program text with (old, new) parts replaced, and other values for constants."""
-    text = Path(agent.__file__).read_text()
+    text = program_text()
     marker = "class _RunningTask:"
     lines = "".join(f"{name} = {value!r}\n" for name, value in constants.items())
     for old, new in (*changes, (marker, f"{lines}\n{marker}")):

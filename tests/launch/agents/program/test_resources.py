@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.launch.agents import agent
+from tfdist.launch.agents.program import cgroups, description
 
 V2 = "31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
 V1 = """\
@@ -44,16 +44,16 @@ def test_the_limits_of_a_service_and_of_its_ancestors_count(host):
         **v2("/a.slice/b.service", memory_max=2000, memory_current=700, memory_stat=stat, cpu_max="max 100000"),
         **v2("/a.slice", memory_max="max", memory_current=900, memory_stat="inactive_file 0", cpu_max="150000 100000"),
     )
-    assert agent.cgroup_memory(root) == [(2000, 400)]
-    assert agent.cgroup_cores(root) == 1.5
+    assert cgroups.cgroup_memory(root) == [(2000, 400)]
+    assert cgroups.cgroup_cores(root) == 1.5
 
 
 def test_a_container_sees_only_its_own_cgroup(host):
     limits = v2("", memory_max=1000, memory_current=100, cpu_max="200000 100000")
     for path, top in (("/", "/"), ("/docker/abc", "/docker/abc"), ("/../../other", "/")):
         root = host(f"0::{path}\n", V2.replace(" / /sys", f" {top} /sys"), **limits)
-        assert agent.cgroup_memory(root) == [(1000, 100)]
-        assert agent.cgroup_cores(root) == 2.0
+        assert cgroups.cgroup_memory(root) == [(1000, 100)]
+        assert cgroups.cgroup_cores(root) == 2.0
 
 
 def test_cgroups_of_version_1(host):
@@ -73,23 +73,23 @@ def test_cgroups_of_version_1(host):
             f"{cpu}/cpu.cfs_period_us": "100000\n",
         },
     )
-    assert agent.cgroup_memory(root)[0] == (5000, 1000)
-    assert agent.cgroup_cores(root) == 2.5
+    assert cgroups.cgroup_memory(root)[0] == (5000, 1000)
+    assert cgroups.cgroup_cores(root) == 2.5
 
 
 @pytest.mark.parametrize(("cgroup", "mountinfo"), [("", ""), ("0::/\n", ""), ("0::/\n", V2), ("1:cpu:/\n", V2)])
 def test_without_cgroups_there_is_no_limit(cgroup, mountinfo, host):
     root = host(cgroup, mountinfo)
-    assert agent.cgroup_memory(root) == []
-    assert agent.cgroup_cores(root) is None
+    assert cgroups.cgroup_memory(root) == []
+    assert cgroups.cgroup_cores(root) is None
 
 
 LIMITED = """
 import json, sys
-from tfdist.launch.agents import agent
+from tfdist.launch.agents.program.description import describe
 for folder in sys.argv[1:]:
     open(folder + "/cgroup.procs", "w").write("0")
-description = agent.describe()
+description = describe()
 print(json.dumps([description[key] for key in ("memory_bytes", "memory_free_bytes", "core_limit", "cores")]))
 """
 
@@ -100,7 +100,7 @@ def new_cgroup():
     made = []
 
     def make(controller, **values):
-        folders = agent.cgroup_folders(controller)
+        folders = cgroups.cgroup_folders(controller)
         folder = Path(folders[0] if folders else "/nowhere") / f"tfdist-test-{os.getpid()}-{controller}"
         try:
             folder.mkdir()
@@ -130,23 +130,23 @@ def test_real_cgroups_limit_memory_and_cores(new_cgroup):
     ("limit", "cores"), [(None, [2, 0, 1]), (9.0, [2, 0, 1]), (2.0, [2, 0]), (1.5, [2, 0]), (0.2, [2])]
 )
 def test_the_least_used_cores_come_first_up_to_the_limit(limit, cores):
-    assert agent.usable_cores({0: 0.5, 1: 2.0, 2: 0.0}, limit) == cores
+    assert description.usable_cores({0: 0.5, 1: 2.0, 2: 0.0}, limit) == cores
 
 
 def test_pinned_processes_are_counted_on_their_cores():
     allowed = os.sched_getaffinity(0)
     if len(allowed) < 2:
         pytest.skip("one core")
-    before = agent.pinned_processes(allowed)
+    before = description.pinned_processes(allowed)
     core = max(allowed)
     sleeper = subprocess.Popen(["sleep", "60"], preexec_fn=lambda: os.sched_setaffinity(0, {core}))
     try:
-        after = agent.pinned_processes(allowed)
+        after = description.pinned_processes(allowed)
     finally:
         sleeper.kill()
         sleeper.wait()
     assert after[core] - before[core] >= 1.0
-    assert agent.pinned_processes({core}).keys() == {core}
+    assert description.pinned_processes({core}).keys() == {core}
 
 
 def test_the_share_of_busy_cores_needs_running_threads_and_an_average(monkeypatch):
@@ -158,5 +158,5 @@ def test_the_share_of_busy_cores_needs_running_threads_and_an_average(monkeypatc
         ("9.9 1 1 3/9 7", 2),
         ("", 0),
     ):
-        monkeypatch.setattr(agent, "_read", lambda path, text=text: text if path == "/proc/loadavg" else "")
-        assert agent._busy() * cores == pytest.approx(min(busy, cores))
+        monkeypatch.setattr(description, "read_text", lambda path, text=text: text if path == "/proc/loadavg" else "")
+        assert description._busy() * cores == pytest.approx(min(busy, cores))

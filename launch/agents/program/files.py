@@ -1,0 +1,58 @@
+"""Small files of /proc and /sys, and folders. Part of the agent."""
+
+import os
+
+
+def first_value(path: str, key: str) -> str:
+    """The value of the first `key: value` line that starts with `key`; empty if there is none."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith(key))
+    except (OSError, StopIteration):
+        return ""
+
+
+def temporary_root() -> str:
+    """The folder for temporary files: TMPDIR if it is a folder, else /tmp."""
+    folder = os.environ.get("TMPDIR") or "/tmp"
+    return os.path.abspath(folder) if os.path.isdir(folder) else "/tmp"
+
+
+def remove_folder(path: str) -> None:
+    """Delete a folder with all that it holds, as far as possible."""
+    try:
+        os.rmdir(path)  # mostly empty
+    except OSError:
+        import shutil  # rarely needed
+
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def process_state(pid: int) -> str:
+    """`R`, `S`, `T`, `D`, ... as in /proc/PID/stat; empty if the process does not exist."""
+    return (process_stat(pid) or [""])[0]
+
+
+def wait_channel(pid: int) -> str:
+    """The kernel function that a process sleeps in; empty if it is unknown."""
+    return read_text(f"/proc/{pid}/wchan").strip("0")
+
+
+def cpu_time(pid: int) -> float:
+    """User and system seconds of a process, without its children."""
+    ticks = (process_stat(pid) or ["0"] * 13)[11:13]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
+def process_stat(pid: int) -> list[str]:
+    """State, parent, process group, session, ...: /proc/PID/stat without its first two fields (man 5 proc_pid_stat)."""
+    return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+
+
+def read_text(path: str) -> str:
+    """The text of a file; empty if it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

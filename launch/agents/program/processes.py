@@ -1,0 +1,126 @@
+"""Starts and ends processes, and keeps track of those that outlive their parents. Part of the agent."""
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Iterable
+from typing import NoReturn
+
+from tfdist.launch.agents.program.files import process_stat, read_text, remove_folder
+
+CLEAN_UP_KILL_S = 3.0
+"""Wait for processes after SIGKILL, when the agent cleans up."""
+AGENT_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+"""They make the agent stop its tasks and exit."""
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # man 2 prctl
+LIBC = ctypes.CDLL(None)
+
+
+def run_program(
+    argv: list[str], env: dict[str, str], cwd: str, cores: list[int], descriptors: dict[str, int]
+) -> NoReturn:
+    """In a forked child with all signals blocked: become a task. Write the reason to `failure` if that fails."""
+    try:
+        os.setsid()
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.set_wakeup_fd(-1)
+        for number in (*AGENT_SIGNALS, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        if cores:
+            os.sched_setaffinity(0, cores)
+        for target, source in enumerate(
+            (os.open(os.devnull, os.O_RDONLY), descriptors["stdout"], descriptors["stderr"])
+        ):
+            os.dup2(source, target)
+        for name in ("events", "barrier"):
+            os.set_inheritable(descriptors[name], True)
+        os.chdir(cwd)
+        try:
+            os.execvpe(argv[0], argv, env)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, argv[0]) from None
+    except BaseException as error:
+        os.write(descriptors["failure"], str(error).encode("utf-8", "replace"))
+    os._exit(127)
+
+
+def fork_reaper(temporary: str) -> None:
+    """Fork. Only the child returns; the parent waits for it and exits with its code, 128 + N for signal N.
+
+    If the child fails or is killed, the parent kills all processes that it leaves, daemons included: as a subreaper,
+    it becomes their parent. It also deletes the folder `temporary`. If the parent is killed, the child gets SIGTERM.
+    """
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    parent, child = os.getpid(), os.fork()
+    if child == 0:
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)
+        return
+    for number in AGENT_SIGNALS:
+        signal.signal(number, lambda number, _: os.kill(child, number))
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1):  # the launcher must see the end of the child's stream
+        os.dup2(null, stream)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    for number in AGENT_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code:
+        _kill_all_children(time.monotonic() + CLEAN_UP_KILL_S)
+        remove_folder(temporary)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def _kill_all_children(until: float) -> None:
+    while (left := children()) and time.monotonic() < until:
+        kill_groups(left)
+        for pid in left:
+            os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.005)
+
+
+def prctl(option: int, value: int) -> None:
+    """Set an attribute of this process (man 2 prctl)."""
+    LIBC.prctl(option, value, 0, 0, 0)
+
+
+def children() -> set[int]:
+    """The pids of our children, also of those that have exited but were not reaped."""
+    threads = os.listdir("/proc/self/task")  # a child is in the list of the thread that forked it
+    return {int(pid) for thread in threads for pid in read_text(f"/proc/self/task/{thread}/children").split()}
+
+
+def orphans(group: int | None = None) -> set[int]:
+    """Our children that are not reaped, in this session or process group.
+
+    As long as there is one, no other process can have the number of the group.
+    """
+    return {pid for pid in children() if group is None or str(group) in process_stat(pid)[2:4]}
+
+
+def terminate(pid: int) -> None:
+    """Send SIGTERM to a child that was not reaped."""
+    try:
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGCONT)  # else SIGTERM waits until somebody continues a process that was stopped
+    except PermissionError:  # it runs as another user
+        return
+
+
+def kill_groups(pids: Iterable[int]) -> None:
+    """`kill_group` for each."""
+    for pid in pids:
+        kill_group(pid)
+
+
+def kill_group(pid: int) -> None:
+    """Send SIGKILL to a child that was not reaped and to its process group, but never to our own group."""
+    for kill, number in ((os.killpg, os.getpgid(pid)), (os.kill, pid)):
+        try:
+            if number != os.getpgrp():
+                kill(number, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            continue

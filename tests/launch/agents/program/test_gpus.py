@@ -1,0 +1,112 @@
+import pytest
+
+from tfdist.launch.agents.program import gpus as program
+from tfdist.launch.agents.program.description import describe
+
+GPUS = program.list_gpus("GPU 0: A100 (UUID: GPU-aa11)\nGPU 1: H100 (UUID: GPU-bb22)\n")
+MIG = """\
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77)
+  MIG 3g.20gb     Device  0: (UUID: MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f)
+  MIG 1c.3g.20gb  Device  1: (UUID: MIG-cba663e8-9bed-5b25-b243-5985ef7c9beb)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-8e9a0ac8-0d22-4b17-a3a9-1d3b1b1f3d2e)
+"""
+"""The form of `nvidia-smi -L`, as NVIDIA's MIG user guide shows it."""
+FIRST, SECOND = "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f", "MIG-cba663e8-9bed-5b25-b243-5985ef7c9beb"
+
+
+def shown(gpus, visible):
+    return [(entry, gpu.name) for entry, gpu in program.visible_gpus(gpus, visible)]
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        (None, [("0", "A100"), ("1", "H100")]),
+        ("1", [("1", "H100")]),
+        ("1,0", [("1", "H100"), ("0", "A100")]),
+        ("GPU-bb", [("GPU-bb", "H100")]),
+        ("0,7,1", [("0", "A100")]),
+        ("MIG-1234", []),
+        ("", []),
+        ("-1", []),
+    ],
+)
+def test_cuda_visible_devices_selects_gpus_as_in_cuda(visible, expected):
+    assert shown(GPUS, visible) == expected
+
+
+def test_mig_instances_replace_the_gpu_that_they_divide():
+    names = [f"NVIDIA A100-SXM4-40GB MIG {profile}" for profile in ("3g.20gb", "1c.3g.20gb")]
+    gpus = program.list_gpus(MIG)
+    assert shown(gpus, None) == [(FIRST, names[0]), (SECOND, names[1]), ("1", "NVIDIA A100-SXM4-40GB")]
+    assert shown(gpus, SECOND) == [(SECOND, names[1])]
+    assert shown(gpus, "0") == [("0", names[0])]  # CUDA takes the first instance
+    assert shown(gpus, "GPU-5d5b") == [("GPU-5d5b", names[0])]
+
+
+def test_a_host_without_a_driver_has_no_gpu():
+    assert program.list_gpus("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n") == []
+    assert program.visible_gpus([], "0,1") == []
+    assert program.visible_gpus([], "MIG-1") == []
+
+
+SMI = f"""#!/bin/sh
+case $1 in
+-L) cat <<EOF
+{MIG}EOF
+;;
+--query-compute-apps=*) cat <<EOF
+{SECOND}, 4711, /opt/a, b/python3, 10240 MiB
+GPU-8e9a0ac8-0d22-4b17-a3a9-1d3b1b1f3d2e, 4712, [Not Found], [N/A]
+EOF
+;;
+esac
+"""
+
+
+@pytest.fixture
+def nvidia_smi(monkeypatch, tmp_path):
+    """A function that puts a script on the PATH as nvidia-smi, beside two device files."""
+
+    def install(script):
+        for index in range(2):
+            (tmp_path / f"nvidia{index}").touch()
+        monkeypatch.setattr(program, "GPU_DEVICES", str(tmp_path / "nvidia[0-9]*"))
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / "nvidia-smi").write_text(script)
+        (tmp_path / "bin" / "nvidia-smi").chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    return install
+
+
+def test_gpus_are_described_with_the_processes_that_use_them(nvidia_smi, monkeypatch):
+    nvidia_smi(SMI)
+    description = describe()
+    assert description["gpu_ids"] == [FIRST, SECOND, "1"]
+    assert description["gpu_uuids"] == [FIRST, SECOND, "GPU-8e9a0ac8-0d22-4b17-a3a9-1d3b1b1f3d2e"]
+    assert description["gpu_processes"] == [
+        [SECOND, "4711", "/opt/a, b/python3", "10240 MiB"],
+        ["GPU-8e9a0ac8-0d22-4b17-a3a9-1d3b1b1f3d2e", "4712", "[Not Found]", "[N/A]"],
+    ]
+    assert (description["gpus_hidden"], description["gpu_devices"]) == (0, 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    description = describe()
+    assert (description["gpu_ids"], description["gpu_processes"], description["gpus_hidden"]) == (["0"], [], 2)
+
+
+@pytest.mark.parametrize(("visible", "hidden"), [(None, 0), ("0", 0), ("-1", 2), ("", 2), ("NoDevFiles", 2)])
+def test_gpus_without_nvidia_smi_are_hidden_only_on_purpose(visible, hidden, nvidia_smi, monkeypatch):
+    nvidia_smi("#!/bin/sh\necho 'Failed to initialize NVML: Unknown Error'\nexit 255\n")
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    description = describe()
+    assert (description["gpus"], description["gpus_hidden"], description["gpu_devices"]) == ([], hidden, 2)
+
+
+def test_hidden_gpus_need_no_nvidia_smi(nvidia_smi, monkeypatch, tmp_path):
+    nvidia_smi(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    describe()
+    assert not (tmp_path / "started").exists()
