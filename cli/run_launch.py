@@ -18,7 +18,6 @@ from tfdist.cli.show_outcome import show_outcome
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.messages import Note
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
-from tfdist.launch.console.table import LiveTable
 from tfdist.launch.console.terminal import can_redraw
 from tfdist.launch.diagnose import Outcome, Status
 from tfdist.launch.doctor.preflight import preflight
@@ -155,7 +154,9 @@ def _console(planned: PlannedLaunch, options: RunOptions, background: "Backgroun
     lines = LineOptions(
         options.verbose, options.prefix, options.timestamps, options.quiet, output_tasks(options.output, planned.job)
     )
-    if can_redraw(options.out) and not planned.argv and not options.quiet:
+    if not planned.argv and not options.quiet and can_redraw(options.out):
+        from tfdist.launch.console.table import LiveTable
+
         return LiveTable(planned.job, options.out, lines)
     return PrefixedLines(options.out, sys.stderr, lines)
 

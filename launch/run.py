@@ -7,7 +7,7 @@ from dataclasses import replace
 from tfdist.launch.agents.channel import DESCRIPTORS
 from tfdist.launch.agents.connect import SPARE_DESCRIPTORS, allow_descriptors, connect
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.messages import Finish, Start
+from tfdist.launch.agents.messages import Finish, Message, Start
 from tfdist.launch.control import serve
 from tfdist.launch.diagnose import Outcome, diagnose
 from tfdist.launch.doctor.preflight import preflight
@@ -52,7 +52,12 @@ def launch(
             on_message(note)
         hellos = {host.name: hello for host, hello in fleet.hellos.items()}
         save_plan(job, hellos, writer)
-        supervisor = _start(job, fleet, policy, on_message)
+
+        def announce(message: Message) -> None:
+            writer.write(message)
+            on_message(message)
+
+        supervisor = _start(job, fleet, policy, announce)
         with serve(writer.run_dir, fleet.inbox, lambda: sorted(supervisor.running)):
             wall_s = supervise(supervisor, writer, on_message)
         for channel in fleet.channels.values():
@@ -65,9 +70,9 @@ def launch(
     return outcome
 
 
-def _start(job: Job, fleet: Fleet, policy: Policy, on_message: OnMessage) -> Supervisor:
+def _start(job: Job, fleet: Fleet, policy: Policy, announce: OnMessage) -> Supervisor:
     channels = {plan.task.name: fleet.channels[plan.host] for plan in job.plans}
-    supervisor = Supervisor(job, channels, policy, fleet.inbox, set(channels), fleet.requests, announce=on_message)
+    supervisor = Supervisor(job, channels, policy, fleet.inbox, set(channels), fleet.requests, announce=announce)
     for plan in job.plans:
         program = plan.program
         port = job.cluster.port(plan.task)

@@ -8,13 +8,14 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tfdist.launch.agents.bootstrap import agent_argv, agent_source
-from tfdist.launch.agents.messages import Configure, Event, Exited, Heartbeat, Output, Start, Started
+from tfdist.launch.agents.messages import Configure, Event, Exited, Heartbeat, Output, Start, Started, Stopped
 from tfdist.launch.agents.wire import encode
 from tfdist.launch.diagnose import Status
 from tfdist.launch.dry_run import with_free_ports
@@ -24,7 +25,7 @@ from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
 
-from .jobs import python_job, roles, run
+from .jobs import QUICK, python_job, roles, run
 
 EMIT = "import os, json; emit = lambda **e: os.write(int(os.environ['TFDIST_EVENTS_FD']), json.dumps(e).encode() + b'\\n')\n"
 
@@ -67,6 +68,16 @@ def test_events_and_records_reach_the_launcher_and_invalid_lines_are_dropped(tmp
     assert [message.event["event"] for message in messages.of(Event)] == ["step", "record"]
     assert outcome.records == {"worker-0": {"a": 1}}
     assert "step" in (tmp_path / "events.jsonl").read_text()
+
+
+def test_a_stop_is_kept_before_the_exits_that_it_causes(tmp_path):
+    _, messages = run(
+        python_job("import time; time.sleep(600)", {"worker": 2}), tmp_path, replace(QUICK, timeout_s=0.3)
+    )
+    (stopped,) = messages.of(Stopped)
+    assert stopped.tasks == ("worker-0", "worker-1")
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert kinds.index("Stopped") < kinds.index("Exited")
 
 
 def test_the_start_barrier_opens_when_all_tasks_have_reached_it(tmp_path):
@@ -225,6 +236,7 @@ def test_a_fixed_port_is_free_again_after_the_launch(tmp_path):
 LAUNCHER = """
 {before}
 import sys
+from dataclasses import replace
 from dataclasses import replace
 from pathlib import Path
 sys.path.insert(0, {here!r})
