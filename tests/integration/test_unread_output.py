@@ -1,6 +1,7 @@
 """A terminal or pipe that nobody reads: the launcher still obeys signals and time limits, and the logs keep all."""
 
 import fcntl
+import json
 import os
 import pty
 import signal
@@ -139,3 +140,27 @@ def test_ctrl_c_ends_a_launch_that_connects_while_stderr_is_full(tmp_path):
         process.kill()
         os.close(reading)
         os.close(writing)
+
+
+def test_a_slow_reader_gets_the_failure_and_the_json_line(tmp_path):
+    program = "import sys\nfor number in range(30_000): print(number, 'x' * 90)\nsys.exit(3)"
+    reading, writing = os.pipe()
+    process = subprocess.Popen(
+        [*TFDIST, "launch", "--json", "--strategy", "one-device", "--", sys.executable, "-c", program],
+        cwd=tmp_path,
+        stdout=writing,
+        stderr=writing,
+    )
+    os.close(writing)
+    received = bytearray()
+    while data := os.read(reading, 1 << 15):
+        received += data
+        time.sleep(0.05)
+    os.close(reading)
+    assert process.wait(DEADLINE_S) == 3
+    *_, json_line = received.decode().splitlines()
+    assert json.loads(json_line)["exit_code"] == 3
+    assert "tfdist: worker-0 exited with code 3" in received.decode()
+    lines = [line for line in received.decode().splitlines() if "x" * 90 in line]
+    notes = [line for line in received.decode().splitlines() if line.endswith("lines not shown; the logs keep all")]
+    assert len(lines) + sum(int(line.split()[1].replace(",", "")) for line in notes) >= 30_000
