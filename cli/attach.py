@@ -13,8 +13,8 @@ from tfdist.launch.errors import ExitCode, TfdistError
 
 if TYPE_CHECKING:
     from tfdist.launch.console.lines import PrefixedLines
-    from tfdist.launch.rundir import RunDir
-    from tfdist.launch.runs import Run
+    from tfdist.launch.runs.rundir import RunDir
+    from tfdist.launch.runs.state import Run
     from tfdist.models.record import Record
 
 Verbose = Annotated[bool, option("--verbose", "Show TensorFlow's start-up messages.", short=("-v",))]
@@ -31,7 +31,8 @@ def attach(run: RunName, runs_dir: RunsDir = RUNS_DIR, json: Json = False, verbo
     Any running launch can be attached to, whether it was started with --detach or in another terminal. Ctrl-C detaches
     again, with exit code 130; the run continues. At its end, the exit code is that of the run.
     """
-    from tfdist.launch.runs import find_run, read_run
+    from tfdist.launch.runs.find import find_run
+    from tfdist.launch.runs.state import read_run
 
     run_dir = find_run(run, runs_dir)
     console = None
@@ -46,7 +47,7 @@ def attach(run: RunName, runs_dir: RunsDir = RUNS_DIR, json: Json = False, verbo
 
 def _watch(run_dir: "RunDir", json: bool, verbose: bool) -> "PrefixedLines":
     from tfdist.cli.watch import watch
-    from tfdist.launch.follow import wait_for_launcher
+    from tfdist.launch.runs.follow import wait_for_launcher
 
     console = watch(run_dir, sys.stderr if json else sys.stdout, verbose)
     wait_for_launcher(run_dir)
@@ -56,7 +57,7 @@ def _watch(run_dir: "RunDir", json: bool, verbose: bool) -> "PrefixedLines":
 def _show_end(run: "Run", json: bool, console: "PrefixedLines | None") -> int:
     from tfdist.cli.show_outcome import show_outcome
     from tfdist.launch.json_files import dumps
-    from tfdist.launch.runs import read_outcome
+    from tfdist.launch.runs.state import read_outcome
 
     outcome = read_outcome(run.run_dir)
     if outcome is not None:

@@ -13,7 +13,7 @@ from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.text import did_you_mean
 
 if TYPE_CHECKING:
-    from tfdist.launch.rundir import RunDir
+    from tfdist.launch.runs.rundir import RunDir
 
 TaskName = Annotated[
     str | None,
@@ -37,7 +37,7 @@ def logs(
       tfdist logs last worker-1 --stderr
       tfdist logs 20260101T120000Z-launch worker-0 > worker-0.txt
     """
-    from tfdist.launch.runs import find_run
+    from tfdist.launch.runs.find import find_run
 
     run_dir = find_run(run, runs_dir)
     try:
@@ -51,7 +51,7 @@ def logs(
 
 
 def _show(run_dir: "RunDir", show: Callable[[bool], None], follow: bool) -> None:
-    from tfdist.launch.follow import wait_for_end
+    from tfdist.launch.runs.follow import wait_for_end
 
     if follow:
         wait_for_end(run_dir, show)
@@ -61,7 +61,7 @@ def _show(run_dir: "RunDir", show: Callable[[bool], None], follow: bool) -> None
 
 def _all_tasks(run_dir: "RunDir", stderr: bool) -> Callable[[bool], None]:
     from tfdist.launch.console.lines import LineOptions, PrefixedLines
-    from tfdist.launch.follow import STREAMS, RunFollower
+    from tfdist.launch.runs.follow import STREAMS, RunFollower
 
     follower = RunFollower(run_dir, ("stderr",) if stderr else STREAMS)
     lines = PrefixedLines(sys.stdout, sys.stdout, LineOptions(verbose=True))
@@ -76,8 +76,8 @@ def _all_tasks(run_dir: "RunDir", stderr: bool) -> Callable[[bool], None]:
 
 
 def _one_task(run_dir: "RunDir", task: str, stderr: bool, follow: bool) -> Callable[[bool], None]:
-    from tfdist.launch.follow import TaskLog
-    from tfdist.launch.runs import read_run, tasks_of
+    from tfdist.launch.runs.follow import TaskLog
+    from tfdist.launch.runs.state import read_run, tasks_of
 
     tasks = tasks_of(run_dir)
     if task not in tasks and (tasks or not follow or read_run(run_dir).ended):

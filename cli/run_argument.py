@@ -13,7 +13,7 @@ RunsDir = Annotated[Path, option("--runs-dir", "Folder that holds the folders of
 
 
 def _runs(incomplete: str) -> list[str]:
-    from tfdist.launch.runs import LAST, list_runs
+    from tfdist.launch.runs.find import LAST, list_runs
 
     runs_dir = Path(os.environ.get(variable_of("runs_dir"), RUNS_DIR))
     return [name for name in (LAST, *(run.name for run in list_runs(runs_dir))) if name.startswith(incomplete)]

@@ -19,19 +19,19 @@ from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.messages import Note
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.console.terminal import can_redraw
-from tfdist.launch.diagnose import Outcome, Status
+from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.dry_run import describe_plan, with_free_ports
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
-from tfdist.launch.launcher import this_launcher
-from tfdist.launch.logs import RunWriter
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_arguments
 from tfdist.launch.run import launch as run_job
-from tfdist.launch.run_state import RunState
-from tfdist.launch.rundir import RunDir, create_run_dir
+from tfdist.launch.runs.launcher import this_launcher
+from tfdist.launch.runs.rundir import RunDir, create_run_dir
+from tfdist.launch.runs.state import RunState
+from tfdist.launch.runs.writer import RunWriter
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.run import run_training
 from tfdist.models.spec import TrainingSpec
@@ -39,7 +39,7 @@ from tfdist.strategies.choice import StrategyChoice
 
 if TYPE_CHECKING:
     from tfdist.cli.config import JobFile
-    from tfdist.launch.background import Background
+    from tfdist.launch.runs.background import Background
 
 INTERNAL = (TrainingSpec.VARIABLE, StrategyChoice.VARIABLE)
 """Long variables that only tfdist reads."""

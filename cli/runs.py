@@ -14,7 +14,7 @@ from tfdist.launch.json_files import dumps
 from tfdist.launch.text import duration
 
 if TYPE_CHECKING:
-    from tfdist.launch.runs import Run
+    from tfdist.launch.runs.state import Run
 
 Limit = Annotated[int, option("--limit", "At most this many runs.", short=("-n",))]
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
@@ -32,7 +32,7 @@ def runs(runs_dir: RunsDir = RUNS_DIR, limit: Limit = 20, json: Json = False) ->
     The state is running, ok, failed, timeout, interrupted, refused (no task was started), or lost (the launcher was
     killed).
     """
-    from tfdist.launch.runs import list_runs
+    from tfdist.launch.runs.find import list_runs
 
     if limit < 1:
         raise TfdistError(f"--limit {limit}: must be at least 1")

@@ -6,7 +6,7 @@ from typing import Any, TextIO
 
 import typer
 
-from tfdist.launch.diagnose import Outcome, Status
+from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command
 from tfdist.launch.text import listed

@@ -12,7 +12,7 @@ from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.text import duration, shortened
 
 if TYPE_CHECKING:
-    from tfdist.launch.runs import Run
+    from tfdist.launch.runs.state import Run
 
 Kill = Annotated[bool, option("--kill", "Kill the tasks at once, without the grace period.")]
 
@@ -28,8 +28,8 @@ def stop(run: RunName, runs_dir: RunsDir = RUNS_DIR, kill: Kill = False) -> None
 
     The exit code is 0 if the run has ended. Ctrl-C ends only the waiting; the run is stopped all the same.
     """
-    from tfdist.launch.run_state import RunState
-    from tfdist.launch.runs import find_run, read_run
+    from tfdist.launch.runs.find import find_run
+    from tfdist.launch.runs.state import RunState, read_run
 
     run_dir = find_run(run, runs_dir)
     before = read_run(run_dir)
@@ -52,10 +52,9 @@ def stop(run: RunName, runs_dir: RunsDir = RUNS_DIR, kill: Kill = False) -> None
 
 def _stop(run: "Run", kill: bool) -> "Run":
     from tfdist.cli.steps import Steps
-    from tfdist.launch.follow import POLL_S, wait_for_launcher
-    from tfdist.launch.run_state import RunState
-    from tfdist.launch.runs import read_run
-    from tfdist.launch.stopping import ask_to_stop, running_tasks
+    from tfdist.launch.runs.follow import POLL_S, wait_for_launcher
+    from tfdist.launch.runs.state import RunState, read_run
+    from tfdist.launch.runs.stop import ask_to_stop, running_tasks
 
     while read_run(run.run_dir).state is RunState.STARTING:  # its launcher is not known yet
         time.sleep(POLL_S)

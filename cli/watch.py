@@ -15,11 +15,11 @@ from tfdist.launch.cluster import Task
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.console.table import LiveTable
 from tfdist.launch.console.terminal import can_redraw
-from tfdist.launch.follow import POLL_S, RunFollower, wait_for_end
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job, Program, TaskPlan
-from tfdist.launch.rundir import RunDir
-from tfdist.launch.runs import read_run, tasks_of
+from tfdist.launch.runs.follow import POLL_S, RunFollower, wait_for_end
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.state import read_run, tasks_of
 from tfdist.models.plan import shape_of
 from tfdist.models.spec import TrainingSpec
 

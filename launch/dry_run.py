@@ -10,8 +10,8 @@ from tfdist.launch.agents.program.ports import reserve
 from tfdist.launch.doctor.problems import port_problem
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Job, TaskPlan
-from tfdist.launch.logs import RunWriter
 from tfdist.launch.redact import redact_command, redact_value
+from tfdist.launch.runs.writer import RunWriter
 
 
 def with_free_ports(job: Job) -> Job:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from tfdist.launch.agents.messages import Listening
-from tfdist.launch.history import History, NotJoined, ProcessState
+from tfdist.launch.diagnosis.history import History, NotJoined, ProcessState
 from tfdist.launch.job import Job
 
 CHECK_S = 2.0

@@ -8,14 +8,15 @@ from tfdist.launch.agents.channel import DESCRIPTORS
 from tfdist.launch.agents.connect import SPARE_DESCRIPTORS, allow_descriptors, connect
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.messages import Finish, Message, Start
-from tfdist.launch.control import serve
-from tfdist.launch.diagnose import Outcome, diagnose
+from tfdist.launch.diagnosis.diagnose import diagnose
+from tfdist.launch.diagnosis.outcome import Outcome
 from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.dry_run import save_plan
 from tfdist.launch.job import Job
-from tfdist.launch.logs import RunWriter
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_text
+from tfdist.launch.runs.control import serve
+from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervise import OnMessage, Supervisor, supervise
 
 LOGS_PER_TASK = 2

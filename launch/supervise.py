@@ -30,11 +30,11 @@ from tfdist.launch.agents.messages import (
 from tfdist.launch.agents.requests import Requests
 from tfdist.launch.agents.silence import SilenceDetector
 from tfdist.launch.diagnosis.culprit import shows_cause
-from tfdist.launch.history import Failed, History, ProcessState, StartTimedOut, TimedOut
+from tfdist.launch.diagnosis.history import Failed, History, ProcessState, StartTimedOut, TimedOut
 from tfdist.launch.job import Job
 from tfdist.launch.joining import CHECK_S, JoinWatch
-from tfdist.launch.logs import RunWriter
 from tfdist.launch.policy import Policy
+from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.text import shortened
 
 OnMessage = Callable[[Message], None]

@@ -10,16 +10,16 @@ from typing import Any
 
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.messages import Note
-from tfdist.launch.diagnose import Outcome
+from tfdist.launch.diagnosis.outcome import Outcome
 from tfdist.launch.environment import device_order
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job
-from tfdist.launch.logs import RunWriter
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
 from tfdist.launch.run import launch
-from tfdist.launch.rundir import RunDir
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervise import OnMessage
 from tfdist.models.plan import plan_training
 from tfdist.models.record import RankRecord, Record, RecordStatus, TaskUsage, rank_from_json

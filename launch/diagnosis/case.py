@@ -7,7 +7,7 @@ from functools import cached_property
 from tfdist.launch.agents.messages import AgentLost, Exited, Interrupted, NotStarted, Stopped, Stuck
 from tfdist.launch.diagnosis.endings import describe_ending, describe_stopped, describe_stuck
 from tfdist.launch.diagnosis.evidence import Raised, exception_at_exit, is_peer_failure
-from tfdist.launch.history import Failed, History, NotJoined, StartTimedOut, TimedOut
+from tfdist.launch.diagnosis.history import Failed, History, NotJoined, StartTimedOut, TimedOut
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Job
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from tfdist.launch.agents.messages import Exited
 from tfdist.launch.diagnosis.case import Case
 from tfdist.launch.diagnosis.failures import Failure, Verdict, failures_of, single
+from tfdist.launch.diagnosis.history import History
 from tfdist.launch.diagnosis.suspects import frozen, left_early, raised_later, suspect, victims_of
 from tfdist.launch.errors import ExitCode
-from tfdist.launch.history import History
 from tfdist.launch.job import Job
 from tfdist.launch.text import listed
 

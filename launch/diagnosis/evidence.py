@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tfdist.launch.history import Failed, History, Line
+from tfdist.launch.diagnosis.history import Failed, History, Line
 from tfdist.launch.noise import LOG_LINE, NOISE
 
 PEER_FAILURE = re.compile(

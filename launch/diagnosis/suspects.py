@@ -8,8 +8,8 @@ from tfdist.launch.diagnosis.case import Case
 from tfdist.launch.diagnosis.endings import exit_code
 from tfdist.launch.diagnosis.evidence import exception_before, is_peer_failure, named_peers, reported
 from tfdist.launch.diagnosis.failures import Verdict, failure_of, single, unfinished
+from tfdist.launch.diagnosis.history import History
 from tfdist.launch.errors import ExitCode
-from tfdist.launch.history import History
 from tfdist.launch.text import listed
 
 SILENT_S = 5.0

@@ -9,7 +9,7 @@ import pytest
 
 from tfdist.cli.main import run
 from tfdist.cli.runs import ago
-from tfdist.launch.launcher import this_launcher
+from tfdist.launch.runs.launcher import this_launcher
 
 
 @pytest.fixture(autouse=True)

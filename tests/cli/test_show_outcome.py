@@ -3,7 +3,7 @@
 import io
 
 from tfdist.cli.show_outcome import outcome_json, show_failure, show_outcome
-from tfdist.launch.diagnose import Outcome, Status
+from tfdist.launch.diagnosis.outcome import Outcome, Status
 
 REASON = "worker-1 exited with code 1: ValueError: bad data"
 LOG = ("Traceback (most recent call last):", '  File "train.py", line 7', "ValueError: bad data")

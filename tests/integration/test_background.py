@@ -14,9 +14,9 @@ import pytest
 
 from tfdist.cli.main import run
 from tfdist.launch.json_files import save_json
-from tfdist.launch.launcher import read_launcher, this_launcher
-from tfdist.launch.rundir import RunDir
-from tfdist.launch.runs import read_run
+from tfdist.launch.runs.launcher import read_launcher, this_launcher
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.state import read_run
 
 from .terminal import Terminal
 
@@ -222,7 +222,7 @@ def test_a_suspended_launcher_is_named_by_stop(folder, survivors, monkeypatch, c
     pid = read_launcher(run_dir).pid
     os.kill(pid, signal.SIGSTOP)
     try:
-        monkeypatch.setattr("tfdist.launch.control.ANSWER_S", 0.2)
+        monkeypatch.setattr("tfdist.launch.runs.control.ANSWER_S", 0.2)
         assert run(["stop", "last"]) == 1
         assert f"continue it with 'kill -CONT {pid}'" in capsys.readouterr().err
     finally:

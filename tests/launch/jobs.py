@@ -4,13 +4,13 @@ import sys
 from pathlib import Path
 
 from tfdist.launch.agents.messages import Message
-from tfdist.launch.diagnose import Outcome
+from tfdist.launch.diagnosis.outcome import Outcome
 from tfdist.launch.job import Job, Program, RoleShape, Shape, plan_job
-from tfdist.launch.logs import RunWriter
 from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.run import launch
-from tfdist.launch.rundir import RunDir
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.writer import RunWriter
 
 QUICK = Policy(grace_s=1.0, settle_s=0.3, settle_secondary_s=1.0, launcher_timeout_s=8.0)
 

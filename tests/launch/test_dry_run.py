@@ -5,10 +5,10 @@ import pytest
 
 from tfdist.launch.dry_run import describe_plan, save_plan, with_free_ports
 from tfdist.launch.job import Program, Shape, plan_job
-from tfdist.launch.logs import RunWriter
 from tfdist.launch.machine import Machine, local_machines
 from tfdist.launch.redact import REDACTED
-from tfdist.launch.rundir import RunDir
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.writer import RunWriter
 
 from .jobs import python_job, roles
 

@@ -17,7 +17,7 @@ import pytest
 from tfdist.launch.agents.bootstrap import agent_argv, agent_source
 from tfdist.launch.agents.messages import Configure, Event, Exited, Heartbeat, Output, Start, Started, Stopped
 from tfdist.launch.agents.wire import encode
-from tfdist.launch.diagnose import Status
+from tfdist.launch.diagnosis.outcome import Status
 from tfdist.launch.dry_run import with_free_ports
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL

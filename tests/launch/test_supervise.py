@@ -24,13 +24,14 @@ from tfdist.launch.agents.messages import (
     Stop,
     Stopped,
 )
-from tfdist.launch.diagnose import Status, diagnose
+from tfdist.launch.diagnosis.diagnose import diagnose
+from tfdist.launch.diagnosis.outcome import Status
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.job import Program, Shape, plan_job
-from tfdist.launch.logs import RunWriter
 from tfdist.launch.machine import Machine, local_machines
 from tfdist.launch.policy import Policy
-from tfdist.launch.rundir import RunDir
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervise import Supervisor, supervise
 
 from .jobs import roles

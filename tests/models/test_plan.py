@@ -4,7 +4,7 @@ from datetime import datetime, timezone
 import pytest
 
 from tfdist.launch.agents.messages import Exited
-from tfdist.launch.diagnose import Outcome, Status
+from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.machine import Machine, local_machines
 from tfdist.models.plan import plan_training, shape_of
 from tfdist.models.presets import resolve

@@ -1,12 +1,11 @@
 """Following the files of a run while they grow."""
 
+from tests.launch.jobs import python_job, run
 from tfdist.launch.agents.messages import Event, Exited, Output, Started
-from tfdist.launch.follow import CHUNK, GrowingFile, RunFollower, TaskLog, wait_for_end
 from tfdist.launch.json_files import save_json
-from tfdist.launch.launcher import this_launcher
-from tfdist.launch.rundir import RunDir
-
-from .jobs import python_job, run
+from tfdist.launch.runs.follow import CHUNK, GrowingFile, RunFollower, TaskLog, wait_for_end
+from tfdist.launch.runs.launcher import this_launcher
+from tfdist.launch.runs.rundir import RunDir
 
 
 def append(path, data):

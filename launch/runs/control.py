@@ -15,7 +15,7 @@ from typing import Any
 
 from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.messages import Interrupted
-from tfdist.launch.rundir import RunDir
+from tfdist.launch.runs.rundir import RunDir
 
 ANSWER_S = 5.0
 """For a request to arrive once a client has connected, and for its answer."""

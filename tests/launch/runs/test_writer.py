@@ -3,10 +3,10 @@ import shutil
 
 import pytest
 
-from tfdist.launch import logs as logs_module
 from tfdist.launch.agents.messages import Event, Heartbeat, Output, Started
-from tfdist.launch.logs import RunWriter, tail
-from tfdist.launch.rundir import RunDir
+from tfdist.launch.runs import writer as writer_module
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.writer import RunWriter
 
 
 def test_output_goes_to_the_tasks_log_and_other_messages_to_events(tmp_path):
@@ -50,7 +50,7 @@ def test_a_full_disk_is_one_warning_that_names_the_file(full):
 
 
 def test_writing_is_tried_again_and_the_gap_is_marked(full, monkeypatch):
-    monkeypatch.setattr(logs_module, "RETRY_S", 0.0)
+    monkeypatch.setattr(writer_module, "RETRY_S", 0.0)
     log = full.log("worker-0", "stdout")
     with RunWriter(full) as writer:
         writer.write(Output("worker-0", "stdout", "lost\n"))
@@ -60,7 +60,7 @@ def test_writing_is_tried_again_and_the_gap_is_marked(full, monkeypatch):
 
 
 def test_between_two_attempts_nothing_is_written(full, monkeypatch):
-    monkeypatch.setattr(logs_module, "RETRY_S", 1000.0)
+    monkeypatch.setattr(writer_module, "RETRY_S", 1000.0)
     log = full.log("worker-0", "stdout")
     with RunWriter(full) as writer:
         writer.write(Output("worker-0", "stdout", "lost\n"))
@@ -76,10 +76,3 @@ def test_a_deleted_run_folder_gets_its_outcome(tmp_path):
         shutil.rmtree(run_dir.path)
         writer.save_outcome({"status": "ok"})
     assert json.loads(run_dir.outcome.read_text()) == {"status": "ok"}
-
-
-def test_tail_returns_the_last_lines(tmp_path):
-    log = tmp_path / "stderr.log"
-    assert tail(log) == ""
-    log.write_bytes(b"x" * 100_000 + b"\nlast but one\nlast \xff\n")
-    assert tail(log, 2) == "last but one\nlast \ufffd"

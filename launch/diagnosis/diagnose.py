@@ -1,64 +1,20 @@
 """Why a job ended as it did, from the history of its messages. No I/O: tests replay histories."""
 
 import signal
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Iterator
 
-from tfdist.launch.agents.messages import Exited, Interrupted, Stuck
+from tfdist.launch.agents.messages import Interrupted, Stuck
 from tfdist.launch.diagnosis.case import Case
 from tfdist.launch.diagnosis.culprit import find_culprit
 from tfdist.launch.diagnosis.endings import exit_code
 from tfdist.launch.diagnosis.evidence import exception_before, last_lines
 from tfdist.launch.diagnosis.failures import Verdict
+from tfdist.launch.diagnosis.history import History, StartTimedOut, TimedOut
+from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.errors import ExitCode
-from tfdist.launch.history import History, StartTimedOut, TimedOut
 from tfdist.launch.incompatibilities import hints
 from tfdist.launch.job import Job
-from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.text import listed
-
-
-class Status(StrEnum):
-    """How a job ended."""
-
-    OK = "ok"
-    FAILED = "failed"
-    TIMEOUT = "timeout"
-    INTERRUPTED = "interrupted"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The end of a job, as saved in outcome.json."""
-
-    status: Status
-    exit_code: int
-    reason: str
-    """One sentence; empty if the job succeeded."""
-    culprit: str | None = None
-    """The task that caused the failure."""
-    culprits: tuple[str, ...] = ()
-    """It and those that failed in the same way, or too close to it to be ordered."""
-    log: tuple[str, ...] = ()
-    """The culprit's traceback, or its last lines, without what TensorFlow logs on start-up."""
-    hints: tuple[str, ...] = ()
-    """What to do about known incompatibilities."""
-    casualties: Mapping[str, str] = field(default_factory=dict)
-    """How each other task ended that did not succeed, by task."""
-    warnings: tuple[str, ...] = ()
-    """Processes that are left over."""
-    exits: Mapping[str, Exited] = field(default_factory=dict)
-    wall_s: float = 0.0
-    records: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The `record` event of each task."""
-    hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Each host's description from its agent."""
-    run_dir: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, with the format's version."""
-        return {"format": 1, **asdict(self)}
 
 
 def diagnose(history: History, job: Job) -> Outcome:

@@ -16,7 +16,7 @@ from tfdist.launch.agents.messages import (
     Stopped,
     Stuck,
 )
-from tfdist.launch.history import Entry, History, ProcessState
+from tfdist.launch.diagnosis.history import Entry, History, ProcessState
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
 

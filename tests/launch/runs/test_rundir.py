@@ -6,8 +6,8 @@ import pytest
 
 from tfdist.launch.agents.messages import Output, Started
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.logs import RunWriter
-from tfdist.launch.rundir import create_run_dir
+from tfdist.launch.runs.rundir import create_run_dir
+from tfdist.launch.runs.writer import RunWriter
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=timezone.utc)
 

@@ -2,7 +2,7 @@
 
 import signal
 
-from tfdist.launch.history import NotJoined, StartTimedOut, TimedOut
+from tfdist.launch.diagnosis.history import NotJoined, StartTimedOut, TimedOut
 
 from . import START, Replay, exited, interrupted, stopped, stuck, wrote
 from .texts import aborted_by, traceback

@@ -7,12 +7,23 @@ from pathlib import Path
 
 from tfdist.launch.errors import TfdistError
 
+_STAMP = "%Y%m%dT%H%M%SZ"
+
 
 @dataclass(frozen=True)
 class RunDir:
     """The folder of one run."""
 
     path: Path
+
+    @property
+    def created(self) -> float | None:
+        """Seconds since 1970, from the folder's name; None if `create_run_dir` did not choose that name."""
+        try:
+            stamp = datetime.strptime(self.path.name.partition("-")[0], _STAMP)
+        except ValueError:
+            return None
+        return stamp.replace(tzinfo=timezone.utc).timestamp()
 
     @property
     def spec(self) -> Path:
@@ -75,7 +86,7 @@ def create_run_dir(runs_dir: Path, name: str, now: datetime | None = None) -> Ru
     Raises:
         TfdistError: the folder cannot be created.
     """
-    stamp = (now or datetime.now(timezone.utc)).strftime("%Y%m%dT%H%M%SZ")
+    stamp = (now or datetime.now(timezone.utc)).strftime(_STAMP)
     base = f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('-.')[:100] or 'run'}"
     for number in range(1, 1000):
         path = runs_dir / (base if number == 1 else f"{base}-{number}")

@@ -1,8 +1,8 @@
 import pytest
 
-from tfdist.launch.diagnose import diagnose
+from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.evidence import is_peer_failure
-from tfdist.launch.history import TAIL_LINES
+from tfdist.launch.diagnosis.history import TAIL_LINES
 
 from .histories import Replay, endings, exited, own_failures, peers, stuck, wrote
 from .histories.texts import CLOUD, NO_COORDINATOR, NO_PS, SHAPES, START_UP, aborted_by, traceback, unhealthy

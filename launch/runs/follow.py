@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tfdist.launch.agents.messages import Message, Output
-from tfdist.launch.launcher import read_launcher
-from tfdist.launch.rundir import RunDir
-from tfdist.launch.runs import read_run, tasks_of
+from tfdist.launch.runs.launcher import read_launcher
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.state import read_run, tasks_of
 
 POLL_S = 0.25
 """Between two looks at the sizes of the files."""

@@ -11,8 +11,8 @@ import pytest
 
 from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.messages import Interrupted
-from tfdist.launch.control import request, serve
-from tfdist.launch.rundir import RunDir
+from tfdist.launch.runs.control import request, serve
+from tfdist.launch.runs.rundir import RunDir
 
 
 @pytest.fixture

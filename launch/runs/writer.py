@@ -11,13 +11,12 @@ from typing import Any
 from tfdist.launch.agents.inbox import Arrival
 from tfdist.launch.agents.messages import Heartbeat, Message, Output
 from tfdist.launch.json_files import dumps, save_json
-from tfdist.launch.rundir import RunDir
+from tfdist.launch.runs.rundir import RunDir
 
 RETRY_S = 1.0
 """Between two attempts to write to a file after a write has failed."""
 RESERVED_BYTES = 1 << 16
 """Kept free for the outcome: logs may fill the disk before it is written."""
-_TAIL_BYTES = 1 << 16
 
 
 class _Log:
@@ -131,14 +130,3 @@ class RunWriter:
                 self._warned = True
                 what = f"cannot write {path} ({error.strerror}), so the logs of this run will be incomplete"
                 self.warn(f"{what}; free space, or make it writable")
-
-
-def tail(path: Path, lines: int = 20) -> str:
-    """The last lines of a log; empty if the log does not exist."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL_BYTES))
-            return "\n".join(file.read().decode("utf-8", "replace").splitlines()[-lines:])
-    except OSError:
-        return ""

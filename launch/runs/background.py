@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from tfdist.launch.agents.messages import Message, Started
-from tfdist.launch.rundir import RunDir
+from tfdist.launch.runs.rundir import RunDir
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -3,10 +3,10 @@
 import os
 import signal
 
-from tfdist.launch.control import request
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.launcher import Launcher, read_launcher
-from tfdist.launch.rundir import RunDir
+from tfdist.launch.runs.control import request
+from tfdist.launch.runs.launcher import Launcher, read_launcher
+from tfdist.launch.runs.rundir import RunDir
 
 
 def ask_to_stop(run_dir: RunDir) -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tfdist.launch.rundir import RunDir
+from tfdist.launch.runs.rundir import RunDir
 
 
 @dataclass(frozen=True)

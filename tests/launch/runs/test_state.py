@@ -1,4 +1,4 @@
-"""Finding and listing runs in folders that tests write, and in those of real launches."""
+"""The state of runs in folders that tests write, and in those of real launches."""
 
 import json
 import os
@@ -10,75 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from tfdist.launch.diagnose import Status
-from tfdist.launch.errors import TfdistError
+from tests.launch.jobs import python_job, run
+from tfdist.launch.diagnosis.outcome import Status
 from tfdist.launch.json_files import save_json
-from tfdist.launch.launcher import read_launcher, this_launcher
-from tfdist.launch.run_state import RunState
-from tfdist.launch.rundir import RunDir
-from tfdist.launch.runs import find_run, list_runs, read_outcome, read_run, tasks_of
-
-from .jobs import python_job, run
-
-EARLY, LATE = "20260101T120000Z-launch", "20260102T120000Z-mine"
-
-
-@pytest.fixture
-def runs_dir(tmp_path):
-    for name in (EARLY, LATE, f"{LATE}-2"):
-        folder = tmp_path / "runs" / name
-        folder.mkdir(parents=True)
-        save_json(folder / "outcome.json", {"format": 1, "status": "ok", "exit_code": 0, "reason": "", "wall_s": 2.5})
-    return tmp_path / "runs"
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("last", f"{LATE}-2"),
-        (EARLY, EARLY),
-        (LATE, LATE),
-        ("20260101", EARLY),
-        ("mine-2", f"{LATE}-2"),
-        ("launch", EARLY),
-    ],
-)
-def test_a_run_is_found_by_its_name_or_a_unique_part_of_it(text, name, runs_dir):
-    assert find_run(text, runs_dir).path == runs_dir / name
-
-
-def test_a_run_is_found_by_its_path(runs_dir, monkeypatch):
-    assert find_run(str(runs_dir / EARLY), runs_dir.parent / "none").path == runs_dir / EARLY
-    monkeypatch.chdir(runs_dir)
-    assert find_run(EARLY, runs_dir / "runs").path.resolve() == runs_dir / EARLY
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("2026", f"RUN 2026: 3 runs match, {LATE}-2, {LATE}, {EARLY}; give more of the name"),
-        ("lunch", "RUN lunch: no such run in "),
-        ("/no/such", "RUN '/no/such': no such folder; 'tfdist runs' lists the runs"),
-        ("", "RUN '': no such folder"),
-    ],
-)
-def test_an_unknown_or_ambiguous_name_is_refused(text, message, runs_dir):
-    with pytest.raises(TfdistError) as refused:
-        find_run(text, runs_dir)
-    assert str(refused.value).startswith(message)
-    assert refused.value.exit_code == 2
-
-
-def test_without_runs_there_is_no_last_one(tmp_path):
-    for text in ("last", "x"):
-        with pytest.raises(TfdistError, match=r"no runs in .*: start one with 'tfdist launch'"):
-            find_run(text, tmp_path / "runs")
-
-
-def test_the_newest_run_comes_first(runs_dir):
-    assert [run.name for run in list_runs(runs_dir)] == [f"{LATE}-2", LATE, EARLY]
-    (runs_dir / "notes").mkdir()
-    assert len(list_runs(runs_dir)) == 3
+from tfdist.launch.runs.find import list_runs
+from tfdist.launch.runs.launcher import read_launcher, this_launcher
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.state import RunState, read_outcome, read_run, tasks_of
 
 
 def test_the_state_of_a_finished_job_is_that_of_its_outcome(tmp_path):
@@ -108,7 +46,7 @@ def test_a_run_without_an_outcome_runs_as_long_as_its_launcher(tmp_path):
 def test_a_run_is_lost_if_its_launcher_is_gone(tmp_path):
     run_dir = RunDir(tmp_path)
     code = (
-        "import sys; from pathlib import Path; from tfdist.launch.launcher import *; from tfdist.launch.json_files import save_json\n"
+        "import sys; from pathlib import Path; from tfdist.launch.runs.launcher import *; from tfdist.launch.json_files import save_json\n"
         "save_json(RunDir(Path(sys.argv[1])).launcher, this_launcher().to_json())"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
@@ -134,7 +72,7 @@ def test_a_launcher_on_another_machine_counts_as_running(tmp_path):
 def test_a_new_empty_folder_starts_and_an_old_one_is_lost(tmp_path):
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     (tmp_path / f"{stamp}-a").mkdir()
-    (tmp_path / EARLY).mkdir()
+    (tmp_path / "20260101T120000Z-launch").mkdir()
     assert [run.state for run in list_runs(tmp_path)] == [RunState.STARTING, RunState.LOST]
 
 
