@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from tfdist.bench.current_run import CurrentRun
 from tfdist.bench.plan import PlannedRun
-from tfdist.launch.agents.messages import Message
+from tfdist.launch.agents.launcher_messages import Message
 from tfdist.launch.console.columns import bar, cut
 from tfdist.launch.console.stream import is_behind
 from tfdist.launch.console.terminal import can_redraw

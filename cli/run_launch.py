@@ -16,7 +16,7 @@ from tfdist.cli.output_tasks import ALL, output_tasks
 from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, busy_warnings, plan_request
 from tfdist.cli.show_outcome import show_outcome
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.messages import Note
+from tfdist.launch.agents.launcher_messages import Note
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.console.terminal import can_redraw
 from tfdist.launch.diagnosis.outcome import Outcome, Status

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tfdist.cli.steps import Steps
-from tfdist.launch.agents.messages import Event, Heartbeat, Message
+from tfdist.launch.agents.launcher_messages import Message
+from tfdist.launch.agents.messages import Event, Heartbeat
 from tfdist.launch.cluster import Task
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.console.table import LiveTable

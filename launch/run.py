@@ -7,7 +7,8 @@ from dataclasses import replace
 from tfdist.launch.agents.channel import DESCRIPTORS
 from tfdist.launch.agents.connect import SPARE_DESCRIPTORS, allow_descriptors, connect
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.messages import Finish, Message, Start
+from tfdist.launch.agents.launcher_messages import Message
+from tfdist.launch.agents.messages import Finish, Start
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.outcome import Outcome
 from tfdist.launch.doctor.preflight import preflight

@@ -9,21 +9,18 @@ from typing import Any
 
 from tfdist.launch.agents.channel import Channel
 from tfdist.launch.agents.inbox import Arrival, Inbox
+from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, Stopped
 from tfdist.launch.agents.messages import (
-    AgentLost,
     Event,
     Exited,
     Heartbeat,
     Inspect,
     Inspected,
-    Interrupted,
-    Message,
     NotStarted,
     Release,
     Reply,
     Started,
     Stop,
-    Stopped,
     Stuck,
     TaskMessage,
 )

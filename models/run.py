@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.messages import Note
+from tfdist.launch.agents.launcher_messages import Note
 from tfdist.launch.diagnosis.outcome import Outcome
 from tfdist.launch.environment import device_order
 from tfdist.launch.errors import ExitCode

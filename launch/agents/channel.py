@@ -15,8 +15,8 @@ from queue import SimpleQueue
 
 from tfdist.launch.agents.bootstrap import agent_argv, agent_source
 from tfdist.launch.agents.inbox import Inbox
+from tfdist.launch.agents.launcher_messages import AgentLost
 from tfdist.launch.agents.messages import (
-    AgentLost,
     Alive,
     Event,
     Exited,

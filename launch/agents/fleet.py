@@ -9,7 +9,8 @@ from typing import Any
 
 from tfdist.launch.agents.channel import Channel
 from tfdist.launch.agents.inbox import Arrival, Inbox
-from tfdist.launch.agents.messages import AgentLost, Interrupted, Reply
+from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted
+from tfdist.launch.agents.messages import Reply
 from tfdist.launch.agents.requests import AnyRequest, Requests
 from tfdist.launch.agents.silence import SilenceDetector
 from tfdist.launch.errors import Problem, TfdistError

@@ -6,7 +6,8 @@ from collections import deque
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from tfdist.launch.agents.messages import AgentLost, FromAgent, Interrupted
+from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted
+from tfdist.launch.agents.messages import FromAgent
 from tfdist.launch.hosts.host import Host
 
 UNREAD_BYTES = 64 << 20

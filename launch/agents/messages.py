@@ -281,48 +281,6 @@ class Leaving:
     reason: str
 
 
-# --- within the launcher, never sent
-
-
-@dataclass(frozen=True)
-class AgentLost:
-    """An agent's stream ended, or no message came for too long."""
-
-    host: str
-    reason: str
-    time: float = 0.0
-    """When the last message came from it."""
-
-
-@dataclass(frozen=True)
-class Note:
-    """A remark about a host."""
-
-    host: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Stopped:
-    """The launcher stops these tasks: their exits after this entry are not failures."""
-
-    tasks: tuple[str, ...]
-    grace_s: float = 0.0
-    """Between SIGTERM and SIGKILL; 0: SIGKILL at once."""
-    time: float = 0.0
-    reason: str = ""
-    """What has happened, as in `worker-1 failed`; empty if the job has succeeded, and its servers are stopped."""
-
-
-@dataclass(frozen=True)
-class Interrupted:
-    """The launcher received this signal."""
-
-    signal: int
-    by: str = ""
-    """The command that asked for it; empty for a signal from outside."""
-
-
 ToAgent = (
     Configure | Prepare | Reserve | Dial | MeasureLink | CloseProbe | Inspect
     | Start | Stop | Release | Finish | Heartbeat
@@ -332,4 +290,3 @@ FromAgent = (
     | Started | NotStarted | Listening | Output | Event | Exited | Stuck | Heartbeat | Leaving
 )  # fmt: skip
 """Times are seconds since 1970 by the host's clock; the channel converts them to this machine's clock."""
-Message = FromAgent | AgentLost | Interrupted | Note | Stopped

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Protocol
 
-from tfdist.launch.agents.messages import Dial, Inspect, MeasureLink, Message, Prepare, Reply, Reserve, ToAgent
+from tfdist.launch.agents.launcher_messages import Message
+from tfdist.launch.agents.messages import Dial, Inspect, MeasureLink, Prepare, Reply, Reserve, ToAgent
 from tfdist.launch.hosts.host import Host
 
 AnyRequest = Prepare | Reserve | Dial | MeasureLink | Inspect

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from tfdist.launch.agents.inbox import Inbox
-from tfdist.launch.agents.messages import Interrupted
+from tfdist.launch.agents.launcher_messages import Interrupted
 
 
 @contextmanager

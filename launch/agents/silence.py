@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tfdist.launch.agents.channel import Channel
-from tfdist.launch.agents.messages import AgentLost
+from tfdist.launch.agents.launcher_messages import AgentLost
 
 
 @dataclass

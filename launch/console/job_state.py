@@ -5,18 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfdist.launch.agents.messages import (
-    AgentLost,
-    Event,
-    Exited,
-    Listening,
-    Message,
-    NotStarted,
-    Started,
-    Stopped,
-    Stuck,
-    TaskMessage,
-)
+from tfdist.launch.agents.launcher_messages import AgentLost, Message, Stopped
+from tfdist.launch.agents.messages import Event, Exited, Listening, NotStarted, Started, Stuck, TaskMessage
 from tfdist.launch.console.task_state import Activity, TaskState
 from tfdist.launch.events import Phase
 from tfdist.launch.job import Job

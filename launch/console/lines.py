@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TextIO
 
-from tfdist.launch.agents.messages import Event, Exited, Message, Note, Output, Stopped
+from tfdist.launch.agents.launcher_messages import Message, Note, Stopped
+from tfdist.launch.agents.messages import Event, Exited, Output
 from tfdist.launch.console.printer import Printer, target
 from tfdist.launch.console.task_lines import TaskLines
 from tfdist.launch.console.visible import KEPT_CHARACTERS, has_controls, visible

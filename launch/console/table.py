@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
-from tfdist.launch.agents.messages import Event, Message, Stopped
+from tfdist.launch.agents.launcher_messages import Message, Stopped
+from tfdist.launch.agents.messages import Event
 from tfdist.launch.console.columns import cut, fitting_columns, header, line
 from tfdist.launch.console.job_state import JobState, state_of
 from tfdist.launch.console.lines import LineOptions, PrefixedLines

@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from tfdist.launch.agents.messages import AgentLost, Exited, Interrupted, NotStarted, Stopped, Stuck
+from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Stopped
+from tfdist.launch.agents.messages import Exited, NotStarted, Stuck
 from tfdist.launch.diagnosis.endings import describe_ending, describe_stopped, describe_stuck
 from tfdist.launch.diagnosis.evidence import Raised, exception_at_exit, is_peer_failure
 from tfdist.launch.diagnosis.history import Failed, History, NotJoined, StartTimedOut, TimedOut

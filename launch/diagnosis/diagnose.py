@@ -3,7 +3,8 @@
 import signal
 from collections.abc import Iterator
 
-from tfdist.launch.agents.messages import Interrupted, Stuck
+from tfdist.launch.agents.launcher_messages import Interrupted
+from tfdist.launch.agents.messages import Stuck
 from tfdist.launch.diagnosis.case import Case
 from tfdist.launch.diagnosis.culprit import find_culprit
 from tfdist.launch.diagnosis.endings import exit_code

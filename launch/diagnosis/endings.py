@@ -2,7 +2,8 @@
 
 import signal
 
-from tfdist.launch.agents.messages import Exited, Stopped, Stuck
+from tfdist.launch.agents.launcher_messages import Stopped
+from tfdist.launch.agents.messages import Exited, Stuck
 
 _SHELL = 128
 """A shell exits with this plus the number of the signal that killed its program."""

@@ -8,19 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tfdist.launch.agents.messages import (
-    AgentLost,
-    Event,
-    Exited,
-    Interrupted,
-    Listening,
-    Message,
-    NotStarted,
-    Output,
-    Started,
-    Stopped,
-    Stuck,
-)
+from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, Stopped
+from tfdist.launch.agents.messages import Event, Exited, Listening, NotStarted, Output, Started, Stuck
 
 TAIL_LINES = 100
 """Last lines that are kept of each stream of each task: a traceback through TensorFlow has 50."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.messages import Note
+from tfdist.launch.agents.launcher_messages import Note
 from tfdist.launch.cluster import Task
 from tfdist.launch.doctor.agent_requests import close_probes, dial, measure, new_token, prepare, reserve
 from tfdist.launch.doctor.links import Links

@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from types import FrameType
 
-from tfdist.launch.agents.messages import Message, Started
+from tfdist.launch.agents.launcher_messages import Message
+from tfdist.launch.agents.messages import Started
 from tfdist.launch.runs.rundir import RunDir
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

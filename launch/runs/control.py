@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch.agents.inbox import Inbox
-from tfdist.launch.agents.messages import Interrupted
+from tfdist.launch.agents.launcher_messages import Interrupted
 from tfdist.launch.runs.rundir import RunDir
 
 ANSWER_S = 5.0

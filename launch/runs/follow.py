@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from tfdist.launch.agents.messages import Message, Output
+from tfdist.launch.agents.launcher_messages import Message
+from tfdist.launch.agents.messages import Output
 from tfdist.launch.runs.launcher import read_launcher
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import read_run, tasks_of

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch.agents.inbox import Arrival
-from tfdist.launch.agents.messages import Heartbeat, Message, Output
+from tfdist.launch.agents.launcher_messages import Message
+from tfdist.launch.agents.messages import Heartbeat, Output
 from tfdist.launch.json_files import dumps, save_json
 from tfdist.launch.runs.rundir import RunDir
 

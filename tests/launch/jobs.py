@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from tfdist.launch.agents.messages import Message
+from tfdist.launch.agents.launcher_messages import Message
 from tfdist.launch.diagnosis.outcome import Outcome
 from tfdist.launch.job import Job, Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import local_machines

@@ -9,20 +9,18 @@ from queue import SimpleQueue
 import pytest
 
 from tfdist.launch.agents.inbox import Inbox
+from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Stopped
 from tfdist.launch.agents.messages import (
-    AgentLost,
     Event,
     Exited,
     Heartbeat,
     Inspect,
     Inspected,
-    Interrupted,
     Listening,
     NotStarted,
     Output,
     Release,
     Stop,
-    Stopped,
 )
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.outcome import Status

@@ -10,7 +10,8 @@ import pytest
 
 from tfdist.launch.agents.channel import MAX_LINE, Channel
 from tfdist.launch.agents.inbox import Inbox
-from tfdist.launch.agents.messages import AgentLost, Alive, Event, Exited, Heartbeat, Hello, Output, Prepare, Started
+from tfdist.launch.agents.launcher_messages import AgentLost
+from tfdist.launch.agents.messages import Alive, Event, Exited, Heartbeat, Hello, Output, Prepare, Started
 from tfdist.launch.hosts.host import LOCAL
 
 from .stand_ins import channel_to, host, python_task, wait_for_message

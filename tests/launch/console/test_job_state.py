@@ -3,18 +3,8 @@
 import pytest
 
 from tests.launch.jobs import roles
-from tfdist.launch.agents.messages import (
-    AgentLost,
-    Event,
-    Exited,
-    Heartbeat,
-    Listening,
-    NotStarted,
-    Output,
-    Started,
-    Stopped,
-    Stuck,
-)
+from tfdist.launch.agents.launcher_messages import AgentLost, Stopped
+from tfdist.launch.agents.messages import Event, Exited, Heartbeat, Listening, NotStarted, Output, Started, Stuck
 from tfdist.launch.console.job_state import JobState, state_of
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import Machine, local_machines

@@ -3,7 +3,8 @@ import re
 
 import pytest
 
-from tfdist.launch.agents.messages import Event, Exited, Heartbeat, Note, Output, Stopped
+from tfdist.launch.agents.launcher_messages import Note, Stopped
+from tfdist.launch.agents.messages import Event, Exited, Heartbeat, Output
 from tfdist.launch.console.lines import UPDATE_S, LineOptions, PrefixedLines
 
 NOISE = """\

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tfdist.launch.agents.messages import AgentLost, Started, Stopped
+from tfdist.launch.agents.launcher_messages import AgentLost, Stopped
+from tfdist.launch.agents.messages import Started
 from tfdist.launch.console.job_state import state_of
 from tfdist.launch.console.waiting import waits_for
 

@@ -10,7 +10,7 @@ from queue import Empty
 import pytest
 
 from tfdist.launch.agents.inbox import Inbox
-from tfdist.launch.agents.messages import Interrupted
+from tfdist.launch.agents.launcher_messages import Interrupted
 from tfdist.launch.runs.control import request, serve
 from tfdist.launch.runs.rundir import RunDir
 

@@ -5,17 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tests.launch.jobs import python_job
-from tfdist.launch.agents.messages import (
-    AgentLost,
-    Event,
-    Exited,
-    Interrupted,
-    Message,
-    NotStarted,
-    Output,
-    Stopped,
-    Stuck,
-)
+from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, Stopped
+from tfdist.launch.agents.messages import Event, Exited, NotStarted, Output, Stuck
 from tfdist.launch.diagnosis.history import Entry, History, ProcessState
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job

@@ -1,0 +1,47 @@
+"""Messages within the launcher, which no agent sends, and the type of all messages of a job."""
+
+from dataclasses import dataclass
+
+from tfdist.launch.agents.messages import FromAgent
+
+
+@dataclass(frozen=True)
+class AgentLost:
+    """An agent's stream ended, or no message came for too long."""
+
+    host: str
+    reason: str
+    time: float = 0.0
+    """When the last message came from it."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A remark about a host."""
+
+    host: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The launcher stops these tasks: their exits after this entry are not failures."""
+
+    tasks: tuple[str, ...]
+    grace_s: float = 0.0
+    """Between SIGTERM and SIGKILL; 0: SIGKILL at once."""
+    time: float = 0.0
+    reason: str = ""
+    """What has happened, as in `worker-1 failed`; empty if the job has succeeded, and its servers are stopped."""
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """The launcher received this signal."""
+
+    signal: int
+    by: str = ""
+    """The command that asked for it; empty for a signal from outside."""
+
+
+Message = FromAgent | AgentLost | Interrupted | Note | Stopped
