@@ -17,8 +17,10 @@ def main() -> None:
 
         code: int = run(sys.argv[1:])
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        code = ExitCode.INTERRUPTED
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        code = ExitCode.INTERRUPTED  # Python 3.10 and 3.11 wrap an interrupt while a class is created
     except OSError:
         code = ExitCode.FAILED  # stdout is closed or full, so a message cannot be printed either
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -56,7 +56,9 @@ def run(arguments: list[str]) -> int:
         code = _run(arguments)
     finally:
         error = finish_output()
-    return _fail_to_print(error, arguments) if error is not None and code == ExitCode.SUCCESS else code
+    if error is None or isinstance(error, BrokenPipeError) or code != ExitCode.SUCCESS:
+        return code  # a reader that has closed the pipe, as `head` does, has read enough
+    return _fail_to_print(error, arguments)
 
 
 def _run(arguments: list[str]) -> int:
@@ -71,7 +73,8 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fail_to_print(error: OSError, arguments: list[str]) -> int:
-    return _fail(f"{error.filename or 'the output'}: {error.strerror or error}", ExitCode.FAILED, arguments)
+    what = f"{error.filename or 'the output'}: {error.strerror or error}"
+    return _fail(f"{what}; free some space, or write to another place", ExitCode.FAILED, arguments)
 
 
 def _fail(sentence: str, code: int, arguments: list[str]) -> int:

@@ -47,7 +47,7 @@ def forwarded_variables(options: Sequence[str], file: Path | None, environ: Mapp
             continue
         _check_name(name, "--env ")
         if not equals and name not in environ:
-            raise TfdistError(f"--env {name}: not set in this environment; use --env {name}=VALUE")
+            raise TfdistError(f"--env {name}: not set in this environment; set it, or write NAME=VALUE")
         variables[name] = value if equals else environ[name]
     return variables
 

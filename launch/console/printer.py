@@ -82,8 +82,6 @@ class Printer:
     def _next_line(self) -> str:
         """What has to be printed before a new line."""
         newline, number = "\n" if self._within_line else "", self.left_out
-        self.stall_s = STALL_S
-        """How long to wait for a reader that reads nothing."""
         self.left_out = 0
         return newline + (f"[tfdist] {counted(number, 'line')} not shown; the logs keep all\n" if number else "")
 

@@ -9,7 +9,10 @@ from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.hosts.host import Host
 
 CONNECT_TIMEOUT_S = 8
-_COMMAND = re.compile(r"\{command(?::([1-9]))?\}")
+_LONGEST = 200
+"""Characters of a line in a message."""
+_COMMAND = re.compile(r"\{command(?::([1-5]))?\}")
+"""The quoted text grows fivefold with each shell."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,9 @@ def _check_template(flag: str, kind: str, command: str) -> None:
         raise TfdistError(f"{flag}: {stray[0]} is for shell:; omit it, or write shell: instead of exec:")
     wrong = [name for name in stray if not _COMMAND.fullmatch(name)]
     if wrong:
-        raise TfdistError(f"{flag}: {wrong[0]} is unknown; use {{host}}, and {{command}}, {{command:2}} and so on")
+        raise TfdistError(
+            f"{flag}: {wrong[0]} is unknown; use {{host}}, and {{command}}, {{command:2}} to {{command:5}}"
+        )
 
 
 _Fault = tuple[str, str, str]
@@ -159,11 +164,12 @@ _SSH_FAULTS: tuple[_Fault, ...] = (
     ),
     (r"Connection refused", "nothing listens on the SSH port", "start sshd on the host, or pass --ssh-port"),
     (
-        r"timed out|No route to host|[Uu]nreachable|did not say hello",
+        r"timed out|No route to host|[Uu]nreachable",
         "the host does not answer",
         "check that it is up and that no firewall blocks SSH: 'ssh -v {target}'",
     ),
 )
+_SILENT_SSH: tuple[_Fault, ...] = ((r"did not say hello", *_SSH_FAULTS[-1][1:]),)
 _SLOW: tuple[_Fault, ...] = (
     (
         r"did not describe itself",
@@ -181,6 +187,11 @@ _FAULTS: tuple[_Fault, ...] = (
         "the temporary folder is not writable",
         "free some space, or set TMPDIR for the user that connects",
     ),
+    (
+        r"sh -c .*printf.*not found|sh -c .*printf.*No such file",
+        "fewer shells than in --transport parse the command",
+        "write {{command}}, or {{command:2}} with a smaller number",
+    ),
     (r"\(NotFound\)|Invalid node name", "there is no such host", "correct the name"),
     (
         r"not found|No such file|Permission denied",
@@ -195,8 +206,10 @@ def connection_problem(host: Host, output: str) -> Problem:
     """Why no agent could be started on `host`: the likely cause, from what ssh, a shell or the agent printed."""
     lines = [line.strip() for line in output.strip().splitlines() if line.strip("@ \t\r")]
     last = lines[-1].rstrip(".") if lines else "its stream ended without output"
+    last = last if len(last) <= _LONGEST else f"{last[: _LONGEST // 2]} ... {last[-_LONGEST // 2 :]}"
     trial = shlex.join(command_on(host, ("true",)))
-    for pattern, cause, fix in (*_SLOW, *(_SSH_FAULTS if host.needs_quoting else ()), *_FAULTS):
+    silent = _SILENT_SSH if host.prefix[-2:] == ("--", host.target) else ()
+    for pattern, cause, fix in (*_SLOW, *silent, *(_SSH_FAULTS if host.needs_quoting else ()), *_FAULTS):
         if re.search(pattern, output):
             values = {"name": host.name, "target": host.target, "user": host.user or "you", "trial": trial}
             return Problem(f"{cause.format(**values)} ({last})", fix.format(**values), host.name)

@@ -326,6 +326,13 @@ def test_a_closed_or_full_stdout_is_no_traceback():
         assert "Traceback" not in subprocess.run(["bash", "-c", shell], capture_output=True, text=True).stderr
     done = subprocess.run(["bash", "-c", f"{command} >/dev/full"], capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "No space left on device; free some space" in done.stderr
+
+
+def test_a_job_is_no_failure_if_its_reader_has_read_enough():
+    command = f"{shlex.quote(sys.executable)} -m tfdist.cli launch -- sh -c 'sleep 0.5; echo a; sleep 0.5; echo b'"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command} | head -0"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_names_and_values_may_hold_any_bytes(tmp_path):

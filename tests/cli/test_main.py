@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import tfdist
+from tfdist.cli.__main__ import main
 from tfdist.cli.main import run
 from tfdist.cli.options import CHOICES, TRAINING, variable_of
 
@@ -111,3 +112,22 @@ def test_only_bench_and_report_import_the_bench_package(arguments, tmp_path):
         env={**os.environ, "COLUMNS": "80"},
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_an_interrupt_that_python_wraps_in_another_error_is_no_traceback(monkeypatch):
+    def interrupted(_):
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+
+    monkeypatch.setattr("tfdist.cli.main.run", interrupted)
+    with pytest.raises(SystemExit) as exit:
+        main()
+    assert exit.value.code == 130
+
+
+def test_other_errors_of_that_type_are_not_hidden(monkeypatch):
+    def broken(_):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("tfdist.cli.main.run", broken)
+    with pytest.raises(RuntimeError, match="a bug"):
+        main()

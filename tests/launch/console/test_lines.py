@@ -6,6 +6,7 @@ import pytest
 from tfdist.launch.agents.launcher_messages import Note, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Heartbeat, Output
 from tfdist.launch.console.lines import UPDATE_S, LineOptions, PrefixedLines
+from tfdist.launch.console.stream import WriteQueue
 
 NOISE = """\
 WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
@@ -236,3 +237,14 @@ def test_a_line_is_not_continued_behind_lines_that_were_left_out(unread, monkeyp
     unread.wait_until_not_full()
     lines.handle(Output("t", "stdout", "y\n"))
     assert unread.rest().endswith(b"[t] begun\n[tfdist] 1 line not shown; the logs keep all\n[t] y\n")
+
+
+def test_a_reader_that_reads_nothing_is_not_waited_for_once_tasks_are_stopped(unread, monkeypatch):
+    lines = PrefixedLines(unread.stream, unread.stream)
+    lines.handle(Stopped(("t",), 5.0, 0.0, "Ctrl-C"))
+    lines.handle(Output("t", "stdout", "x\n" * (1 << 17)))
+    waits = []
+    monkeypatch.setattr(WriteQueue, "has_room", lambda _, stall_s: waits.append(stall_s))
+    lines.handle(Output("t", "stdout", "left out\n"))
+    assert waits
+    assert set(waits) == {0.0}

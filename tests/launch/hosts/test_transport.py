@@ -94,7 +94,11 @@ def test_an_unknown_transport_is_an_error_with_the_value(transport):
     ("transport", "says"),
     [
         ("exec:ssh {host} {command}", "{command} is for shell:; omit it, or write shell: instead of exec:"),
-        ("shell:ssh {host} {comand}", "{comand} is unknown; use {host}, and {command}, {command:2} and so on"),
+        ("shell:ssh {host} {comand}", "{comand} is unknown; use {host}, and {command}, {command:2} to {command:5}"),
+        (
+            "shell:ssh {host} {command:9}",
+            "{command:9} is unknown; use {host}, and {command}, {command:2} to {command:5}",
+        ),
         ("shell:ssh {host} {command:0}", "{command:0} is unknown"),
     ],
 )
@@ -261,6 +265,7 @@ def test_a_launcher_that_dies_at_once_causes_no_traceback():
 
 FAR = Host("h1", user="me", prefix=("ssh", "--", "me@h1"), needs_quoting=True)
 POD = Host("pod", prefix=("kubectl", "exec", "-i", "pod", "--"))
+SHELL = Host("vm", prefix=("gcloud", "ssh", "vm", "{command:2}"), needs_quoting=True)
 
 CHANGED = """@@@@@@@@@@@@@@@@@@@@@@@@
 @    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
@@ -297,6 +302,8 @@ Host key verification failed.
         (POD, "sh: python3: not found", ["--python"]),
         (POD, "did not say hello within 30 s", ["does not answer", "run this to see why: kubectl exec -i pod -- true"]),
         (POD, "dial tcp 10.0.0.1:443: connect: Connection refused", ["Connection refused", "see why: kubectl exec"]),
+        (SHELL, "did not say hello within 30 s", ["does not answer", "run this to see why: gcloud ssh vm"]),
+        (SHELL, f"sh: 1: sh -c 'printf {'x' * 900}': not found", ["fewer shells", " ... ", "smaller number"]),
         (LOCAL, "MemoryError", ["localhost: no agent could be started (MemoryError)"]),
     ],
 )  # fmt: skip
@@ -304,6 +311,7 @@ def test_each_connection_failure_has_a_cause_and_a_fix(host, words, texts):
     sentence = str(connection_problem(host, words))
     assert sentence.startswith(f"{host.name}: ")
     assert "\n" not in sentence
+    assert len(sentence) < 400
     for each in texts:
         assert each in sentence
 
