@@ -80,7 +80,7 @@ class Printer:
         return full
 
     def _next_line(self) -> str:
-        """What has to be printed before a new line."""
+        """What must be printed before a new line."""
         newline, number = "\n" if self._within_line else "", self.left_out
         self.left_out = 0
         return newline + (f"[tfdist] {counted(number, 'line')} not shown; the logs keep all\n" if number else "")

@@ -1,4 +1,5 @@
 import io
+import time
 import re
 
 import pytest
@@ -218,6 +219,18 @@ def test_lines_that_a_full_stream_leaves_out_are_counted_and_reported_once_it_is
     rest = unread.rest()
     assert rest.endswith(b"[t] x\n[tfdist] 3,000 lines not shown; the logs keep all\n[t] y\n")
     assert not lines.shows("t", ["left out"])
+
+
+def test_a_slow_reader_is_not_waited_for_once_tasks_are_stopped(unread, monkeypatch):
+    monkeypatch.setattr("tfdist.launch.console.printer.STALL_S", 60.0)
+    lines = PrefixedLines(unread.stream, unread.stream)
+    lines.handle(Stopped(("t",), 5.0, 0.0, "Ctrl-C"))
+    monkeypatch.setattr("tfdist.launch.console.stream.FULL_BYTES", 1 << 17)
+    lines.handle(Output("t", "stdout", "x\n" * (1 << 17)))
+    started = time.monotonic()
+    lines.handle(Output("t", "stdout", "left out\n"))
+    assert time.monotonic() - started < 30
+    assert unread.rest().endswith(b"[t] x\n")
 
 
 def test_lines_left_out_are_reported_at_the_end(unread, monkeypatch):
