@@ -8,7 +8,7 @@ from tfdist.launch.diagnosis.history import History, NotJoined, ProcessState
 from tfdist.launch.job import Job
 
 CHECK_S = 2.0
-"""Between two looks at the workers that may wait."""
+"""Between two checks of the workers that may wait."""
 QUIET_S = 5.0
 """A worker that wrote a line, or a step, so recently does not wait."""
 IDLE_CPU = 0.1
@@ -17,28 +17,28 @@ IDLE_CPU = 0.1
 
 @dataclass
 class JoinWatch:
-    """Compares the processes of those that may wait from one look to the next: a worker that trains uses its cores.
+    """Compares the processes of workers that may wait from one check to the next: one that trains uses its cores.
 
     A job whose tasks never listen on their ports builds no cluster, and is left alone.
     """
 
     job: Job
     history: History
-    left: str = ""
+    missing: str = ""
     """The worker that exited with code 0 without having listened on its port."""
     seen: dict[str, ProcessState] = field(default_factory=dict)
-    """The processes at the last look."""
+    """The processes at the last check."""
 
-    def leaves(self, task: str) -> bool:
-        """Keep in mind that a task exited with code 0; returns whether others may wait for it."""
+    def note_exit(self, task: str) -> bool:
+        """Take note that a task exited with code 0; returns whether others may wait for it."""
         ports = {plan.task.name: self.job.cluster.port(plan.task) for plan in self.job.plans}
-        if self.left or task not in self.job.leading or not ports.get(task) or task in self._listening():
+        if self.missing or task not in self.job.leading or not ports.get(task) or task in self._listening():
             return False
-        self.left = task
+        self.missing = task
         return True
 
-    def look(self, running: Collection[str], now: float) -> NotJoined | None:
-        """What the last two looks show; None while a leading task is busy, or does not listen yet.
+    def check(self, running: Collection[str], now: float) -> NotJoined | None:
+        """What this check and the last one show; None while a leading task is busy, or does not listen yet.
 
         Args:
             running: the tasks that run.
@@ -47,14 +47,13 @@ class JoinWatch:
         leaders = [task for task in self.job.leading if task in running]
         waiting = bool(leaders) and all(self._waits(task, now) for task in leaders)
         self.seen = dict(self.history.states)
-        return NotJoined(self.left, tuple(leaders), now) if waiting else None
+        return NotJoined(self.missing, tuple(leaders), now) if waiting else None
 
     def _listening(self) -> set[str]:
-        return {entry.task for entry in self.history.entries if isinstance(entry, Listening)}
+        return {entry.task for entry in self.history.select(Listening)}
 
     def _waits(self, task: str, now: float) -> bool:
         before, state = self.seen.get(task), self.history.states.get(task)
         if task not in self._listening() or before is None or state is None or before is state:
             return False
-        last = max(self.history.outputs.get(task, 0.0), self.history.steps.get(task, (0, 0.0))[1])
-        return now - last >= QUIET_S and state.cpu_s - before.cpu_s <= IDLE_CPU * CHECK_S
+        return now - self.history.last_sign(task) >= QUIET_S and state.cpu_s - before.cpu_s <= IDLE_CPU * CHECK_S

@@ -56,7 +56,7 @@ class Supervisor:
     attempts: dict[str, int] = field(default_factory=dict)
     """The present attempt of each task that was restarted; 0 for the others."""
     at_barrier: set[str] = field(default_factory=set)
-    pids: dict[str, int] = field(default_factory=dict)
+    started: set[str] = field(default_factory=set)
     finished: set[str] = field(default_factory=set)
     """Leading tasks that exited with code 0."""
     failed_at: float | None = None
@@ -68,8 +68,8 @@ class Supervisor:
     time_out_at: float | None = None
     start_out_at: float | None = None
     """Monotonic time at which all tasks must have been started."""
-    join_look_at: float | None = None
-    """Monotonic time of the next look at tasks that may wait for one that has exited."""
+    check_joining_at: float | None = None
+    """Monotonic time of the next check of tasks that may wait for one that has exited."""
     silence: SilenceDetector = field(init=False)
     joining: JoinWatch = field(init=False)
 
@@ -97,9 +97,9 @@ class Supervisor:
         if isinstance(message, TaskMessage) and message.attempt != self.attempts.get(message.task, 0):
             return
         match message:
-            case Started(task, pid):
-                self.pids[task] = pid
-                if set(self.pids) >= set(self.channels):
+            case Started(task):
+                self.started.add(task)
+                if self.started >= set(self.channels):
                     self.start_out_at = None
             case Event(task, event={"event": "record", "record": Mapping() as record}):
                 self.records[task] = record
@@ -117,7 +117,7 @@ class Supervisor:
                 self.running.discard(task)
                 self._stop(self.policy.grace_s, f"{task} could not be started")
             case Interrupted(number, by):
-                first = sum(isinstance(entry, Interrupted) for entry in self.history.entries) == 1
+                first = len(self.history.select(Interrupted)) == 1
                 reason = by or ("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
                 self._stop(self.policy.grace_s if first else 0.0, reason)
             case AgentLost(host):
@@ -132,14 +132,14 @@ class Supervisor:
             self._stop(self.policy.grace_s, f"--timeout {timeout_s:g} s")
         if self.start_out_at is not None and now >= self.start_out_at:
             self.start_out_at = None
-            missing = tuple(sorted(set(self.channels) - set(self.pids)))
+            missing = tuple(sorted(set(self.channels) - self.started))
             self.history.entries.append(StartTimedOut(self.policy.start_timeout_s, missing))
             self.running -= set(missing)
             self._stop(self.policy.grace_s, f"{shortened(missing)} not started in time")
         if self.stop_at is not None and now >= self.stop_at:
             self._settle(now)
-        if self.join_look_at is not None and now >= self.join_look_at:
-            self._look_at_joining(now)
+        if self.check_joining_at is not None and now >= self.check_joining_at:
+            self._check_joining(now)
         for _, lost in self.silence.newly_silent(set(self.channels.values()), now):
             self.handle(lost)
             self.announce(lost)
@@ -148,7 +148,7 @@ class Supervisor:
         """Monotonic time of the next check, even if no message arrives."""
         heartbeat = time.monotonic() + self.policy.heartbeat_s
         silences = map(self.silence.deadline, self.channels.values())
-        dues = (self.stop_at, self.time_out_at, self.start_out_at, self.join_look_at, heartbeat, *silences)
+        dues = (self.stop_at, self.time_out_at, self.start_out_at, self.check_joining_at, heartbeat, *silences)
         return min(due for due in dues if due is not None)
 
     def _after_exit(self, task: str, code: int, at: float) -> None:
@@ -161,8 +161,8 @@ class Supervisor:
             self._stop(self.policy.grace_s)
             return
         self._open_barrier()  # the others must not wait there for this one
-        if self.joining.leaves(task):
-            self.join_look_at = at + max(0.0, self.policy.settle_secondary_s - 2 * CHECK_S)
+        if self.joining.note_exit(task):
+            self.check_joining_at = at + max(0.0, self.policy.settle_secondary_s - 2 * CHECK_S)
 
     def _after_failure(self, at: float) -> None:
         if self.failed_at is None and not self.stopped:
@@ -179,18 +179,18 @@ class Supervisor:
             self.stop_at = min(until, now + 1.0)
             self._inspect()
             return
-        ending = {entry.task for entry in self.history.entries if isinstance(entry, Failed)} & self.running
+        ending = {entry.task for entry in self.history.select(Failed)} & self.running
         self._stop(self.policy.grace_s, _first_failure(self.history), ending if now < until else ())
         if ending and now < until:
             self.stop_at = until
 
-    def _look_at_joining(self, now: float) -> None:
-        not_joined = self.joining.look(self.running, time.time())
+    def _check_joining(self, now: float) -> None:
+        not_joined = self.joining.check(self.running, time.time())
         if not_joined is not None and not self.stopped:
             self.history.entries.append(not_joined)
             self._stop(self.policy.grace_s, f"{not_joined.task} did not join the cluster")
         self._inspect()
-        self.join_look_at = now + CHECK_S if not self.stopped else None
+        self.check_joining_at = now + CHECK_S if not self.stopped else None
 
     def _inspect(self) -> None:
         for channel, tasks in self._by_channel(self.running).items():
@@ -209,7 +209,7 @@ class Supervisor:
 
     def _stop(self, grace_s: float, reason: str = "", spared: Collection[str] = ()) -> None:
         self.stop_at, self.stopped = None, True
-        if any(isinstance(entry, AgentLost) for entry in self.history.entries):
+        if self.history.select(AgentLost):
             grace_s = min(grace_s, self.policy.lost_grace_s)
         stopped = Stopped(tuple(sorted(self.running.difference(spared))), grace_s, time.time(), reason)
         self.history.entries.append(stopped)

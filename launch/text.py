@@ -19,6 +19,11 @@ def listed(names: Iterable[str]) -> str:
     return " and ".join(filter(None, (", ".join(every[:-1]), *every[-1:])))
 
 
+def last_line(text: str) -> str:
+    """The last line of a text, without space around it; empty if the text is."""
+    return text.strip().rpartition("\n")[2].strip()
+
+
 def counted(number: int, noun: str) -> str:
     """`1 round`, `3 rounds`, `12,345 rounds`."""
     return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,4 +1,4 @@
-"""The agents of a job: asked together, and each answered for until it is lost."""
+"""The agents of a job: requests to all of them, and those that are lost."""
 
 import time
 from collections.abc import Mapping
@@ -16,6 +16,7 @@ from tfdist.launch.agents.silence import SilenceDetector
 from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.policy import Policy
+from tfdist.launch.text import last_line
 
 POLL_S = 1.0
 """How often agents that owe an answer are checked for silence."""
@@ -97,6 +98,5 @@ class Fleet:
 
     def lose(self, host: Host, reason: str) -> None:
         """Add a host to `lost`."""
-        last = (reason.strip().splitlines() or ["its stream ended"])[-1]
         fix = "check whether the host is overloaded, or out of memory or disk space, and retry"
-        self.lost.setdefault(host, Problem(f"lost the agent ({last})", fix, host.name))
+        self.lost.setdefault(host, Problem(f"lost the agent ({last_line(reason)})", fix, host.name))

@@ -23,8 +23,6 @@ class Arrival(NamedTuple):
     message: FromAgent | AgentLost | Interrupted
     at: float
     """Monotonic."""
-    time: float
-    """Seconds since 1970."""
     size: int
     """Bytes that count against the limit of the inbox."""
 
@@ -47,7 +45,7 @@ class Inbox:
 
         Signal handlers must not pass a size.
         """
-        arrival = Arrival(host, message, time.monotonic(), time.time(), size)
+        arrival = Arrival(host, message, time.monotonic(), size)
         if size:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or not self._used or self._used + size <= self._limit)

@@ -38,7 +38,7 @@ class Requests:
     def take(self, host: Host | None, message: Message) -> None:
         """Pass an answer to the request that it belongs to; do nothing with any other message."""
         if isinstance(message, Reply) and message.request in self._open:
-            asked, on_reply = self._open[message.request]
-            if asked == host:
+            receiver, on_reply = self._open[message.request]
+            if receiver == host:
                 del self._open[message.request]
                 on_reply(message)

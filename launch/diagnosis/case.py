@@ -12,7 +12,7 @@ from tfdist.launch.diagnosis.history import Failed, History, NotJoined, StartTim
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Job
 
-Request = Interrupted | TimedOut | StartTimedOut
+StopReason = Interrupted | TimedOut | StartTimedOut
 """Why the launcher stops tasks that have not failed."""
 
 
@@ -24,11 +24,13 @@ class Case:
     job: Job
 
     @cached_property
-    def places(self) -> dict[str, str]:
-        """` on h2` of each task; nothing if all run on this machine."""
-        if self.job.hosts == (LOCAL,):
-            return {}
-        return {plan.task.name: f" on {plan.host.name}" for plan in self.job.plans}
+    def hosts(self) -> dict[str, str]:
+        """The name of each task's host."""
+        return {plan.task.name: plan.host.name for plan in self.job.plans}
+
+    def place(self, task: str) -> str:
+        """` on h2`; empty if all tasks run on this machine."""
+        return "" if self.job.hosts == (LOCAL,) else f" on {self.hosts[task]}"
 
     @cached_property
     def _stop_index(self) -> int:
@@ -43,13 +45,14 @@ class Case:
         return stopped.time if isinstance(stopped, Stopped) else math.inf
 
     @cached_property
-    def request(self) -> Request | None:
+    def stop_reason(self) -> StopReason | None:
         """Why the launcher stopped the tasks, if not because of a failure."""
-        return next((entry for entry in self.history.entries[: self._stop_index] if isinstance(entry, Request)), None)
+        before = self.history.entries[: self._stop_index]
+        return next((entry for entry in before if isinstance(entry, StopReason)), None)
 
     def _before(self, at: int, time: float, stop: int, stopped_at: float) -> bool:
         # What arrives after the stop may have happened before it, unless a user's request was the reason of the stop.
-        return at < stop or (self.request is None and time < stopped_at)
+        return at < stop or (self.stop_reason is None and time < stopped_at)
 
     def _before_its_stop(self, at: int, entry: Exited | Failed) -> bool:
         for index, stopped in enumerate(self.history.entries):
@@ -60,14 +63,14 @@ class Case:
     @cached_property
     def exits(self) -> dict[str, Exited]:
         """By task."""
-        return {entry.task: entry for entry in self.history.entries if isinstance(entry, Exited)}
+        return {exit.task: exit for exit in self.history.select(Exited)}
 
     @cached_property
     def by_themselves(self) -> dict[str, Exited]:
         """The exits of tasks that the launcher had not stopped, by task, in the order of their times."""
         pairs = [(at, entry) for at, entry in enumerate(self.history.entries) if isinstance(entry, Exited)]
-        found = [entry for at, entry in pairs if self._before_its_stop(at, entry)]
-        return {entry.task: entry for entry in sorted(found, key=lambda exit: exit.time)}
+        exits = [entry for at, entry in pairs if self._before_its_stop(at, entry)]
+        return {exit.task: exit for exit in sorted(exits, key=lambda exit: exit.time)}
 
     @cached_property
     def failed_exits(self) -> dict[str, Exited]:
@@ -89,12 +92,12 @@ class Case:
     @cached_property
     def not_started(self) -> tuple[NotStarted, ...]:
         """Tasks whose program could not be started."""
-        return tuple(entry for entry in self.history.entries if isinstance(entry, NotStarted))
+        return tuple(self.history.select(NotStarted))
 
     @cached_property
     def not_joined(self) -> NotJoined | None:
         """A worker that its peers wait for."""
-        return next((entry for entry in self.history.entries if isinstance(entry, NotJoined)), None)
+        return next(iter(self.history.select(NotJoined)), None)
 
     @cached_property
     def succeeded(self) -> bool:
@@ -117,26 +120,25 @@ class Case:
 
     def secondary(self, exit: Exited) -> bool:
         """Whether a task that failed says that another one had failed before it."""
-        found = self.exception(exit.task)
-        if found is not None:
-            return is_peer_failure(found.text)
+        exception = self.exception(exit.task)
+        if exception is not None:
+            return is_peer_failure(exception.text)
         aborted = exit.code in (-6, 134)
         return (exit.code > 0 or aborted) and is_peer_failure("\n".join(self.history.tail(exit.task)))
 
     def ending(self, task: str) -> str:
         """How a task ended; empty if it succeeded, or if its end is unknown."""
-        place = self.places.get(task, "")
-        stuck = next((entry for entry in self.history.entries if isinstance(entry, Stuck) and entry.task == task), None)
+        place = self.place(task)
+        stuck = next((each for each in self.history.select(Stuck) if each.task == task), None)
         if stuck is not None:
             return describe_stuck(stuck, place)
         if task in self.failed_exits:
-            found = self.exception(task)
-            return describe_ending(self.exits[task], place) + (f": {found.headline}" if found is not None else "")
-        stopped = next(
-            (each for each in self.history.entries if isinstance(each, Stopped) and task in each.tasks), None
-        )
+            exception = self.exception(task)
+            return describe_ending(self.exits[task], place) + (f": {exception.headline}" if exception else "")
+        if task in self.by_themselves:
+            return ""
         if task in self.exits:
-            by_tfdist = stopped is not None and task not in self.by_themselves
-            return describe_stopped(self.exits[task], stopped, place) if stopped and by_tfdist else ""
-        host = next((plan.host.name for plan in self.job.plans if plan.task.name == task), "")
+            stopped = next(each for each in self.history.select(Stopped) if task in each.tasks)
+            return describe_stopped(self.exits[task], stopped, place)
+        host = self.hosts[task]
         return f"was lost with {host}" if any(lost.host == host for lost in self.lost) else ""

@@ -8,19 +8,19 @@ from collections.abc import Sequence
 
 from tfdist.launch.agents.messages import Exited
 from tfdist.launch.diagnosis.case import Case
-from tfdist.launch.diagnosis.failures import Failure, Verdict, failures_of, single
+from tfdist.launch.diagnosis.failures import Diagnosis, Failure, failures_of, single
 from tfdist.launch.diagnosis.history import History
 from tfdist.launch.diagnosis.suspects import frozen, left_early, raised_later, suspect, victims_of
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job
-from tfdist.launch.text import listed
+from tfdist.launch.text import last_line, listed
 
 CLOSE_S, CLOSE_ON_ONE_HOST_S = 0.5, 0.1
 """Failures closer to each other cannot be ordered: clocks are known to within the latency of a message, and a process
 exits some time after its exception."""
 
 
-def find_culprit(case: Case) -> Verdict | None:
+def find_culprit(case: Case) -> Diagnosis | None:
     """Who caused the failure of a job that has ended; None if no task failed by itself."""
     if case.not_started:
         return _not_started(case)
@@ -42,10 +42,10 @@ def shows_cause(history: History, job: Job) -> bool:
     if case.not_started or case.lost or case.early or failures_of(case) or case.not_joined:
         return True
     victims = victims_of(case)
-    return bool(victims) and any(look(case, victims) for look in (raised_later, frozen, left_early))
+    return bool(victims) and any(rule(case, victims) for rule in (raised_later, frozen, left_early))
 
 
-def _alike(case: Case, failures: Sequence[Failure]) -> Verdict | None:
+def _alike(case: Case, failures: Sequence[Failure]) -> Diagnosis | None:
     first = failures[0]
     alike = [each for each in failures if each.kind == first.kind]
     if first.raised is None and not first.last_line:
@@ -56,61 +56,61 @@ def _alike(case: Case, failures: Sequence[Failure]) -> Verdict | None:
     number = len(case.job.plans)
     every = "both tasks" if number == 2 else f"all {number} tasks"
     who = every if len(tasks) == number else listed(tasks)
-    place = case.places.get(first.task, "")
+    place = case.place(first.task)
     words = first.words if first.raised else first.words.replace(place, "", 1)
-    return Verdict(f"{who} failed alike: {words}", first.code, tasks)
+    return Diagnosis(f"{who} failed alike: {words}", first.code, tasks)
 
 
-def _together(case: Case, failures: Sequence[Failure]) -> Verdict | None:
+def _together(case: Case, failures: Sequence[Failure]) -> Diagnosis | None:
     first = failures[0]
     close = [each for each in failures if _close(case, first, each)]
     if len(close) < 2:
         return None
-    who = [f"{each.task}{case.places.get(each.task, '')}" for each in close]
+    who = [f"{each.task}{case.place(each.task)}" for each in close]
     seconds = max(0.1, close[-1].time - first.time)
     words = "; ".join(each.words for each in close[:4])
     names = listed(who)
     reason = f"{names} failed within {seconds:.1f} s: {words}"
-    return Verdict(reason, first.code, tuple(each.task for each in close))
+    return Diagnosis(reason, first.code, tuple(each.task for each in close))
 
 
 def _close(case: Case, first: Failure, other: Failure) -> bool:
-    one_host = case.places.get(first.task) == case.places.get(other.task)
+    one_host = case.place(first.task) == case.place(other.task)
     return other.time - first.time <= (CLOSE_ON_ONE_HOST_S if one_host else CLOSE_S)
 
 
-def _not_started(case: Case) -> Verdict:
+def _not_started(case: Case) -> Diagnosis:
     first = case.not_started[0]
     tasks = tuple(each.task for each in case.not_started if each.reason == first.reason)
     who = first.task if len(tasks) == 1 else listed(tasks)
-    place = case.places.get(first.task, "") if len(tasks) == 1 else ""
-    return Verdict(f"{who} could not be started{place}: {first.reason}", ExitCode.NOT_STARTED, tasks)
+    place = case.place(first.task) if len(tasks) == 1 else ""
+    return Diagnosis(f"{who} could not be started{place}: {first.reason}", ExitCode.NOT_STARTED, tasks)
 
 
-def _lost(case: Case) -> Verdict:
-    reasons = {lost.host: (lost.reason.strip().splitlines() or ["its stream ended"])[-1] for lost in case.lost}
+def _lost(case: Case) -> Diagnosis:
+    reasons = {lost.host: last_line(lost.reason) for lost in case.lost}
     if len(set(reasons.values())) == 1:
         agents = "agent" if len(reasons) == 1 else "agents"
         reason = f"lost the {agents} on {listed(tuple(reasons))}: {next(iter(reasons.values()))}"
     else:
         reason = "lost the agents on " + listed([f"{host} ({why})" for host, why in reasons.items()])
-    return Verdict(reason, ExitCode.HOST_LOST)
+    return Diagnosis(reason, ExitCode.HOST_LOST)
 
 
-def _early(case: Case, early: Sequence[Exited]) -> Verdict:
+def _early(case: Case, early: Sequence[Exited]) -> Diagnosis:
     leaders = [task for task in case.job.leading if case.by_themselves.get(task) not in case.early.values()]
     needs = f"{listed(leaders)} still {'needs' if len(leaders) == 1 else 'need'}"
     tasks = tuple(exit.task for exit in early)
     them = "it" if len(tasks) == 1 else "them"
-    place = case.places.get(tasks[0], "") if len(tasks) == 1 else ""
+    place = case.place(tasks[0]) if len(tasks) == 1 else ""
     reason = f"{listed(tasks)} exited with code 0{place}, but {needs} {them}"
-    return Verdict(f"{reason}: a script without server.join() is the usual cause", ExitCode.FAILED, tasks)
+    return Diagnosis(f"{reason}: a script without server.join() is the usual cause", ExitCode.FAILED, tasks)
 
 
-def _not_joined(case: Case) -> Verdict | None:
+def _not_joined(case: Case) -> Diagnosis | None:
     if case.not_joined is None:
         return None
     task, waiting = case.not_joined.task, case.not_joined.waiting
     waits = f"{listed(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for it"
-    reason = f"{task} exited with code 0{case.places.get(task, '')} before it joined the cluster; {waits}"
-    return Verdict(reason, ExitCode.FAILED, (task,))
+    reason = f"{task} exited with code 0{case.place(task)} before it joined the cluster; {waits}"
+    return Diagnosis(reason, ExitCode.FAILED, (task,))

@@ -9,7 +9,7 @@ from tfdist.launch.diagnosis.case import Case
 from tfdist.launch.diagnosis.culprit import find_culprit
 from tfdist.launch.diagnosis.endings import exit_code
 from tfdist.launch.diagnosis.evidence import exception_before, last_lines
-from tfdist.launch.diagnosis.failures import Verdict
+from tfdist.launch.diagnosis.failures import Diagnosis
 from tfdist.launch.diagnosis.history import History, StartTimedOut, TimedOut
 from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.errors import ExitCode
@@ -21,59 +21,58 @@ from tfdist.launch.text import listed
 def diagnose(history: History, job: Job) -> Outcome:
     """The outcome of a job that has ended."""
     case = Case(history, job)
-    status, verdict = _verdict(case)
-    culprit = verdict.culprits[0] if verdict.culprits else None
+    status, diagnosis = _diagnosis(case)
+    culprit = diagnosis.culprits[0] if diagnosis.culprits else None
     return Outcome(
         status,
-        verdict.exit_code,
-        verdict.reason,
+        diagnosis.exit_code,
+        diagnosis.reason,
         culprit=culprit,
-        culprits=verdict.culprits,
+        culprits=diagnosis.culprits,
         log=_log(case, culprit) if culprit is not None else (),
         hints=_hints(case, culprit) if culprit is not None else (),
-        casualties={} if status is Status.OK else _casualties(case, verdict),
+        casualties={} if status is Status.OK else _casualties(case, diagnosis),
         warnings=tuple(_warnings(case)),
         exits=case.exits,
     )
 
 
-def _verdict(case: Case) -> tuple[Status, Verdict]:
+def _diagnosis(case: Case) -> tuple[Status, Diagnosis]:
     if case.succeeded:
-        return Status.OK, Verdict("", ExitCode.SUCCESS)
-    verdict = find_culprit(case)
-    if verdict is not None:
-        return Status.FAILED, verdict
-    match case.request:
+        return Status.OK, Diagnosis("", ExitCode.SUCCESS)
+    diagnosis = find_culprit(case)
+    if diagnosis is not None:
+        return Status.FAILED, diagnosis
+    match case.stop_reason:
         case Interrupted(number, by):
             code = ExitCode.INTERRUPTED if number == signal.SIGINT else exit_code(-number)
             reason = f"stopped by '{by}'" if by else f"interrupted by {signal.Signals(number).name}"
-            return Status.INTERRUPTED, Verdict(reason, code)
+            return Status.INTERRUPTED, Diagnosis(reason, code)
         case TimedOut(timeout_s):
-            return Status.TIMEOUT, Verdict(f"stopped after --timeout {timeout_s:g} s", ExitCode.TIMEOUT)
+            return Status.TIMEOUT, Diagnosis(f"stopped after --timeout {timeout_s:g} s", ExitCode.TIMEOUT)
         case StartTimedOut(timeout_s, tasks):
             reason = f"{listed(tasks)} not started within --start-timeout {timeout_s:g} s"
-            return Status.FAILED, Verdict(reason, ExitCode.START_TIMEOUT)
+            return Status.FAILED, Diagnosis(reason, ExitCode.START_TIMEOUT)
     endings = ((plan.task.name, case.ending(plan.task.name)) for plan in case.job.plans)
     reason = next((f"{task} {ending}" for task, ending in endings if ending), "the tasks ended without a result")
-    return Status.FAILED, Verdict(reason, ExitCode.FAILED)
+    return Status.FAILED, Diagnosis(reason, ExitCode.FAILED)
 
 
-def _casualties(case: Case, verdict: Verdict) -> dict[str, str]:
-    names = [plan.task.name for plan in case.job.plans if plan.task.name not in verdict.culprits]
+def _casualties(case: Case, diagnosis: Diagnosis) -> dict[str, str]:
+    names = [plan.task.name for plan in case.job.plans if plan.task.name not in diagnosis.culprits]
     return {name: ending for name in names if (ending := case.ending(name))}
 
 
 def _warnings(case: Case) -> Iterator[str]:
-    for entry in case.history.entries:
-        if isinstance(entry, Stuck):
-            yield f"{entry.task} {case.ending(entry.task)}: its process is left over"
+    for stuck in case.history.select(Stuck):
+        yield f"{stuck.task} {case.ending(stuck.task)}: its process is left over"
 
 
 def _log(case: Case, culprit: str) -> tuple[str, ...]:
     if culprit in case.failed_exits:
         return last_lines(culprit, case.history, case.exception(culprit))
-    found = exception_before(case.stopped_at, culprit, case.history)
-    return last_lines(culprit, case.history, found, case.stopped_at)
+    exception = exception_before(case.stopped_at, culprit, case.history)
+    return last_lines(culprit, case.history, exception, case.stopped_at)
 
 
 def _hints(case: Case, culprit: str) -> tuple[str, ...]:

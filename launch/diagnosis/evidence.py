@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfdist.launch.diagnosis.history import Failed, History, Line
 from tfdist.launch.noise import LOG_LINE, NOISE
@@ -113,14 +113,14 @@ def _chain_start(texts: Sequence[str], headers: Sequence[int]) -> int:
 
 def exception_of(task: str, history: History) -> Raised | None:
     """The last exception of a task: as it reported it, with the traceback of its log, or only from its log."""
-    written = raised(history.lines(task)) or raised(history.lines(task, "stdout"))
-    failed = next((entry for entry in history.entries if isinstance(entry, Failed) and entry.task == task), None)
+    logged = raised(history.lines(task)) or raised(history.lines(task, "stdout"))
+    failed = next((entry for entry in history.select(Failed) if entry.task == task), None)
     if failed is None:
-        return written
-    found = reported(failed)
-    if written is None or written.type != found.type:
-        return found
-    return Raised(found.type, found.message, found.time, found.causes or written.causes, written.lines, reported=True)
+        return logged
+    report = reported(failed)
+    if logged is None or logged.type != report.type:
+        return report
+    return replace(report, causes=report.causes or logged.causes, lines=logged.lines)
 
 
 def exception_at_exit(task: str, code: int, history: History) -> Raised | None:
@@ -128,43 +128,45 @@ def exception_at_exit(task: str, code: int, history: History) -> Raised | None:
 
     An exception that nothing catches ends a Python process with code 1, possibly after seconds of cleaning up.
     """
-    found = exception_of(task, history)
-    if found is None or found.reported or code == 1:
-        return found
-    return found if code in (*range(2, 126), 134, -6) and not _continued(task, history, found) else None
+    exception = exception_of(task, history)
+    if exception is None or exception.reported or code == 1:
+        return exception
+    return exception if code in (*range(2, 126), 134, -6) and not _continued(task, history, exception) else None
 
 
 def exception_before(time: float, task: str, history: History) -> Raised | None:
-    """The exception of a task that still ran at that time, unless the task went on, or a peer's failure caused it."""
-    found = exception_of(task, history)
-    if found is None or found.type in _ENDED_ON_REQUEST or found.time >= time or is_peer_failure(found.text):
+    """The exception of a task that still ran at that time, unless the task continued, or a peer's failure caused it."""
+    exception = exception_of(task, history)
+    if exception is None or exception.type in _ENDED_ON_REQUEST or exception.time >= time:
         return None
-    return found if found.reported or not _continued(task, history, found, time) else None
+    if is_peer_failure(exception.text) or (not exception.reported and _continued(task, history, exception, time)):
+        return None
+    return exception
 
 
-def _continued(task: str, history: History, found: Raised, until: float = math.inf) -> bool:
+def _continued(task: str, history: History, exception: Raised, until: float = math.inf) -> bool:
     # What C++ threads log while the process ends does not count; a message of theirs has several lines.
     lines = [*history.lines(task, "stdout"), *history.lines(task)]
     logged = {line.time for line in lines if LOG_LINE.match(line.text)}
-    spoke = any(found.time + 0.5 < line.time < until and line.time not in logged for line in lines)
-    return spoke or history.steps.get(task, (0, 0.0))[1] > found.time
+    wrote = any(exception.time + 0.5 < line.time < until and line.time not in logged for line in lines)
+    return wrote or history.steps.get(task, (0, 0.0))[1] > exception.time
 
 
 def is_peer_failure(text: str) -> bool:
-    """Whether TensorFlow says there that another task has failed."""
+    """Whether the text has one of TensorFlow's errors about a task that has failed."""
     return PEER_FAILURE.search(text) is not None
 
 
 def named_peers(text: str, coordinator: str) -> list[str]:
-    """The tasks that TensorFlow names there, in order; `coordinator` is the task with the coordination service."""
+    """The tasks that TensorFlow's error names, in order; `coordinator` is the task with the coordination service."""
     names = [f"{role}-{index}" for role, index in _PEER.findall(text)]
     return names or ([coordinator] if _COORDINATOR in text else [])
 
 
-def last_lines(task: str, history: History, found: Raised | None, before: float = math.inf) -> tuple[str, ...]:
+def last_lines(task: str, history: History, exception: Raised | None, before: float = math.inf) -> tuple[str, ...]:
     """The traceback of a task, or else its last lines before that time, without what TensorFlow logs on start-up."""
-    if found is not None and found.lines:
-        lines = found.lines
+    if exception is not None and exception.lines:
+        lines = exception.lines
         return lines if len(lines) <= MOST_LINES else (*lines[: MOST_LINES // 4], "...", *lines[-MOST_LINES * 3 // 4 :])
     streams = (_without_noise(history.lines(task, stream), before) for stream in ("stderr", "stdout"))
     return next(filter(None, streams), ())

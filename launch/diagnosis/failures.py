@@ -10,7 +10,7 @@ from tfdist.launch.errors import ExitCode
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Diagnosis:
     """Who caused the failure."""
 
     reason: str
@@ -49,21 +49,21 @@ class Failure:
 
 def failures_of(case: Case) -> list[Failure]:
     """The tasks that failed without blaming another one, in the order of their failures."""
-    found = []
+    failures = []
     for task in dict.fromkeys([*case.failed_exits, *case.reports]):
         exit = case.failed_exits.get(task)
         if exit is None and task not in case.by_themselves and not is_peer_failure(reported(case.reports[task]).text):
-            found.append(unfinished(case, task, reported(case.reports[task])))
+            failures.append(unfinished(case, task, reported(case.reports[task])))
         elif exit is not None and not case.secondary(exit):
-            found.append(failure_of(case, exit, case.exception(task)))
-    return sorted(found, key=lambda failure: failure.time)
+            failures.append(failure_of(case, exit, case.exception(task)))
+    return sorted(failures, key=lambda failure: failure.time)
 
 
 def failure_of(case: Case, exit: Exited, raised: Raised | None) -> Failure:
     """The failure of a task that has exited."""
     time = min(exit.time, raised.time) if raised is not None else exit.time
     lines = last_lines(exit.task, case.history, raised)
-    ending = describe_ending(exit, case.places.get(exit.task, ""))
+    ending = describe_ending(exit, case.place(exit.task))
     return Failure(exit.task, time, ending, raised, exit_code(exit.code), lines[-1] if lines else "")
 
 
@@ -72,9 +72,9 @@ def unfinished(case: Case, task: str, raised: Raised) -> Failure:
     exit = case.exits.get(task)
     if exit is not None and 0 < exit.code < 128:
         return failure_of(case, exit, raised)
-    return Failure(task, raised.time, f"failed{case.places.get(task, '')}", raised, ExitCode.FAILED, "")
+    return Failure(task, raised.time, f"failed{case.place(task)}", raised, ExitCode.FAILED, "")
 
 
-def single(failure: Failure) -> Verdict:
-    """A verdict about one task."""
-    return Verdict(failure.sentence, failure.code, (failure.task,))
+def single(failure: Failure) -> Diagnosis:
+    """The diagnosis that one task is to blame."""
+    return Diagnosis(failure.sentence, failure.code, (failure.task,))

@@ -6,7 +6,7 @@ All times are seconds since 1970 by this machine's clock: channels convert the t
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Listening, NotStarted, Output, Started, Stuck
@@ -72,6 +72,7 @@ Entry = (
     | Stopped
 )
 """One entry of a history."""
+Kind = TypeVar("Kind", bound=Entry)
 
 _KEPT = (Started, Listening, Exited, NotStarted, Stuck, AgentLost, Interrupted, Stopped)
 
@@ -108,7 +109,7 @@ class History:
     tails: dict[tuple[str, str], deque[Line]] = field(default_factory=dict)
     """The last lines of each task's `stdout` and `stderr`, by task and stream."""
     states: dict[str, ProcessState] = field(default_factory=dict)
-    """Processes of tasks that ran when the launcher last asked."""
+    """Processes of the tasks that ran at the last `Inspect` request."""
     _open: set[tuple[str, str]] = field(default_factory=set)
     """Streams whose last line has no end yet."""
 
@@ -135,6 +136,14 @@ class History:
             self._open.add((task, stream))
         else:
             self._open.discard((task, stream))
+
+    def select(self, kind: type[Kind]) -> list[Kind]:
+        """The entries of one kind, in order."""
+        return [entry for entry in self.entries if isinstance(entry, kind)]
+
+    def last_sign(self, task: str) -> float:
+        """The time of a task's last output or step; 0 without any."""
+        return max(self.outputs.get(task, 0.0), self.steps.get(task, (0, 0.0))[1])
 
     def lines(self, task: str, stream: str = "stderr") -> list[Line]:
         """The last lines that a task wrote to a stream, with the times of their arrival."""

@@ -154,20 +154,20 @@ def inspected(supervisor, channel, **cpu_s):
     supervisor.requests.take(LOCAL, reply)
 
 
-def after_an_early_exit(listening=("worker-0",), cpu_per_look=0.01, output=None):
+def after_an_early_exit(listening=("worker-0",), cpu_per_check=0.01, output=None):
     """What the launcher sends while worker-0 runs for 20 s after worker-1 has exited with code 0."""
     supervisor, channel = supervisor_of({"worker": 2}, ports=True)
     now = time.monotonic()
     for task in listening:
         supervisor.handle(Listening(task, time.time() - 60.0))
     supervisor.handle(exited("worker-1", 0), now)
-    for look in range(1, 10):
-        if supervisor.join_look_at is not None:
-            supervisor.check_deadlines(now + 2.0 * look)
+    for check in range(1, 10):
+        if supervisor.check_joining_at is not None:
+            supervisor.check_deadlines(now + 2.0 * check)
             if output and not supervisor.stopped:
                 supervisor.handle(output)
             if any(isinstance(message, Inspect) for message in channel.sent):
-                inspected(supervisor, channel, worker_0=cpu_per_look * look)
+                inspected(supervisor, channel, worker_0=cpu_per_check * check)
     return supervisor, channel
 
 
@@ -185,7 +185,7 @@ def test_a_worker_that_waits_for_one_that_never_joined_is_stopped():
     [
         {"listening": ()},
         {"listening": ("worker-0", "worker-1")},
-        {"cpu_per_look": 1.5},
+        {"cpu_per_check": 1.5},
         {"output": Output("worker-0", "stdout", "epoch 3\n")},
     ],
     ids=["no cluster", "it had joined", "busy", "writes"],

@@ -1,6 +1,6 @@
 import io
-import time
 import re
+import time
 
 import pytest
 
