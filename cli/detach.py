@@ -10,7 +10,7 @@ from tfdist.cli.output import never_block
 from tfdist.launch.agents.launcher_messages import Message, Note
 from tfdist.launch.console.lines import PrefixedLines
 from tfdist.launch.json_files import dumps
-from tfdist.launch.runs.background import Background, Detached, fork_launcher
+from tfdist.launch.runs.background import Background, DetachedRun, fork_launcher
 
 
 class BackgroundLines(PrefixedLines):
@@ -43,7 +43,7 @@ def launch_detached(launch: Callable[[Background], int], *, json: bool, quiet: b
     return 0
 
 
-def _announcement(run: Detached) -> str:
+def _announcement(run: DetachedRun) -> str:
     path = shlex.quote(run.run_dir)
     return (
         f"{run.run_dir} runs in the background (process {run.pid})\n"

@@ -54,12 +54,12 @@ def _stop(run: "Run", kill: bool) -> "Run":
     from tfdist.cli.steps import Steps
     from tfdist.launch.runs.follow import POLL_S, wait_for_launcher
     from tfdist.launch.runs.state import RunState, read_run
-    from tfdist.launch.runs.stop import ask_to_stop, running_tasks
+    from tfdist.launch.runs.stop import request_stop, running_tasks
 
     while read_run(run.run_dir).state is RunState.STARTING:  # its launcher is not known yet
         time.sleep(POLL_S)
     for _ in range(2 if kill else 1):
-        ask_to_stop(run.run_dir)
+        request_stop(run.run_dir)
     with Steps(sys.stderr, patience_s=0.5) as steps:
         step = ""
         while not (now := read_run(run.run_dir)).ended:

@@ -1,12 +1,10 @@
 """A run in another process, shown live from its folder."""
 
-import json
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 from typing import Any, TextIO
 
 from tfdist.cli.steps import Steps
@@ -18,6 +16,7 @@ from tfdist.launch.console.table import LiveTable
 from tfdist.launch.console.terminal import can_redraw
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job, Program, TaskPlan
+from tfdist.launch.json_files import read_json
 from tfdist.launch.runs.follow import POLL_S, RunFollower, wait_for_end
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import read_run, tasks_of
@@ -29,7 +28,7 @@ LAST_LINES = 10
 
 
 def watch(run_dir: RunDir, out: TextIO, verbose: bool) -> PrefixedLines:
-    """Show the run until it has ended; what has shown it."""
+    """Show the run until it has ended; returns the console that shows it."""
     with Steps(sys.stderr) as steps:
         steps.show("waiting for the tasks to start")
         while not tasks_of(run_dir) and not read_run(run_dir).ended:
@@ -77,7 +76,7 @@ def _is_step(message: Message) -> bool:
 
 def _console(run_dir: RunDir, out: TextIO, verbose: bool, clock: _Clock) -> PrefixedLines:
     """As a launch chooses it: a live table for the built-in training on a terminal, else prefixed lines."""
-    spec = _read(run_dir.spec)
+    spec = read_json(run_dir.spec)
     if not can_redraw(out) or not isinstance(spec, dict) or spec.get("command"):
         return PrefixedLines(out, sys.stderr, LineOptions(verbose))
     return LiveTable(_job(run_dir, spec), out, LineOptions(verbose), clock)
@@ -93,10 +92,3 @@ def _job(run_dir: RunDir, spec: dict[str, Any]) -> Job:
         role, _, index = name.rpartition("-")
         plans.append(TaskPlan(Task(role, int(index)), Host(host), program, (), None))
     return Job(tuple(plans), roles)
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None

@@ -1,4 +1,4 @@
-"""The JSON that tfdist writes: NaN and infinity become null, and a file is replaced whole or not at all."""
+"""The JSON files of tfdist. NaN and infinity become null, and a file is replaced whole or not at all."""
 
 import json
 import math
@@ -11,6 +11,14 @@ from typing import Any
 def dumps(data: Any, indent: int | None = None) -> str:
     """`data` as JSON. JSON has no NaN or infinity (the loss of a training that diverged): they become null."""
     return json.dumps(_finite(data), indent=indent, allow_nan=False)
+
+
+def read_json(path: Path) -> Any:
+    """The value in a file; None if it cannot be read, or is not JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 def save_json(path: Path, data: Any, mode: int = 0o666) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+StreamName = Literal["stdout", "stderr"]
+
 
 @dataclass(frozen=True)
 class Request:
@@ -236,7 +238,7 @@ class Listening(TaskMessage):
 class Output(TaskMessage):
     """Whole lines of a task's stdout or stderr. A line over 64 KiB is split; a partial one is sent after a second."""
 
-    stream: Literal["stdout", "stderr"]
+    stream: StreamName
     text: str
     """Bytes that are not UTF-8 are surrogates (`surrogateescape`)."""
 

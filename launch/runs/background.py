@@ -17,7 +17,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
-class Detached:
+class DetachedRun:
     """A run that continues in the background."""
 
     run_dir: str
@@ -32,12 +32,12 @@ class Foreground:
     """The launcher's."""
     pipe: int
 
-    def wait(self) -> Detached | int:
+    def wait(self) -> DetachedRun | int:
         """The detached run, or the exit code of a launcher that ended before; signals go to the launcher meanwhile."""
         with os.fdopen(self.pipe, "rb") as pipe:
             data = pipe.read()
         if data:
-            return Detached(*json.loads(data))
+            return DetachedRun(*json.loads(data))
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 

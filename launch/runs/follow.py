@@ -6,27 +6,27 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from tfdist.launch.agents.launcher_messages import Message
-from tfdist.launch.agents.messages import Output
+from tfdist.launch.agents.messages import Output, StreamName
 from tfdist.launch.runs.launcher import read_launcher
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import read_run, tasks_of
 
 POLL_S = 0.25
-"""Between two looks at the sizes of the files."""
+"""Between two checks whether the files have grown."""
 CHUNK = 1 << 20
+"""Bytes per read."""
 LAUNCHER_S = 5.0
 """For a launcher to exit after it has written the outcome."""
-Stream = Literal["stdout", "stderr"]
-STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
+STREAMS: tuple[StreamName, ...] = ("stdout", "stderr")
 _KINDS: Mapping[str, type] = {kind.__name__: kind for kind in get_args(Message)}
 
 
 @dataclass
 class GrowingFile:
-    """A file that is read from where it was left."""
+    """A file that is read from the end of the last read."""
 
     path: Path
     offset: int = 0
@@ -56,12 +56,12 @@ class TaskLog:
     _file: GrowingFile = field(init=False)
 
     def __post_init__(self) -> None:
-        self._open(max(_attempts(self.run_dir, self.task), default=0))
+        self._open(max(self._attempts(), default=0))
 
     def read(self) -> bytes:
         """Up to CHUNK bytes that were added; empty if there are none."""
         while not (data := self._file.read()):
-            later = [attempt for attempt in _attempts(self.run_dir, self.task) if attempt > self._attempt]
+            later = [attempt for attempt in self._attempts() if attempt > self._attempt]
             if not later:
                 break
             self._open(min(later))
@@ -70,9 +70,8 @@ class TaskLog:
     def _open(self, attempt: int) -> None:
         self._attempt, self._file = attempt, GrowingFile(self.run_dir.log(self.task, self.stream, attempt))
 
-
-def _attempts(run_dir: RunDir, task: str) -> list[int]:
-    return [int(path.parent.name.partition("-")[2]) for path in run_dir.path.glob(f"attempt-*/{task}")]
+    def _attempts(self) -> list[int]:
+        return [attempt for attempt, task in self.run_dir.attempts() if task == self.task]
 
 
 @dataclass
@@ -99,9 +98,9 @@ class RunFollower:
     """The output and events of a run as messages, in the order in which they are found."""
 
     run_dir: RunDir
-    streams: tuple[Stream, ...] = STREAMS
+    streams: tuple[StreamName, ...] = STREAMS
     _events: _Lines = field(init=False)
-    _logs: dict[tuple[int, str, Stream], _Lines] = field(default_factory=dict)
+    _logs: dict[tuple[int, str, StreamName], _Lines] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._events = _Lines(GrowingFile(self.run_dir.events))
@@ -129,16 +128,12 @@ class RunFollower:
 
     def _find_logs(self) -> None:
         order = {task: index for index, task in enumerate(tasks_of(self.run_dir))} if not self._logs else {}
-        found = [
-            (int(path.parts[-2].partition("-")[2]), path.name, stream)
-            for path in self.run_dir.path.glob("attempt-*/*")
-            for stream in self.streams
-            if (path / f"{stream}.log").exists()
-        ]
-        found.sort(key=lambda key: (key[0], order.get(key[1], 0), key[1]))  # stable: stdout before stderr
-        for attempt, task, stream in found:
-            log = _Lines(GrowingFile(self.run_dir.log(task, stream, attempt)))
-            self._logs.setdefault((attempt, task, stream), log)
+        attempts = sorted(self.run_dir.attempts(), key=lambda key: (key[0], order.get(key[1], 0), key[1]))
+        for attempt, task in attempts:
+            for stream in self.streams:
+                path = self.run_dir.log(task, stream, attempt)
+                if path.exists():
+                    self._logs.setdefault((attempt, task, stream), _Lines(GrowingFile(path)))
 
 
 def wait_for_end(
@@ -154,7 +149,7 @@ def wait_for_end(
 def wait_for_launcher(run_dir: RunDir, limit_s: float = LAUNCHER_S) -> None:
     """Wait until the launcher of a run that has ended has kept everything and exited, but at most `limit_s`."""
     launcher, until = read_launcher(run_dir), time.monotonic() + limit_s
-    while launcher is not None and launcher.here and launcher.alive and time.monotonic() < until:
+    while launcher is not None and launcher.local and launcher.alive and time.monotonic() < until:
         time.sleep(0.02)
 
 

@@ -1,6 +1,5 @@
 """Which process a run's launcher is, and whether it still runs."""
 
-import json
 import os
 import socket
 import time
@@ -8,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tfdist.launch.json_files import read_json
 from tfdist.launch.runs.rundir import RunDir
 
 
@@ -25,14 +25,14 @@ class Launcher:
     """Seconds since 1970."""
 
     @property
-    def here(self) -> bool:
+    def local(self) -> bool:
         """Whether it was started on this machine; runs may be on a shared disk."""
         return self.host == socket.gethostname()
 
     @property
     def alive(self) -> bool:
-        """Whether it runs. One on another machine counts as alive: that cannot be known here."""
-        return not self.here or (self.boot == _boot_id() and self.ticks == _start_ticks(self.pid))
+        """Whether it runs. One on another machine counts as alive: this one cannot check it."""
+        return not self.local or (self.boot == _boot_id() and self.ticks == _start_ticks(self.pid))
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
@@ -47,10 +47,10 @@ def this_launcher() -> Launcher:
 def read_launcher(run_dir: RunDir) -> Launcher | None:
     """The launcher that a run's folder names; None if it does not."""
     try:
-        values = json.loads(run_dir.launcher.read_text(encoding="utf-8"))
+        values = read_json(run_dir.launcher)
         values.pop("format")
         return Launcher(**values)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError):
         return None
 
 

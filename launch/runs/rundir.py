@@ -75,6 +75,16 @@ class RunDir:
         """The unix socket of a running launcher."""
         return self.path / "control.sock"
 
+    @property
+    def reserved(self) -> Path:
+        """Disk space that is kept free for `outcome`."""
+        return self.path / ".reserved"
+
+    def attempts(self) -> list[tuple[int, str]]:
+        """Attempt and task of each folder with logs, sorted."""
+        folders = self.path.glob("attempt-*/*")
+        return sorted((int(folder.parent.name.removeprefix("attempt-")), folder.name) for folder in folders)
+
     def log(self, task: str, stream: str, attempt: int = 0) -> Path:
         """The log of a task's `stdout` or `stderr`."""
         return self.path / f"attempt-{attempt}" / task / f"{stream}.log"

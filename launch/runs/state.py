@@ -1,6 +1,5 @@
 """What a run does, or how it ended, from the files in its folder."""
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -10,6 +9,7 @@ from typing import Any
 
 from tfdist.launch.agents.messages import Exited
 from tfdist.launch.diagnosis.outcome import Outcome, Status
+from tfdist.launch.json_files import read_json
 from tfdist.launch.runs.launcher import Launcher, read_launcher
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.str_enum import StrEnum
@@ -112,9 +112,8 @@ def _plain(value: Any) -> Any:
 def tasks_of(run_dir: RunDir) -> Mapping[str, str]:
     """Each task's host, in the order of the plan; empty before there is a plan."""
     try:
-        plans = json.loads(run_dir.cluster.read_text(encoding="utf-8"))
-        return {str(plan["task"]): str(plan["host"]) for plan in plans}
-    except (OSError, ValueError, KeyError, TypeError):
+        return {str(plan["task"]): str(plan["host"]) for plan in read_json(run_dir.cluster)}
+    except (KeyError, TypeError):
         return {}
 
 
@@ -131,16 +130,13 @@ def _state(run_dir: RunDir, outcome: Mapping[str, Any], launcher: Launcher | Non
 def _remark(state: RunState, launcher: Launcher | None) -> str:
     if state is RunState.LOST:
         return "the launcher ended without an outcome"
-    if state is RunState.RUNNING and launcher is not None and not launcher.here:
+    if state is RunState.RUNNING and launcher is not None and not launcher.local:
         return f"on {launcher.host}; not checked from here"
     return ""
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
+    values = read_json(path)
     return values if isinstance(values, dict) else {}
 
 

@@ -1,4 +1,4 @@
-"""Ask a run's launcher to stop the run."""
+"""Requests to the launcher of a run: stop it, and list its running tasks."""
 
 import os
 import signal
@@ -9,8 +9,8 @@ from tfdist.launch.runs.launcher import Launcher, read_launcher
 from tfdist.launch.runs.rundir import RunDir
 
 
-def ask_to_stop(run_dir: RunDir) -> None:
-    """Ask once: the tasks get the grace period. Asked again, the launcher kills them.
+def request_stop(run_dir: RunDir) -> None:
+    """Send a stop request. The tasks get the grace period; after a second request the launcher kills them.
 
     Raises:
         TfdistError: the launcher cannot be reached.
@@ -27,7 +27,7 @@ def ask_to_stop(run_dir: RunDir) -> None:
     except PermissionError:
         raise TfdistError(f"{run_dir.control}: not your run; ask its owner, or use sudo", ExitCode.FAILED) from None
     except OSError:  # it has not opened its socket yet, could not, or has just ended
-        _signal(run_dir, read_launcher(run_dir))
+        _terminate(run_dir, read_launcher(run_dir))
 
 
 def running_tasks(run_dir: RunDir) -> tuple[str, ...]:
@@ -38,12 +38,12 @@ def running_tasks(run_dir: RunDir) -> tuple[str, ...]:
         return ()
 
 
-def _signal(run_dir: RunDir, launcher: Launcher | None) -> None:
+def _terminate(run_dir: RunDir, launcher: Launcher | None) -> None:
     if launcher is None or not launcher.alive or run_dir.outcome.exists():
         return
-    if not launcher.here:
+    if not launcher.local:
         raise TfdistError(
-            f"the launcher of {run_dir.path} runs on {launcher.host}: use 'tfdist stop' there", ExitCode.FAILED
+            f"the launcher of {run_dir.path} runs on {launcher.host}: use 'tfdist stop' on that host", ExitCode.FAILED
         )
     try:
         os.kill(launcher.pid, signal.SIGTERM)

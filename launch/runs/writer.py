@@ -71,7 +71,7 @@ class RunWriter:
         self.run_dir = run_dir
         self.warn = warn
         self._logs: dict[Path, _Log] = {}
-        self._reserve = run_dir.path / ".reserved"
+        self._reserve = run_dir.reserved
         self._warned = False
 
     def __enter__(self) -> "RunWriter":
