@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 from tfdist.bench.plan import PlannedRun
 from tfdist.launch.console.job_state import JobState
-from tfdist.launch.console.rows import number_text, state_text, step_text
+from tfdist.launch.console.rows import state_text
+from tfdist.launch.console.step_values import number_text, step_text
 from tfdist.launch.console.task_state import Activity, TaskState
 from tfdist.launch.text import duration
 

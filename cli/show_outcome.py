@@ -6,6 +6,7 @@ from typing import Any, TextIO
 
 import typer
 
+from tfdist.launch.console.visible import printable
 from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command
@@ -107,7 +108,7 @@ def show_failure(
     again = again or redact_command(["tfdist", *sys.argv[1:]])
     lines = ["", f"tfdist: {outcome.reason}"]
     if outcome.culprit is not None and not is_shown(outcome.culprit, outcome.log):
-        lines += [f"  | {_printable(line)}" for line in outcome.log]
+        lines += [f"  | {printable(line)}" for line in outcome.log]
     lines += [f"  hint:  {hint}" for hint in outcome.hints]
     lines += [f"  then {who} {ending}" for ending, who in _grouped(outcome.casualties).items()]
     lines += [f"  warning: {warning}" for warning in outcome.warnings]
@@ -121,7 +122,3 @@ def _grouped(casualties: Mapping[str, str]) -> dict[str, str]:
     for task, ending in casualties.items():
         tasks.setdefault(ending, []).append(task)
     return {ending: listed(names) for ending, names in tasks.items()}
-
-
-def _printable(line: str) -> str:
-    return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -32,7 +32,7 @@ from tfdist.launch.job import Job
 from tfdist.launch.joining import CHECK_S, JoinWatch
 from tfdist.launch.policy import Policy
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.launch.text import shortened
+from tfdist.launch.text import shortened, signal_name
 
 OnMessage = Callable[[Message], None]
 """Called with every message of a running job. The loop waits for it, so it must return quickly."""
@@ -118,7 +118,7 @@ class Supervisor:
                 self._stop(self.policy.grace_s, f"{task} could not be started")
             case Interrupted(number, by):
                 first = len(self.history.select(Interrupted)) == 1
-                reason = by or ("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
+                reason = by or ("Ctrl-C" if number == signal.SIGINT else signal_name(number))
                 self._stop(self.policy.grace_s if first else 0.0, reason)
             case AgentLost(host):
                 self._abandon(host, at)

@@ -1,5 +1,6 @@
 """Numbers, lists of names and suggestions in messages."""
 
+import signal
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -35,6 +36,14 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def signal_name(number: int) -> str:
+    """`SIGTERM`; `signal 40` for one without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def did_you_mean(value: str, choices: Iterable[str], most: int = 99) -> str:

@@ -1,6 +1,5 @@
 """What the tasks of a running job do, from its messages. No I/O: tests replay messages."""
 
-import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +9,7 @@ from tfdist.launch.agents.messages import Event, Exited, Listening, NotStarted, 
 from tfdist.launch.console.task_state import Activity, TaskState
 from tfdist.launch.events import Phase
 from tfdist.launch.job import Job
+from tfdist.launch.text import signal_name
 
 MOST_PHASE = 30
 """Characters of a phase that are kept."""
@@ -75,9 +75,9 @@ class JobState:
             case Started(attempt=attempt):
                 if attempt > task.attempt:
                     self.failed, self.stopped_at = "", None
-                fresh = TaskState(task.name, task.host, task.leads, task.serves, attempt)
-                fresh.enter(Activity.STARTING, now)
-                self.tasks[task.name] = fresh
+                started = TaskState(task.name, task.host, task.leads, task.serves, attempt)
+                started.enter(Activity.STARTING, now)
+                self.tasks[task.name] = started
             case Listening() if task.serves:
                 task.enter(Activity.SERVING, now)
                 task.connected = True
@@ -154,9 +154,4 @@ def _printable(phase: str) -> str:
 
 
 def _exit_text(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"
+    return f"exit code {code}" if code >= 0 else signal_name(-code)

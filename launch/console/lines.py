@@ -10,8 +10,9 @@ from typing import TextIO
 from tfdist.launch.agents.launcher_messages import Message, Note, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Output
 from tfdist.launch.console.printer import Printer, target
+from tfdist.launch.console.step_values import number_text, step_text, step_values
 from tfdist.launch.console.task_lines import TaskLines
-from tfdist.launch.console.visible import KEPT_CHARACTERS, has_controls, visible
+from tfdist.launch.console.visible import KEPT_CHARACTERS, has_controls, printable, visible
 from tfdist.launch.text import counted
 
 UPDATE_S = 1.0
@@ -36,29 +37,11 @@ class LineOptions:
     """Print the lines of these tasks only; None: of all."""
 
 
-def step_values(event: Event) -> tuple[str, str, str]:
-    """The step (of the total), images per second and loss of a `step` event; empty if it has none."""
-    step, steps, rate, loss = (event.event.get(name) for name in ("step", "steps", "images_per_s", "loss"))
-    total = f"/{steps}" if isinstance(steps, int) else ""
-    return f"{step}{total}" if isinstance(step, int) else "", _formatted(rate, ",.1f"), _formatted(loss, ".4f")
-
-
-def _formatted(value: object, form: str) -> str:
-    try:
-        return format(float(value), form) if isinstance(value, int | float) else ""
-    except OverflowError:  # an int beyond the range of a float
-        return ""
-
-
 def _step_line(event: Event) -> str:
-    texts = zip(("step {}", "{} images/s", "loss {}"), step_values(event), strict=True)
-    return "  ".join(form.format(text) for form, text in texts if text)
-
-
-def _decoded(text: str) -> str:
-    if text.isascii():
-        return text
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    step, steps, images_per_s, loss = step_values(event.event)
+    texts = (step_text(step, steps), number_text(images_per_s, ",.1f"), number_text(loss, ".4f"))
+    forms = zip(("step {}", "{} images/s", "loss {}"), texts, strict=True)
+    return "  ".join(form.format(text) for form, text in forms if text)
 
 
 class PrefixedLines:
@@ -94,7 +77,7 @@ class PrefixedLines:
         self.end()
 
     def end(self) -> None:
-        """End the lines that have not ended, and say how many were left out."""
+        """End the lines that have not ended, and print how many were left out."""
         self._end_lines(self.texts)
         for printer in self.printers.values():
             printer.end_line()
@@ -105,7 +88,7 @@ class PrefixedLines:
             case Note(host, text) if not self.options.quiet:
                 self._printer("stderr").whole(f"[{host}] {text}\n")
             case Output(task, stream, text) if self._prints(task):
-                self._print_text(task, stream, _decoded(text))
+                self._print_text(task, stream, printable(text))
             case Event(task, event={"event": "step"}) if self._prints(task) and not self.options.quiet:
                 self._print_lines(task, [_step_line(message)], self._printer("stdout"))
             case Stopped():
@@ -171,8 +154,8 @@ class PrefixedLines:
 
     def _print_rest(self, lines: TaskLines, printer: Printer) -> None:
         """Print the line that has not ended, a progress bar not too often."""
-        fresh = lines.shown_at is not None and self.now() - lines.shown_at < UPDATE_S
-        if lines.rest.strip() and not (lines.overwrites and fresh):
+        just_shown = lines.shown_at is not None and self.now() - lines.shown_at < UPDATE_S
+        if lines.rest.strip() and not (lines.overwrites and just_shown):
             self._print_part(lines, lines.rest, printer, ended=False)
 
     def _print_part(self, lines: TaskLines, line: str, printer: Printer, ended: bool) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tfdist.launch.console.job_state import JobState
+from tfdist.launch.console.step_values import number_text, step_text
 from tfdist.launch.console.task_state import TIMELESS, Activity, TaskState
 from tfdist.launch.text import duration
 
@@ -41,18 +42,6 @@ def state_text(task: TaskState, now: float) -> str:
     seconds = int(now - task.since)
     timeless = task.ended or task.activity in TIMELESS or seconds < 1
     return str(task.activity) if timeless else f"{task.activity} {duration(seconds)}"
-
-
-def step_text(step: int | None, steps: int | None) -> str:
-    """`20/100`, `20` without a total, empty without a step."""
-    if step is None:
-        return ""
-    return f"{step}/{steps}" if steps else str(step)
-
-
-def number_text(value: float | None, form: str) -> str:
-    """The number in this format; empty if there is none."""
-    return "" if value is None else format(value, form)
 
 
 def choose_tasks(job: JobState, most: int) -> tuple[list[TaskState], str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from tfdist.launch.console.step_values import step_values
 from tfdist.launch.str_enum import StrEnum
 
 RECENT = 8
@@ -98,20 +99,8 @@ class TaskState:
 
     def note_step(self, event: Mapping[str, Any], now: float) -> None:
         """Note the values of a `step` event."""
-        self.images_per_s, self.loss = _number(event.get("images_per_s")), _number(event.get("loss"))
-        self.step, self.steps = _count(event.get("step")), _count(event.get("steps")) or None
+        self.step, self.steps, self.images_per_s, self.loss = step_values(event)
         if self.recent and (self.step is None or self.step <= self.recent[-1][1]):
             self.recent.clear()
         if self.step is not None:
             self.recent.append((now, self.step))
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and 0 <= value < 2**63 else None
-
-
-def _number(value: object) -> float | None:
-    try:
-        return float(value) if isinstance(value, int | float) else None
-    except OverflowError:  # an int beyond the range of a float
-        return None

@@ -12,6 +12,11 @@ _TOKEN = re.compile(
 RESET = "\x1b[0m"
 
 
+def printable(text: str) -> str:
+    """The text with U+FFFD in place of bytes that are not UTF-8 (surrogates)."""
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def has_controls(text: str) -> bool:
     """Whether `visible` would change anything."""
     return "\r" in text or "\b" in text or "\x1b" in text

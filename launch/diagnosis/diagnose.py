@@ -15,7 +15,7 @@ from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.incompatibilities import hints
 from tfdist.launch.job import Job
-from tfdist.launch.text import listed
+from tfdist.launch.text import listed, signal_name
 
 
 def diagnose(history: History, job: Job) -> Outcome:
@@ -46,7 +46,7 @@ def _diagnosis(case: Case) -> tuple[Status, Diagnosis]:
     match case.stop_reason:
         case Interrupted(number, by):
             code = ExitCode.INTERRUPTED if number == signal.SIGINT else exit_code(-number)
-            reason = f"stopped by '{by}'" if by else f"interrupted by {signal.Signals(number).name}"
+            reason = f"stopped by '{by}'" if by else f"interrupted by {signal_name(number)}"
             return Status.INTERRUPTED, Diagnosis(reason, code)
         case TimedOut(timeout_s):
             return Status.TIMEOUT, Diagnosis(f"stopped after --timeout {timeout_s:g} s", ExitCode.TIMEOUT)

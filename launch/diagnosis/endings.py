@@ -4,6 +4,7 @@ import signal
 
 from tfdist.launch.agents.launcher_messages import Stopped
 from tfdist.launch.agents.messages import Exited, Stuck
+from tfdist.launch.text import signal_name
 
 _SHELL = 128
 """A shell exits with this plus the number of the signal that killed its program."""
@@ -14,7 +15,7 @@ def describe_exit(code: int, place: str = "") -> str:
     number = signal_number(code)
     if number is None:
         return f"exited with code {code}{place}"
-    name = _signal_name(number)
+    name = signal_name(number)
     if code > 0:
         return f"exited with code {code}{place} (its program was killed by {name})"
     sent = number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -62,10 +63,3 @@ _REPORTED_BY_SHELLS = (
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE,
     signal.SIGKILL, signal.SIGSEGV, signal.SIGPIPE, signal.SIGTERM,
 )  # fmt: skip
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

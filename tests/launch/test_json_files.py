@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tfdist.launch.json_files import dumps, save_json
+from tfdist.launch.json_files import dumps, read_json, save_json
 
 
 def test_nan_and_infinity_become_null():
@@ -16,3 +16,13 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         save_json(path, {"a": object()})
     assert json.loads(path.read_text()) == {"a": 1}
     assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff"])
+def test_a_file_that_is_not_json_has_no_value(data, tmp_path):
+    path = tmp_path / "a.json"
+    assert read_json(path) is None
+    path.write_bytes(data)
+    assert read_json(path) is None
+    save_json(path, [1])
+    assert read_json(path) == [1]

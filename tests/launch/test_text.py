@@ -1,6 +1,6 @@
 import pytest
 
-from tfdist.launch.text import counted, did_you_mean, duration, labelled, shortened
+from tfdist.launch.text import counted, did_you_mean, duration, labelled, last_line, shortened, signal_name
 
 
 def test_a_long_list_is_shortened_and_names_are_not_repeated():
@@ -8,6 +8,16 @@ def test_a_long_list_is_shortened_and_names_are_not_repeated():
     assert shortened(f"h{number}" for number in range(9)) == "h0, h1, h2, h3 and 5 more"
     assert shortened(["a", "b", "c"], most=1) == "a and 2 more"
     assert shortened([]) == ""
+
+
+def test_the_last_line_has_no_space_around_it():
+    assert last_line("  first\n last \n\n") == "last"
+    assert last_line("only") == "only"
+    assert last_line(" \n") == ""
+
+
+def test_a_signal_without_a_name_is_a_number():
+    assert [signal_name(number) for number in (15, 40)] == ["SIGTERM", "signal 40"]
 
 
 def test_one_is_singular():

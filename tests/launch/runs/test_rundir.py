@@ -6,7 +6,7 @@ import pytest
 
 from tfdist.launch.agents.messages import Output, Started
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.runs.rundir import create_run_dir
+from tfdist.launch.runs.rundir import RunDir, create_run_dir
 from tfdist.launch.runs.writer import RunWriter
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=timezone.utc)
@@ -23,6 +23,18 @@ def test_a_name_cannot_escape_the_runs_folder(tmp_path, name, folder):
     path = create_run_dir(tmp_path, name, NOON).path
     assert path.parent == tmp_path
     assert path.name.endswith(f"Z-{folder}")
+
+
+def test_the_time_of_a_run_is_in_the_name_of_its_folder(tmp_path):
+    assert create_run_dir(tmp_path, "a-b", NOON).created == NOON.timestamp()
+    assert RunDir(tmp_path / "results").created is None
+
+
+def test_the_attempts_of_a_run_are_sorted(tmp_path):
+    run_dir = RunDir(tmp_path)
+    for task, attempt in (("worker-0", 10), ("worker-1", 0), ("worker-0", 2)):
+        run_dir.log(task, "stdout", attempt).parent.mkdir(parents=True)
+    assert run_dir.attempts() == [(0, "worker-1"), (2, "worker-0"), (10, "worker-0")]
 
 
 def test_a_file_as_runs_folder_is_refused(tmp_path):
