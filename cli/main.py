@@ -73,8 +73,9 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fail_to_print(error: OSError, arguments: list[str]) -> int:
-    what = f"{error.filename or 'the output'}: {error.strerror or error}"
-    return _fail(f"{what}; free some space, or write to another place", ExitCode.FAILED, arguments)
+    fix = "check the path and its permissions" if error.filename else "free some space, or write to another place"
+    what = error.filename or "the output"
+    return _fail(f"{what}: {error.strerror or error}; {fix}", ExitCode.FAILED, arguments)
 
 
 def _fail(sentence: str, code: int, arguments: list[str]) -> int:

@@ -29,9 +29,9 @@ def find_run(text: str, runs_dir: Path) -> RunDir:
     if text == LAST:
         return _newest(runs_dir)
     if "/" in text or not text:
-        if text and Path(text).is_dir():
+        if text and _is_run(Path(text)):
             return RunDir(Path(text))
-        raise TfdistError(f"RUN {text!r}: no such folder; 'tfdist runs' lists the runs")
+        raise TfdistError(f"RUN {text!r}: not the folder of a run; 'tfdist runs' lists the runs")
     names = sorted(run.name for run in list_runs(runs_dir))
     matches = [name for name in names if name == text] or [name for name in names if name.startswith(text)]
     matches = matches or [name for name in names if text in name]

@@ -44,8 +44,9 @@ def test_a_run_is_found_by_its_path(runs_dir, monkeypatch):
     [
         ("2026", f"RUN 2026: 3 runs match, {LATE}-2, {LATE}, {EARLY}; give more of the name"),
         ("lunch", "RUN lunch: no such run in "),
-        ("/no/such", "RUN '/no/such': no such folder; 'tfdist runs' lists the runs"),
-        ("", "RUN '': no such folder"),
+        ("/no/such", "RUN '/no/such': not the folder of a run; 'tfdist runs' lists the runs"),
+        ("/", "RUN '/': not the folder of a run; 'tfdist runs' lists the runs"),
+        ("", "RUN '': not the folder of a run"),
     ],
 )
 def test_an_unknown_or_ambiguous_name_is_refused(text, message, runs_dir):
