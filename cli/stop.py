@@ -47,7 +47,7 @@ def stop(run: RunName, runs_dir: RunsDir = RUNS_DIR, kill: Kill = False) -> None
     except KeyboardInterrupt:
         typer.echo(f"{before.name} is being stopped; 'tfdist runs' shows when it has ended", err=True)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
-    typer.echo(f"{after.name}: {_how(after)}")
+    typer.echo(f"{after.name}: {_how(after) if after.ended else 'ended, but its outcome could not be written'}")
 
 
 def _stop(run: "Run", kill: bool) -> "Run":
@@ -62,7 +62,7 @@ def _stop(run: "Run", kill: bool) -> "Run":
         request_stop(run.run_dir)
     with Steps(sys.stderr, patience_s=0.5) as steps:
         step = ""
-        while not (now := read_run(run.run_dir)).ended:
+        while (now := read_run(run.run_dir)).state is RunState.RUNNING:
             tasks, before = running_tasks(run.run_dir), step
             step = f"stopping {shortened(tasks)}" if tasks else "waiting for the launcher"
             if step != before:

@@ -69,6 +69,17 @@ def request(run_dir: RunDir, name: str) -> Mapping[str, Any]:
     return answer
 
 
+def answers(run_dir: RunDir) -> bool:
+    """Whether a launcher listens on the run's socket, also a suspended one. A full disk holds no other trace of it."""
+    try:
+        request(run_dir, "status")
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
 def _listener(path: Path, stack: ExitStack) -> socket.socket:
     address = _address(path, stack)
     with suppress(FileNotFoundError):

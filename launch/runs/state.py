@@ -10,6 +10,7 @@ from typing import Any
 from tfdist.launch.agents.messages import Exited
 from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.json_files import read_json
+from tfdist.launch.runs.control import answers
 from tfdist.launch.runs.launcher import Launcher, read_launcher
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.str_enum import StrEnum
@@ -120,7 +121,7 @@ def tasks_of(run_dir: RunDir) -> Mapping[str, str]:
 def _state(run_dir: RunDir, outcome: Mapping[str, Any], launcher: Launcher | None, started: float) -> RunState:
     if outcome:
         return RunState(outcome["status"]) if outcome.get("status") in set(RunState) else RunState.FAILED
-    if launcher is not None and launcher.alive:
+    if launcher.alive if launcher is not None else answers(run_dir):
         return RunState.RUNNING
     if launcher is None and time.time() - started < _STARTING_S:
         return RunState.STARTING

@@ -24,9 +24,12 @@ def disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
+def tfdist(*arguments: str, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([*TFDIST, *arguments], capture_output=True, text=True, cwd=cwd, timeout=120)
+
+
 def launch(folder: Path, *arguments: str, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
-    command = [*TFDIST, "launch", "--runs-dir", str(folder), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+    return tfdist("launch", "--runs-dir", str(folder), *arguments, cwd=cwd)
 
 
 def test_a_training_ends_with_0_although_the_run_folder_is_full(disk):
@@ -37,6 +40,16 @@ def test_a_training_ends_with_0_although_the_run_folder_is_full(disk):
     assert done.stderr.count("No space left on device") == 1
     assert "json (No space left on device)" in done.stderr
     assert "images/s (the whole job)" in done.stdout
+
+
+def test_a_run_that_could_write_nothing_can_be_stopped(disk):
+    (disk / "filler").write_bytes(bytes(SIZE - 4096))
+    (disk / "rest").write_bytes(bytes(4096))
+    assert launch(disk, "--detach", "--", "sleep", "1000").returncode == 0
+    listed, stopped = (tfdist(*words, "--runs-dir", str(disk)) for words in (("runs",), ("stop", "last")))
+    assert "running" in listed.stdout
+    assert stopped.returncode == 0
+    assert "ended, but its outcome could not be written" in stopped.stdout
 
 
 def test_the_outcome_is_written_although_the_logs_fill_the_disk(disk):

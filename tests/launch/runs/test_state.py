@@ -11,8 +11,10 @@ from dataclasses import replace
 import pytest
 
 from tests.launch.jobs import python_job, run
+from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.diagnosis.outcome import Status
 from tfdist.launch.json_files import save_json
+from tfdist.launch.runs.control import serve
 from tfdist.launch.runs.find import list_runs
 from tfdist.launch.runs.launcher import read_launcher, this_launcher
 from tfdist.launch.runs.rundir import RunDir
@@ -67,6 +69,25 @@ def test_a_launcher_on_another_machine_counts_as_running(tmp_path):
     found = read_run(run_dir)
     assert found.state is RunState.RUNNING
     assert found.reason == f"on not-{socket.gethostname()}; not checked from here"
+
+
+def test_a_run_without_any_file_runs_as_long_as_its_launcher_answers(tmp_path):
+    run_dir = RunDir(tmp_path / "20260101T120000Z-launch")
+    run_dir.path.mkdir()
+    with serve(run_dir, Inbox(), list):
+        assert read_run(run_dir).state is RunState.RUNNING
+    assert read_run(run_dir).state is RunState.LOST
+
+
+def test_a_launcher_that_is_suspended_still_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr("tfdist.launch.runs.control.ANSWER_S", 0.1)
+    run_dir = RunDir(tmp_path / "20260101T120000Z-launch")
+    run_dir.path.mkdir()
+    with socket.socket(socket.AF_UNIX) as suspended:
+        monkeypatch.chdir(run_dir.path)
+        suspended.bind(run_dir.control.name)
+        suspended.listen()
+        assert read_run(run_dir).state is RunState.RUNNING
 
 
 def test_a_new_empty_folder_starts_and_an_old_one_is_lost(tmp_path):
