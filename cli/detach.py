@@ -14,14 +14,14 @@ from tfdist.launch.runs.background import Background, DetachedRun, fork_launcher
 
 
 class BackgroundLines(PrefixedLines):
-    """Prints remarks of the launcher, but not what tasks write: their logs keep that."""
+    """Prints the launcher's notes, but no output of tasks: their logs have it."""
 
     def __init__(self, background: Background, out: TextIO, err: TextIO) -> None:
         super().__init__(out, err)
         self.background = background
 
     def handle(self, message: Message) -> None:
-        """Print a remark; detach with the start of the last task."""
+        """Print a note; detach with the start of the last task."""
         if isinstance(message, Note):
             super().handle(message)
         self.background.handle(message)

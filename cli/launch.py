@@ -1,7 +1,7 @@
 """`tfdist launch`."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tfdist.cli.host_options import host_options
-from tfdist.cli.options import SIZE, WHAT, Json, Port, option, refuse_tf_config, training_options
+from tfdist.cli.options import ENVIRONMENT, WHAT, Json, Port, option, refuse_tf_config, training_options
 from tfdist.cli.output import never_block, wait_for_reader
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
 from tfdist.cli.timeout_options import TIMEOUTS, timeout_options
@@ -19,6 +19,7 @@ from tfdist.launch.errors import TfdistError
 if TYPE_CHECKING:
     from tfdist.cli.config import JobFile
     from tfdist.cli.host_selection import HostSelection
+    from tfdist.cli.run_launch import RunOptions
     from tfdist.launch.policy import Policy
 
 HELP = """Run a training: the built-in MobileNetV2, or your own program.
@@ -62,16 +63,17 @@ Env = Annotated[
     option(
         "--env",
         "Environment variable of every task: NAME=VALUE, NAME to copy it, or a pattern such as 'NCCL_*'. Repeatable.",
-        SIZE,
+        ENVIRONMENT,
         short=("-x",),
     ),
 ]
-EnvFile = Annotated[Path | None, option("--env-file", "File of NAME=VALUE lines, set for every task.", SIZE)]
+EnvFile = Annotated[Path | None, option("--env-file", "File of NAME=VALUE lines, set for every task.", ENVIRONMENT)]
 Inherit = Annotated[
-    bool, option("--inherit-tf-config", "Run only the task that TF_CONFIG in the environment describes.", SIZE)
+    bool, option("--inherit-tf-config", "Run only the task that TF_CONFIG in the environment describes.", ENVIRONMENT)
 ]
 Timeout = Annotated[
-    float | None, option("--timeout", "Stop the job after this many seconds, with exit code 124.", TIMEOUTS)
+    float | None,
+    option("--timeout", "Stop the job after this many seconds, with exit code 124. Default: no limit.", TIMEOUTS),
 ]
 Name = Annotated[str, option("--name", "Name of the run, used for its folder.")]
 Config = Annotated[
@@ -109,14 +111,6 @@ Verbose = Annotated[
 ]
 
 
-def _job_file(path: Path | None, ctx: typer.Context) -> "JobFile | None":
-    if path is None:
-        return None
-    from tfdist.cli.config import job_file
-
-    return job_file(path, ctx)
-
-
 @training_options()
 @host_options()
 @timeout_options()
@@ -124,6 +118,8 @@ def launch(
     ctx: typer.Context,
     choices: Mapping[str, Any],
     selection: "HostSelection",
+    *,
+    timeout: Timeout = None,
     policy: "Policy",
     command: Command = None,
     config: Config = None,
@@ -132,7 +128,6 @@ def launch(
     env: Env = None,
     env_file: EnvFile = None,
     inherit_tf_config: Inherit = False,
-    timeout: Timeout = None,
     name: Name = "launch",
     runs_dir: RunsDir = RUNS_DIR,
     detach: Detach = False,
@@ -147,27 +142,44 @@ def launch(
     """Plan the job that the options describe, run it, and exit with its code. HELP is the text for users."""
     from tfdist.cli.plan_launch import LaunchOptions
     from tfdist.cli.run_launch import RunOptions, run_launch
-    from tfdist.launch.environment import forwarded_variables
+    from tfdist.launch.console.lines import LineOptions
 
+    _check(timeout, detach, dry_run, inherit_tf_config)
+    job_options = LaunchOptions(choices, tuple(command or ()), port, _variables(env, env_file), inherit_tf_config)
+    lines = LineOptions(verbose=verbose, prefix=prefix, timestamps=timestamps, quiet=quiet)
+    run_options = RunOptions(name, runs_dir, dry_run, json, output, lines, _job_file(save_config, ctx))
+    policy = replace(policy, timeout_s=timeout)
+    raise typer.Exit(_start(partial(run_launch, job_options, selection, policy, run_options), run_options, detach))
+
+
+def _check(timeout: float | None, detach: bool, dry_run: bool, inherit_tf_config: bool) -> None:
     if timeout is not None and not timeout > 0:
         raise TfdistError(f"--timeout {timeout:g}: must be positive; omit it for no limit")
     if detach and dry_run:
         raise TfdistError("--detach and --dry-run: a dry run starts nothing; omit one of them")
     if not inherit_tf_config:
         refuse_tf_config()
-    variables = forwarded_variables(env or (), env_file, os.environ)
-    job_options = LaunchOptions(choices, tuple(command or ()), port, variables, inherit_tf_config)
-    saved = _job_file(save_config, ctx)
-    run_options = RunOptions(
-        name, runs_dir, dry_run, json, quiet, verbose, output, prefix=prefix, timestamps=timestamps, job_file=saved
-    )
-    start = partial(run_launch, job_options, selection, replace(policy, timeout_s=timeout), run_options)
+
+
+def _variables(env: list[str] | None, env_file: Path | None) -> Mapping[str, str]:
+    from tfdist.launch.environment import forwarded_variables
+
+    return forwarded_variables(env or (), env_file, os.environ)
+
+
+def _job_file(path: Path | None, ctx: typer.Context) -> "JobFile | None":
+    from tfdist.cli.config import job_file
+
+    return None if path is None else job_file(path, ctx)
+
+
+def _start(run: Callable[..., int], options: "RunOptions", detach: bool) -> int:
     never_block()
     if detach:
         from tfdist.cli.detach import launch_detached
 
-        raise typer.Exit(launch_detached(start, json=json, quiet=quiet))
-    code = start()
-    if dry_run:
+        return launch_detached(run, json=options.json, quiet=options.lines.quiet)
+    code = run()
+    if options.dry_run:
         wait_for_reader()
-    raise typer.Exit(code)
+    return code

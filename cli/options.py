@@ -23,8 +23,7 @@ from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import field_types
 
 WHAT, SIZE, HOW, TRAIN, DATA, TIMING = "What to run", "Size", "Communication", "Training", "Data", "Timing"
-HOSTS = "Hosts"
-OUTPUT = "Output"
+HOSTS, ENVIRONMENT, OUTPUT = "Hosts", "Environment", "Output"
 
 _ROWS: tuple[tuple[str, str, str], ...] = (
     ("strategy", WHAT, "{choices}. Default: auto, which decides by --ps, --workers, the number of hosts and of devices."),

@@ -1,6 +1,6 @@
 """sys.stdout and sys.stderr of the commands that run jobs or connect to hosts: writing to them never blocks.
 
-Otherwise a terminal or a pager that nobody reads would make the command deaf to signals and time limits.
+Otherwise a terminal or pager that is not read would block the command, so that it ignores signals and time limits.
 """
 
 import sys

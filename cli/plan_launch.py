@@ -133,8 +133,8 @@ def _plan_inherited(options: LaunchOptions, machines: Machines) -> PlannedLaunch
         raise TfdistError(
             "TF_CONFIG has a chief but no ps: the built-in training has no chief then; rename it to worker 0"
         )
-    beside = ("chief", "evaluator") if options.command else ("chief",)
-    if task.role not in {*beside, *(plan.task.role for plan in planned.job.plans)}:
+    outside = ("chief", "evaluator") if options.command else ("chief",)
+    if task.role not in {*outside, *(plan.task.role for plan in planned.job.plans)}:
         raise TfdistError(
             f"TF_CONFIG's task is {task.name}, but {planned.spec.strategy} has no {task.role}: use worker"
         )

@@ -1,4 +1,4 @@
-"""The argument RUN of the commands about one run, and the folder in which they look for it."""
+"""The argument RUN of the commands about one run, and the folder of runs."""
 
 import os
 from pathlib import Path

@@ -1,29 +1,23 @@
 """Runs the job that `tfdist launch` has planned, and prints it."""
 
-import json
-import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from textwrap import indent
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
 from tfdist.cli.host_selection import HostSelection
-from tfdist.cli.output_tasks import ALL, output_tasks
+from tfdist.cli.output_tasks import output_tasks
 from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, busy_warnings, plan_request
 from tfdist.cli.show_outcome import show_outcome
+from tfdist.cli.show_plan import show_plan
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.launcher_messages import Note
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.console.terminal import can_redraw
 from tfdist.launch.diagnosis.outcome import Outcome, Status
-from tfdist.launch.doctor.preflight import preflight
-from tfdist.launch.dry_run import describe_plan, with_free_ports
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.json_files import dumps
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_arguments
@@ -35,14 +29,10 @@ from tfdist.launch.runs.writer import RunWriter
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.run import run_training
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.choice import StrategyChoice
 
 if TYPE_CHECKING:
     from tfdist.cli.config import JobFile
     from tfdist.launch.runs.background import Background
-
-INTERNAL = (TrainingSpec.VARIABLE, StrategyChoice.VARIABLE)
-"""Long variables that only tfdist reads."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +43,10 @@ class RunOptions:
     runs_dir: Path
     dry_run: bool
     json: bool
-    quiet: bool
-    verbose: bool
-    output: str = ALL
+    output: str
     """Value of --output."""
-    prefix: bool = True
-    timestamps: bool = False
+    lines: LineOptions
+    """Without its tasks, which `output` names."""
     job_file: "JobFile | None" = None
     """Written before the tasks start."""
 
@@ -87,11 +75,11 @@ def run_launch(
     Raises:
         TfdistError: no task was started.
     """
-    selection.try_out(lambda machines: _plan(options, run_options, machines), options.devices)
-    with selection.connected(policy, quiet=run_options.quiet) as fleet:
+    selection.try_out(lambda machines: _checked_plan(options, run_options, machines), options.devices)
+    with selection.connected(policy, quiet=run_options.lines.quiet) as fleet:
         machines = selection.machines(fleet, options.devices)
-        planned = _plan(options, run_options, machines)
-        if not run_options.quiet:
+        planned = _checked_plan(options, run_options, machines)
+        if not run_options.lines.quiet:
             busy = () if run_options.dry_run else busy_warnings(planned.job, machines)
             for line in (*planned.notes, *(f"warning: {warning}" for warning in (*planned.warnings, *busy))):
                 typer.echo(line, file=run_options.out)
@@ -99,50 +87,21 @@ def run_launch(
             for line in run_options.job_file.save():
                 typer.echo(line, err=True)
         if run_options.dry_run:
-            _show_plan(planned, fleet, run_options)
+            show_plan(planned, fleet, json=run_options.json, verbose=run_options.lines.verbose)
             return 0
         run_dir = create_run_dir(run_options.runs_dir, run_options.name)
         if background is not None:
             background.expect((plan.task.name for plan in planned.job.plans), run_dir)
         console = _console(planned, run_options, background)
         outcome, record = _run(planned, run_dir, policy, console, fleet)
-    show_outcome(outcome, record, quiet=run_options.quiet, json=run_options.json, is_shown=console.shows)
+    show_outcome(outcome, record, quiet=run_options.lines.quiet, json=run_options.json, is_shown=console.shows)
     return record.exit_code if record is not None else outcome.exit_code
 
 
-def _plan(options: LaunchOptions, run_options: RunOptions, machines: Machines) -> PlannedLaunch:
+def _checked_plan(options: LaunchOptions, run_options: RunOptions, machines: Machines) -> PlannedLaunch:
     planned = plan_request(options, machines)
     output_tasks(run_options.output, planned.job)
     return planned
-
-
-def _show_plan(planned: PlannedLaunch, fleet: Fleet | None, options: RunOptions) -> None:
-    """Print every task as it would be started; with other hosts, after their preflight."""
-    if fleet is None:
-        job = with_free_ports(planned.job)
-    else:
-        job, notes = preflight(planned.job.sharing(os.environ), fleet, needs_tensorflow=not planned.argv)
-        for note in notes:
-            typer.echo(f"warning: {note.host}: {note.text}", err=True)
-    tasks = [describe_plan(job, plan) for plan in job.plans]
-    if options.json:
-        typer.echo(dumps(tasks))
-        return
-    for task in tasks:
-        _show_task(task, options.verbose)
-
-
-def _show_task(task: Mapping[str, Any], verbose: bool) -> None:
-    cores = ", ".join(map(str, task["cores"])) or "any"
-    typer.echo(f"\n{task['task']} on {task['host']}, cores: {cores}, in {task['cwd']}")
-    env = dict(task["env"])
-    tf_config = env.pop("TF_CONFIG", None)
-    if tf_config is not None:
-        typer.echo(indent(f"TF_CONFIG={dumps(json.loads(tf_config), indent=2)}", "  "))
-    for name, value in env.items():
-        if verbose or name not in INTERNAL:
-            typer.echo(f"  {name}={value}")
-    typer.echo(f"  {task['command']}")
 
 
 def _console(planned: PlannedLaunch, options: RunOptions, background: "Background | None") -> PrefixedLines:
@@ -151,10 +110,8 @@ def _console(planned: PlannedLaunch, options: RunOptions, background: "Backgroun
         from tfdist.cli.detach import BackgroundLines
 
         return BackgroundLines(background, options.out, sys.stderr)
-    lines = LineOptions(
-        options.verbose, options.prefix, options.timestamps, options.quiet, output_tasks(options.output, planned.job)
-    )
-    if not planned.argv and not options.quiet and can_redraw(options.out):
+    lines = replace(options.lines, tasks=output_tasks(options.output, planned.job))
+    if not planned.argv and not lines.quiet and can_redraw(options.out):
         from tfdist.launch.console.table import LiveTable
 
         return LiveTable(planned.job, options.out, lines)

@@ -34,7 +34,7 @@ class Phase(StrEnum):
 
 
 def emit(event: str, **values: Any) -> None:
-    """Send an event to the launcher, which shows it, or stores it if it does not know its name.
+    """Send an event to the launcher, which shows it, or only stores it if the name is unknown.
 
     Args:
         event: `phase` (phase: a `Phase` or any text), `ready` (the strategy exists), `step` (step, and as far as they

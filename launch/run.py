@@ -54,25 +54,23 @@ def launch(
             on_message(note)
         hellos = {host.name: hello for host, hello in fleet.hellos.items()}
         save_plan(job, hellos, writer)
-
-        def announce(message: Message) -> None:
-            writer.write(message)
-            on_message(message)
-
-        supervisor = _start(job, fleet, policy, announce)
+        supervisor = _start(job, fleet, policy, writer, on_message)
         with serve(writer.run_dir, fleet.inbox, lambda: sorted(supervisor.running)):
             wall_s = supervise(supervisor, writer, on_message)
         for channel in fleet.channels.values():
             channel.send(Finish())
-    outcome = diagnose(supervisor.history, supervisor.job)
-    outcome = replace(outcome, reason=redact_text(outcome.reason))
-    run_dir = str(writer.run_dir.path)
-    outcome = replace(outcome, wall_s=wall_s, records=supervisor.records, hosts=hellos, run_dir=run_dir)
+    outcome = diagnose(supervisor.history, job)
+    outcome = replace(outcome, reason=redact_text(outcome.reason), wall_s=wall_s, records=supervisor.records)
+    outcome = replace(outcome, hosts=hellos, run_dir=str(writer.run_dir.path))
     writer.save_outcome(outcome.to_json())
     return outcome
 
 
-def _start(job: Job, fleet: Fleet, policy: Policy, announce: OnMessage) -> Supervisor:
+def _start(job: Job, fleet: Fleet, policy: Policy, writer: RunWriter, on_message: OnMessage) -> Supervisor:
+    def announce(message: Message) -> None:
+        writer.write(message)
+        on_message(message)
+
     channels = {plan.task.name: fleet.channels[plan.host] for plan in job.plans}
     supervisor = Supervisor(job, channels, policy, fleet.inbox, set(channels), fleet.requests, announce=announce)
     for plan in job.plans:

@@ -50,7 +50,7 @@ class Supervisor:
     running: set[str]
     requests: Requests = field(default_factory=Requests)
     announce: OnMessage = lambda _: None
-    """Called with what the supervisor finds or decides itself: hosts without a sign of life, and stops."""
+    """Called with the supervisor's own messages: silent hosts, and stops."""
     history: History = field(default_factory=History)
     records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Supervisor:
         self.joining = JoinWatch(self.job, self.history)
 
     def accepts(self, arrival: Arrival) -> bool:
-        """Whether the message's task is on the host that sent it: a host must not speak for others."""
+        """Whether the message's task is on the host that sent it: a host must not affect the tasks of others."""
         message = arrival.message
         if not isinstance(message, TaskMessage):
             return True
@@ -160,7 +160,7 @@ class Supervisor:
         if self.finished >= set(self.job.leading):
             self._stop(self.policy.grace_s)
             return
-        self._open_barrier()  # the others must not wait there for this one
+        self._open_barrier()  # the others need not wait for this one
         if self.joining.note_exit(task):
             self.check_joining_at = at + max(0.0, self.policy.settle_secondary_s - 2 * CHECK_S)
 

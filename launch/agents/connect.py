@@ -77,7 +77,7 @@ class _Connecting:
     not_before: dict[Host, float]
     """When each host that waits for its turn may be connected."""
     late_at: dict[Host, float] = field(default_factory=dict)
-    """When it will be too late for each login that was started."""
+    """The deadline of each login that was started."""
     describing: dict[Host, None] = field(default_factory=dict)
     """Logged in, but without a description yet."""
     tries: Counter[Host] = field(default_factory=Counter)

@@ -19,7 +19,7 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.text import last_line
 
 POLL_S = 1.0
-"""How often agents that owe an answer are checked for silence."""
+"""Interval of the checks for silent agents while answers are missing."""
 
 
 @dataclass

@@ -17,7 +17,7 @@ class AgentLost:
 
 @dataclass(frozen=True)
 class Note:
-    """A remark about a host."""
+    """A note for the user about a host."""
 
     host: str
     text: str

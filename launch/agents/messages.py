@@ -39,7 +39,7 @@ class TaskMessage:
 
 @dataclass(frozen=True)
 class Configure:
-    """Comes first: how patient the agent is."""
+    """The first message to an agent: its timeouts."""
 
     grace_s: float
     """Between SIGTERM and SIGKILL when the agent stops its tasks without a `Stop`."""
@@ -104,7 +104,7 @@ class Start(TaskMessage):
 
 @dataclass(frozen=True)
 class Inspect(Request):
-    """Look at the processes of these tasks."""
+    """Report the states of these tasks' processes."""
 
     tasks: tuple[str, ...]
 
@@ -202,7 +202,7 @@ class LinkSpeed(Reply):
 
 @dataclass(frozen=True)
 class Inspected(Reply):
-    """What the kernel says of tasks that run, by task."""
+    """The processes of tasks that run, from /proc, by task."""
 
     states: Mapping[str, str]
     """The state as in /proc/PID/stat: `R`, `S`, `T` (stopped by a signal), `D` (uninterruptible sleep), ..."""

@@ -1,4 +1,4 @@
-"""Messages as lines of JSON. What an agent sends is checked field by field: its host may be in the hands of another."""
+"""Messages as lines of JSON. What an agent sends is checked field by field: its host may be compromised."""
 
 import json
 import math

@@ -52,11 +52,11 @@ class JobState:
         return [task for task in self.tasks.values() if task.leads]
 
     def left_s(self, now: float) -> float | None:
-        """Seconds until the last task has taken its last step; None if they are not known."""
+        """Seconds until the last task has taken its last step; None if unknown."""
         return max((left for task in self.tasks.values() if (left := task.left_s(now)) is not None), default=None)
 
     def update(self, message: Message, now: float) -> bool:
-        """Note what a message says; returns whether that changes anything. `now`: its arrival."""
+        """Apply a message; returns whether it changed anything. `now`: its arrival."""
         match message:
             case TaskMessage(name, attempt=attempt):
                 task = self.tasks.setdefault(name, TaskState(name))

@@ -18,7 +18,7 @@ from tfdist.launch.text import counted
 UPDATE_S = 1.0
 """Between two updates of a progress bar."""
 SCREEN = 30
-"""Lines that a reader still sees."""
+"""Lines that count as still on the screen."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class PrefixedLines:
             printer.end_line()
 
     def handle(self, message: Message) -> None:
-        """Print what the message says to users, if anything."""
+        """Print a message, if it is for users."""
         match message:
             case Note(host, text) if not self.options.quiet:
                 self._printer("stderr").whole(f"[{host}] {text}\n")
@@ -109,7 +109,7 @@ class PrefixedLines:
         return bool(wanted) and wanted <= set(self.last)
 
     def _announce(self, stopped: Stopped) -> None:
-        """Say what is stopped and why, and no longer wait for slow readers."""
+        """Print what is stopped and why, and no longer wait for slow readers."""
         for printer in self.printers.values():
             printer.stall_s = 0.0
         if stopped.reason and not self.options.quiet:

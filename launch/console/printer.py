@@ -65,11 +65,11 @@ class Printer:
         return text[: max(1, shutil.get_terminal_size().columns - len(head) - 1)]
 
     def end_line(self) -> None:
-        """End a line that has not ended; say how many lines were left out."""
+        """End a line that has not ended; print how many lines were left out."""
         self._write(self._next_line(), unended=None)
 
     def catch_up(self) -> None:
-        """Say how many lines were left out as soon as the stream is read again."""
+        """Print how many lines were left out as soon as the stream is read again."""
         if self.left_out and has_room(self.file, self.stall_s):
             self.end_line()
 

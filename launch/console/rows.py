@@ -38,7 +38,7 @@ def task_row(task: TaskState, now: float) -> TaskRow:
 
 
 def state_text(task: TaskState, now: float) -> str:
-    """What the task does, and for how long if that says something: `importing 3 s`."""
+    """The activity of the task, with its duration where that is useful: `importing 3 s`."""
     seconds = int(now - task.since)
     timeless = task.ended or task.activity in TIMELESS or seconds < 1
     return str(task.activity) if timeless else f"{task.activity} {duration(seconds)}"

@@ -13,7 +13,7 @@ from typing import TextIO
 FULL_BYTES = 1 << 20
 """With more unwritten bytes, a stream is full."""
 STALL_S = 0.1
-"""A full stream without progress for so long is stalled: it takes nothing more until half of it is written."""
+"""A full stream without progress for this long is stalled: it takes nothing more until half of it is written."""
 CHUNK_BYTES, SMALL_CHUNK_BYTES, SLOW_S = 1 << 16, 1 << 12, 0.1
 """Bytes of one write; fewer after a write that took longer than `SLOW_S`, since a blocked write shows no progress."""
 
@@ -37,7 +37,7 @@ class WriteQueue:
     def has_room(self, stall_s: float = STALL_S) -> bool:
         """Whether the queue is not full. Waits for that while the reader reads, but not for one that does not.
 
-        A reader of more than about 1 MB/s thus gets everything.
+        So a reader of more than about 1 MB/s gets everything.
         """
         with self._changed:
             self._stalled = self._stalled and self.pending > FULL_BYTES // 2

@@ -14,7 +14,7 @@ RECENT = 8
 
 
 class Activity(StrEnum):
-    """What a task does, as far as its own phases do not say it."""
+    """What a task does, except for the phases that it reports itself."""
 
     WAITING = "waiting"
     """Not started yet."""
@@ -34,7 +34,7 @@ class Activity(StrEnum):
 
 
 TIMELESS = frozenset([Activity.WAITING, Activity.READY, Activity.SERVING, Activity.TRAINING])
-"""Activities whose duration says nothing."""
+"""Activities that are shown without their duration."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ class TaskState:
         self.ended, self.failed = True, failed
 
     def left_s(self, now: float) -> float | None:
-        """Seconds until the last step, from the recent steps; None if they do not tell.
+        """Seconds until the last step, from the recent steps; None if unknown.
 
         While a step is overdue, it counts as if it were done now.
         """

@@ -119,7 +119,7 @@ class Case:
         return exception_at_exit(task, exit.code if exit is not None else 1, self.history)
 
     def secondary(self, exit: Exited) -> bool:
-        """Whether a task that failed says that another one had failed before it."""
+        """Whether the errors of a task that failed are about another task's failure."""
         exception = self.exception(exit.task)
         if exception is not None:
             return is_peer_failure(exception.text)

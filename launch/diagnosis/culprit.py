@@ -1,4 +1,4 @@
-"""Which task or host caused a failure, and in which words to say so. Pure.
+"""Which task or host caused a failure, and the sentence that names it. Pure.
 
 First-hand evidence (a task's own exception, a signal, a lost host) wins, the earliest first. Only if every task blames
 another one are the tasks considered that have not failed.

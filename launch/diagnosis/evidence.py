@@ -1,4 +1,4 @@
-"""What a task's own words say of its end: the exception, and whether the failure of another task caused it. Pure."""
+"""Evidence in what a task wrote: the exception that ended it, and whether another task's failure caused it. Pure."""
 
 import math
 import re
@@ -19,8 +19,8 @@ PEER_FAILURE = re.compile(
     re.DOTALL,
 )
 """Errors that TensorFlow reports in a task whose peer has failed. A gRPC client of the user's program can say "failed
-to connect to all addresses" or "Socket closed", too: what TensorFlow says of its peers has one of these texts beside
-it. A collective that its own task refuses (a mismatch of shapes) ends in another exception. Source: runs with
+to connect to all addresses" or "Socket closed", too; only TensorFlow's errors about peers have one of these texts. A
+collective that its own task refuses (a mismatch of shapes) ends in another exception. Source: runs with
 tensorflow 2.21 in which a peer was killed, stopped, raised an exception, or exited; for NCCL its list of result codes,
 https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html#ncclresult-t."""
 LAST_LINES = 20
@@ -58,11 +58,11 @@ class Raised:
     lines: tuple[str, ...] = ()
     """The traceback."""
     reported: bool = False
-    """The task itself said that it ends."""
+    """It is from the task's `failed` event, not only from its log."""
 
     @property
     def headline(self) -> str:
-        """`ValueError: bad data`: the type and the first line of the message that says something."""
+        """`ValueError: bad data`: the type and the first informative line of the message."""
         lines = self.message.splitlines()
         first = next((line for line in lines if not _WITHOUT_CONTENT.match(line)), lines[0] if lines else "")
         text = ": ".join(filter(None, (self.type, first.strip())))
@@ -70,7 +70,7 @@ class Raised:
 
     @property
     def text(self) -> str:
-        """Everything that it says, with the exceptions that led to it."""
+        """The exception with its message, and the exceptions that led to it."""
         return f"{self.causes}\n{self.type}: {self.message}"
 
 

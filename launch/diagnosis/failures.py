@@ -21,7 +21,7 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Failure:
-    """A failure that no other task caused, as far as its log says."""
+    """A failure that no other task caused, according to its log."""
 
     task: str
     time: float

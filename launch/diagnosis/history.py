@@ -1,4 +1,4 @@
-"""What happened in a job, in the order in which the launcher learned it. `diagnose` reads it; tests write their own.
+"""What happened in a job, in the order of arrival at the launcher. `diagnose` reads it; tests replay their own.
 
 All times are seconds since 1970 by this machine's clock: channels convert the times of other hosts.
 """
@@ -79,7 +79,7 @@ _KEPT = (Started, Listening, Exited, NotStarted, Stuck, AgentLost, Interrupted, 
 
 @dataclass(frozen=True)
 class ProcessState:
-    """What the kernel said of a running task's process."""
+    """The process of a running task, from /proc."""
 
     state: str
     """As in /proc/PID/stat: `R`, `S`, `T` (stopped by a signal), `D` (uninterruptible sleep)."""
@@ -99,7 +99,7 @@ class Line(NamedTuple):
 
 @dataclass
 class History:
-    """Entries in the order of arrival, and the last signs of life of each task."""
+    """Entries in the order of arrival, and the last step and output of each task."""
 
     entries: list[Entry] = field(default_factory=list)
     steps: dict[str, tuple[int, float]] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class History:
     """Streams whose last line has no end yet."""
 
     def add(self, message: Message, now: float) -> None:
-        """Keep what a message says; `now` is its arrival."""
+        """Add a message; `now` is its arrival."""
         match message:
             case Output(task, stream, text):
                 self.outputs[task] = now

@@ -12,18 +12,18 @@ from tfdist.launch.errors import ExitCode
 from tfdist.launch.text import listed
 
 SILENT_S = 5.0
-"""A task that wrote nothing for so long, while others did, may be the one that they wait for."""
+"""A task that wrote nothing for this long, while others did, may be the one that they wait for."""
 
 
 @dataclass(frozen=True)
 class Victim:
-    """A task that failed because of another one, as it says."""
+    """A task that failed because of another one, according to its errors."""
 
     task: str
     time: float
     code: int
     text: str
-    """What it said of its peers."""
+    """Its errors, which may name peers."""
 
 
 def victims_of(case: Case) -> list[Victim]:

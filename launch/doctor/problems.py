@@ -11,7 +11,7 @@ from tfdist.launch.machine import find_gpu
 from tfdist.launch.text import shortened
 
 MAX_SKEW_S = 2.0
-"""Clocks further apart make the order of events unreliable."""
+"""Clocks further apart make the logs of two hosts hard to compare."""
 ALL_HOSTS = "all hosts"
 SLOWEST = "the slowest GPU sets the pace"
 
@@ -80,7 +80,7 @@ def clock_problem(host: Host, behind_s: float) -> Problem | None:
     if abs(behind_s) <= MAX_SKEW_S:
         return None
     direction = "behind" if behind_s > 0 else "ahead of"
-    what = f"its clock is {abs(behind_s):.1f} s {direction} this machine's, so the order of events is unreliable"
+    what = f"its clock is {abs(behind_s):.1f} s {direction} this machine's, so the times in its logs are off"
     return Problem(what, "set up NTP on the host", host.name)
 
 

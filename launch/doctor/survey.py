@@ -55,22 +55,26 @@ def survey_hosts(
         TfdistError: interrupted, the ssh client is missing, or the ports of the request do not exist.
     """
     with connect(hosts, policy, require_all=False, on_progress=on_progress) as fleet:
-        tasks = {
-            host: slots_of(host, len(host.gpus or hello["gpus"]), request.per_host, 1)
-            for host, hello in fleet.hellos.items()
-        }
-        on_step(f"sending tfdist to {_names(fleet.hellos)}")
-        folders = prepare(fleet, {host: host.chdir or request.cwd for host in fleet.hellos})
-        on_step("reserving ports")
-        token = new_token() if len(hosts) > 1 else ""
-        ports, port_problems = reserve(fleet, {host: _ports(host, tasks, request) for host in tasks}, token)
-        on_step("checking that the hosts reach each other")
-        targets = {
-            source: [(target, port) for target in hosts_to_dial(source, list(ports)) for port in ports[target]]
-            for source in fleet.hellos
-        }
-        dial_errors = dial(fleet, targets, token) if token else {}
-        links = _measure_links(fleet, ports, dial_errors, token, on_step)
+        return _survey(hosts, fleet, request, on_step)
+
+
+def _survey(hosts: Sequence[Host], fleet: Fleet, request: HostRequest, on_step: OnStep) -> Survey:
+    tasks = {
+        host: slots_of(host, len(host.gpus or hello["gpus"]), request.per_host, 1)
+        for host, hello in fleet.hellos.items()
+    }
+    on_step(f"sending tfdist to {_names(fleet.hellos)}")
+    folders = prepare(fleet, {host: host.chdir or request.cwd for host in fleet.hellos})
+    on_step("reserving ports")
+    token = new_token() if len(hosts) > 1 else ""
+    ports, port_problems = reserve(fleet, {host: _ports(host, tasks, request) for host in tasks}, token)
+    on_step("checking that the hosts reach each other")
+    targets = {
+        source: [(target, port) for target in hosts_to_dial(source, list(ports)) for port in ports[target]]
+        for source in fleet.hellos
+    }
+    dial_errors = dial(fleet, targets, token) if token else {}
+    links = _measure_links(fleet, ports, dial_errors, token, on_step)
     return Survey(
         tuple(hosts),
         fleet.hellos,

@@ -55,7 +55,7 @@ class Background:
         self.waiting, self.run_dir = set(tasks), run_dir
 
     def handle(self, message: Message) -> None:
-        """Take note of a task's start; with the last one let the process in the foreground end."""
+        """Detach when the last task has been started."""
         if isinstance(message, Started) and self.run_dir is not None:
             self.waiting.discard(message.task)
             if not self.waiting:

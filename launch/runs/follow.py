@@ -147,7 +147,7 @@ def wait_for_end(
 
 
 def wait_for_launcher(run_dir: RunDir, limit_s: float = LAUNCHER_S) -> None:
-    """Wait until the launcher of a run that has ended has kept everything and exited, but at most `limit_s`."""
+    """Wait until the launcher of a run that has ended has exited, but at most `limit_s`."""
     launcher, until = read_launcher(run_dir), time.monotonic() + limit_s
     while launcher is not None and launcher.local and launcher.alive and time.monotonic() < until:
         time.sleep(0.02)

@@ -57,7 +57,7 @@ STUCK_S = 5.0
 LAST_MESSAGES_S = 5.0
 """Wait until the launcher has read the last messages."""
 LISTEN_POLL_S, LISTEN_SOON_S = 0.5, 30.0
-"""How often to look whether the server of a task listens, and for how long; then with each heartbeat."""
+"""Interval of the checks whether the server of a task listens, and for how long; then with each heartbeat."""
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """Exit codes of a task that was killed, and of a shell whose program was killed."""
 
@@ -106,7 +106,7 @@ class Agent:
         self.reserved_sockets: list[socket.socket] = []
         self.unparsed, self.unsent = b"", bytearray()
         self.last_received = self.last_sent = time.monotonic()
-        self.listen_poll_at = 0.0  # when to look for listening servers again
+        self.listen_poll_at = 0.0  # when to check again whether servers listen
         self.finished = self.disconnected = False
         self.expects_heartbeats = False
         self.signal_received = ""
@@ -628,7 +628,7 @@ def _awaits_server(task: _RunningTask) -> bool:
 if __name__ == "__main__":
     import warnings
 
-    warnings.simplefilter("ignore")  # Python 3.12 warns of a fork beside threads
+    warnings.simplefilter("ignore")  # Python 3.12 warns of a fork with threads
     folder = os.path.join(temporary_root(), f"tfdist-{os.urandom(6).hex()}")
     fork_reaper(folder)
     Agent(folder).run()

@@ -12,8 +12,8 @@ RECORD = 1 << 14
 def cgroup_folders(controller: str, root: str = "") -> list[str]:
     """The folder of this process's cgroup for a controller (`memory`, `cpu`), and those of its ancestors.
 
-    They are of version 1 if the controller is, else of version 2. As far as they are mounted: in a container often
-    only its own. `root` is put before each path.
+    Version 1 if the controller uses it, else version 2. Only folders that are mounted: in a container often just its
+    own. `root` is put before each path.
     """
     lines = [line.split(":", 2) for line in read_text(f"{root}/proc/self/cgroup").splitlines()]
     paths = {name: path for _, names, path in lines for name in names.split(",")}

@@ -1,4 +1,4 @@
-"""TCP ports: reserved for tasks, and looked at until tasks listen on them. Part of the agent."""
+"""TCP ports: reserved for tasks, and checked until tasks listen on them. Part of the agent."""
 
 import socket
 
