@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 
 from tfdist.bench.report.build import Report
-from tfdist.bench.report.columns import COLUMNS, NARROW, SHORT
+from tfdist.bench.report.columns import COLUMNS, NARROW, NARROWEST, SHORT
 from tfdist.bench.report.summary import ArmRow
 from tfdist.launch.text import labelled
 
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 _SPACE = 3
 """Characters between two columns of a table."""
-_OTHERS = 48
+_OTHERS, _OTHERS_OF_NARROWEST = 48, 24
 """Characters of a narrow table besides the names of the arms."""
+_NARROW = 60
+"""Characters of the narrowest terminal that has room for them."""
 
 
 def show(report: Report, stream: TextIO) -> None:
@@ -55,9 +57,10 @@ def _table(console: "Console", rows: Sequence[ArmRow]) -> None:
     from rich.table import Column, Table
 
     names = SHORT if sum(_widths(rows, SHORT)) + len(SHORT) * _SPACE < console.width else NARROW
+    names, others = (names, _OTHERS) if console.width >= _NARROW else (NARROWEST, _OTHERS_OF_NARROWEST)
     longest = max(len(row.label) for row in rows)
     columns = [Column(name, overflow="fold", justify="right") for name in (*names, "status")]
-    columns[0].justify, columns[0].min_width = "left", max(8, min(longest, console.width - _OTHERS))
+    columns[0].justify, columns[0].min_width = "left", max(8, min(longest, console.width - others))
     columns[-1].justify, columns[-1].no_wrap = "left", True
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in rows:

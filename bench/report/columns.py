@@ -91,6 +91,7 @@ SHORT = ("arm", "sync or async", "devices", "images/s (whole job)", "over rounds
 """The columns for a terminal."""
 NARROW = ("arm", "images/s (whole job)", "speed-up", "efficiency")
 """The columns for a narrow one."""
+NARROWEST = ("arm", "images/s (whole job)")
 
 
 def columns_of(rows: Sequence[ArmRow]) -> tuple[str, ...]:

@@ -1,11 +1,15 @@
 """`tfdist report` as it is typed."""
 
+import io
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from tfdist.bench.report.build import make_report
 from tfdist.cli.main import run
+from tfdist.cli.show_report import show
 from tfdist.launch.json_files import save_json
 from tfdist.models.record import RankRecord, Record, Window
 from tfdist.models.spec import TrainingSpec
@@ -66,3 +70,22 @@ def test_folders_without_records_are_skipped(bench: Path, tmp_path: Path, capsys
     assert (bench / "report.md").exists()
     assert list(program.iterdir()) == []
     assert run(["report", str(tmp_path / "typo"), str(bench)]) == 2
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("columns", [35, 40, 59, 60, 80])
+def test_words_stay_whole_in_a_narrow_terminal(bench: Path, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    screen = Screen()
+    show(make_report([bench]), screen)
+    printed = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
+    table = printed.partition("\n\n")[0]
+    for word in ("one-device", "images/s", "320.0", "status"):
+        assert word in table
+    assert ("speed-up" in table) == (columns >= 60)
+    assert max(map(len, printed.splitlines())) <= columns
