@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 
 _SPACE = 3
 """Characters between two columns of a table."""
-_OTHERS, _OTHERS_OF_NARROWEST = 48, 24
-"""Characters of a narrow table besides the names of the arms."""
 _NARROW = 60
-"""Characters of the narrowest terminal that has room for them."""
+"""Characters of the narrowest terminal that has room for the columns in NARROW."""
 
 
 def show(report: Report, stream: TextIO) -> None:
@@ -52,12 +50,18 @@ def _widths(rows: Sequence[ArmRow], names: Sequence[str]) -> list[int]:
     return [max(map(len, column)) for column in zip(*lines, strict=True)]
 
 
+def _columns(width: int, rows: Sequence[ArmRow]) -> tuple[Sequence[str], int]:
+    """The columns for a terminal, and how many characters a narrow table has besides the names of the arms."""
+    if width < _NARROW:
+        return NARROWEST, 25
+    return (SHORT if sum(_widths(rows, SHORT)) + len(SHORT) * _SPACE < width else NARROW), 48
+
+
 def _table(console: "Console", rows: Sequence[ArmRow]) -> None:
     from rich import box
     from rich.table import Column, Table
 
-    names = SHORT if sum(_widths(rows, SHORT)) + len(SHORT) * _SPACE < console.width else NARROW
-    names, others = (names, _OTHERS) if console.width >= _NARROW else (NARROWEST, _OTHERS_OF_NARROWEST)
+    names, others = _columns(console.width, rows)
     longest = max(len(row.label) for row in rows)
     columns = [Column(name, overflow="fold", justify="right") for name in (*names, "status")]
     columns[0].justify, columns[0].min_width = "left", max(8, min(longest, console.width - others))
