@@ -36,22 +36,19 @@ class Inbox:
     def __init__(self, limit: int = UNREAD_BYTES) -> None:
         self._limit, self._used, self._closed = limit, 0, False
         self._changed = threading.Condition()
-        self._queue: SimpleQueue[Arrival] = SimpleQueue()  # signal handlers put into it, so its put is reentrant
+        self._queue: SimpleQueue[Arrival] = SimpleQueue()
         self._signals: deque[Arrival] = deque()
         """Not delivered yet. They are in the queue, too, to wake `get`."""
 
     def put(self, host: Host | None, message: FromAgent | AgentLost | Interrupted, size: int = 0) -> None:
-        """Add a message; with a size, wait until there is room for it, and drop it if the inbox is closed meanwhile.
-
-        Signal handlers must not pass a size.
-        """
+        """Add a message, with a size as soon as there is room for it; drop it if the inbox is closed."""
         arrival = Arrival(host, message, time.monotonic(), size)
         if size:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or not self._used or self._used + size <= self._limit)
-                if self._closed:
-                    return
                 self._used += size
+        if self._closed:
+            return
         if isinstance(message, Interrupted):
             self._signals.append(arrival)
         self._queue.put(arrival)
@@ -76,7 +73,7 @@ class Inbox:
         return arrival
 
     def close(self) -> None:
-        """Let all senders continue: nothing will be read any more, and output is dropped."""
+        """Let all senders continue: nothing will be read any more, so messages are dropped."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

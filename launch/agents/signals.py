@@ -1,26 +1,50 @@
 """Signals that the launcher receives become messages."""
 
+import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.launcher_messages import Interrupted
 
+REPEAT_S = 0.2
+"""The same signal within this time counts once: `timeout` and others send it to the process and then to its group."""
+
 
 @contextmanager
 def interruptions(inbox: Inbox) -> Iterator[None]:
-    """Put SIGINT, SIGTERM and SIGHUP into `inbox` as `Interrupted`. Ignored signals (nohup) stay ignored."""
+    """Put SIGINT, SIGTERM and SIGHUP into `inbox` as `Interrupted`. Ignored signals (nohup) stay ignored.
 
-    def put(number: int, _frame: FrameType | None) -> None:
-        inbox.put(None, Interrupted(number))
-
+    From a thread: a handler in Python runs only when the main thread does, which may wait for the inbox. The thread
+    learns of a signal at once, whichever thread the kernel interrupts (`signal.set_wakeup_fd`).
+    """
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     active = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    previous = {number: signal.signal(number, put) for number in active}
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    thread = threading.Thread(target=_put_all, args=(reader, active, inbox), name="signals", daemon=True)
+    thread.start()
+    wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    previous = {number: signal.signal(number, lambda *_: None) for number in active}
     try:
         yield
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(wakeup)
+        os.close(writer)
+        thread.join()
+        os.close(reader)
+
+
+def _put_all(reader: int, active: list[signal.Signals], inbox: Inbox) -> None:
+    last: dict[int, float] = {}
+    while data := os.read(reader, 64):
+        now = time.monotonic()
+        for number in [number for number in data if number in active]:
+            if now - last.get(number, -REPEAT_S) >= REPEAT_S:
+                inbox.put(None, Interrupted(number))
+            last[number] = now

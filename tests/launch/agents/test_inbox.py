@@ -1,5 +1,7 @@
+import os
 import signal
 import threading
+import time
 from contextlib import suppress
 from queue import Empty
 
@@ -99,12 +101,49 @@ def test_closing_frees_all_senders_and_drops_their_output():
         except Empty:
             break
     assert kept <= 1
+    inbox.put(HOSTS[0], LINE)
+    with pytest.raises(Empty):
+        inbox.get(0.0)
 
 
 def test_a_signal_never_waits_for_a_full_inbox():
     inbox = Inbox(100)
     inbox.put(HOSTS[0], LINE, 100)
-    with inbox._changed, interruptions(inbox):  # as if the signal came while this thread put or got a message
+    with interruptions(inbox):
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
     assert [inbox.get(1.0).message for _ in range(3)] == [Interrupted(signal.SIGTERM), Interrupted(signal.SIGINT), LINE]
+
+
+def test_a_signal_that_the_kernel_gives_to_another_thread_wakes_the_main_one():
+    reader, writer = os.pipe()
+    other = threading.Thread(target=os.read, args=(reader, 1), daemon=True)
+    other.start()
+    inbox = Inbox()
+    with interruptions(inbox):
+        started = time.monotonic()
+        threading.Timer(0.2, lambda: signal.pthread_kill(other.ident, signal.SIGINT)).start()
+        assert inbox.get(60.0).message == Interrupted(signal.SIGINT)
+        assert time.monotonic() - started < 30
+    os.write(writer, b"x")
+    other.join()
+    os.close(reader)
+    os.close(writer)
+
+
+def test_the_same_signal_twice_at_once_counts_once():
+    inbox = Inbox()
+    with interruptions(inbox):
+        for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGINT):
+            signal.raise_signal(number)
+    assert [inbox.get(1.0).message for _ in range(2)] == [Interrupted(signal.SIGINT), Interrupted(signal.SIGTERM)]
+    with pytest.raises(Empty):
+        inbox.get(0.0)
+
+
+def test_handlers_and_wakeup_descriptor_are_restored():
+    before = signal.getsignal(signal.SIGTERM)
+    with interruptions(Inbox()):
+        assert signal.getsignal(signal.SIGTERM) != before
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.set_wakeup_fd(-1) == -1
