@@ -73,6 +73,7 @@ class _RunningTask:
         self.barrier: int | None = barrier
         self.forked_at = time.monotonic()
         self.running = True  # until it is reaped; afterwards its pid may belong to another process
+        self.report_exit: Callable[[], None] = lambda: None  # once it is reaped
         self.launched = False  # it runs its program
         self.listening = self.stopped = self.killed = False
         self.kill_at = self.stuck_at = math.inf
@@ -100,7 +101,7 @@ class Agent:
         self.task_selector = selectors.EpollSelector()  # nested in the other one, so reading all tasks can be paused
         self.tasks: dict[str, _RunningTask] = {}  # the last attempt of each
         self.by_pid: dict[int, _RunningTask] = {}  # those not reaped
-        self.leftovers: dict[int, float] = {}  # process groups that outlived a stopped task, and when they get SIGKILL
+        self.ending: list[_RunningTask] = []  # stopped tasks that are reaped, while others of their groups still run
         self.terminated: set[int] = set()  # orphans that were sent SIGTERM
         self.unkillable: set[int] = set()  # children that no longer matter
         self.reserved_sockets: list[socket.socket] = []
@@ -150,8 +151,8 @@ class Agent:
             self._disconnect()
 
     def _due(self) -> float:
-        due = [self.last_sent + HEARTBEAT_S, *self.leftovers.values()]
-        for task in self.by_pid.values():
+        due = [self.last_sent + HEARTBEAT_S]
+        for task in self._existing():
             due += [task.kill_at, task.stuck_at, *task.partial_due.values()]
         if any(_awaits_server(task) for task in self.by_pid.values()):
             due.append(self.listen_poll_at)
@@ -329,7 +330,7 @@ class Agent:
         earlier = self.tasks.get(name)
         if self.finished:
             raise RuntimeError("the agent is leaving")
-        if earlier is not None and earlier.running:
+        if earlier is not None and (earlier.running or earlier in self.ending):
             raise RuntimeError(f"its attempt {earlier.attempt} still runs")
         if earlier is not None:
             kill_groups(orphans(earlier.pid))
@@ -446,7 +447,7 @@ class Agent:
             task.partial_due.setdefault(stream, time.monotonic() + PARTIAL_S)
 
     def _send_partial_lines(self, now: float) -> None:
-        for task in self.by_pid.values():
+        for task in self._existing():
             for stream in [stream for stream, due in task.partial_due.items() if now >= due]:
                 del task.partial_due[stream]
                 text = task.partial.pop(stream)
@@ -493,7 +494,7 @@ class Agent:
     def _stop(self, task: _RunningTask, grace_s: float) -> None:
         # A task gets SIGTERM only once. A later request can only shorten the time until SIGKILL.
         task.release()
-        if not task.running:
+        if task not in self._existing():
             return
         if not task.stopped and grace_s > 0:
             terminate(task.pid)
@@ -501,66 +502,79 @@ class Agent:
             task.kill_at = min(task.kill_at, time.monotonic() + grace_s)
         task.stopped = True
 
+    def _existing(self) -> list[_RunningTask]:
+        """Those that run, and those of whose groups others run."""
+        return [*self.by_pid.values(), *self.ending]
+
     def _kill_due(self, now: float) -> None:
-        for task in self.by_pid.values():
+        for task in self._existing():
             if now >= task.kill_at:
                 task.kill_at, task.killed, task.stuck_at = math.inf, True, now + STUCK_S
-                kill_group(task.pid)
+                kill_groups([task.pid] if task.running else orphans(task.pid))
             if now >= task.stuck_at:
                 task.stuck_at = math.inf
-                self.unkillable.add(task.pid)
-                state, wait = process_state(task.pid), wait_channel(task.pid)
-                self._send("stuck", task=task.name, attempt=task.attempt, time=time.time(), state=state, wait=wait)
-        for group in [group for group, kill_at in self.leftovers.items() if now >= kill_at]:
-            del self.leftovers[group]
-            kill_groups(orphans(group))
+                self._give_up(task)
+
+    def _give_up(self, task: _RunningTask) -> None:
+        if task.running:
+            self.unkillable.add(task.pid)
+            state, wait = process_state(task.pid), wait_channel(task.pid)
+            self._send("stuck", task=task.name, attempt=task.attempt, time=time.time(), state=state, wait=wait)
+        else:
+            self.unkillable |= orphans(task.pid)
+            self._finish(task)
 
     def _reap(self) -> None:
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                break
             if pid == 0:
-                return
+                break
             for pids in (self.terminated, self.unkillable, ABANDONED):
                 pids.discard(pid)
             if pid in self.by_pid:
-                self._report_exit(self.by_pid.pop(pid), os.waitstatus_to_exitcode(status), usage)
+                self._keep_exit(self.by_pid.pop(pid), os.waitstatus_to_exitcode(status), usage)
+        self._finish_ended()
 
-    def _report_exit(self, task: _RunningTask, code: int, usage: resource.struct_rusage) -> None:
-        # The exit is sent after all output of the task.
+    def _keep_exit(self, task: _RunningTask, code: int, usage: resource.struct_rusage) -> None:
+        # If a stopped task was a shell, its program still has the rest of the grace period to save and to log.
         task.running = False
+        task.release()
+        exited_at, kills = time.time(), max(0, oom_kills() - task.oom_kills_before)
+        kernel_log = self.kernel_log.find(task.pid, kills > 0) if code in KILLED and not task.killed else ""
+        task.report_exit = lambda: self._send(
+            "exited",
+            task=task.name,
+            attempt=task.attempt,
+            code=code,
+            time=exited_at,
+            peak_memory_bytes=usage.ru_maxrss * 1024,
+            cpu_s=usage.ru_utime + usage.ru_stime,
+            oom_kills=kills,
+            kernel_log=kernel_log,
+        )
+        self.ending.append(task)
+        if task.stopped:
+            self._terminate_orphans(task.pid)
+            task.kill_at, task.stuck_at = (time.monotonic() if task.killed else task.kill_at), math.inf
+
+    def _finish_ended(self) -> None:
+        for task in [task for task in self.ending if not task.stopped or not orphans(task.pid)]:
+            self._finish(task)
+
+    def _finish(self, task: _RunningTask) -> None:
+        # The exit is sent after all output of the task.
+        self.ending.remove(task)
         for stream in list(task.pipes):
             for _ in range(MAX_CHUNKS_IN_PIPE):
                 if stream not in task.pipes or not self._relay(task, stream):
                     break
         for stream in ("stdout", "stderr"):  # a pipe may be open in another process
             self._send_text(task, stream, task.partial.pop(stream, b""))
-        task.release()
         if task.launched:
-            self._send_exit(task, code, usage)
-        if task.stopped:
-            self._stop_group(task)
-
-    def _send_exit(self, task: _RunningTask, code: int, usage: resource.struct_rusage) -> None:
-        kills = max(0, oom_kills() - task.oom_kills_before)
-        self._send(
-            "exited",
-            task=task.name,
-            attempt=task.attempt,
-            code=code,
-            time=time.time(),
-            peak_memory_bytes=usage.ru_maxrss * 1024,
-            cpu_s=usage.ru_utime + usage.ru_stime,
-            oom_kills=kills,
-            kernel_log=self.kernel_log.find(task.pid, kills > 0) if code in KILLED and not task.killed else "",
-        )
-
-    def _stop_group(self, task: _RunningTask) -> None:
-        if orphans(task.pid):
-            self._terminate_orphans(task.pid)
-            self.leftovers[task.pid] = task.kill_at if not task.killed else time.monotonic()
+            task.report_exit()
 
     def _terminate_orphans(self, group: int | None = None) -> None:
         for pid in orphans(group) - self.by_pid.keys() - self.terminated:

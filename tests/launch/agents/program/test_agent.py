@@ -194,6 +194,56 @@ def test_children_that_outlive_a_stopped_task_are_ended_at_once(survivors):
         wait_until(lambda: len(survivors()) == 2)
 
 
+SAVES = (
+    "import signal, sys, time\n"
+    "def save(*_):\n"
+    "    print('saving', flush=True)\n"
+    "    time.sleep(1.0)\n"
+    "    sys.exit('saved')\n"
+    "signal.signal(15, save)\n"
+    "print('ready', flush=True)\n"
+    "time.sleep(600)"
+)
+
+
+def test_a_program_in_a_shell_has_the_grace_period_and_its_last_words_come_before_the_exit(survivors):
+    script = 'PYTHON=$0; "$PYTHON" -S -c "$1"; exit'
+    with real_agent() as agent:
+        agent.start("", program=("sh", "-c", script, sys.executable, SAVES))
+        agent.wait_for_text("ready")
+        agent.send(Stop(("worker-0",), 30.0))
+        assert agent.exit_of("worker-0").code == -signal.SIGTERM
+        assert (agent.text(), agent.text("stderr")) == ("ready\nsaving\n", "saved\n")
+        assert len(survivors()) == 2  # the agent and its parent
+
+
+def test_a_program_that_outlives_its_shell_can_be_killed_at_once(survivors):
+    script = 'PYTHON=$0; "$PYTHON" -S -c "$1"; exit'
+    with real_agent() as agent:
+        agent.start("", program=("sh", "-c", script, sys.executable, STUBBORN))
+        agent.wait_for_text("ready")
+        agent.send(Stop(("worker-0",), 60.0))
+        shell = agent.of(Started)[0].pid
+        wait_until(lambda: not exists(shell))
+        assert agent.of(Exited) == []
+        agent.send(Stop(("worker-0",), 0.0))
+        assert agent.exit_of("worker-0").code == -signal.SIGTERM
+        assert len(survivors()) == 2
+
+
+def test_a_program_that_cannot_be_killed_does_not_hide_the_exit_of_its_shell():
+    script = 'PYTHON=$0; "$PYTHON" -S -c "$1"; exit'
+    no_effect = "kill(number, signal.SIGKILL)", "kill(number, signal.SIGCONT)"
+    source = edited_source(no_effect, STUCK_S=0.3, CLEAN_UP_KILL_S=0.3)
+    with real_agent(source=source) as agent:
+        agent.start("", program=("sh", "-c", script, sys.executable, "import os; print(os.getpid())\n" + STUBBORN))
+        agent.wait_for_text("ready")
+        agent.send(Stop(("worker-0",), 0.2))
+        assert agent.exit_of("worker-0").code == -signal.SIGTERM
+        assert agent.end() == 0
+        os.kill(int(agent.text().split()[0]), signal.SIGKILL)
+
+
 def test_a_task_that_was_reaped_is_never_signalled(tmp_path):
     log = tmp_path / "signals"
     spy = f"""
