@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.environment import DEVICE_ORDER, shared_variables
@@ -83,12 +84,12 @@ class Job:
         """The hosts in the order of their first task."""
         return tuple(dict.fromkeys(plan.host for plan in self.plans))
 
-    @property
+    @cached_property
     def leading(self) -> tuple[str, ...]:
         """Names of the tasks whose exits with code 0 end the job. They run the training loop and measure it."""
         return tuple(plan.task.name for plan in self.plans if self.roles[plan.task.role].leads)
 
-    @property
+    @cached_property
     def serving(self) -> tuple[str, ...]:
         """Names of the tasks that the leading ones need until they have exited."""
         return tuple(plan.task.name for plan in self.plans if self.roles[plan.task.role].serves)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tfdist.launch.agents.messages import Listening
 from tfdist.launch.diagnosis.history import History, NotJoined, ProcessState
@@ -31,8 +32,7 @@ class JoinWatch:
 
     def note_exit(self, task: str) -> bool:
         """Take note that a task exited with code 0; returns whether others may wait for it."""
-        ports = {plan.task.name: self.job.cluster.port(plan.task) for plan in self.job.plans}
-        if self.missing or task not in self.job.leading or not ports.get(task) or task in self._listening():
+        if self.missing or task not in self.job.leading or task not in self._with_port or task in self._listening():
             return False
         self.missing = task
         return True
@@ -48,6 +48,10 @@ class JoinWatch:
         waiting = bool(leaders) and all(self._waits(task, now) for task in leaders)
         self.seen = dict(self.history.states)
         return NotJoined(self.missing, tuple(leaders), now) if waiting else None
+
+    @cached_property
+    def _with_port(self) -> set[str]:
+        return {plan.task.name for plan in self.job.plans if self.job.cluster.port(plan.task)}
 
     def _listening(self) -> set[str]:
         return {entry.task for entry in self.history.select(Listening)}

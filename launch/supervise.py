@@ -1,5 +1,6 @@
 """Supervise a job's tasks until all have ended: one queue of messages, one loop."""
 
+import math
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -70,6 +71,8 @@ class Supervisor:
     """Monotonic time at which all tasks must have been started."""
     check_joining_at: float | None = None
     """Monotonic time of the next check of tasks that may wait for one that has exited."""
+    check_silence_at: float = -math.inf
+    """Monotonic time of the next check for silent agents; not with each message, as there may be a thousand agents."""
     silence: SilenceDetector = field(init=False)
     joining: JoinWatch = field(init=False)
 
@@ -140,15 +143,14 @@ class Supervisor:
             self._settle(now)
         if self.check_joining_at is not None and now >= self.check_joining_at:
             self._check_joining(now)
-        for _, lost in self.silence.newly_silent(set(self.channels.values()), now):
-            self.handle(lost)
-            self.announce(lost)
+        if now >= self.check_silence_at:
+            self._check_silence(now)
 
     def next_deadline(self) -> float:
         """Monotonic time of the next check, even if no message arrives."""
         heartbeat = time.monotonic() + self.policy.heartbeat_s
-        silences = map(self.silence.deadline, self.channels.values())
-        dues = (self.stop_at, self.time_out_at, self.start_out_at, self.check_joining_at, heartbeat, *silences)
+        checks = (self.check_joining_at, self.check_silence_at, heartbeat)
+        dues = (self.stop_at, self.time_out_at, self.start_out_at, *checks)
         return min(due for due in dues if due is not None)
 
     def _after_exit(self, task: str, code: int, at: float) -> None:
@@ -158,7 +160,8 @@ class Supervisor:
             return
         self.finished |= {task} & set(self.job.leading)
         if self.finished >= set(self.job.leading):
-            self._stop(self.policy.grace_s)
+            if not self.stopped:
+                self._stop(self.policy.grace_s)
             return
         self._open_barrier()  # the others need not wait for this one
         if self.joining.note_exit(task):
@@ -184,6 +187,14 @@ class Supervisor:
         if ending and now < until:
             self.stop_at = until
 
+    def _check_silence(self, now: float) -> None:
+        channels = set(self.channels.values())
+        for _, lost in self.silence.newly_silent(channels, now):
+            self.handle(lost)
+            self.announce(lost)
+        at_most_s = min(self.policy.heartbeat_s, self.policy.silence_s / 4)
+        self.check_silence_at = min([now + at_most_s, *map(self.silence.deadline, channels)])
+
     def _check_joining(self, now: float) -> None:
         not_joined = self.joining.check(self.running, time.time())
         if not_joined is not None and not self.stopped:
@@ -208,7 +219,7 @@ class Supervisor:
         }
 
     def _stop(self, grace_s: float, reason: str = "", spared: Collection[str] = ()) -> None:
-        self.stop_at, self.stopped = None, True
+        self.stop_at, self.start_out_at, self.stopped = None, None, True
         if self.history.select(AgentLost):
             grace_s = min(grace_s, self.policy.lost_grace_s)
         stopped = Stopped(tuple(sorted(self.running.difference(spared))), grace_s, time.time(), reason)

@@ -54,11 +54,18 @@ class Case:
         # What arrives after the stop may have happened before it, unless a user's request was the reason of the stop.
         return at < stop or (self.stop_reason is None and time < stopped_at)
 
+    @cached_property
+    def _stops(self) -> dict[str, tuple[int, float]]:
+        """When each task was first stopped: index of the entry, and time."""
+        stops: dict[str, tuple[int, float]] = {}
+        for index, entry in enumerate(self.history.entries):
+            if isinstance(entry, Stopped):
+                stops = {**dict.fromkeys(entry.tasks, (index, entry.time)), **stops}
+        return stops
+
     def _before_its_stop(self, at: int, entry: Exited | Failed) -> bool:
-        for index, stopped in enumerate(self.history.entries):
-            if isinstance(stopped, Stopped) and entry.task in stopped.tasks:
-                return self._before(at, entry.time, index, stopped.time)
-        return True
+        index, stopped_at = self._stops.get(entry.task, (len(self.history.entries), math.inf))
+        return self._before(at, entry.time, index, stopped_at)
 
     @cached_property
     def exits(self) -> dict[str, Exited]:

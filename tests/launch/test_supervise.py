@@ -146,6 +146,22 @@ def test_an_interruption_after_a_failure_does_not_settle_again():
     assert len(channel.stops()) == 1
 
 
+def test_servers_that_exit_with_0_are_not_stopped_again():
+    supervisor, channel = supervisor_of({"chief": 1, "worker": 2})
+    for task in ("chief-0", "worker-0", "worker-1"):
+        supervisor.handle(exited(task, 0))
+    assert channel.stops() == [Stop(("worker-0", "worker-1"), 5.0)]
+
+
+def test_tasks_that_were_stopped_before_their_start_do_not_start_too_late():
+    supervisor, channel = supervisor_of({"worker": 2}, grace_s=300.0)
+    supervisor.start_out_at = time.monotonic() + 60.0
+    supervisor.handle(Interrupted(signal.SIGINT))
+    supervisor.check_deadlines(time.monotonic() + 61.0)
+    assert len(channel.stops()) == 1
+    assert supervisor.running == {"worker-0", "worker-1"}
+
+
 def inspected(supervisor, channel, **cpu_s):
     """Answer the last request with these CPU times."""
     request = [message for message in channel.sent if isinstance(message, Inspect)][-1]
