@@ -7,7 +7,7 @@ import sys
 
 from tfdist.launch.console.stream import Stream, streams_of, wait_until_read
 
-PATIENCE_S = 2.0
+PATIENCE_S = 1.5
 """How long a command waits at its end for a reader that reads nothing."""
 
 _streams: dict[str, Stream] = {}
