@@ -20,12 +20,13 @@ from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
-from tfdist.launch.redact import redact_arguments
+from tfdist.launch.redact import redact_arguments, redact_text
 from tfdist.launch.run import launch as run_job
 from tfdist.launch.runs.launcher import this_launcher
 from tfdist.launch.runs.rundir import RunDir, create_run_dir
 from tfdist.launch.runs.state import RunState
 from tfdist.launch.runs.writer import RunWriter
+from tfdist.launch.text import plain
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.run import run_training
 from tfdist.models.spec import TrainingSpec
@@ -131,7 +132,12 @@ def _run(
         except TfdistError as error:
             status = RunState.INTERRUPTED if error.exit_code > 128 else RunState.REFUSED
             writer.save_outcome(
-                {"format": 1, "status": str(status), "exit_code": error.exit_code, "reason": str(error)}
+                {
+                    "format": 1,
+                    "status": str(status),
+                    "exit_code": error.exit_code,
+                    "reason": plain(redact_text(str(error))),
+                }
             )
             raise
 

@@ -19,6 +19,7 @@ from tfdist.launch.redact import redact_text
 from tfdist.launch.runs.control import serve
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervise import OnMessage, Supervisor, supervise
+from tfdist.launch.text import plain
 
 LOGS_PER_TASK = 2
 """Open files of a task: the logs of its stdout and stderr."""
@@ -59,11 +60,26 @@ def launch(
             wall_s = supervise(supervisor, writer, on_message)
         for channel in fleet.channels.values():
             channel.send(Finish())
-    outcome = diagnose(supervisor.history, job)
-    outcome = replace(outcome, reason=redact_text(outcome.reason), wall_s=wall_s, records=supervisor.records)
-    outcome = replace(outcome, hosts=hellos, run_dir=str(writer.run_dir.path))
-    writer.save_outcome(outcome.to_json())
+        outcome = _safe_to_show(diagnose(supervisor.history, job))
+        outcome = replace(outcome, wall_s=wall_s, records=supervisor.records, hosts=hellos)
+        outcome = replace(outcome, run_dir=str(writer.run_dir.path))
+        writer.save_outcome(outcome.to_json())  # signals would end the launcher later
     return outcome
+
+
+def _safe_to_show(outcome: Outcome) -> Outcome:
+    """Without the secrets and control characters that the words of tasks and hosts may hold."""
+
+    def clean(text: str) -> str:
+        return plain(redact_text(text))
+
+    return replace(
+        outcome,
+        reason=clean(outcome.reason),
+        log=tuple(map(clean, outcome.log)),
+        casualties={task: clean(ending) for task, ending in outcome.casualties.items()},
+        warnings=tuple(map(clean, outcome.warnings)),
+    )
 
 
 def _start(job: Job, fleet: Fleet, policy: Policy, writer: RunWriter, on_message: OnMessage) -> Supervisor:

@@ -1,8 +1,20 @@
-"""Numbers, lists of names and suggestions in messages."""
+"""Numbers, lists of names, suggestions, and texts of others in messages."""
 
+import re
 import signal
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+_CONTROLS = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # ECMA-48, 5.4: control sequences and strings
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]|[\u202a-\u202e\u2066-\u2069]"
+)
+"""What a terminal obeys instead of showing it; the last ones reverse the order of the text."""
+
+
+def plain(text: str) -> str:
+    """The text without control characters, except newlines and tabs: a terminal shows all of it."""
+    return _CONTROLS.sub("", text)
 
 
 def shortened(names: Iterable[str], most: int = 4) -> str:

@@ -32,6 +32,7 @@ from tfdist.launch.agents.messages import (
 from tfdist.launch.agents.wire import decode, encode
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
+from tfdist.launch.text import plain
 
 CLEAN_UP_S = 5.0
 """For an agent to clean up, in addition to the grace period of its tasks."""
@@ -179,7 +180,7 @@ class Channel:
         if not self._lost:
             self._lost = True
             heard_at = time.time() - max(0.0, time.monotonic() - self.last_received)
-            inbox.put(self.host, AgentLost(self.host.name, reason, heard_at))
+            inbox.put(self.host, AgentLost(self.host.name, plain(reason), heard_at))
 
     def _on_our_clock(self, message: FromAgent) -> FromAgent:
         if isinstance(message, Alive | Heartbeat):

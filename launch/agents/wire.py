@@ -8,7 +8,8 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from tfdist.launch.agents.messages import FromAgent, ToAgent
+from tfdist.launch.agents.messages import Event, FromAgent, Output, ToAgent
+from tfdist.launch.text import plain
 
 MAX_DEPTH = 60
 """Nested lists and objects in a description or an event; the agent passes events of up to 50 levels."""
@@ -31,6 +32,8 @@ def encode(message: ToAgent) -> bytes:
 def decode(line: bytes) -> FromAgent:
     """The message in a line from an agent. Its fields have the annotated types; JSON lists become tuples.
 
+    Only the output and events of tasks may hold control characters; the launcher prints what is in the other messages.
+
     Raises:
         ValueError: not a message, for example the output of a login script.
     """
@@ -38,10 +41,21 @@ def decode(line: bytes) -> FromAgent:
         values = json.loads(line)
         message_class = _FROM_AGENT[values.pop("kind")]
         kinds = _fields(message_class)
+        values = values if message_class in (Output, Event) else _printable(values)
         message: FromAgent = message_class(**{name: _checked(value, kinds[name]) for name, value in values.items()})
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"not a message from an agent: {line[:200]!r}") from error
     return message
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, list):
+        return [_printable(item) for item in value]
+    if isinstance(value, dict):
+        return {plain(key): _printable(item) for key, item in value.items()}
+    return value
 
 
 def _checked(value: Any, kind: Any) -> Any:

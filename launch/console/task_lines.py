@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from tfdist.launch.console.visible import KEPT_CHARACTERS, has_controls, shorten
 from tfdist.launch.noise import NOISE, NoiseFilter
 
+MOST_CHARACTERS = 1 << 16
+"""Of a line with control characters that has not ended, the last ones are kept."""
+
 
 @dataclass
 class TaskLines:
@@ -42,7 +45,7 @@ class TaskLines:
         if not self.verbose:
             lines = list(self.filter.keep(lines))
         self.noise = not self.verbose and (NOISE.match(rest) is not None or (self.noise and rest == self.rest + text))
-        self.rest = "" if self.noise else shorten(rest) if has_controls(rest) else rest
+        self.rest = "" if self.noise else shorten(rest)[-MOST_CHARACTERS:] if has_controls(rest) else rest
         return ending, lines
 
     def show(self, text: str, now: float) -> None:

@@ -71,6 +71,21 @@ def test_events_and_records_reach_the_launcher_and_invalid_lines_are_dropped(tmp
     assert "step" in (tmp_path / "events.jsonl").read_text()
 
 
+def test_secrets_and_control_characters_of_a_failure_are_not_in_the_outcome(tmp_path):
+    code = EMIT + (
+        "import sys, time\n"
+        "message = '\\x1b[2Jhttps://me:s3cret@host refused'\n"
+        "if os.environ['TFDIST_TASK'] == 'worker-1': time.sleep(0.5)\n"
+        "emit(event='failed', type='OSError', message=message)\n"
+        "sys.exit(message)\n"
+    )
+    outcome, _ = run(python_job(code, {"worker": 2}), tmp_path)
+    assert outcome.reason == "worker-0 exited with code 1: OSError: https://me:***@host refused"
+    text = (tmp_path / "outcome.json").read_text()
+    assert "s3cret" not in text
+    assert "u001b" not in text
+
+
 def test_a_stop_is_kept_before_the_exits_that_it_causes(tmp_path):
     _, messages = run(
         python_job("import time; time.sleep(600)", {"worker": 2}), tmp_path, replace(QUICK, timeout_s=0.3)

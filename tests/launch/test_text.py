@@ -1,6 +1,6 @@
 import pytest
 
-from tfdist.launch.text import counted, did_you_mean, duration, labelled, last_line, shortened, signal_name
+from tfdist.launch.text import counted, did_you_mean, duration, labelled, last_line, plain, shortened, signal_name
 
 
 def test_a_long_list_is_shortened_and_names_are_not_repeated():
@@ -40,3 +40,23 @@ def test_a_typo_is_answered_with_the_nearest_choice_and_all_choices():
 )
 def test_durations_have_units(seconds: float, expected: str) -> None:
     assert duration(seconds) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bad\x1b[2J data",
+        "bad\x1b]0;title\x07 data",
+        "bad\x1bP1$r\x1b\\ data",
+        "bad\r data\x08",
+        "b\x9bad \u202edata",
+        "bad\x7f data",
+    ],
+)
+def test_a_terminal_obeys_nothing_in_a_plain_text(text):
+    assert plain(text).replace("bad data", "") == ""
+
+
+def test_a_plain_text_keeps_lines_tabs_letters_and_bytes_that_are_not_utf_8():
+    text = "a\n\tä 漢 \udcff"
+    assert plain(text) == text

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tfdist.launch.agents.messages import Event, FromAgent, Output
+from tfdist.launch.agents.messages import Event, FromAgent, Hello, Leaving, Output
 from tfdist.launch.agents.wire import MAX_DEPTH, decode
 
 KINDS = {re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower(): kind for kind in get_args(FromAgent)}
@@ -87,6 +87,15 @@ def test_the_depth_of_an_event_is_limited(levels, refused):
             decode(line)
     else:
         assert isinstance(decode(line), Event)
+
+
+def test_only_output_and_events_keep_control_characters():
+    text = "\\u001b]0;title\\u0007x"
+    assert decode(f'{{"kind": "leaving", "reason": "{text}"}}'.encode()) == Leaving("x")
+    assert decode(f'{{"kind": "hello", "description": {{"{text}": ["{text}", 1]}}}}'.encode()) == Hello({"x": ["x", 1]})
+    event = decode(f'{{"kind": "event", "task": "worker-0", "time": 1.0, "event": {{"a": "{text}"}}}}'.encode())
+    assert isinstance(event, Event)
+    assert event.event == {"a": "\x1b]0;title\x07x"}
 
 
 @given(st.binary())

@@ -166,6 +166,15 @@ def test_a_progress_bar_is_updated_in_place_on_a_terminal(monkeypatch):
     assert console("\r100% ===========\n") == "\r[worker-0] 100% ===========\x1b[K\n"
 
 
+def test_an_endless_line_with_control_characters_takes_little_memory():
+    console = Console()
+    console("\x1b[31m")
+    for _ in range(20):
+        console("\b" + "x" * (1 << 16))
+    (lines,) = console.lines.texts.values()
+    assert len(lines.rest) <= 1 << 16
+
+
 def test_colors_pass_only_on_a_terminal_and_cursor_movements_never():
     assert Console()("\x1b[2J\x1b[31mred\x1b[0m\n") == "[worker-0] red\n"
     assert Console(terminal=True)("\x1b[2J\x1b[31mred\x1b[0m\n") == "[worker-0] \x1b[31mred\x1b[0m\n"
