@@ -1,4 +1,4 @@
-"""The run of a bench that is in progress, in words. Pure."""
+"""The text about the run of a bench that is in progress. Pure."""
 
 from dataclasses import dataclass, field
 
@@ -29,7 +29,7 @@ class CurrentRun:
         return f"{self.run.arm}, round {self.run.round}"
 
     def details(self, now: float) -> list[str]:
-        """Step and speed of the slowest task; before the first step, the phase that began last."""
+        """Step and speed of the slowest task; before the first step, the phase that started last."""
         stepping = [task for task in self.job.tasks.values() if task.step is not None]
         if stepping:
             slowest = min(stepping, key=lambda task: task.step or 0)
@@ -51,6 +51,6 @@ class CurrentRun:
 
 
 def _latest(job: JobState) -> list[TaskState]:
-    """The task that was last to begin what it does; servers that are ready do nothing more."""
+    """The task whose activity started last; servers that are ready do nothing more."""
     busy = [task for task in job.tasks.values() if task.activity != Activity.READY]
     return [max(busy, key=lambda task: task.since)] if busy else []

@@ -61,8 +61,9 @@ def _show_end(run: "Run", json: bool, console: "PrefixedLines | None") -> int:
 
     outcome = read_outcome(run.run_dir)
     if outcome is not None:
-        shown = {} if console is None else {"is_shown": console.shows}
-        show_outcome(outcome, _record(run.run_dir), quiet=False, json=json, again=_command(run.run_dir), **shown)
+        record, again = _record(run.run_dir), _command(run.run_dir)
+        is_shown = None if console is None else console.shows
+        show_outcome(outcome, record, quiet=False, json=json, again=again, is_shown=is_shown)
         return outcome.exit_code
     typer.echo(f"tfdist: {run.reason}\n  logs:  {run.run_dir.path}", err=True)
     code = ExitCode.FAILED if run.exit_code is None else run.exit_code

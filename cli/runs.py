@@ -38,11 +38,11 @@ def runs(runs_dir: RunsDir = RUNS_DIR, limit: Limit = 20, json: Json = False) ->
         raise TfdistError(f"--limit {limit}: must be at least 1")
     if not runs_dir.is_dir() and runs_dir != RUNS_DIR:
         raise TfdistError(f"--runs-dir {runs_dir}: no such folder; choose the one that was given to 'tfdist launch'")
-    found = list_runs(runs_dir)[:limit]
+    recent = list_runs(runs_dir)[:limit]
     if json:
-        typer.echo(dumps({"format": 1, "runs": [run.to_json() for run in found]}))
-    elif found:
-        typer.echo("\n".join(_table(found, _width())))
+        typer.echo(dumps({"format": 1, "runs": [run.to_json() for run in recent]}))
+    elif recent:
+        typer.echo("\n".join(_table(recent, _width())))
     else:
         typer.echo(f"no runs in {runs_dir} yet; 'tfdist launch' starts one")
 
@@ -51,9 +51,9 @@ def _width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _table(found: list["Run"], width: int | None) -> list[str]:
+def _table(recent: list["Run"], width: int | None) -> list[str]:
     """The rows, aligned; the reasons are shortened to `width` columns."""
-    rows = [("run", "started", "state", "time", "why"), *map(_row, found)]
+    rows = [("run", "started", "state", "time", "why"), *map(_row, recent)]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = (
         "  ".join((*(text.ljust(size) for text, size in zip(row[:4], widths, strict=True)), row[4])).rstrip()

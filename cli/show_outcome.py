@@ -24,7 +24,7 @@ def show_outcome(
     quiet: bool,
     json: bool,
     again: str = "",
-    is_shown: Callable[[str, Sequence[str]], bool] = lambda task, lines: False,
+    is_shown: Callable[[str, Sequence[str]], bool] | None = None,
 ) -> None:
     """Print how a launch ended.
 
@@ -34,7 +34,7 @@ def show_outcome(
         quiet: print nothing after a success.
         json: print the JSON, too.
         again: the command that runs the job again; by default this one.
-        is_shown: whether these last lines of a task are on the screen already.
+        is_shown: whether these last lines of a task are on the screen already; None: nothing is.
     """
     if outcome.status is not Status.OK:
         show_failure(outcome, sys.stderr, again, is_shown)
@@ -95,7 +95,7 @@ def show_failure(
     outcome: Outcome,
     err: TextIO,
     again: str = "",
-    is_shown: Callable[[str, Sequence[str]], bool] = lambda task, lines: False,
+    is_shown: Callable[[str, Sequence[str]], bool] | None = None,
 ) -> None:
     """Print who failed first and why, the traceback, what to do, how the other tasks ended, and the command.
 
@@ -103,11 +103,11 @@ def show_failure(
         outcome: of a job that failed.
         err: the stream for it.
         again: the command that runs the job again; by default this one.
-        is_shown: whether these last lines of a task are on the screen already.
+        is_shown: whether these last lines of a task are on the screen already; None: nothing is.
     """
     again = again or redact_command(["tfdist", *sys.argv[1:]])
     lines = ["", f"tfdist: {outcome.reason}"]
-    if outcome.culprit is not None and not is_shown(outcome.culprit, outcome.log):
+    if outcome.culprit is not None and not (is_shown and is_shown(outcome.culprit, outcome.log)):
         lines += [f"  | {printable(line)}" for line in outcome.log]
     lines += [f"  hint:  {hint}" for hint in outcome.hints]
     lines += [f"  then {who} {ending}" for ending, who in _grouped(outcome.casualties).items()]

@@ -1,7 +1,6 @@
 """The options that set timeouts, shared by launch, bench and doctor."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfdist.cli.options import annotation, gather
@@ -45,8 +44,7 @@ def read_timeouts(values: Mapping[str, float | None]) -> "Policy":
                 f"{flag_of(name)} {value:g}: must be {least:g} to {MAX_S:.0f} seconds; "
                 f"omit it for {getattr(default, field):g}"
             )
-    policy = Policy(**{row[1]: value for row, value in given})
-    return replace(policy, alive_s=default.alive_s * max(1.0, policy.start_timeout_s / default.start_timeout_s))
+    return Policy(**{row[1]: value for row, value in given})
 
 
 def timeout_words(policy: "Policy") -> list[str]:

@@ -17,6 +17,7 @@ MOST_MESSAGE = 4000
 """Characters of an exception's message that are sent: the beginning and, as TensorFlow comes to the point last, the
 end."""
 MOST_CAUSES = 5
+"""Exceptions of a chain that are sent with the last one."""
 
 
 class Phase(StrEnum):
@@ -118,8 +119,8 @@ def _place(trace: TracebackType | None) -> str:
         places.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
         trace = trace.tb_next
     libraries = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-    own = [(file, line) for file, line in places if not file.startswith((*libraries, "<frozen"))]
+    in_program = [(file, line) for file, line in places if not file.startswith((*libraries, "<frozen"))]
     if not places:
         return ""
-    file, line = (own or places)[-1]
+    file, line = (in_program or places)[-1]
     return f"{file.removeprefix(f'{Path.cwd()}/')}:{line}"

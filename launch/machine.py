@@ -120,8 +120,8 @@ def find_gpu(name: str, hello: Mapping[str, Any]) -> int | None:
     """The position among a host's visible GPUs of the one with this id, or whose UUID alone starts so; None: no GPU."""
     if name in hello["gpu_ids"]:
         return list(hello["gpu_ids"]).index(name)
-    found = [index for index, uuid in enumerate(hello["gpu_uuids"]) if uuid.startswith(name)]
-    return found[0] if len(found) == 1 else None
+    matches = [index for index, uuid in enumerate(hello["gpu_uuids"]) if uuid.startswith(name)]
+    return matches[0] if len(matches) == 1 else None
 
 
 def combined(machines: Machines) -> Machine:

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+START_TIMEOUT_S = 60.0
+"""The default of `start_timeout_s`."""
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -9,7 +12,7 @@ class Policy:
 
     timeout_s: float | None = None
     """Limit of the whole job, from the start of its tasks; None: no limit."""
-    start_timeout_s: float = 60.0
+    start_timeout_s: float = START_TIMEOUT_S
     """For all hosts to describe themselves, for each answer before tasks start, and for all tasks to be started."""
     grace_s: float = 5.0
     """Between SIGTERM and SIGKILL."""
@@ -21,7 +24,7 @@ class Policy:
     """The same while every failed task reports only that a peer has failed. TensorFlow takes 8 to 10 s to notice that a
     peer is silent, and an agent counts as lost after `silence_s`."""
     alive_s: float = 14.0
-    """For the login on a host; longer with a long `start_timeout_s`."""
+    """For the login on a host with the default `start_timeout_s`."""
     dial_s: float = 4.0
     """For a connection to a peer's port before tasks start."""
     heartbeat_s: float = 2.0
@@ -30,3 +33,8 @@ class Policy:
     """Without a message from an agent on another host, until it counts as lost."""
     launcher_timeout_s: float = 60.0
     """Without a message from the launcher, until an agent on another host stops its tasks."""
+
+    @property
+    def login_s(self) -> float:
+        """For the login on a host: `alive_s`, more with a longer `start_timeout_s`, and at most that."""
+        return min(self.start_timeout_s, self.alive_s * max(1.0, self.start_timeout_s / START_TIMEOUT_S))

@@ -118,7 +118,7 @@ class _Connecting:
         channel.send(Configure(policy.grace_s, policy.launcher_timeout_s))
         if not host.local:  # from the first heartbeat on, an agent watches for a cut link
             channel.send(Heartbeat(time.time()))
-        self.late_at[host] = time.monotonic() + min(policy.alive_s, policy.start_timeout_s)
+        self.late_at[host] = time.monotonic() + policy.login_s
 
     def _handle(self, host: Host, message: object) -> None:
         match message:
@@ -144,7 +144,7 @@ class _Connecting:
         """Lose the hosts that are late."""
         policy = self.fleet.policy
         for host in [host for host, late_at in self.late_at.items() if now >= late_at]:
-            self._lose(host, f"did not say hello within {min(policy.alive_s, policy.start_timeout_s):g} s")
+            self._lose(host, f"did not say hello within {policy.login_s:g} s")
         alive = [channel for host in self.describing if (channel := self.fleet.channels[host]).alive]
         for channel, lost in self.fleet.silence.newly_silent(alive, now):
             self._lose(channel.host, lost.reason)

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.launcher_messages import Interrupted
 
+INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, `kill` and a closed terminal."""
 REPEAT_S = 0.2
 """The same signal within this time counts once: `timeout` and others send it to the process and then to its group."""
 
@@ -21,8 +23,7 @@ def interruptions(inbox: Inbox) -> Iterator[None]:
     From a thread: a handler in Python runs only when the main thread does, which may wait for the inbox. The thread
     learns of a signal at once, whichever thread the kernel interrupts (`signal.set_wakeup_fd`).
     """
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    active = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    active = [number for number in INTERRUPTIONS if signal.getsignal(number) is not signal.SIG_IGN]
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     thread = threading.Thread(target=_put_all, args=(reader, active, inbox), name="signals", daemon=True)

@@ -14,6 +14,7 @@ from tfdist.launch.text import plain
 MAX_DEPTH = 60
 """Nested lists and objects in a description or an event; the agent passes events of up to 50 levels."""
 MAX_INTEGER = 1 << 63
+"""Integers in messages are below this, and at least its negative: 64 bits hold them."""
 
 
 def _kind(message_class: type) -> str:

@@ -39,6 +39,7 @@ _RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: ?(.*))?$")
 _RAISED_ALONE = re.compile(r"([A-Za-z_][\w.]*(?:Error|Exception)): ?(.*)$")
 """The same if the start of the traceback is missing."""
 _WITHOUT_CONTENT = re.compile(r"\s*$|Graph execution error:|Detected at node |\s+File |\s")
+"""Lines of TensorFlow's messages that do not tell what failed."""
 _PEER = re.compile(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)")
 _COORDINATOR = "tensorflow.CoordinationService"
 _ENDED_ON_REQUEST = ("KeyboardInterrupt", "SystemExit")

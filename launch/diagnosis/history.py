@@ -75,6 +75,7 @@ Entry = (
 Kind = TypeVar("Kind", bound=Entry)
 
 _KEPT = (Started, Listening, Exited, NotStarted, Stuck, AgentLost, Interrupted, Stopped)
+"""Messages that become entries unchanged."""
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,8 @@ def _packages(survey: Survey, host: Host, hello: _Hello) -> Finding:
 
 
 def _keras(survey: Survey, host: Host, hello: _Hello) -> Finding | None:
-    found = next((each for each in INCOMPATIBILITIES if each.shows_in(hello["packages"])), None)
-    return None if found is None else (WARNING, found.what, "install tf_keras, which tf.keras is under tfdist")
+    known = next((each for each in INCOMPATIBILITIES if each.shows_in(hello["packages"])), None)
+    return None if known is None else (WARNING, known.what, "install tf_keras, which tf.keras is under tfdist")
 
 
 def _gpus(survey: Survey, host: Host, hello: _Hello) -> Finding:

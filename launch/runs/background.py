@@ -11,9 +11,8 @@ from types import FrameType
 
 from tfdist.launch.agents.launcher_messages import Message
 from tfdist.launch.agents.messages import Started
+from tfdist.launch.agents.signals import INTERRUPTIONS
 from tfdist.launch.runs.rundir import RunDir
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def fork_launcher() -> Foreground | Background:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     read, write = os.pipe()
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTIONS)
     try:
         pid = os.fork()
         if pid == 0:
@@ -92,13 +91,13 @@ def fork_launcher() -> Foreground | Background:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
-        for number in _SIGNALS:
+        for number in INTERRUPTIONS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, forward)
         os.close(write)
         return Foreground(pid, read)
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTIONS)
 
 
 def _redirect(descriptor: int, path: str, flags: int) -> None:

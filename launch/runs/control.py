@@ -20,7 +20,9 @@ from tfdist.launch.runs.rundir import RunDir
 ANSWER_S = 5.0
 """For a request to arrive once a client has connected, and for its answer."""
 STOPPED_BY = "tfdist stop"
+"""The command in the outcome of a run that a request has stopped."""
 _LONGEST = 1 << 16
+"""Bytes of a request or an answer."""
 
 
 @contextmanager

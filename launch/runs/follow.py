@@ -22,6 +22,7 @@ LAUNCHER_S = 5.0
 """For a launcher to exit after it has written the outcome."""
 STREAMS: tuple[StreamName, ...] = ("stdout", "stderr")
 _KINDS: Mapping[str, type] = {kind.__name__: kind for kind in get_args(Message)}
+"""Messages by their `kind` in events.jsonl."""
 
 
 @dataclass

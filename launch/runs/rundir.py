@@ -8,6 +8,7 @@ from pathlib import Path
 from tfdist.launch.errors import TfdistError
 
 _STAMP = "%Y%m%dT%H%M%SZ"
+"""The UTC time at the start of a folder's name."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ def test_values_that_are_not_given_are_those_of_the_policy():
 def test_each_option_sets_its_field():
     values = {"start_timeout": 90.0, "grace_period": 0.0, "launcher_timeout": 600.0}
     policy = timeout_options.read_timeouts(values)
-    assert policy == Policy(start_timeout_s=90.0, grace_s=0.0, launcher_timeout_s=600.0, alive_s=21.0)
+    assert policy == Policy(start_timeout_s=90.0, grace_s=0.0, launcher_timeout_s=600.0)
 
 
 def test_the_words_of_a_policy_are_those_that_set_it():

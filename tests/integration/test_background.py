@@ -57,7 +57,7 @@ def test_a_detached_run_outlives_its_terminal(folder, survivors):
     with Terminal(["bash", "--norc", "-i"], folder) as first:
         first.type(f"{shlex.join([*TFDIST, COUNTING[0], '--detach', *COUNTING[1:]])}; echo code=$?\n")
         first.wait_for(r"\ncode=0")
-        run_path = first.wait_for(r"\n(runs/\S+-launch) runs in the background")[1]
+        run_path = first.wait_for(r"[\r\n](runs/\S+-launch) runs in the background")[1]
         assert f"tfdist attach {run_path}" in first.text
     listed = tfdist("runs")
     assert re.search(rf"{Path(run_path).name} .* running ", listed.stdout)

@@ -70,10 +70,10 @@ def visible_gpus(gpus: list[Gpu], visible: str | None) -> list[tuple[str, Gpu]]:
         return [(gpu.number if gpu.uuid == gpu.gpu_uuid else gpu.uuid, gpu) for gpu in gpus]
     shown = []
     for entry in map(str.strip, visible.split(",")):
-        found = [gpu for gpu in gpus if entry and (entry == gpu.number or _has_prefix(gpu, entry))]
-        if not found:
+        matches = [gpu for gpu in gpus if entry and (entry == gpu.number or _has_prefix(gpu, entry))]
+        if not matches:
             break
-        shown.append((entry, found[0]))
+        shown.append((entry, matches[0]))
     return shown
 
 
