@@ -56,11 +56,17 @@ class Case:
 
     @cached_property
     def _stops(self) -> dict[str, tuple[int, float]]:
-        """When each task was first stopped: index of the entry, and time."""
+        """When each task was first stopped: index of the entry, and time.
+
+        An agent that is ended stops its tasks. Its messages arrive in order, so their times do not matter.
+        """
         stops: dict[str, tuple[int, float]] = {}
         for index, entry in enumerate(self.history.entries):
             if isinstance(entry, Stopped):
                 stops = {**dict.fromkeys(entry.tasks, (index, entry.time)), **stops}
+            if isinstance(entry, AgentLost):
+                tasks = [task for task, host in self.hosts.items() if host == entry.host]
+                stops = {**dict.fromkeys(tasks, (index, -math.inf)), **stops}
         return stops
 
     def _before_its_stop(self, at: int, entry: Exited | Failed) -> bool:
@@ -144,8 +150,7 @@ class Case:
             return describe_ending(self.exits[task], place) + (f": {exception.headline}" if exception else "")
         if task in self.by_themselves:
             return ""
-        if task in self.exits:
-            stopped = next(each for each in self.history.select(Stopped) if task in each.tasks)
-            return describe_stopped(self.exits[task], stopped, place)
-        host = self.hosts[task]
-        return f"was lost with {host}" if any(lost.host == host for lost in self.lost) else ""
+        if any(lost.host == self.hosts[task] for lost in self.lost):
+            return f"was lost with {self.hosts[task]}"
+        stopped = next((each for each in self.history.select(Stopped) if task in each.tasks), None)
+        return describe_stopped(self.exits[task], stopped, place) if stopped and task in self.exits else ""

@@ -611,6 +611,10 @@ class Agent:
     def _clean_up(self) -> None:
         # As a subreaper, we also inherit orphaned grandchildren, so continue until no child is left.
         grace_s = self.grace_s if self.clean_up_grace_s is None else self.clean_up_grace_s
+        if os.getppid() != self.parent:  # said first, so that the tasks' exits count as the consequence
+            self._send("leaving", reason="its parent process was killed")
+        elif self.signal_received:
+            self._send("leaving", reason=f"received {self.signal_received}")
         for task in self.by_pid.values():
             self._stop(task, grace_s)
         kill_at = time.monotonic() + grace_s
@@ -625,10 +629,6 @@ class Agent:
         self._send_last_messages()
 
     def _send_last_messages(self) -> None:
-        if os.getppid() != self.parent:
-            self._send("leaving", reason="its parent process was killed")
-        elif self.signal_received:
-            self._send("leaving", reason=f"received {self.signal_received}")
         until = time.monotonic() + LAST_MESSAGES_S
         while self.unsent and time.monotonic() < until:
             self._step()

@@ -27,6 +27,12 @@ ROWS = (
         {"worker-0": "stopped by tfdist on h1", "worker-1": "was lost with h2"}, hosts=TWO_HOSTS,
     ),
     Replay(
+        "an agent receives SIGTERM, as when its host shuts down, and stops its tasks",
+        (lost("h2", 1.0, "received SIGTERM"), exited("worker-1", -15, 0.99, arrives=1.1), stopped(3.0, "worker-0"), exited("worker-0", -15, 3.1)),
+        "lost the agent on h2: received SIGTERM", 69, (),
+        {"worker-0": "stopped by tfdist on h1", "worker-1": "was lost with h2"}, hosts=TWO_HOSTS,
+    ),
+    Replay(
         "several hosts are lost at once",
         (lost("h2", 1.0), lost("h3", 1.7), stopped(4.0, "worker-0"), exited("worker-0", -15, 4.1)),
         "lost the agents on h2 and h3: no message for 10 s", 69, (),
