@@ -5,7 +5,7 @@ Rather too much is masked than too little. A secret without a name, as an argume
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 
 REDACTED = "***"
 _SECRET = re.compile(
@@ -17,20 +17,24 @@ _FLAG = re.compile(r"--?[A-Za-z][\w-]*")
 _ASSIGNMENT = re.compile(r"((?:--env=)?[\w-]+)=", re.DOTALL)
 _VALUE = r"""("[^"]*"|'[^']*'|\S+)"""
 _HEADER = re.compile(
-    r"((?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]*(?:token|key|auth|secret)[\w-]*)(['\"]?\s*:\s*)[^\n]+",
+    r"((?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{0,50}(?:token|key|auth|secret)[\w-]{0,50})(['\"]?\s*:\s*)[^\n]+",
     re.IGNORECASE,
 )
 _BEARER = re.compile(r"\b(bearer)\s+\S+", re.IGNORECASE)
-_USER = re.compile(r"(://[^\s:/@\"]*):[^\s\"]*@")
+_SSHPASS = re.compile(r"\b(sshpass\s+-p\s*)(?:\"[^\"]*\"|'[^']*'|\S+)")
+_USER = re.compile(r"(://[^\s:/@\"]{0,1000}):[^\s\"]{0,1000}@")
 _LONG_USER = re.compile(r"(://)[^\s:/@\"]{20,}@")
 """A token in place of a user: https://ghp_...@github.com."""
-_NAMED: tuple[re.Pattern[str], ...] = (
-    re.compile(r"([?&])([\w.~%-]+)(=)([^&\s#\"']*)"),
-    re.compile(r"(['\"])([\w-]+)(['\"]\s*:\s*)(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,}\]]+)"),
-    re.compile(rf"((?<![\w-]))([\w-]+)(=){_VALUE}"),
-    re.compile(rf"((?<![\w-]))(--?[A-Za-z][\w-]*)(\s+)(?!--?[A-Za-z]){_VALUE}"),
+_NAMED: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = (
+    (re.compile(r"([?&])([\w.~%-]+)="), re.compile(r"[^&\s#\"']*")),
+    (
+        re.compile(r"(['\"])([\w-]+)['\"]\s*:\s*"),
+        re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,}\]]+"),
+    ),
+    (re.compile(r"((?<![\w-]))([\w-]+)="), re.compile(_VALUE)),
+    (re.compile(r"((?<![\w-]))(--?[A-Za-z][\w-]*)\s+"), re.compile(rf"(?!--?[A-Za-z]){_VALUE}")),
 )
-"""What is before a name, the name, what is between, the value: in a URL's query, in JSON, in a shell's text."""
+"""What is before a name, the name, and what is between; the value: in a URL's query, in JSON, in a shell's text."""
 _SIGNATURE = re.compile(r"sig(nature)?$", re.IGNORECASE)
 
 
@@ -57,22 +61,27 @@ def redact_text(text: str) -> str:
     """A text with *** in place of passwords in URLs, of Authorization headers, and of values of secret names."""
     text = _HEADER.sub(rf"\1\2{REDACTED}", text)
     text = _BEARER.sub(rf"\1 {REDACTED}", text)
+    text = _SSHPASS.sub(rf"\1{REDACTED}", text)
     text = _USER.sub(rf"\1:{REDACTED}@", text)
     text = _LONG_USER.sub(rf"\1{REDACTED}@", text)
-    for pattern in _NAMED:
-        text = pattern.sub(_mask_value(pattern), text)
+    for name, value in _NAMED:
+        text = "".join(_masked(text, name, value))
     return text
 
 
-def _mask_value(pattern: "re.Pattern[str]") -> Callable[["re.Match[str]"], str]:
-    def mask(match: "re.Match[str]") -> str:
-        before, name, between, value = match.groups()
-        if _is_secret(name) or (before and _SIGNATURE.search(name)):
-            quote = value[0] if value[:1] in ("'", '"') and ":" in between else ""
-            return f"{before}{name}{between}{quote}{REDACTED}{quote}"
-        return f"{before}{name}{between}{pattern.sub(mask, value)}"
-
-    return mask
+def _masked(text: str, named: "re.Pattern[str]", value: "re.Pattern[str]") -> Iterator[str]:
+    """The parts of the text; a value without a secret name may hold secrets with names, as in `--env TOKEN=X`."""
+    done = 0
+    while match := named.search(text, done):
+        yield text[done : match.end()]
+        done = match.end()
+        before, name = match.groups()
+        secret = value.match(text, done) if _is_secret(name) or (before and _SIGNATURE.search(name)) else None
+        if secret is not None:
+            quote = secret[0][0] if secret[0][:1] in ("'", '"') and before in ("'", '"') else ""
+            yield f"{quote}{REDACTED}{quote}"
+            done = secret.end()
+    yield text[done:]
 
 
 def _redact_word(word: str) -> str:

@@ -1,5 +1,6 @@
 import json
 import shlex
+import time
 
 import pytest
 from hypothesis import given
@@ -117,3 +118,16 @@ def test_a_secret_is_never_in_the_redacted_command(data, secret, before, after):
 @given(st.lists(st.text(), max_size=5))
 def test_any_command_keeps_its_number_of_arguments(argv):
     assert len(redact_arguments(argv)) == len(argv)
+
+
+@pytest.mark.parametrize("text", ["a=", "?a=b&", "://u:", "x-", "x-key", "--a ", "'a':", 'token="'])
+def test_a_long_text_is_masked_in_little_time(text):
+    started = time.monotonic()
+    masked = redact_text(text * (20_000 // len(text)) + " --token hunter2")
+    assert "hunter2" not in masked
+    assert time.monotonic() - started < 5
+
+
+def test_the_password_of_sshpass_is_masked():
+    assert redact_text("shell:sshpass -p hunter2 ssh {host}") == "shell:sshpass -p *** ssh {host}"
+    assert redact_text("sshpass -p 'hunter 2' ssh") == "sshpass -p *** ssh"
