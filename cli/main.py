@@ -12,8 +12,7 @@ from tfdist.cli.options import variable_of
 from tfdist.cli.output import finish_output
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
-from tfdist.launch.redact import redact_text
-from tfdist.launch.text import plain
+from tfdist.launch.redact import safe_text
 
 app = typer.Typer(
     name="tfdist",
@@ -80,7 +79,7 @@ def _fail_to_print(error: OSError, arguments: list[str]) -> int:
 
 
 def _fail(sentence: str, code: int, arguments: list[str]) -> int:
-    sentence = plain(redact_text(sentence))
+    sentence = safe_text(sentence)
     typer.echo(f"tfdist: {sentence}", err=True)
     if _wants_json(arguments):
         status = _STATUSES.get(code, "failed")

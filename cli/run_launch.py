@@ -20,13 +20,12 @@ from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
-from tfdist.launch.redact import redact_arguments, redact_text
+from tfdist.launch.redact import redact_arguments, safe_text
 from tfdist.launch.run import launch as run_job
 from tfdist.launch.runs.launcher import this_launcher
 from tfdist.launch.runs.rundir import RunDir, create_run_dir
 from tfdist.launch.runs.state import RunState
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.launch.text import plain
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.run import run_training
 from tfdist.models.spec import TrainingSpec
@@ -131,14 +130,8 @@ def _run(
             return _run_kept(planned, writer, policy, console, fleet)
         except TfdistError as error:
             status = RunState.INTERRUPTED if error.exit_code > 128 else RunState.REFUSED
-            writer.save_outcome(
-                {
-                    "format": 1,
-                    "status": str(status),
-                    "exit_code": error.exit_code,
-                    "reason": plain(redact_text(str(error))),
-                }
-            )
+            ending = {"status": str(status), "exit_code": error.exit_code, "reason": safe_text(str(error))}
+            writer.save_outcome({"format": 1, **ending})
             raise
 
 

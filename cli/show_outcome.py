@@ -6,7 +6,7 @@ from typing import Any, TextIO
 
 import typer
 
-from tfdist.launch.console.visible import printable
+from tfdist.launch.console.visible import replace_surrogates
 from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command
@@ -108,7 +108,7 @@ def show_failure(
     again = again or redact_command(["tfdist", *sys.argv[1:]])
     lines = ["", f"tfdist: {outcome.reason}"]
     if outcome.culprit is not None and not (is_shown and is_shown(outcome.culprit, outcome.log)):
-        lines += [f"  | {printable(line)}" for line in outcome.log]
+        lines += [f"  | {replace_surrogates(line)}" for line in outcome.log]
     lines += [f"  hint:  {hint}" for hint in outcome.hints]
     lines += [f"  then {who} {ending}" for ending, who in _grouped(outcome.casualties).items()]
     lines += [f"  warning: {warning}" for warning in outcome.warnings]

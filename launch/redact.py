@@ -7,6 +7,8 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
+from tfdist.launch.text import plain
+
 REDACTED = "***"
 _SECRET = re.compile(
     r"SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|PRIVATE|COOKIE|API[_-]?KEY|ACCESS[_-]?KEY"
@@ -67,6 +69,11 @@ def redact_text(text: str) -> str:
     for name, value in _NAMED:
         text = "".join(_masked(text, name, value))
     return text
+
+
+def safe_text(text: str) -> str:
+    """A text of a task or a host without its secrets and control characters, to be saved and printed."""
+    return plain(redact_text(text))
 
 
 def _masked(text: str, named: "re.Pattern[str]", value: "re.Pattern[str]") -> Iterator[str]:

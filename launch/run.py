@@ -15,11 +15,10 @@ from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.dry_run import save_plan
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy
-from tfdist.launch.redact import redact_text
+from tfdist.launch.redact import safe_text
 from tfdist.launch.runs.control import serve
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervise import OnMessage, Supervisor, supervise
-from tfdist.launch.text import plain
 
 LOGS_PER_TASK = 2
 """Open files of a task: the logs of its stdout and stderr."""
@@ -60,25 +59,20 @@ def launch(
             wall_s = supervise(supervisor, writer, on_message)
         for channel in fleet.channels.values():
             channel.send(Finish())
-        outcome = _safe_to_show(diagnose(supervisor.history, job))
+        outcome = _safe(diagnose(supervisor.history, job))
         outcome = replace(outcome, wall_s=wall_s, records=supervisor.records, hosts=hellos)
         outcome = replace(outcome, run_dir=str(writer.run_dir.path))
         writer.save_outcome(outcome.to_json())  # signals would end the launcher later
     return outcome
 
 
-def _safe_to_show(outcome: Outcome) -> Outcome:
-    """Without the secrets and control characters that the words of tasks and hosts may hold."""
-
-    def clean(text: str) -> str:
-        return plain(redact_text(text))
-
+def _safe(outcome: Outcome) -> Outcome:
     return replace(
         outcome,
-        reason=clean(outcome.reason),
-        log=tuple(map(clean, outcome.log)),
-        casualties={task: clean(ending) for task, ending in outcome.casualties.items()},
-        warnings=tuple(map(clean, outcome.warnings)),
+        reason=safe_text(outcome.reason),
+        log=tuple(map(safe_text, outcome.log)),
+        casualties={task: safe_text(ending) for task, ending in outcome.casualties.items()},
+        warnings=tuple(map(safe_text, outcome.warnings)),
     )
 
 

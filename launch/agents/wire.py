@@ -42,20 +42,20 @@ def decode(line: bytes) -> FromAgent:
         values = json.loads(line)
         message_class = _FROM_AGENT[values.pop("kind")]
         kinds = _fields(message_class)
-        values = values if message_class in (Output, Event) else _printable(values)
+        values = values if message_class in (Output, Event) else _without_controls(values)
         message: FromAgent = message_class(**{name: _checked(value, kinds[name]) for name, value in values.items()})
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"not a message from an agent: {line[:200]!r}") from error
     return message
 
 
-def _printable(value: Any) -> Any:
+def _without_controls(value: Any) -> Any:
     if isinstance(value, str):
         return plain(value)
     if isinstance(value, list):
-        return [_printable(item) for item in value]
+        return [_without_controls(item) for item in value]
     if isinstance(value, dict):
-        return {plain(key): _printable(item) for key, item in value.items()}
+        return {plain(key): _without_controls(item) for key, item in value.items()}
     return value
 
 

@@ -12,7 +12,7 @@ from tfdist.launch.agents.messages import Event, Exited, Output
 from tfdist.launch.console.printer import Printer, target
 from tfdist.launch.console.step_values import number_text, step_text, step_values
 from tfdist.launch.console.task_lines import TaskLines
-from tfdist.launch.console.visible import KEPT_CHARACTERS, has_controls, printable, visible
+from tfdist.launch.console.visible import KEPT_CHARACTERS, has_controls, replace_surrogates, visible
 from tfdist.launch.text import counted
 
 UPDATE_S = 1.0
@@ -88,7 +88,7 @@ class PrefixedLines:
             case Note(host, text) if not self.options.quiet:
                 self._printer("stderr").whole(f"[{host}] {text}\n")
             case Output(task, stream, text) if self._prints(task):
-                self._print_text(task, stream, printable(text))
+                self._print_text(task, stream, replace_surrogates(text))
             case Event(task, event={"event": "step"}) if self._prints(task) and not self.options.quiet:
                 self._print_lines(task, [_step_line(message)], self._printer("stdout"))
             case Stopped():

@@ -12,7 +12,7 @@ _TOKEN = re.compile(
 RESET = "\x1b[0m"
 
 
-def printable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text with U+FFFD in place of bytes that are not UTF-8 (surrogates)."""
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 

@@ -99,14 +99,14 @@ def read_outcome(run_dir: RunDir) -> Outcome | None:
     """The outcome of a run; None if it has none yet, or if nothing was started."""
     values = _read(run_dir.outcome)
     try:
-        known = {field.name: _plain(values[field.name]) for field in fields(Outcome) if field.name in values}
+        known = {field.name: _tuples(values[field.name]) for field in fields(Outcome) if field.name in values}
         exits = {task: Exited(**exit) for task, exit in known.pop("exits", {}).items()}
         return Outcome(**{**known, "status": Status(known["status"]), "exits": exits, "run_dir": str(run_dir.path)})
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _plain(value: Any) -> Any:
+def _tuples(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
