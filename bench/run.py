@@ -10,12 +10,12 @@ from tfdist.bench.folder import BenchFile, BenchPaths
 from tfdist.bench.plan import PlannedRun
 from tfdist.bench.progress import Progress
 from tfdist.bench.suites.arms import Arms
+from tfdist.launch.agents.launcher_messages import OnMessage
 from tfdist.launch.doctor.links import Links, slowest
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
-from tfdist.launch.supervise import OnMessage
 from tfdist.models.record import BUSY_BEFORE, Record, RecordStatus
 from tfdist.models.spec import TrainingSpec
 

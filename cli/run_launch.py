@@ -10,8 +10,6 @@ import typer
 from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.output_tasks import output_tasks
 from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, busy_warnings, plan_request
-from tfdist.cli.show_outcome import show_outcome
-from tfdist.cli.show_plan import show_plan
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.launcher_messages import Note
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
@@ -87,6 +85,8 @@ def run_launch(
             for line in run_options.job_file.save():
                 typer.echo(line, err=True)
         if run_options.dry_run:
+            from tfdist.cli.show_plan import show_plan
+
             show_plan(planned, fleet, json=run_options.json, verbose=run_options.lines.verbose)
             return 0
         run_dir = create_run_dir(run_options.runs_dir, run_options.name)
@@ -94,6 +94,8 @@ def run_launch(
             background.expect((plan.task.name for plan in planned.job.plans), run_dir)
         console = _console(planned, run_options, background)
         outcome, record = _run(planned, run_dir, policy, console, fleet)
+    from tfdist.cli.show_outcome import show_outcome
+
     show_outcome(outcome, record, quiet=run_options.lines.quiet, json=run_options.json, is_shown=console.shows)
     return record.exit_code if record is not None else outcome.exit_code
 

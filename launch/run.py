@@ -1,24 +1,18 @@
-"""Launch a planned job: the sequence of steps from its agents to its outcome."""
+"""Launch a planned job: connect to its hosts, run its tasks, disconnect."""
 
-import os
 from contextlib import nullcontext
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tfdist.launch.agents.channel import DESCRIPTORS
 from tfdist.launch.agents.connect import SPARE_DESCRIPTORS, allow_descriptors, connect
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.launcher_messages import Message
-from tfdist.launch.agents.messages import Finish, Start
-from tfdist.launch.diagnosis.diagnose import diagnose
-from tfdist.launch.diagnosis.outcome import Outcome
-from tfdist.launch.doctor.preflight import preflight
-from tfdist.launch.dry_run import save_plan
+from tfdist.launch.agents.launcher_messages import OnMessage
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy
-from tfdist.launch.redact import safe_text
-from tfdist.launch.runs.control import serve
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.launch.supervise import OnMessage, Supervisor, supervise
+
+if TYPE_CHECKING:
+    from tfdist.launch.diagnosis.outcome import Outcome
 
 LOGS_PER_TASK = 2
 """Open files of a task: the logs of its stdout and stderr."""
@@ -32,7 +26,7 @@ def launch(
     *,
     fleet: Fleet | None = None,
     needs_tensorflow: bool = False,
-) -> Outcome:
+) -> "Outcome":
     """Run a job to its end. No process is left over, whatever happens.
 
     Args:
@@ -48,44 +42,12 @@ def launch(
     """
     policy = policy or Policy()
     allow_descriptors(SPARE_DESCRIPTORS + DESCRIPTORS * len(job.hosts) + LOGS_PER_TASK * len(job.plans))
-    with nullcontext(fleet) if fleet is not None else connect(job.hosts, policy) as fleet:
-        job, notes = preflight(job.sharing(os.environ), fleet, needs_tensorflow)
-        for note in notes:
-            on_message(note)
-        hellos = {host.name: hello for host, hello in fleet.hellos.items()}
-        save_plan(job, hellos, writer)
-        supervisor = _start(job, fleet, policy, writer, on_message)
-        with serve(writer.run_dir, fleet.inbox, lambda: sorted(supervisor.running)):
-            wall_s = supervise(supervisor, writer, on_message)
-        for channel in fleet.channels.values():
-            channel.send(Finish())
-        outcome = _safe(diagnose(supervisor.history, job))
-        outcome = replace(outcome, wall_s=wall_s, records=supervisor.records, hosts=hellos)
-        outcome = replace(outcome, run_dir=str(writer.run_dir.path))
-        writer.save_outcome(outcome.to_json())  # signals would end the launcher later
-    return outcome
+    with nullcontext(fleet) if fleet is not None else connect(job.hosts, policy, on_progress=_load_meanwhile) as fleet:
+        from tfdist.launch.run_tasks import run_tasks
+
+        return run_tasks(job, fleet, writer, policy, on_message, needs_tensorflow)
 
 
-def _safe(outcome: Outcome) -> Outcome:
-    return replace(
-        outcome,
-        reason=safe_text(outcome.reason),
-        log=tuple(map(safe_text, outcome.log)),
-        casualties={task: safe_text(ending) for task, ending in outcome.casualties.items()},
-        warnings=tuple(map(safe_text, outcome.warnings)),
-    )
-
-
-def _start(job: Job, fleet: Fleet, policy: Policy, writer: RunWriter, on_message: OnMessage) -> Supervisor:
-    def announce(message: Message) -> None:
-        writer.write(message)
-        on_message(message)
-
-    channels = {plan.task.name: fleet.channels[plan.host] for plan in job.plans}
-    supervisor = Supervisor(job, channels, policy, fleet.inbox, set(channels), fleet.requests, announce=announce)
-    for plan in job.plans:
-        program = plan.program
-        port = job.cluster.port(plan.task)
-        start = Start(plan.task.name, program.argv, job.environment(plan), program.cwd, plan.cores, port)
-        channels[plan.task.name].send(start)
-    return supervisor
+def _load_meanwhile(_: object) -> None:
+    """Load what runs the tasks while the agents start: it takes as long."""
+    import tfdist.launch.run_tasks  # noqa: F401

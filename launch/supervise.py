@@ -3,14 +3,14 @@
 import math
 import signal
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from queue import Empty
 from typing import Any
 
 from tfdist.launch.agents.channel import Channel
 from tfdist.launch.agents.inbox import Arrival, Inbox
-from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, Stopped
+from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, OnMessage, Stopped
 from tfdist.launch.agents.messages import (
     Event,
     Exited,
@@ -34,9 +34,6 @@ from tfdist.launch.joining import CHECK_S, JoinWatch
 from tfdist.launch.policy import Policy
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.text import shortened, signal_name
-
-OnMessage = Callable[[Message], None]
-"""Called with every message of a running job. The loop waits for it, so it must return quickly."""
 
 
 @dataclass

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.launcher_messages import Note
+from tfdist.launch.agents.launcher_messages import Note, OnMessage
 from tfdist.launch.diagnosis.outcome import Outcome
 from tfdist.launch.environment import device_order
 from tfdist.launch.errors import ExitCode
@@ -20,7 +20,6 @@ from tfdist.launch.redact import redact_command
 from tfdist.launch.run import launch
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.launch.supervise import OnMessage
 from tfdist.models.plan import plan_training
 from tfdist.models.record import RankRecord, Record, RecordStatus, TaskUsage, rank_from_json
 from tfdist.models.spec import TrainingSpec

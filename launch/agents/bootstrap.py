@@ -1,5 +1,6 @@
 """How an agent is started on a host: the command, and the program text that it reads from its stdin."""
 
+import marshal
 import re
 import sys
 from dataclasses import replace
@@ -15,9 +16,12 @@ _BOOTSTRAP = (
     'sys.version_info>=(3,10) or sys.exit("Python %d.%d is too old: tfdist needs 3.10"%sys.version_info[:2]);'
     "sys.path[:]=filter(None,sys.path);"  # modules in the working directory must not shadow Python's
     'f=io.BufferedReader(io.FileIO(0,"rb",False),1);'  # a buffer of one byte leaves the messages unread
-    'exec(compile(f.read(int(f.readline() or sys.exit("the launcher went away"))),"tfdist-agent","exec"))'
+    's=f.read(int(f.readline() or sys.exit("the launcher went away")));'
 )
-"""One line without single quotes, so that any login shell passes it on unchanged."""
+"""One line without single quotes, so that any login shell passes it on unchanged. It reads the program into `s`."""
+_RUN_TEXT = 'exec(compile(s,"tfdist-agent","exec"))'
+_RUN_CODE = "import marshal;exec(marshal.loads(s))"
+"""For the Python that runs the launcher: the launcher compiles the program while the agent's Python starts."""
 
 _LOGGED_IN = """printf '\\n{"kind": "logged_in"}\\n';"""
 """Reports the login at once: with a cold file system, Python itself may take long to start."""
@@ -29,23 +33,25 @@ _IMPORT = re.compile(rf"^from {re.escape(program.__name__)}\.\w+ import (\([^)]*
 
 
 def agent_argv(host: Host) -> tuple[str, ...]:
-    """The command that starts an agent on `host`. Write `agent_source()` to its stdin first.
+    """The command that starts an agent on `host`. Write `agent_source(host)` to its stdin first.
 
     On another host it runs `host.python`, or else the path of the running Python if that exists there, or else python3.
     """
     if host.local:
-        return (host.python or sys.executable, "-u", "-c", _BOOTSTRAP)
+        return (host.python or sys.executable, "-u", "-c", _BOOTSTRAP + (_RUN_TEXT if host.python else _RUN_CODE))
     pythons = (host.python, host.python) if host.python else (sys.executable, "python3")
-    command = ("sh", "-c", _FIND_PYTHON, "tfdist", *pythons, _BOOTSTRAP)
+    command = ("sh", "-c", _FIND_PYTHON, "tfdist", *pythons, _BOOTSTRAP + _RUN_TEXT)
     if host.remote_prefix:  # it may take a while
         host = replace(host, remote_prefix=f"{_LOGGED_IN} {host.remote_prefix}")
     return command_on(host, command)
 
 
-def agent_source() -> bytes:
-    """The length of the agent's program text in bytes, a newline, and the text."""
-    text = program_text().encode()
-    return b"%d\n%s" % (len(text), text)
+def agent_source(host: Host) -> bytes:
+    """The length in bytes of the agent's program, a newline, and the program: its text, or code for our own Python."""
+    text = program_text()
+    own = host.local and not host.python
+    data = marshal.dumps(compile(text, "tfdist-agent", "exec")) if own else text.encode()
+    return b"%d\n%s" % (len(data), data)
 
 
 @cache

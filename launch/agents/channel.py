@@ -84,7 +84,7 @@ class Channel:
             program = agent_argv(host)[0]
             fix = "raise 'ulimit -n'" if error.errno == errno.EMFILE else "install it, or specify another program"
             raise TfdistError(f"cannot run {program!r} ({error.strerror}): {fix}") from None
-        self._unsent.put(agent_source())
+        self._unsent.put(agent_source(host))
         self._reader = threading.Thread(target=self._read, args=(inbox,), name=f"from {host.name}", daemon=True)
         self._writer = threading.Thread(target=self._write, name=f"to {host.name}", daemon=True)
         self._reader.start()

@@ -94,13 +94,13 @@ class _Connecting:
         check_at, deadline = now, now + self.fleet.policy.start_timeout_s
         while self.not_before or self.late_at or self.describing:
             self._start_waiting()
+            self.on_progress([*self.late_at, *self.describing, *self.not_before])
             arrival = self.fleet.receive(check_at)
             if arrival is not None and arrival.host is not None:
                 self._handle(arrival.host, arrival.message)
             if arrival is None or arrival.at >= check_at:
                 check_at = time.monotonic() + POLL_S
                 self._give_up(time.monotonic(), deadline)
-            self.on_progress([*self.late_at, *self.describing, *self.not_before])
 
     def _start_waiting(self) -> None:
         logins = Counter(host.gateway for host in self.late_at)

@@ -1,5 +1,6 @@
 """Messages within the launcher, which no agent sends, and the type of all messages of a job."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfdist.launch.agents.messages import FromAgent
@@ -45,3 +46,5 @@ class Interrupted:
 
 
 Message = FromAgent | AgentLost | Interrupted | Note | Stopped
+OnMessage = Callable[[Message], None]
+"""Called with every message of a running job. The loop waits for it, so it must return quickly."""

@@ -20,6 +20,7 @@ from tfdist.cli.show_checks import merge_hosts, row_lines
 from tfdist.cli.steps import Steps
 from tfdist.launch.agents.bootstrap import agent_source
 from tfdist.launch.doctor.results import CheckResult, Verdict
+from tfdist.launch.hosts.host import Host
 
 ONE, OTHER = "127.0.0.2", "127.0.0.3"
 """Host names that are addresses of this machine, so that these hosts reach each other."""
@@ -87,7 +88,7 @@ def test_a_host_that_is_down_does_not_hide_the_others(capsys, connector):
 
 def test_a_host_that_is_lost_after_its_hello(capsys, connector):
     """Its stream ends after the agent's source, as when the connection breaks."""
-    length = len(agent_source())
+    length = len(agent_source(Host("frail")))
     script = f'name=$1; shift; test $name = frail || exec "$@"; head -c {length} | "$@"'
     assert run(["doctor", "--hosts", f"{ONE},frail,{OTHER}", "--transport", connector(script), "--json"]) == 69
     report, bad = read_json(capsys)

@@ -340,7 +340,7 @@ def test_an_agent_exits_even_if_nothing_reads_its_output():
     many = Start("worker-0", (sys.executable, "-S", "-c", "print('x' * 1000000)"), {}, "/", (), None)
     messages = Configure(1.0, launcher_timeout_s=1.0), Heartbeat(time.time()), many
     with subprocess.Popen(agent_argv(LOCAL), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        process.stdin.write(agent_source() + b"".join(map(encode, messages)))
+        process.stdin.write(agent_source(LOCAL) + b"".join(map(encode, messages)))
         process.stdin.flush()
         assert process.wait(timeout=30) == 0
 

@@ -150,15 +150,15 @@ exec {shell} -c "$*"
 
 def hello(host, cwd="/"):
     """The host description that an agent on `host` sends."""
-    messages = [json.loads(line) for line in conversation(agent_argv(host), cwd) if line.strip()]
+    messages = [json.loads(line) for line in conversation(host, cwd) if line.strip()]
     assert host.local or messages[0] == {"kind": "logged_in"}
     return messages[-1]["description"]
 
 
-def conversation(argv, cwd="/"):
+def conversation(host, cwd="/"):
     """The lines that an agent sends until it has described the host; end of file on stdin ends it then."""
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=cwd) as process:
-        process.stdin.write(agent_source())
+    with subprocess.Popen(agent_argv(host), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=cwd) as process:
+        process.stdin.write(agent_source(host))
         process.stdin.flush()
         lines = []
         while not lines or (lines[-1] and b'"hello"' not in lines[-1]):
@@ -238,9 +238,7 @@ def test_a_missing_python_is_explained():
 
 def test_python3_is_the_fallback(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/no/such/python")  # as if the other host did not have it
-    words = agent_argv(behind(["env"], needs_quoting=False))
-    monkeypatch.undo()
-    assert b'"kind": "hello"' in conversation(words)[-1]
+    assert b'"kind": "hello"' in conversation(behind(["env"], needs_quoting=False))[-1]
 
 
 def test_modules_in_the_working_directory_do_not_shadow_the_standard_library(tmp_path):
@@ -250,7 +248,7 @@ def test_modules_in_the_working_directory_do_not_shadow_the_standard_library(tmp
 
 
 def test_the_bootstrap_has_no_character_that_any_login_shell_interprets():
-    bootstrap = agent_argv(LOCAL)[-1]
+    bootstrap = agent_argv(Host("h", local=True, python="python3"))[-1]
     assert not set("'\n!\\") & set(bootstrap)  # csh interprets !, fish interprets \
     assert shlex.split(shlex.join(["x", bootstrap])) == ["x", bootstrap]
 

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from tfdist.launch.agents.bootstrap import agent_argv, agent_source, program_text
@@ -14,13 +15,16 @@ from tfdist.launch.agents.messages import Alive, Configure, Exited, Output, Star
 from tfdist.launch.agents.wire import decode, encode
 from tfdist.launch.hosts.host import LOCAL
 
+TEXT = replace(LOCAL, python=sys.executable)
+"""It receives the program as text, which tests can edit."""
+
 
 class RealAgent:
     """An agent process. `messages` grows while it runs, in a thread."""
 
     def __init__(self, source, env):
         self.process = subprocess.Popen(
-            agent_argv(LOCAL),
+            agent_argv(TEXT),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | env,
@@ -93,7 +97,7 @@ def wait_until(condition, seconds=30.0):
 @contextmanager
 def real_agent(grace_s=5.0, launcher_timeout_s=60.0, env=None, source=None):
     """An agent that was configured. It is killed at the end if it still runs."""
-    started = RealAgent(source or agent_source(), env or {})
+    started = RealAgent(source or agent_source(TEXT), env or {})
     process = started.process
     try:
         started.send(Configure(grace_s, launcher_timeout_s))
