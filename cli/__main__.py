@@ -3,7 +3,8 @@
 import os
 import sys
 
-from tfdist.launch.errors import ExitCode
+FAILED, INTERRUPTED = 1, 130
+"""As in `ExitCode`, whose import may be what fails or is interrupted."""
 
 
 def main() -> None:
@@ -20,9 +21,9 @@ def main() -> None:
     except (KeyboardInterrupt, RuntimeError) as error:
         if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
             raise
-        code = ExitCode.INTERRUPTED  # Python 3.10 and 3.11 wrap an interrupt while a class is created
+        code = INTERRUPTED  # Python 3.10 and 3.11 wrap an interrupt while a class is created
     except OSError:
-        code = ExitCode.FAILED  # stdout is closed or full, so a message cannot be printed either
+        code = FAILED  # stdout is closed or full, so a message cannot be printed either
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.exit(code)
 

@@ -8,9 +8,10 @@ import sys
 import pytest
 
 import tfdist
-from tfdist.cli.__main__ import main
+from tfdist.cli.__main__ import FAILED, INTERRUPTED, main
 from tfdist.cli.main import run
 from tfdist.cli.options import CHOICES, TRAINING, variable_of
+from tfdist.launch.errors import ExitCode
 
 COMMANDS = ("launch", "runs", "logs", "attach", "stop", "bench", "report", "doctor", "strategies", "tf-config")
 
@@ -121,7 +122,14 @@ def test_an_interrupt_that_python_wraps_in_another_error_is_no_traceback(monkeyp
     monkeypatch.setattr("tfdist.cli.main.run", interrupted)
     with pytest.raises(SystemExit) as exit:
         main()
-    assert exit.value.code == 130
+    assert exit.value.code == INTERRUPTED == ExitCode.INTERRUPTED
+    assert FAILED == ExitCode.FAILED
+
+
+def test_nothing_is_imported_where_an_interrupt_would_be_a_traceback():
+    code = "import sys; before = set(sys.modules); import tfdist.cli.__main__; print(set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert eval(done.stdout) <= {"tfdist", "tfdist.cli", "tfdist.cli.__main__"}
 
 
 def test_other_errors_of_that_type_are_not_hidden(monkeypatch):
