@@ -2,12 +2,13 @@
 
 import os
 import sys
+from typing import NoReturn
 
 FAILED, INTERRUPTED = 1, 130
 """As in `ExitCode`, whose import may be what fails or is interrupted."""
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run the command line and exit with its code."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed before the start
@@ -25,7 +26,7 @@ def main() -> None:
     except OSError:
         code = FAILED  # stdout is closed or full, so a message cannot be printed either
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    sys.exit(code)
+    os._exit(code)  # Python's own clean-up takes a sixth of a short command; everything is closed and flushed
 
 
 if __name__ == "__main__":
