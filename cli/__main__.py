@@ -2,14 +2,21 @@
 
 import os
 import sys
-from typing import NoReturn
 
 FAILED, INTERRUPTED = 1, 130
 """As in `ExitCode`, whose import may be what fails or is interrupted."""
 
 
-def main() -> NoReturn:
-    """Run the command line and exit with its code."""
+def main() -> None:
+    """Run the command line and exit with its code.
+
+    Everything is closed and flushed then; Python's own clean-up would take a sixth of a short command.
+    """
+    os._exit(run_command())
+
+
+def run_command() -> int:
+    """Run the command line; returns the exit code."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed before the start
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
@@ -26,7 +33,7 @@ def main() -> NoReturn:
     except OSError:
         code = FAILED  # stdout is closed or full, so a message cannot be printed either
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    os._exit(code)  # Python's own clean-up takes a sixth of a short command; everything is closed and flushed
+    return code
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import tfdist
-from tfdist.cli.__main__ import FAILED, INTERRUPTED, main
+from tfdist.cli.__main__ import FAILED, INTERRUPTED, run_command
 from tfdist.cli.main import run
 from tfdist.cli.options import CHOICES, TRAINING, variable_of
 from tfdist.launch.errors import ExitCode
@@ -120,9 +120,7 @@ def test_an_interrupt_that_python_wraps_in_another_error_is_no_traceback(monkeyp
         raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
 
     monkeypatch.setattr("tfdist.cli.main.run", interrupted)
-    with pytest.raises(SystemExit) as exit:
-        main()
-    assert exit.value.code == INTERRUPTED == ExitCode.INTERRUPTED
+    assert run_command() == INTERRUPTED == ExitCode.INTERRUPTED
     assert FAILED == ExitCode.FAILED
 
 
@@ -138,4 +136,4 @@ def test_other_errors_of_that_type_are_not_hidden(monkeypatch):
 
     monkeypatch.setattr("tfdist.cli.main.run", broken)
     with pytest.raises(RuntimeError, match="a bug"):
-        main()
+        run_command()
