@@ -81,8 +81,7 @@ def bench(
 
     Each run is a training in fresh processes, saved when it ends. After Ctrl-C, the report covers the runs so far.
 
-    The exit code is 1 if an arm failed, 130 after Ctrl-C, else 0. An arm that this machine cannot run is refused, with
-    the reason.
+    The exit code is 1 if an arm failed, 130 after Ctrl-C, else 0. An arm that this machine cannot run is refused.
     """
     from tfdist.bench.session import BenchOptions
     from tfdist.launch.redact import redact_command
