@@ -63,8 +63,8 @@ class Supervisor:
     """The running tasks have been stopped."""
     stop_at: float | None = None
     """Monotonic time at which the running tasks are stopped."""
-    time_out_at: float | None = None
-    start_out_at: float | None = None
+    timeout_at: float | None = None
+    start_timeout_at: float | None = None
     """Monotonic time at which all tasks must have been started."""
     check_joining_at: float | None = None
     """Monotonic time of the next check of tasks that may wait for one that has exited."""
@@ -100,7 +100,7 @@ class Supervisor:
             case Started(task):
                 self.started.add(task)
                 if self.started >= set(self.channels):
-                    self.start_out_at = None
+                    self.start_timeout_at = None
             case Event(task, event={"event": "record", "record": Mapping() as record}):
                 self.records[task] = record
             case Event(task, event={"event": "barrier"}):
@@ -125,13 +125,13 @@ class Supervisor:
 
     def check_deadlines(self, now: float) -> None:
         """Decide what the time changes: time limits, the end of the settling time, silent agents."""
-        if self.time_out_at is not None and now >= self.time_out_at:
-            self.time_out_at = None
+        if self.timeout_at is not None and now >= self.timeout_at:
+            self.timeout_at = None
             timeout_s = self.policy.timeout_s or 0.0
             self.history.entries.append(TimedOut(timeout_s))
             self._stop(self.policy.grace_s, f"--timeout {timeout_s:g} s")
-        if self.start_out_at is not None and now >= self.start_out_at:
-            self.start_out_at = None
+        if self.start_timeout_at is not None and now >= self.start_timeout_at:
+            self.start_timeout_at = None
             missing = tuple(sorted(set(self.channels) - self.started))
             self.history.entries.append(StartTimedOut(self.policy.start_timeout_s, missing))
             self.running -= set(missing)
@@ -147,7 +147,7 @@ class Supervisor:
         """Monotonic time of the next check, even if no message arrives."""
         heartbeat = time.monotonic() + self.policy.heartbeat_s
         checks = (self.check_joining_at, self.check_silence_at, heartbeat)
-        dues = (self.stop_at, self.time_out_at, self.start_out_at, *checks)
+        dues = (self.stop_at, self.timeout_at, self.start_timeout_at, *checks)
         return min(due for due in dues if due is not None)
 
     def _after_exit(self, task: str, code: int, at: float) -> None:
@@ -210,13 +210,14 @@ class Supervisor:
                 self.history.states[task] = ProcessState(state, reply.waits.get(task, ""), reply.cpu_s.get(task, 0.0))
 
     def _by_channel(self, tasks: Collection[str]) -> dict[Channel, tuple[str, ...]]:
-        return {
-            channel: tuple(task for task in sorted(tasks) if self.channels[task] is channel)
-            for channel in dict.fromkeys(self.channels[task] for task in sorted(tasks))
-        }
+        by_channel: dict[Channel, tuple[str, ...]] = {}
+        for task in sorted(tasks):
+            channel = self.channels[task]
+            by_channel[channel] = (*by_channel.get(channel, ()), task)
+        return by_channel
 
     def _stop(self, grace_s: float, reason: str = "", spared: Collection[str] = ()) -> None:
-        self.stop_at, self.start_out_at, self.stopped = None, None, True
+        self.stop_at, self.start_timeout_at, self.stopped = None, None, True
         if self.history.select(AgentLost):
             grace_s = min(grace_s, self.policy.lost_grace_s)
         stopped = Stopped(tuple(sorted(self.running.difference(spared))), grace_s, time.time(), reason)
@@ -258,8 +259,8 @@ def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) 
     """Run the loop until no task runs; returns its wall time in seconds."""
     started = time.monotonic()
     if supervisor.policy.timeout_s is not None:
-        supervisor.time_out_at = started + supervisor.policy.timeout_s
-    supervisor.start_out_at = started + supervisor.policy.start_timeout_s
+        supervisor.timeout_at = started + supervisor.policy.timeout_s
+    supervisor.start_timeout_at = started + supervisor.policy.start_timeout_s
     while supervisor.running:
         now = time.monotonic()
         supervisor.check_deadlines(now)

@@ -155,7 +155,7 @@ def test_servers_that_exit_with_0_are_not_stopped_again():
 
 def test_tasks_that_were_stopped_before_their_start_do_not_start_too_late():
     supervisor, channel = supervisor_of({"worker": 2}, grace_s=300.0)
-    supervisor.start_out_at = time.monotonic() + 60.0
+    supervisor.start_timeout_at = time.monotonic() + 60.0
     supervisor.handle(Interrupted(signal.SIGINT))
     supervisor.check_deadlines(time.monotonic() + 61.0)
     assert len(channel.stops()) == 1
@@ -294,7 +294,7 @@ def test_the_local_agent_may_be_silent():
 
 def test_the_time_limit_stops_the_job_once():
     supervisor, channel = supervisor_of({"worker": 1}, timeout_s=5.0)
-    supervisor.time_out_at = 100.0
+    supervisor.timeout_at = 100.0
     channel.last_received = 100.0
     supervisor.check_deadlines(99.9)
     assert not channel.stops()
@@ -425,7 +425,7 @@ def test_a_stop_of_servers_after_success_has_no_reason():
 
 def test_a_stop_at_a_time_limit_names_the_option():
     supervisor, _ = supervisor_of({"worker": 1}, timeout_s=5.0)
-    supervisor.time_out_at = 0.0
+    supervisor.timeout_at = 0.0
     supervisor.announce = (announced := []).append
     supervisor.check_deadlines(1.0)
     assert [stopped.reason for stopped in announced] == ["--timeout 5 s"]
