@@ -11,7 +11,7 @@ from tfdist.launch.agents.channel import Channel
 from tfdist.launch.agents.inbox import Arrival, Inbox
 from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted
 from tfdist.launch.agents.messages import Reply
-from tfdist.launch.agents.requests import AnyRequest, Requests
+from tfdist.launch.agents.requests import AnyRequest, Requests, answers
 from tfdist.launch.agents.silence import SilenceDetector
 from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.hosts.host import Host
@@ -58,11 +58,11 @@ class Fleet:
         Raises:
             TfdistError: interrupted.
         """
-        answers: dict[Host, Reply] = {}
+        replies: dict[Host, Reply] = {}
         for host in (host for host in requests if host not in self.lost):
-            self.requests.send(self.channels[host], requests[host], partial(answers.__setitem__, host))
+            self.requests.send(self.channels[host], requests[host], partial(self._keep, replies, host, requests[host]))
         deadline = time.monotonic() + seconds
-        while missing := [host for host in requests if host not in answers and host not in self.lost]:
+        while missing := [host for host in requests if host not in replies and host not in self.lost]:
             self.lose_silent()
             arrival = self.receive(min(deadline, time.monotonic() + POLL_S))
             if arrival is not None and arrival.host is not None:
@@ -70,9 +70,15 @@ class Fleet:
                 if isinstance(arrival.message, AgentLost):
                     self.lose(arrival.host, arrival.message.reason)
             if time.monotonic() >= deadline and (arrival is None or arrival.at >= deadline):
-                for host in [host for host in missing if host not in answers]:
+                for host in [host for host in missing if host not in replies]:
                     self.lose(host, f"it did not {what} within {seconds:g} s")
-        return {host: answers[host] for host in requests if host in answers}
+        return {host: replies[host] for host in requests if host in replies}
+
+    def _keep(self, replies: dict[Host, Reply], host: Host, request: AnyRequest, reply: Reply) -> None:
+        if answers(request, reply):
+            replies[host] = reply
+        else:
+            self.lose(host, f"its agent answered {type(request).__name__} with {reply}")
 
     def receive(self, until: float) -> Arrival | None:
         """The next message; None if none came before the monotonic time `until`.

@@ -6,7 +6,21 @@ from itertools import count
 from typing import Protocol
 
 from tfdist.launch.agents.launcher_messages import Message
-from tfdist.launch.agents.messages import Dial, Inspect, MeasureLink, Prepare, Reply, Reserve, ToAgent
+from tfdist.launch.agents.messages import (
+    Dial,
+    DialResult,
+    Inspect,
+    Inspected,
+    LinkSpeed,
+    MeasureLink,
+    NotReserved,
+    Prepare,
+    Prepared,
+    Reply,
+    Reserve,
+    Reserved,
+    ToAgent,
+)
 from tfdist.launch.hosts.host import Host
 
 AnyRequest = Prepare | Reserve | Dial | MeasureLink | Inspect
@@ -42,3 +56,20 @@ class Requests:
             if receiver == host:
                 del self._open[message.request]
                 on_reply(message)
+
+
+def answers(request: AnyRequest, reply: Reply) -> bool:
+    """Whether a reply is of the request's kind, with a value for each thing that was requested."""
+    match request, reply:
+        case Reserve(ports), Reserved(ports=reserved):
+            return len(ports) == len(reserved) and all(0 < port < 1 << 16 for port in reserved)
+        case Dial(targets), DialResult(failures=failures):
+            return len(targets) == len(failures)
+        case (
+            (Reserve(), NotReserved())
+            | (Prepare(), Prepared())
+            | (MeasureLink(), LinkSpeed())
+            | (Inspect(), Inspected())
+        ):
+            return True
+    return False

@@ -17,6 +17,17 @@ MAX_INTEGER = 1 << 63
 """Integers in messages are below this, and at least its negative: 64 bits hold them."""
 
 
+_STRINGS = tuple[str, ...]
+_DESCRIPTION: Mapping[str, Any] = {
+    "host": str, "python": str, "executable": str, "packages": Mapping[str, str], "cpu": str, "os": str, "machine": str,
+    "cores": tuple[int, ...], "cores_in_use": tuple[int, ...], "busy": float, "driver": str,
+    "memory_bytes": int, "memory_free_bytes": int, "disk_free_bytes": int,
+    "gpus": _STRINGS, "gpu_ids": _STRINGS, "gpu_uuids": _STRINGS, "gpu_processes": tuple[_STRINGS, ...],
+    "gpus_hidden": int, "gpu_devices": int,
+}  # fmt: skip
+"""What `description.describe` returns, and `core_limit`, a number or None."""
+
+
 def _kind(message_class: type) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", message_class.__name__).lower()
 
@@ -47,6 +58,19 @@ def decode(line: bytes) -> FromAgent:
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"not a message from an agent: {line[:200]!r}") from error
     return message
+
+
+def is_description(value: Mapping[str, Any]) -> bool:
+    """Whether a hello's description has all that `description.describe` returns."""
+    try:
+        for name, kind in _DESCRIPTION.items():
+            _checked(value[name], kind)
+        if value["core_limit"] is not None:
+            _checked(value["core_limit"], float)
+    except (KeyError, ValueError):
+        return False
+    same = len(value["gpus"]) == len(value["gpu_ids"]) == len(value["gpu_uuids"])
+    return same and bool(value["cores"]) and all(len(row) == 4 for row in value["gpu_processes"])
 
 
 def _without_controls(value: Any) -> Any:

@@ -1,6 +1,8 @@
 """Real agents on this machine, behind stand-ins for ssh."""
 
+import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -13,6 +15,7 @@ import pytest
 
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.messages import MeasureLink, Reserve, Reserved
+from tfdist.launch.agents.program.description import describe
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import machines_of
@@ -213,10 +216,9 @@ def test_a_missing_gpu_is_named():
 
 
 def test_the_start_timeout_shows_how_far_a_clock_is_off():
-    wrong = host(
-        "wrong",
-        'printf \'{"kind": "alive", "time": %s}\\n{"kind": "hello", "description": {}}\\n\' $(($(date +%s) - 3600)); exec cat 3>&1 >/dev/null',
-    )
+    alive = 'printf \'{"kind": "alive", "time": %s}\\n\' $(($(date +%s) - 3600))'
+    hello = f"echo {shlex.quote(json.dumps({'kind': 'hello', 'description': describe()}))}"
+    wrong = host("wrong", f"{alive}; {hello}; exec cat 3>&1 >/dev/null")
     right = host("right")
     with connect([wrong, right], QUICK) as fleet:
         assert 3590 < fleet.behind_s[wrong] < 3610
