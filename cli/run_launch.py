@@ -78,9 +78,7 @@ def run_launch(
         machines = selection.machines(fleet, options.devices)
         planned = _checked_plan(options, run_options, machines)
         if not run_options.lines.quiet:
-            busy = () if run_options.dry_run else busy_warnings(planned.job, machines)
-            for line in (*planned.notes, *(f"warning: {warning}" for warning in (*planned.warnings, *busy))):
-                typer.echo(line, file=run_options.out)
+            _show_notes(planned, run_options, machines)
         if run_options.job_file is not None:
             for line in run_options.job_file.save():
                 typer.echo(line, err=True)
@@ -104,6 +102,12 @@ def _checked_plan(options: LaunchOptions, run_options: RunOptions, machines: Mac
     planned = plan_request(options, machines)
     output_tasks(run_options.output, planned.job)
     return planned
+
+
+def _show_notes(planned: PlannedLaunch, options: RunOptions, machines: Machines) -> None:
+    busy = () if options.dry_run else busy_warnings(planned.job, machines)
+    for line in (*planned.notes, *(f"warning: {warning}" for warning in (*planned.warnings, *busy))):
+        typer.echo(line, file=options.out)
 
 
 def _console(planned: PlannedLaunch, options: RunOptions, background: "Background | None") -> PrefixedLines:
