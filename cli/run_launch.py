@@ -83,9 +83,7 @@ def run_launch(
             for line in run_options.job_file.save():
                 typer.echo(line, err=True)
         if run_options.dry_run:
-            from tfdist.cli.show_plan import show_plan
-
-            show_plan(planned, fleet, json=run_options.json, verbose=run_options.lines.verbose)
+            _show_plan(planned, fleet, run_options)
             return 0
         run_dir = create_run_dir(run_options.runs_dir, run_options.name)
         if background is not None:
@@ -108,6 +106,12 @@ def _show_notes(planned: PlannedLaunch, options: RunOptions, machines: Machines)
     busy = () if options.dry_run else busy_warnings(planned.job, machines)
     for line in (*planned.notes, *(f"warning: {warning}" for warning in (*planned.warnings, *busy))):
         typer.echo(line, file=options.out)
+
+
+def _show_plan(planned: PlannedLaunch, fleet: Fleet | None, options: RunOptions) -> None:
+    from tfdist.cli.show_plan import show_plan  # only for --dry-run
+
+    show_plan(planned, fleet, json=options.json, verbose=options.lines.verbose)
 
 
 def _console(planned: PlannedLaunch, options: RunOptions, background: "Background | None") -> PrefixedLines:
