@@ -25,6 +25,7 @@ from tfdist.launch.agents.messages import (
     Stuck,
     TaskMessage,
 )
+from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.agents.requests import Requests
 from tfdist.launch.agents.silence import SilenceDetector
 from tfdist.launch.diagnosis.culprit import shows_cause
@@ -93,7 +94,7 @@ class Supervisor:
             at: monotonic time of its arrival; None: now.
         """
         at = time.monotonic() if at is None else at
-        self.history.add(message, time.time() - (time.monotonic() - at))
+        self.history.add(message, event_time() - (time.monotonic() - at))
         if isinstance(message, TaskMessage) and message.attempt != self.attempts.get(message.task, 0):
             return
         match message:
@@ -193,7 +194,7 @@ class Supervisor:
         self.check_silence_at = min([now + at_most_s, *map(self.silence.deadline, channels)])
 
     def _check_joining(self, now: float) -> None:
-        not_joined = self.joining.check(self.running, time.time())
+        not_joined = self.joining.check(self.running, event_time())
         if not_joined is not None and not self.stopped:
             self.history.entries.append(not_joined)
             self._stop(self.policy.grace_s, f"{not_joined.task} did not join the cluster")
@@ -220,7 +221,7 @@ class Supervisor:
         self.stop_at, self.start_timeout_at, self.stopped = None, None, True
         if self.history.select(AgentLost):
             grace_s = min(grace_s, self.policy.lost_grace_s)
-        stopped = Stopped(tuple(sorted(self.running.difference(spared))), grace_s, time.time(), reason)
+        stopped = Stopped(tuple(sorted(self.running.difference(spared))), grace_s, event_time(), reason)
         self.history.entries.append(stopped)
         if stopped.tasks:
             self.announce(stopped)
@@ -267,7 +268,7 @@ def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) 
         try:
             arrival = supervisor.inbox.get(supervisor.next_deadline() - now)
         except Empty:
-            on_message(Heartbeat(time.time()))  # a display counts its seconds on
+            on_message(Heartbeat(event_time()))  # a display counts its seconds on
             continue
         if not supervisor.accepts(arrival):
             writer.refuse(arrival)

@@ -29,6 +29,7 @@ from tfdist.launch.agents.messages import (
     Stuck,
     ToAgent,
 )
+from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.agents.wire import decode, encode
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
@@ -42,6 +43,10 @@ DESCRIPTORS = 3
 """Open files of a channel."""
 MAX_LINE = 16 << 20
 """Bytes of a message. The largest that an agent sends is an event of 1 MiB, each byte as one escape sequence."""
+OVERHEAD = 1000
+"""Bytes of the Python objects of a small message: of many small events they take most of the memory."""
+CLOCK_WAS_SET_S = 1.0
+"""A larger difference from the local agent is no latency: the clock was set between the starts of the two."""
 _TIMED = (Started, Listening, Event, Exited, Stuck)
 
 
@@ -170,7 +175,7 @@ class Channel:
         if isinstance(message, Leaving):
             self._report_loss(inbox, message.reason)
             return
-        size = len(line) if isinstance(message, Output | Event) and not self._closing else 0
+        size = len(line) + OVERHEAD if isinstance(message, Output | Event) and not self._closing else 0
         if size:
             self.last_received = math.inf
         inbox.put(self.host, self._on_our_clock(message), size)
@@ -179,16 +184,16 @@ class Channel:
     def _report_loss(self, inbox: Inbox, reason: str) -> None:
         if not self._lost:
             self._lost = True
-            heard_at = time.time() - max(0.0, time.monotonic() - self.last_received)
+            heard_at = event_time() - max(0.0, time.monotonic() - self.last_received)
             inbox.put(self.host, AgentLost(self.host.name, plain(reason), heard_at))
 
     def _on_our_clock(self, message: FromAgent) -> FromAgent:
         if isinstance(message, Alive | Heartbeat):
-            self.behind_s = min(self.behind_s, time.time() - message.time)
+            self.behind_s = min(self.behind_s, event_time() - message.time)
             if not self.alive:
                 self.alive = True
                 self._stderr_start = os.fstat(self._stderr.fileno()).st_size
-        if isinstance(message, _TIMED) and not self.host.local:
+        if isinstance(message, _TIMED) and (not self.host.local or abs(self.behind_s) > CLOCK_WAS_SET_S):
             return replace(message, time=message.time + self.behind_s)
         return message
 
@@ -212,7 +217,7 @@ def heartbeats(channels: Mapping[Host, Channel], interval_s: float) -> Iterator[
         while not stopped.wait(interval_s):
             for channel in list(channels.values()):
                 if not channel.host.local:
-                    channel.send(Heartbeat(time.time()))
+                    channel.send(Heartbeat(event_time()))
 
     thread = threading.Thread(target=send_all, name="heartbeats", daemon=True)
     thread.start()

@@ -13,6 +13,7 @@ from tfdist.launch.agents.fleet import POLL_S, Fleet
 from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.launcher_messages import AgentLost
 from tfdist.launch.agents.messages import Alive, Configure, Heartbeat, Hello, LoggedIn
+from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.agents.signals import interruptions
 from tfdist.launch.agents.wire import is_description
 from tfdist.launch.errors import raise_problems
@@ -118,7 +119,7 @@ class _Connecting:
         channel = self.fleet.channels[host] = Channel(host, self.fleet.inbox)
         channel.send(Configure(policy.grace_s, policy.launcher_timeout_s))
         if not host.local:  # from the first heartbeat on, an agent watches for a cut link
-            channel.send(Heartbeat(time.time()))
+            channel.send(Heartbeat(event_time()))
         self.late_at[host] = time.monotonic() + policy.login_s
 
     def _handle(self, host: Host, message: object) -> None:

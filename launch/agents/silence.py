@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tfdist.launch.agents.channel import Channel
 from tfdist.launch.agents.launcher_messages import AgentLost
+from tfdist.launch.agents.program.clock import event_time
 
 
 @dataclass
@@ -29,7 +30,7 @@ class SilenceDetector:
         expired = [channel for channel in channels if now >= self.deadline(channel)]
         for channel in expired:
             channel.silent = True
-        heard_at = time.time() - self.limit_s
+        heard_at = event_time() - self.limit_s
         reason = f"no message for {self.limit_s:g} s"
         return [(channel, AgentLost(channel.host.name, reason, heard_at)) for channel in expired]
 

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfdist.launch.agents.program.cgroups import KernelLog, oom_kills
+from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.agents.program.commands import ABANDONED
 from tfdist.launch.agents.program.description import describe
 from tfdist.launch.agents.program.files import cpu_time, process_state, remove_folder, temporary_root, wait_channel
@@ -126,7 +127,7 @@ class Agent:
         self.selector.register(self.task_selector, selectors.EVENT_READ, self._relay_all)
         try:
             self.unsent += b"\n"  # ends a partial line that a login script may have printed
-            self._send("alive", time=time.time())
+            self._send("alive", time=event_time())
             os.mkdir(self.temporary, 0o700)
             self._send_later("hello", lambda: {"description": describe()})
             while not self.finished:
@@ -145,7 +146,7 @@ class Agent:
         self._send_partial_lines(now)
         self._report_listening(now)
         if now - self.last_sent >= HEARTBEAT_S:
-            self._send("heartbeat", time=time.time())
+            self._send("heartbeat", time=event_time())
         if self.expects_heartbeats and not self.finished and now - self.last_received >= self.launcher_timeout_s:
             self._send("leaving", reason=f"no message from the launcher for {self.launcher_timeout_s:g} s")
             self._disconnect()
@@ -394,7 +395,7 @@ class Agent:
             self._send("not_started", task=task.name, attempt=task.attempt, reason=failure.decode(errors="replace"))
         else:
             task.launched = True
-            self._send("started", task=task.name, attempt=task.attempt, pid=task.pid, time=time.time())
+            self._send("started", task=task.name, attempt=task.attempt, pid=task.pid, time=event_time())
 
     def _report_listening(self, now: float) -> None:
         waiting = [task for task in self.by_pid.values() if _awaits_server(task)]
@@ -404,7 +405,7 @@ class Agent:
         for task in waiting:
             if task.port in ports:
                 task.listening = True
-                self._send("listening", task=task.name, attempt=task.attempt, time=time.time())
+                self._send("listening", task=task.name, attempt=task.attempt, time=event_time())
         young = any(now - task.forked_at < LISTEN_SOON_S for task in waiting)
         self.listen_poll_at = now + (LISTEN_POLL_S if young else HEARTBEAT_S)
 
@@ -482,7 +483,7 @@ class Agent:
         except (ValueError, TypeError, RecursionError):
             return
         if not nests_deeper(event, MAX_EVENT_DEPTH):
-            self._send("event", task=task.name, attempt=task.attempt, time=time.time(), event=event)
+            self._send("event", task=task.name, attempt=task.attempt, time=event_time(), event=event)
 
     def _skip_event(self, task: _RunningTask) -> None:
         if not task.has_skipped:
@@ -519,7 +520,7 @@ class Agent:
         if task.running:
             self.unkillable.add(task.pid)
             state, wait = process_state(task.pid), wait_channel(task.pid)
-            self._send("stuck", task=task.name, attempt=task.attempt, time=time.time(), state=state, wait=wait)
+            self._send("stuck", task=task.name, attempt=task.attempt, time=event_time(), state=state, wait=wait)
         else:
             self.unkillable |= orphans(task.pid)
             self._finish(task)
@@ -542,7 +543,7 @@ class Agent:
         # If a stopped task was a shell, its program still has the rest of the grace period to save and to log.
         task.running = False
         task.release()
-        exited_at, kills = time.time(), max(0, oom_kills() - task.oom_kills_before)
+        exited_at, kills = event_time(), max(0, oom_kills() - task.oom_kills_before)
         kernel_log = self.kernel_log.find(task.pid, kills > 0) if code in KILLED and not task.killed else ""
         task.report_exit = lambda: self._send(
             "exited",

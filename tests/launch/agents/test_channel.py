@@ -77,13 +77,26 @@ def test_the_fastest_message_gives_the_offset_of_the_clock():
     assert 60 <= channel.behind_s < 70
 
 
-def test_times_of_the_local_agent_are_not_changed():
+@pytest.mark.parametrize(("behind_s", "added_s"), [(0.9, 0.0), (1000.0, 1000.0)])
+def test_times_of_the_local_agent_are_changed_only_if_the_clock_was_set(behind_s, added_s):
     inbox = Inbox()
     with channel_to(LOCAL, inbox) as channel:
         wait_for_message(inbox, Hello)
-        channel.behind_s = 1000.0
+        sent_at = time.time()
+        channel.behind_s = behind_s
         channel.send(python_task("pass"))
-        assert abs(wait_for_message(inbox, Exited).message.time - time.time()) < 60
+        exited = wait_for_message(inbox, Exited).message
+        assert sent_at - 0.1 <= exited.time - added_s <= time.time() + 0.1
+
+
+def test_a_clock_that_is_set_during_a_run_does_not_move_events(monkeypatch):
+    inbox = Inbox()
+    with channel_to(host("h1"), inbox) as channel:
+        wait_for_message(inbox, Hello)
+        real = time.time
+        monkeypatch.setattr(time, "time", lambda: real() - 1000.0)
+        wait_for_message(inbox, Heartbeat)
+        assert abs(channel.behind_s) < 60
 
 
 def test_a_banner_is_not_the_reason_of_a_later_loss():
