@@ -52,13 +52,16 @@ def stop(run: RunName, runs_dir: RunsDir = RUNS_DIR, kill: Kill = False) -> None
 
 def _stop(run: "Run", kill: bool) -> "Run":
     from tfdist.cli.steps import Steps
+    from tfdist.launch.agents.signals import REPEAT_S
     from tfdist.launch.runs.follow import POLL_S, wait_for_launcher
     from tfdist.launch.runs.state import RunState, read_run
     from tfdist.launch.runs.stop import request_stop, running_tasks
 
     while read_run(run.run_dir).state is RunState.STARTING:  # its launcher is not known yet
         time.sleep(POLL_S)
-    for _ in range(2 if kill else 1):
+    request_stop(run.run_dir)
+    if kill:
+        time.sleep(2 * REPEAT_S)  # without a socket, the requests are signals
         request_stop(run.run_dir)
     with Steps(sys.stderr, patience_s=0.5) as steps:
         step = ""

@@ -98,8 +98,11 @@ class Case:
 
     @cached_property
     def lost(self) -> tuple[AgentLost, ...]:
-        """Lost agents."""
-        pairs = [(at, entry) for at, entry in enumerate(self.history.entries) if isinstance(entry, AgentLost)]
+        """Lost agents of hosts whose tasks had not all exited with code 0."""
+        done = {task for task, exit in self.exits.items() if exit.code == 0}
+        hosts = {plan.host.name for plan in self.job.plans if plan.task.name not in done}
+        entries = enumerate(self.history.entries)
+        pairs = [(at, entry) for at, entry in entries if isinstance(entry, AgentLost) and entry.host in hosts]
         return tuple(entry for at, entry in pairs if self._before(at, entry.time, self._stop_index, self.stopped_at))
 
     @cached_property

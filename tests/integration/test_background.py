@@ -210,6 +210,15 @@ def test_a_stopped_task_can_save_and_the_kill_option_does_not_wait_for_it(folder
     assert survivors() == []
 
 
+def test_a_launcher_without_a_socket_kills_its_tasks_too(folder, survivors):
+    code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    run_dir = detach("--strategy", "one-device", "--grace-period", "600", "--", sys.executable, "-S", "-c", code)
+    wait_until(lambda: run_dir.log("worker-0", "stdout").exists())
+    run_dir.control.unlink()
+    assert tfdist("stop", "last", "--kill").returncode == 0
+    assert survivors() == []
+
+
 def test_stopping_a_run_that_has_ended_says_how_it_ended(folder, capsys):
     assert run(["launch", "--strategy", "one-device", "--", "true"]) == 0
     capsys.readouterr()

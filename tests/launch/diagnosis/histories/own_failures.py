@@ -1,6 +1,6 @@
 """Tasks that failed by themselves."""
 
-from . import Replay, exited, not_started, reported, stepped, stopped, wrote
+from . import Replay, exited, lost, not_started, reported, stepped, stopped, wrote
 from .texts import ABORT, CLOUD, NO_PS, SHAPES, START_UP, TEARDOWN, aborted_by, traceback
 
 BAD = traceback("ValueError: bad data")
@@ -10,6 +10,11 @@ TWO_HOSTS = {"worker-0": "h1", "worker-1": "h2"}
 SIXTY_FOUR = [f"worker-{index}" for index in range(64)]
 
 ROWS = (
+    Replay(
+        "a failure after the agent of a host was lost whose task had ended",
+        (exited("worker-1", 0, 5.0), lost("h2", 6.0), wrote("worker-0", BAD, 9.0), exited("worker-0", 1, 9.1)),
+        "worker-0 exited with code 1 on h1: ValueError: bad data", 1, ("worker-0",), {}, hosts=TWO_HOSTS,
+    ),
     Replay(
         "an exception, and a peer that dies of it",
         (wrote("worker-1", BAD, 5.0), exited("worker-1", 1, 5.4), wrote("worker-0", aborted_by(1), 6.0), exited("worker-0", 1, 6.5)),
