@@ -126,7 +126,10 @@ def test_a_reported_exception_stops_the_others_first():
 
 def test_a_second_lost_host_is_waited_for():
     supervisor, _ = supervisor_of({"worker": 3}, lost_grace_s=2.0)
-    channels = {f"worker-{index}": FakeChannel(Host(f"h{index}")) for index in range(3)}
+    hosts = [Host(f"h{index}") for index in range(3)]
+    plans = tuple(replace(plan, host=host) for plan, host in zip(supervisor.job.plans, hosts, strict=True))
+    supervisor.job = replace(supervisor.job, plans=plans)
+    channels = {f"worker-{index}": FakeChannel(host) for index, host in enumerate(hosts)}
     supervisor.channels = channels
     now = time.monotonic()
     supervisor.handle(AgentLost("h1", "no message for 10 s", time.time()), now)
