@@ -79,12 +79,13 @@ class Supervisor:
         self.joining = JoinWatch(self.job, self.history)
 
     def accepts(self, arrival: Arrival) -> bool:
-        """Whether the message's task is on the host that sent it: a host must not affect the tasks of others."""
+        """Whether a message about a task is from its host, which must not affect others, and about a known attempt."""
         message = arrival.message
         if not isinstance(message, TaskMessage):
             return True
         channel = self.channels.get(message.task)
-        return channel is not None and channel.host == arrival.host
+        known = 0 <= message.attempt <= self.attempts.get(message.task, 0)
+        return channel is not None and channel.host == arrival.host and known
 
     def handle(self, message: Message, at: float | None = None) -> None:
         """Decide what a message changes.

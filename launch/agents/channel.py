@@ -39,6 +39,8 @@ CLEAN_UP_S = 5.0
 """For an agent to clean up, in addition to the grace period of its tasks."""
 MAX_NOISE = 1000
 """Bytes of a line of a login script that a message quotes."""
+MOST_REASON = 1 << 14
+"""Characters at the end of what an agent or its ssh said last that are kept."""
 DESCRIPTORS = 3
 """Open files of a channel."""
 MAX_LINE = 16 << 20
@@ -185,7 +187,7 @@ class Channel:
         if not self._lost:
             self._lost = True
             heard_at = event_time() - max(0.0, time.monotonic() - self.last_received)
-            inbox.put(self.host, AgentLost(self.host.name, plain(reason), heard_at))
+            inbox.put(self.host, AgentLost(self.host.name, plain(reason[-MOST_REASON:]), heard_at))
 
     def _on_our_clock(self, message: FromAgent) -> FromAgent:
         if isinstance(message, Alive | Heartbeat):
@@ -199,7 +201,9 @@ class Channel:
 
     def _stderr_text(self) -> str:
         """The stderr of the agent, or of the ssh that carries it; without a banner that came before the agent."""
-        return os.pread(self._stderr.fileno(), 1 << 16, self._stderr_start).decode(errors="replace").strip()
+        stderr = self._stderr.fileno()
+        start = max(self._stderr_start, os.fstat(stderr).st_size - MOST_REASON)
+        return os.pread(stderr, MOST_REASON, start).decode(errors="replace").strip()
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from tfdist.launch.agents.inbox import Inbox
+from tfdist.launch.agents.inbox import Arrival, Inbox
 from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Stopped
 from tfdist.launch.agents.messages import (
     Event,
@@ -139,6 +139,14 @@ def test_a_second_lost_host_is_waited_for():
     supervisor.check_deadlines(now + 3.9)
     assert channels["worker-0"].stops() == [Stop(("worker-0",), 2.0)]
     assert diagnose(supervisor.history, supervisor.job).exit_code == 69
+
+
+def test_messages_about_attempts_that_never_were_are_refused():
+    supervisor, channel = supervisor_of({"worker": 1})
+    supervisor.attempts["worker-0"] = 1
+    outputs = {attempt: Output("worker-0", "stdout", "x", attempt=attempt) for attempt in (-1, 0, 1, 2)}
+    arrivals = {attempt: Arrival(channel.host, output, 0.0, 0) for attempt, output in outputs.items()}
+    assert [attempt for attempt in outputs if supervisor.accepts(arrivals[attempt])] == [0, 1]
 
 
 def test_an_interruption_after_a_failure_does_not_settle_again():

@@ -170,3 +170,12 @@ def test_all_output_arrives_although_the_consumer_is_slow():
             text += arrival.message.text if isinstance(arrival.message, Output) else ""
             time.sleep(0.001)
     assert text == "".join(f"{n:0100d}\n" for n in range(20000))
+
+
+def test_the_last_words_of_a_chatty_agent_are_its_last_ones():
+    inbox = Inbox()
+    chatty = fake_agent(ALIVE % 1.0, then="yes chatter | head -c 200000 >&2; echo 'no space left' >&2; exit 1")
+    with channel_to(chatty, inbox):
+        lost = wait_for_message(inbox, AgentLost).message
+    assert lost.reason.endswith("no space left")
+    assert len(lost.reason) < 50_000
