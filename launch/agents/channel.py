@@ -49,6 +49,8 @@ OVERHEAD = 1000
 """Bytes of the Python objects of a small message: of many small events they take most of the memory."""
 CLOCK_WAS_SET_S = 1.0
 """A larger difference from the local agent is no latency: the clock was set between the starts of the two."""
+MOST_DRIFT = 1e-4
+"""By how much one clock may run faster than another. Without NTP, that of two computers is up to 4 s per day (5e-5)."""
 _TIMED = (Started, Listening, Event, Exited, Stuck)
 
 
@@ -74,6 +76,7 @@ class Channel:
         receiving a message, so it includes the latency of the fastest one. Infinity before the first one."""
         self.silent = False
         """Nothing was received for too long, so `close` does not wait for the agent."""
+        self._measured_at = 0.0
         self._closing = self._lost = False
         self._unsent: SimpleQueue[bytes | None] = SimpleQueue()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
@@ -191,7 +194,9 @@ class Channel:
 
     def _on_our_clock(self, message: FromAgent) -> FromAgent:
         if isinstance(message, Alive | Heartbeat):
-            self.behind_s = min(self.behind_s, event_time() - message.time)
+            now = event_time()
+            self.behind_s = updated_offset(self.behind_s, now - self._measured_at, now - message.time)
+            self._measured_at = now
             if not self.alive:
                 self.alive = True
                 self._stderr_start = os.fstat(self._stderr.fileno()).st_size
@@ -204,6 +209,17 @@ class Channel:
         stderr = self._stderr.fileno()
         start = max(self._stderr_start, os.fstat(stderr).st_size - MOST_REASON)
         return os.pread(stderr, MOST_REASON, start).decode(errors="replace").strip()
+
+
+def updated_offset(behind_s: float, elapsed_s: float, difference_s: float) -> float:
+    """How far a clock is behind, at most: the smallest difference so far, or a later one if the clocks drift apart.
+
+    Args:
+        behind_s: the same before.
+        elapsed_s: since then.
+        difference_s: between sending and receiving a message now.
+    """
+    return min(behind_s + MOST_DRIFT * elapsed_s, difference_s)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """Channels to real agents behind stand-ins for ssh, and to programs that only look like agents."""
 
+import math
 import os
 import signal
 import threading
@@ -8,7 +9,7 @@ import time
 import psutil
 import pytest
 
-from tfdist.launch.agents.channel import MAX_LINE, Channel
+from tfdist.launch.agents.channel import MAX_LINE, Channel, updated_offset
 from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.launcher_messages import AgentLost
 from tfdist.launch.agents.messages import Alive, Event, Exited, Heartbeat, Hello, Output, Prepare, Started
@@ -179,3 +180,12 @@ def test_the_last_words_of_a_chatty_agent_are_its_last_ones():
         lost = wait_for_message(inbox, AgentLost).message
     assert lost.reason.endswith("no space left")
     assert len(lost.reason) < 50_000
+
+
+@pytest.mark.parametrize("drift", [-5e-5, 0.0, 5e-5])
+def test_the_offset_of_a_clock_follows_its_drift_and_not_slow_messages(drift):
+    offset_s = math.inf
+    for second in range(0, 86400, 2):
+        latency_s = 3.0 if 40000 < second < 40100 or second % 10 else 0.001  # 100 s of slow messages
+        offset_s = updated_offset(offset_s, 2.0, 5.0 + drift * second + latency_s)
+        assert 0.0 < offset_s - (5.0 + drift * second) < 0.05
