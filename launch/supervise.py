@@ -182,8 +182,11 @@ class Supervisor:
             self._inspect()
             return
         ending = {entry.task for entry in self.history.select(Failed)} & self.running
-        self._stop(self.policy.grace_s, _first_failure(self.history), ending if now < until else ())
-        if ending and now < until:
+        if now >= until:
+            self._stop(self.policy.grace_s, _first_failure(self.history), self.running - ending if self.stopped else ())
+            return
+        self._stop(self.policy.grace_s, _first_failure(self.history), ending)
+        if ending:
             self.stop_at = until
 
     def _check_silence(self, now: float) -> None:

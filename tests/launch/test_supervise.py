@@ -124,6 +124,15 @@ def test_a_reported_exception_stops_the_others_first():
     assert (outcome.reason, outcome.exit_code) == ("worker-1 failed: ValueError: bad data", 1)
 
 
+def test_a_task_that_is_already_stopped_is_not_stopped_again_with_one_that_had_more_time():
+    supervisor, channel = supervisor_of({"worker": 2}, grace_s=60.0)
+    now = time.monotonic()
+    supervisor.handle(Event("worker-1", time.time(), {"event": "failed", "type": "ValueError"}))
+    supervisor.check_deadlines(now + 3.1)
+    supervisor.check_deadlines(now + 12.1)
+    assert channel.stops() == [Stop(("worker-0",), 60.0), Stop(("worker-1",), 60.0)]
+
+
 def test_a_second_lost_host_is_waited_for():
     supervisor, _ = supervisor_of({"worker": 3}, lost_grace_s=2.0)
     hosts = [Host(f"h{index}") for index in range(3)]
