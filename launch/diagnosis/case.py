@@ -146,7 +146,7 @@ class Case:
         """How a task ended; empty if it succeeded, or if its end is unknown."""
         place = self.place(task)
         stuck = next((each for each in self.history.select(Stuck) if each.task == task), None)
-        if stuck is not None:
+        if stuck is not None and task not in self.exits:
             return describe_stuck(stuck, place)
         if task in self.failed_exits:
             exception = self.exception(task)

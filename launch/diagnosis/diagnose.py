@@ -64,7 +64,7 @@ def _casualties(case: Case, diagnosis: Diagnosis) -> dict[str, str]:
 
 
 def _warnings(case: Case) -> Iterator[str]:
-    for stuck in case.history.select(Stuck):
+    for stuck in (each for each in case.history.select(Stuck) if each.task not in case.exits):
         yield f"{stuck.task} {case.ending(stuck.task)}: its process is left over"
 
 

@@ -4,7 +4,7 @@ from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.evidence import is_peer_failure
 from tfdist.launch.diagnosis.history import TAIL_LINES
 
-from .histories import Replay, endings, exited, own_failures, peers, stuck, wrote
+from .histories import Replay, endings, exited, own_failures, peers, stopped, stuck, wrote
 from .histories.texts import CLOUD, NO_COORDINATOR, NO_PS, SHAPES, START_UP, aborted_by, traceback, unhealthy
 
 REPLAYS = (*own_failures.ROWS, *peers.ROWS, *endings.ROWS)
@@ -70,6 +70,18 @@ def test_a_process_that_is_left_over_is_a_warning_also_after_a_success():
     assert outcome.exit_code == 0
     (warning,) = outcome.warnings
     assert warning.startswith("ps-0 could not be killed (state D")
+
+
+def test_a_process_that_ended_after_all_is_not_left_over():
+    history = (
+        stuck("ps-0", 10.0),
+        stopped(2.0, "worker-0", "ps-0"),
+        exited("ps-0", -9, 14.0),
+        exited("worker-0", -15, 20.0),
+    )
+    outcome = outcome_of(exited("chief-0", 3, 1.0), *history, roles={"chief": 1, "worker": 1, "ps": 1})
+    assert outcome.warnings == ()
+    assert outcome.casualties["ps-0"] == "stopped by tfdist, with SIGKILL after 12 s"
 
 
 @pytest.mark.parametrize(
