@@ -32,7 +32,7 @@ MOST_TRIES, RETRY_S = 4, 1.0
 
 
 OnProgress = Callable[[Sequence[Host]], None]
-"""Receives the hosts that are not ready yet, after each message."""
+"""Receives the hosts that are not ready yet, before each wait for a message."""
 
 
 @contextmanager

@@ -298,7 +298,8 @@ class Agent:
     ) -> None:
         try:
             self._before_start(task)
-            self._spawn(task, attempt, argv, env, cwd, cores, port)
+            pid, pipes = self._fork(argv, env, cwd, cores)
+            self._add_task(_RunningTask(task, attempt, pid, pipes, pipes.pop("barrier"), port))
         except (OSError, RuntimeError) as error:  # for example, too many open files or processes
             self._send("not_started", task=task, attempt=attempt, reason=str(error))
 
@@ -337,17 +338,8 @@ class Agent:
             kill_groups(orphans(earlier.pid))
         self.clean_up_grace_s = None
 
-    def _spawn(
-        self,
-        name: str,
-        attempt: int,
-        argv: list[str],
-        env: dict[str, str],
-        cwd: str,
-        cores: list[int],
-        port: int | None,
-    ) -> None:
-        """Fork a task in a session and process group of its own.
+    def _fork(self, argv: list[str], env: dict[str, str], cwd: str, cores: list[int]) -> tuple[int, dict[str, int]]:
+        """Fork a task in a session and process group of its own; return its pid and our ends of its pipes.
 
         Does not wait until the task runs its program, because it could hang in a folder that does not answer:
         `_after_exec` is called then. Fork in the main thread: the kernel kills a task when the thread that forked it
@@ -375,7 +367,7 @@ class Agent:
         finally:
             for descriptor in inner.values():
                 os.close(descriptor)
-        self._add_task(_RunningTask(name, attempt, pid, outer, outer.pop("barrier"), port))
+        return pid, outer
 
     def _add_task(self, task: _RunningTask) -> None:
         self.tasks[task.name] = self.by_pid[task.pid] = task
