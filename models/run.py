@@ -96,7 +96,7 @@ def record_of(
         exit_code=exit_code,
         ranks=ranks,
         usage={name: TaskUsage(exit.peak_memory_bytes, exit.cpu_s) for name, exit in outcome.exits.items()},
-        hardware={key: value for key, value in hosts[0].items() if key not in _PRIVATE} if hosts else {},
+        hardware=_hardware(hosts[0]) if hosts else {},
         command=redact_command(["tfdist", *sys.argv[1:]]),
         started=started.isoformat(timespec="seconds"),
         wall_s=outcome.wall_s,
@@ -104,6 +104,12 @@ def record_of(
         git_commit=_git_commit(),
         hosts=max(1, len(hosts)),
     )
+
+
+def _hardware(description: Mapping[str, Any]) -> dict[str, Any]:
+    """What stays the same from run to run: an agent lists the least used cores first."""
+    public = {key: value for key, value in description.items() if key not in _PRIVATE}
+    return {**public, "cores": sorted(public["cores"])} if "cores" in public else public
 
 
 def _ranks(records: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[RankRecord, ...], str]:

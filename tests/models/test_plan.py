@@ -84,3 +84,9 @@ def test_every_task_receives_the_spec_in_its_environment():
     for plan in job.plans:
         assert plan.program.env["TF_USE_LEGACY_KERAS"] == "1"
         assert plan.program.env.keys() >= spec.to_env().keys()
+
+
+def test_the_order_in_which_an_agent_lists_the_cores_is_not_part_of_the_hardware():
+    ranks = {f"worker-{n}": rank(f"worker-{n}") for n in (0, 1)}
+    busy = {**HOST, "cores": [1, 0]}
+    assert record(ranks, hosts={"h": busy}).hardware == record(ranks, hosts={"h": HOST}).hardware
