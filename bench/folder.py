@@ -45,8 +45,13 @@ class BenchPaths:
 
     @property
     def records(self) -> Path:
-        """One JSON file per run."""
+        """One JSON file per incarnation of an arm."""
         return self.root / "records"
+
+    @property
+    def turns(self) -> Path:
+        """A `TurnRecord` in each line, written when the turn ended."""
+        return self.root / "turns.jsonl"
 
     def record(self, record: Record) -> Path:
         """The file of one record; its number makes it unique."""

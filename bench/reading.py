@@ -1,13 +1,13 @@
 """Reads the folder of a bench or launch; files that are not readable are listed, not raised."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfdist.bench.folder import BenchFile, BenchPaths, read_bench
 from tfdist.launch.errors import TfdistError
-from tfdist.models.record import Record, RecordStatus
+from tfdist.models.record import Record, RecordStatus, TurnRecord
 from tfdist.models.throughput import exchange, throughput
 
 
@@ -56,8 +56,61 @@ def read_folder(root: Path, label: str) -> ResultFolder:
             readable.append(read_record(path))
         except (TfdistError, OSError) as error:
             unreadable.append(Unreadable(f"records/{path.name}", str(error)))
-    records, replaced = _latest(readable)
+    turns, bad_turns = _read_turns(BenchPaths(root).turns)
+    records, replaced = _latest(list(merge(readable, turns)))
+    unreadable += bad_turns
     return ResultFolder(label, bench, records, replaced, tuple(unreadable))
+
+
+def merge(records: Sequence[Record], turns: Sequence[TurnRecord]) -> Iterator[Record]:
+    """One record per measured turn, with the rest from the record of its incarnation; then those without turns.
+
+    An incarnation that failed keeps a record of its own, in the round after its last turn. One that was interrupted
+    after a turn does not: its arm has fewer rounds.
+    """
+    starts = {(record.arm, record.incarnation): record for record in records if record.incarnation}
+    last = {key: 0 for key in starts}
+    for turn in turns:
+        key = turn.arm, turn.incarnation
+        if key in starts:
+            last[key] = max(last[key], turn.round)
+            yield _of_turn(starts[key], turn)
+    for record in records:
+        done = last.get((record.arm, record.incarnation), 0)
+        if not record.incarnation or (not done and record.status != RecordStatus.OK):
+            yield record
+        elif done and record.status in (RecordStatus.FAILED, RecordStatus.TIMEOUT):
+            yield replace(record, round=done + 1)
+
+
+def _of_turn(start: Record, turn: TurnRecord) -> Record:
+    ranks = tuple(replace(rank, windows=turn.windows.get(rank.task, ())) for rank in start.ranks)
+    return replace(
+        start,
+        round=turn.round,
+        status=RecordStatus.OK,
+        reason="",
+        exit_code=0,
+        ranks=ranks,
+        started=turn.started,
+        group=turn.group,
+        order=turn.order,
+        hosts_usage=turn.hosts,
+    )
+
+
+def _read_turns(path: Path) -> tuple[list[TurnRecord], list[Unreadable]]:
+    turns: list[TurnRecord] = []
+    bad: list[Unreadable] = []
+    if not path.exists():
+        return turns, bad
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        try:
+            turns.append(TurnRecord.from_json(json.loads(line)))
+        except (ValueError, AttributeError, TfdistError) as error:
+            reason = str(error) if isinstance(error, TfdistError) else "truncated, or not JSON"
+            bad.append(Unreadable(f"{path.name}, line {number}", reason))
+    return turns, bad
 
 
 def holds_records(root: Path) -> bool:
@@ -81,7 +134,7 @@ def read_record(path: Path) -> Record:
     record = Record.from_json(data)
     try:
         _check_types(record)
-        if record.status == RecordStatus.OK:
+        if record.status == RecordStatus.OK and not record.incarnation:
             throughput(record)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise TfdistError(f"incomplete record: {error}") from None

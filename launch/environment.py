@@ -18,6 +18,7 @@ COMPUTED: Mapping[str, str] = {
             "TFDIST_TASK",
             "TFDIST_EVENTS_FD",
             "TFDIST_BARRIER_FD",
+            "TFDIST_TURNS",
         ),
         "omit it",
     ),

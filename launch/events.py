@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -39,7 +40,8 @@ def emit(event: str, **values: Any) -> None:
 
     Args:
         event: `phase` (phase: a `Phase` or any text), `ready` (the strategy exists), `step` (step, and as far as they
-            are known steps: the total, images_per_s, loss), `barrier`, `record` (record), or any other name.
+            are known steps: the total, images_per_s, loss), `barrier`, `turn` (windows), `record` (record), or any
+            other name.
         values: of the event; JSON.
     """
     descriptor = os.environ.get("TFDIST_EVENTS_FD")
@@ -50,16 +52,44 @@ def emit(event: str, **values: Any) -> None:
         line = line[os.write(int(descriptor), line) :]
 
 
-def wait_at_barrier() -> None:
-    """Wait until every training task of the job has called this function.
+@dataclass(frozen=True)
+class Turn:
+    """What to train before waiting at the barrier again."""
+
+    windows: int
+    """0: nothing more."""
+    steps: int
+    """Of each window."""
+
+
+def in_turns() -> bool:
+    """Whether the launcher releases this task for one turn after the other."""
+    return "TFDIST_TURNS" in os.environ
+
+
+def wait_at_barrier(**values: Any) -> Turn | None:
+    """Wait until every training task of the job has called this function, and the launcher lets them continue.
 
     The barrier goes through the launcher: it needs no cluster and puts no load on the job's network.
+
+    Args:
+        values: JSON for the launcher: step_s, the seconds that a step takes.
+
+    Returns:
+        The next turn; None: no turns, and no further call waits.
     """
     descriptor = os.environ.get("TFDIST_BARRIER_FD")
     if descriptor is None:
-        return
-    emit("barrier")
-    os.read(int(descriptor), 1)
+        return None
+    emit("barrier", **values)
+    line = b""
+    while not line.endswith(b"\n"):
+        received = os.read(int(descriptor), 1)
+        if not received:
+            return None
+        line += received
+    turn = json.loads(line)
+    return Turn(int(turn["windows"]), int(turn["steps"]))
 
 
 def report_failures() -> None:

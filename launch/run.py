@@ -26,6 +26,7 @@ def launch(
     *,
     fleet: Fleet | None = None,
     needs_tensorflow: bool = False,
+    paced: bool = False,
 ) -> "Outcome":
     """Run a job to its end. No process is left over, whatever happens.
 
@@ -36,6 +37,7 @@ def launch(
         on_message: called with every message.
         fleet: the agents of the job's hosts, if they are connected already.
         needs_tensorflow: refuse hosts without TensorFlow.
+        paced: open the barrier only for each `NextTurn` in the inbox of `fleet`; `policy.timeout_s` limits each turn.
 
     Raises:
         TfdistError: an agent could not be started or the preflight failed; no task was started.
@@ -45,7 +47,7 @@ def launch(
     with nullcontext(fleet) if fleet is not None else connect(job.hosts, policy, on_progress=_load_meanwhile) as fleet:
         from tfdist.launch.run_tasks import run_tasks
 
-        return run_tasks(job, fleet, writer, policy, on_message, needs_tensorflow)
+        return run_tasks(job, fleet, writer, policy, on_message, needs_tensorflow, paced)
 
 
 def _load_meanwhile(_: object) -> None:

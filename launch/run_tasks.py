@@ -19,7 +19,13 @@ from tfdist.launch.supervise import Supervisor, supervise
 
 
 def run_tasks(
-    job: Job, fleet: Fleet, writer: RunWriter, policy: Policy, on_message: OnMessage, needs_tensorflow: bool
+    job: Job,
+    fleet: Fleet,
+    writer: RunWriter,
+    policy: Policy,
+    on_message: OnMessage,
+    needs_tensorflow: bool,
+    paced: bool = False,
 ) -> Outcome:
     """Check the hosts, start the tasks, supervise them to their end and say how they ended. Arguments as for `launch`.
 
@@ -31,7 +37,7 @@ def run_tasks(
         on_message(note)
     hellos = {host.name: hello for host, hello in fleet.hellos.items()}
     save_plan(job, hellos, writer)
-    supervisor = _start(job, fleet, policy, writer, on_message)
+    supervisor = _start(job, fleet, policy, writer, on_message, paced)
     with serve(writer.run_dir, fleet.inbox, lambda: sorted(supervisor.running)):
         wall_s = supervise(supervisor, writer, on_message)
     for channel in fleet.channels.values():
@@ -53,13 +59,14 @@ def _safe(outcome: Outcome) -> Outcome:
     )
 
 
-def _start(job: Job, fleet: Fleet, policy: Policy, writer: RunWriter, on_message: OnMessage) -> Supervisor:
+def _start(job: Job, fleet: Fleet, policy: Policy, writer: RunWriter, on_message: OnMessage, paced: bool) -> Supervisor:
     def announce(message: Message) -> None:
         writer.write(message)
         on_message(message)
 
     channels = {plan.task.name: fleet.channels[plan.host] for plan in job.plans}
-    supervisor = Supervisor(job, channels, policy, fleet.inbox, set(channels), fleet.requests, announce=announce)
+    tasks = set(channels)
+    supervisor = Supervisor(job, channels, policy, fleet.inbox, tasks, fleet.requests, announce=announce, paced=paced)
     for plan in job.plans:
         program = plan.program
         port = job.cluster.port(plan.task)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tfdist.launch.agents.channel import Channel
 from tfdist.launch.agents.inbox import Arrival, Inbox
-from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, OnMessage, Stopped
+from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, NextTurn, OnMessage, Stopped
 from tfdist.launch.agents.messages import (
     Event,
     Exited,
@@ -52,6 +52,8 @@ class Supervisor:
     """Called with the supervisor's own messages: silent hosts, and stops."""
     history: History = field(default_factory=History)
     records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    paced: bool = False
+    """The barrier opens only for a `NextTurn`, and the time limit is that of each turn."""
     attempts: dict[str, int] = field(default_factory=dict)
     """The present attempt of each task that was restarted; 0 for the others."""
     at_barrier: set[str] = field(default_factory=set)
@@ -107,7 +109,7 @@ class Supervisor:
                 self.records[task] = record
             case Event(task, event={"event": "barrier"}):
                 self.at_barrier.add(task)
-                self._open_barrier()
+                self._after_barrier()
             case Event(event={"event": "failed"}):
                 self._after_failure(at)
             case Exited(task, code):
@@ -118,6 +120,8 @@ class Supervisor:
             case NotStarted(task):
                 self.running.discard(task)
                 self._stop(self.policy.grace_s, f"{task} could not be started")
+            case NextTurn(turn):
+                self._start_turn(turn, at)
             case Interrupted(number, by):
                 first = len(self.history.select(Interrupted)) == 1
                 reason = by or ("Ctrl-C" if number == signal.SIGINT else signal_name(number))
@@ -162,7 +166,7 @@ class Supervisor:
             if not self.stopped:
                 self._stop(self.policy.grace_s)
             return
-        self._open_barrier()  # the others need not wait for this one
+        self._after_barrier()  # the others need not wait for this one
         if self.joining.note_exit(task):
             self.check_joining_at = at + max(0.0, self.policy.settle_secondary_s - 2 * CHECK_S)
 
@@ -232,12 +236,26 @@ class Supervisor:
         for channel, tasks in self._by_channel(stopped.tasks).items():
             channel.send(Stop(tasks, grace_s))
 
-    def _open_barrier(self) -> None:
+    def _after_barrier(self) -> None:
         if not self.at_barrier or not self.at_barrier | self.finished >= set(self.job.leading):
             return
+        if self.paced:
+            self.timeout_at = None
+            self._inspect()  # the CPU time that the turn took, and the memory in use now
+        else:
+            self._open_barrier(None)
+
+    def _start_turn(self, turn: Mapping[str, Any] | None, at: float) -> None:
+        if self.policy.timeout_s is not None:
+            self.timeout_at = at + self.policy.timeout_s
+        self._inspect()
+        self._open_barrier(turn)
+        self.at_barrier.clear()
+
+    def _open_barrier(self, turn: Mapping[str, Any] | None) -> None:
         for attempt in {self.attempts.get(task, 0) for task in self.at_barrier}:
             for channel in dict.fromkeys(self.channels.values()):
-                channel.send(Release(attempt))
+                channel.send(Release(attempt, turn))
 
     def _abandon(self, host: str, at: float) -> None:
         # Its tasks end without us: an agent stops them, and the parent of an agent kills what a killed one leaves.

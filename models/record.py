@@ -10,7 +10,9 @@ from typing import Any
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.str_enum import StrEnum
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, FORMAT)
+"""Format 1: a record is one training in fresh processes, and its windows have no usage."""
 BUSY_BEFORE = "busy_before"
 """Key in Record.hardware: the share of this machine's cores, 0..1, in use just before the run.
 
@@ -30,6 +32,39 @@ class RecordStatus(StrEnum):
 
 
 @dataclass(frozen=True)
+class GpuReading:
+    """One GPU at the end of a window."""
+
+    index: int
+    memory_bytes: int
+    """In use by all processes."""
+    utilization: float
+    """Share of the last sampling period in which a kernel ran, 0..1."""
+    power_w: float
+    energy_j: float | None
+    """Since the driver was loaded; None: not supported."""
+    sm_clock_mhz: int
+    throttle: str
+    """Why its clock is lowered; empty: it is not."""
+
+
+@dataclass(frozen=True)
+class WindowUsage:
+    """What this process and its host used during a window."""
+
+    cpu_s: float
+    """CPU seconds of this process."""
+    busy_s: float
+    """CPU seconds of all processes of the host, this one included."""
+    steal_s: float
+    """CPU seconds that the hypervisor gave to other virtual machines."""
+    resident_bytes: int
+    """Memory of this process in RAM at the window's end."""
+    gpus: tuple[GpuReading, ...] = ()
+    """This task's GPUs at the window's end."""
+
+
+@dataclass(frozen=True)
 class Window:
     """Consecutive steps between two moments at which the device had finished all its work."""
 
@@ -40,6 +75,7 @@ class Window:
     """By time.perf_counter()."""
     loss: float | None
     """Mean over the global batch of its last step."""
+    usage: WindowUsage | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +107,72 @@ class RankRecord:
     """`tensorflow`, `keras` (with its engine), `python`, `tfdist`, `numpy`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that affect speed."""
+
+
+@dataclass(frozen=True)
+class HostUsage:
+    """What the processes of one host used from just before a turn to just after it."""
+
+    seconds: float
+    cores: int
+    cpu_s: Mapping[str, float]
+    """CPU seconds of the arm's tasks on this host, servers included, by task."""
+    busy_s: float
+    """CPU seconds of all processes."""
+    steal_s: float
+    """CPU seconds that the hypervisor gave to other virtual machines."""
+
+    @property
+    def others(self) -> float:
+        """The share of all cores, 0..1, that processes of others used."""
+        return max(0.0, self.busy_s - sum(self.cpu_s.values())) / (self.seconds * self.cores)
+
+    @property
+    def steal(self) -> float:
+        """The stolen share of all cores, 0..1."""
+        return self.steal_s / (self.seconds * self.cores)
+
+
+@dataclass(frozen=True)
+class TurnRecord:
+    """One turn of one arm: its timed windows by task. A line of turns.jsonl."""
+
+    arm: str
+    round: int
+    """Counted from 1, over all incarnations."""
+    incarnation: int
+    """The start of the arm's processes, counted from 1."""
+    group: int
+    """Arms whose turns were interleaved; counted from 1."""
+    order: int
+    """Position among all turns of the bench."""
+    started: str
+    """UTC, ISO 8601."""
+    windows: Mapping[str, tuple[Window, ...]]
+    hosts: tuple[HostUsage, ...] = ()
+    repeated: bool = False
+    """It replaces a disturbed turn of the same round."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, with the format's version."""
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "TurnRecord":
+        """The inverse of `to_json`.
+
+        Raises:
+            TfdistError: another format version, or an incomplete turn.
+        """
+        if data.get("format") != FORMAT:
+            raise TfdistError(f"a turn of format {data.get('format')!r}: this tfdist reads format {FORMAT}")
+        values = {key: value for key, value in data.items() if key != "format"}
+        try:
+            windows = {task: tuple(map(window_from_json, rows)) for task, rows in values["windows"].items()}
+            hosts = tuple(HostUsage(**host) for host in values["hosts"])
+            return cls(**{**values, "windows": windows, "hosts": hosts})
+        except (TypeError, AttributeError, KeyError) as error:
+            raise TfdistError(f"incomplete turn: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -112,6 +214,12 @@ class Record:
     """The slowest link between neighbouring hosts, measured before: `bytes_per_s` of one TCP stream, `rtt_s`."""
     order: int = 0
     """Position among all runs of the bench."""
+    incarnation: int = 0
+    """The start of the arm's processes, counted from 1; 0: this run is the only turn of its processes."""
+    group: int = 1
+    """Arms whose turns were interleaved."""
+    hosts_usage: tuple[HostUsage, ...] = ()
+    """During the turn; empty: not measured."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
@@ -124,11 +232,12 @@ class Record:
         Raises:
             TfdistError: another format version, or an incomplete record.
         """
-        if data.get("format") != FORMAT:
-            raise TfdistError(f"a record of format {data.get('format')!r}: this tfdist reads format {FORMAT}")
+        if data.get("format") not in READABLE:
+            raise TfdistError(f"a record of format {data.get('format')!r}: this tfdist reads formats 1 and {FORMAT}")
         values = {key: value for key, value in data.items() if key != "format"}
         try:
             values["ranks"] = tuple(rank_from_json(rank) for rank in values.get("ranks", ()))
+            values["hosts_usage"] = tuple(HostUsage(**host) for host in values.get("hosts_usage", ()))
             values["usage"] = {name: TaskUsage(**usage) for name, usage in values.get("usage", {}).items()}
             record = cls(**values)
             return replace(record, status=RecordStatus(record.status))
@@ -142,5 +251,17 @@ def rank_from_json(data: Mapping[str, Any]) -> RankRecord:
     Raises:
         TypeError, KeyError: incomplete.
     """
-    windows = {name: tuple(Window(**window) for window in data[name]) for name in ("warmup", "windows")}
+    windows = {name: tuple(map(window_from_json, data[name])) for name in ("warmup", "windows")}
     return RankRecord(**{**data, **windows, "affinity": tuple(data.get("affinity", ()))})
+
+
+def window_from_json(data: Mapping[str, Any]) -> Window:
+    """The inverse of `dataclasses.asdict` on a Window.
+
+    Raises:
+        TypeError, KeyError: incomplete.
+    """
+    usage = data.get("usage")
+    if usage is not None:
+        usage = WindowUsage(**{**usage, "gpus": tuple(GpuReading(**gpu) for gpu in usage.get("gpus", ()))})
+    return Window(**{**data, "usage": usage})

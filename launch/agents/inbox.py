@@ -6,7 +6,7 @@ from collections import deque
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted
+from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, NextTurn
 from tfdist.launch.agents.messages import FromAgent
 from tfdist.launch.hosts.host import Host
 
@@ -20,7 +20,7 @@ class Arrival(NamedTuple):
 
     host: Host | None
     """Whose agent sent it; None: from the launcher itself."""
-    message: FromAgent | AgentLost | Interrupted
+    message: FromAgent | AgentLost | Interrupted | NextTurn
     at: float
     """Monotonic."""
     size: int
@@ -40,7 +40,7 @@ class Inbox:
         self._signals: deque[Arrival] = deque()
         """Not delivered yet. They are in the queue, too, to wake `get`."""
 
-    def put(self, host: Host | None, message: FromAgent | AgentLost | Interrupted, size: int = 0) -> None:
+    def put(self, host: Host | None, message: FromAgent | AgentLost | Interrupted | NextTurn, size: int = 0) -> None:
         """Add a message, with a size as soon as there is room for it; drop it if the inbox is closed."""
         arrival = Arrival(host, message, time.monotonic(), size)
         if size:

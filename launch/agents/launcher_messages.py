@@ -1,7 +1,8 @@
 """Messages within the launcher, which no agent sends, and the type of all messages of a job."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tfdist.launch.agents.messages import FromAgent
 
@@ -45,6 +46,14 @@ class Interrupted:
     """The command that asked for it; empty for a signal from outside."""
 
 
-Message = FromAgent | AgentLost | Interrupted | Note | Stopped
+@dataclass(frozen=True)
+class NextTurn:
+    """Release the tasks that wait at the barrier: for this turn, or for good (None)."""
+
+    turn: Mapping[str, Any] | None
+    """JSON that each task receives."""
+
+
+Message = FromAgent | AgentLost | Interrupted | NextTurn | Note | Stopped
 OnMessage = Callable[[Message], None]
 """Called with every message of a running job. The loop waits for it, so it must return quickly."""

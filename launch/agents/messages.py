@@ -119,9 +119,13 @@ class Stop:
 
 @dataclass(frozen=True)
 class Release:
-    """Open the start barrier of the tasks of this attempt."""
+    """Let the tasks of this attempt that wait at the barrier continue: with a turn for that turn, without one for good.
+
+    With a turn, each task reads it as a line of JSON and will wait again; without one, it reads the end of the file.
+    """
 
     attempt: int = 0
+    turn: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -210,6 +214,11 @@ class Inspected(Reply):
     """The kernel function that each sleeps in (/proc/PID/wchan); empty if unknown."""
     cpu_s: Mapping[str, float] = field(default_factory=dict)
     """CPU time that each has used so far."""
+    resident_bytes: Mapping[str, int] = field(default_factory=dict)
+    host: Mapping[str, float] = field(default_factory=dict)
+    """CPU seconds since the start of the host: `busy_s` of all processes, `steal_s` given to other virtual machines;
+    `cores`, the number of those online; `available_bytes`, the memory that new processes can use without swapping."""
+    time: float = 0.0
 
 
 @dataclass(frozen=True)

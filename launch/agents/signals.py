@@ -22,7 +22,11 @@ def interruptions(inbox: Inbox) -> Iterator[None]:
 
     From a thread: a handler in Python runs only when the main thread does, which may wait for the inbox. The thread
     learns of a signal at once, whichever thread the kernel interrupts (`signal.set_wakeup_fd`).
+    Outside the main thread, which alone can receive signals, nothing is done.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     active = [number for number in INTERRUPTIONS if signal.getsignal(number) is not signal.SIG_IGN]
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

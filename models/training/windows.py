@@ -22,7 +22,7 @@ class WindowLog:
     """The part of the job's examples, 0..1, that this rank counts."""
     agree: Callable[[float], float] = lambda elapsed_s: elapsed_s
     """From this rank's elapsed seconds to the value by which all ranks together decide that the warm-up is over."""
-    wait: Callable[[], None] = events.wait_at_barrier
+    wait: Callable[[], object] = events.wait_at_barrier
     clock: Callable[[], float] = time.perf_counter
     warmup: list[Window] = field(default_factory=list)
     timed: list[Window] = field(default_factory=list)

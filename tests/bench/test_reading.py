@@ -36,7 +36,7 @@ def test_no_arm_name_escapes_the_folder(tmp_path: Path, make_record: MakeRecord,
         ("", "truncated"),
         ('{"format": 1, "arm": "a', "truncated"),
         ("[1]", "incomplete record"),
-        ('{"format": 2}', "format 2"),
+        ('{"format": 3}', "format 3"),
         ('{"format": 1, "arm": "a"}', "incomplete record"),
     ],
 )

@@ -6,6 +6,7 @@ agent's stdin and stdout (`messages.py` is the launcher's side). One thread and 
 may take long. A second process (`fork_reaper`) kills what is left if the agent is killed.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -23,7 +24,15 @@ from tfdist.launch.agents.program.cgroups import KernelLog, oom_kills
 from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.agents.program.commands import ABANDONED
 from tfdist.launch.agents.program.description import describe
-from tfdist.launch.agents.program.files import cpu_time, process_state, remove_folder, temporary_root, wait_channel
+from tfdist.launch.agents.program.files import (
+    cpu_time,
+    host_usage,
+    process_state,
+    remove_folder,
+    resident_bytes,
+    temporary_root,
+    wait_channel,
+)
 from tfdist.launch.agents.program.ports import listening_ports, reserve
 from tfdist.launch.agents.program.processes import (
     CLEAN_UP_KILL_S,
@@ -83,11 +92,16 @@ class _RunningTask:
         self.skips_event = self.has_skipped = False
         self.oom_kills_before = oom_kills()
 
-    def release(self) -> None:
-        """Open the start barrier: the task reads the other end of this pipe until it is closed."""
-        if self.barrier is not None:
+    def release(self, turn: dict[str, Any] | None) -> None:
+        """Open the barrier: the task, which reads the other end of this pipe, gets the turn as a line, or the end."""
+        if self.barrier is None:
+            return
+        if turn is None:
             os.close(self.barrier)
             self.barrier = None
+            return
+        with contextlib.suppress(OSError):  # the task has exited, or never reads
+            os.write(self.barrier, json.dumps(turn).encode() + b"\n")
 
 
 class Agent:
@@ -308,7 +322,17 @@ class Agent:
         states = {name: process_state(pid) for name, pid in running.items()}
         waits = {name: wait_channel(pid) for name, pid in running.items()}
         cpu_s = {name: cpu_time(pid) for name, pid in running.items()}
-        self._send("inspected", request=request, states=states, waits=waits, cpu_s=cpu_s)
+        resident = {name: resident_bytes(pid) for name, pid in running.items()}
+        self._send(
+            "inspected",
+            request=request,
+            states=states,
+            waits=waits,
+            cpu_s=cpu_s,
+            resident_bytes=resident,
+            host=host_usage(),
+            time=event_time(),
+        )
 
     def _do_stop(self, tasks: list[str], grace_s: float) -> None:
         self.clean_up_grace_s = grace_s
@@ -316,10 +340,10 @@ class Agent:
             if name in self.tasks:
                 self._stop(self.tasks[name], grace_s)
 
-    def _do_release(self, attempt: int) -> None:
+    def _do_release(self, attempt: int, turn: dict[str, Any] | None) -> None:
         for task in self.tasks.values():
             if task.attempt == attempt:
-                task.release()
+                task.release(turn)
 
     # --- tasks
 
@@ -351,6 +375,7 @@ class Agent:
             for stream in ("failure", "stdout", "stderr", "events"):
                 outer[stream], inner[stream] = os.pipe()
             inner["barrier"], outer["barrier"] = os.pipe()
+            os.set_blocking(outer["barrier"], False)
             descriptors = {"TFDIST_EVENTS_FD": str(inner["events"]), "TFDIST_BARRIER_FD": str(inner["barrier"])}
             environment = self._task_environment(env) | descriptors
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -486,7 +511,7 @@ class Agent:
 
     def _stop(self, task: _RunningTask, grace_s: float) -> None:
         # A task gets SIGTERM only once. A later request can only shorten the time until SIGKILL.
-        task.release()
+        task.release(None)
         if task not in self._existing():
             return
         if not task.stopped and grace_s > 0:
@@ -534,7 +559,7 @@ class Agent:
     def _keep_exit(self, task: _RunningTask, code: int, usage: resource.struct_rusage) -> None:
         # If a stopped task was a shell, its program still has the rest of the grace period to save and to log.
         task.running = False
-        task.release()
+        task.release(None)
         exited_at, kills = event_time(), max(0, oom_kills() - task.oom_kills_before)
         kernel_log = self.kernel_log.find(task.pid, kills > 0) if code in KILLED and not task.killed else ""
         task.report_exit = lambda: self._send(

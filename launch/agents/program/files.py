@@ -44,6 +44,29 @@ def cpu_time(pid: int) -> float:
     return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
+def resident_bytes(pid: int) -> int:
+    """Memory of a process that is in RAM."""
+    pages = (read_text(f"/proc/{pid}/statm").split() or ["0", "0"])[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def host_usage() -> "dict[str, float]":
+    """CPU seconds since the host's start, online cores and available memory, as in `Inspected` (man 5 proc_stat).
+
+    busy_s counts user, nice, system, irq and softirq: guests are part of user.
+    """
+    ticks = [int(value) for value in (read_text("/proc/stat").split("\n", 1)[0].split() or ["cpu"])[1:]]
+    ticks += [0] * (8 - len(ticks))
+    available = first_value("/proc/meminfo", "MemAvailable").split() or ["0"]
+    second = os.sysconf("SC_CLK_TCK")
+    return {
+        "busy_s": sum(ticks[index] for index in (0, 1, 2, 5, 6)) / second,
+        "steal_s": ticks[7] / second,
+        "cores": os.cpu_count() or 1,
+        "available_bytes": int(available[0]) * 1024,
+    }
+
+
 def process_stat(pid: int) -> list[str]:
     """State, parent, process group, session, ...: /proc/PID/stat without its first two fields (man 5 proc_pid_stat)."""
     return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
