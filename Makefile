@@ -3,9 +3,14 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
 SUITE ?= smoke
+COMMA := ,
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
-EDITABLE := --editable '.[dev]' --config-settings editable_mode=strict
+# The CUDA libraries take a few GB: CUDA=1 installs them, CUDA=0 does not; by default a GPU's device file decides.
+NVIDIA_DEVICES ?= /dev/nvidia[0-9]*
+WITH_CUDA := $(if $(filter 0 1,$(CUDA)),$(filter 1,$(CUDA)),$(wildcard $(NVIDIA_DEVICES)))
+EDITABLE := --editable '.[dev$(if $(WITH_CUDA),$(COMMA)cuda)]' --config-settings editable_mode=strict
+VERSIONS := $(VENV)/versions$(if $(WITH_CUDA),-cuda)
 # worksteal gives each process consecutive tests, which share the launches of their module's fixtures.
 PYTEST := $(PY) -m pytest -n 2 --dist worksteal --durations=20 --durations-min=1
 # Folders too: moving a file changes the time of its folder, not its own. With a dot, because `bench` alone is a target.
@@ -17,7 +22,7 @@ SOURCES := $(shell find package/. cli/. launch/. strategies/. models/. bench/. -
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 
-install: $(VENV)/sources ## Create .venv with tfdist and the development tools
+install: $(VENV)/sources ## Create .venv with tfdist and the development tools; with a GPU also the CUDA libraries, unless CUDA=0
 
 bench: install ## Bench MobileNetV2 under every strategy, report in bench_results/ (SUITE=smoke, cpu, gpu, hosts or a file)
 	$(PY) -m tfdist bench --suite "$(SUITE)"
@@ -57,11 +62,12 @@ clean: ## Remove the virtual environments and all build products and caches
 
 # Two steps: new versions need pip to resolve all packages, a new file only a second's reinstall without dependencies
 # (the editable install links to each file).
-$(VENV)/versions: pyproject.toml constraints.txt
+$(VERSIONS): pyproject.toml constraints.txt
+	$(if $(WITH_CUDA),@echo "NVIDIA GPU: installing the CUDA libraries (a few GB); 'make install CUDA=0' leaves them out")
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PIP) --constraint constraints.txt $(EDITABLE)
 	touch $@
 
-$(VENV)/sources: $(VENV)/versions $(SOURCES)
+$(VENV)/sources: $(VERSIONS) $(SOURCES)
 	$(PIP) --no-deps --no-build-isolation $(EDITABLE)
 	touch $@

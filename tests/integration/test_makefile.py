@@ -35,3 +35,24 @@ def test_help_describes_every_target() -> None:
     (phony,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     described = re.findall(r"^  ([a-z-]+) +\S", make("help"), re.MULTILINE)
     assert described == phony.split()
+
+
+@pytest.mark.parametrize(
+    ("settings", "installed"),
+    [([], True), (["CUDA=0"], False), (["CUDA=1"], True), (["CUDA=/usr/local/cuda"], True)],
+)
+def test_install_adds_the_cuda_libraries_where_an_nvidia_driver_has_devices(
+    settings: list[str], installed: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "nvidia0").touch()
+    text = make("--dry-run", "--always-make", "install", f"NVIDIA_DEVICES={tmp_path}/nvidia[0-9]*", *settings)
+    assert (".[dev,cuda]" in text) is installed
+    assert ("installing the CUDA libraries" in text) is installed
+
+
+@pytest.mark.parametrize(("settings", "installed"), [([], False), (["CUDA=1"], True)])
+def test_install_leaves_the_cuda_libraries_out_without_a_gpu(
+    settings: list[str], installed: bool, tmp_path: Path
+) -> None:
+    text = make("--dry-run", "--always-make", "install", f"NVIDIA_DEVICES={tmp_path}/nvidia[0-9]*", *settings)
+    assert (".[dev,cuda]" in text) is installed
