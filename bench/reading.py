@@ -69,7 +69,7 @@ def merge(records: Sequence[Record], turns: Sequence[TurnRecord]) -> Iterator[Re
     after a turn does not: its arm has fewer rounds.
     """
     starts = {(record.arm, record.incarnation): record for record in records if record.incarnation}
-    last = {key: 0 for key in starts}
+    last = dict.fromkeys(starts, 0)
     for turn in turns:
         key = turn.arm, turn.incarnation
         if key in starts:

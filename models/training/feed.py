@@ -49,15 +49,31 @@ def worker_batches(spec: TrainingSpec, part: pipeline.Share) -> tf.data.Dataset:
 
 
 def synchronous(spec: TrainingSpec, strategy: tf.distribute.Strategy, part: pipeline.Share) -> Feed:
-    """The feed of synchronous strategies and of independent tasks."""
+    """The feed of synchronous strategies and of independent tasks. Batches lie on the device of their replica.
+
+    A tf.data iterator is one batch ahead on each device: TensorFlow's default for every strategy
+    (`InputOptions.experimental_fetch_to_device`), and CentralStorageStrategy accepts no InputOptions.
+    """
     if spec.dataset == table.SYNTHETIC:
         first = part.worker * part.replicas if CATALOG[spec.strategy].exchange is Exchange.NONE else 0
-        values = strategy.experimental_distribute_values_from_function(
-            lambda context: synthetic.batch(spec, first + context.replica_id_in_sync_group)
-        )
-        return Feed(values, lambda source: source)
+        return Feed(_on_devices(spec, strategy, first), lambda source: source)
     distributed = strategy.distribute_datasets_from_function(lambda context: batches(spec, part))
     return Feed(iter(distributed), next)
+
+
+def _on_devices(spec: TrainingSpec, strategy: tf.distribute.Strategy, first: int) -> Any:
+    """A synthetic batch for each replica of this task, on its device: without tf.device all would be on the first one,
+    and copied from there in every step."""
+    devices = strategy.extended.worker_devices
+
+    def value(context: tf.distribute.experimental.ValueContext) -> tuple[tf.Tensor, tf.Tensor]:
+        replica = context.replica_id_in_sync_group
+        with tf.device("CPU:0"):  # a TPU's random generator is another one
+            images, labels = synthetic.batch(spec, first + replica)
+        with tf.device(devices[replica % len(devices)]):
+            return tf.identity(images), tf.identity(labels)
+
+    return strategy.experimental_distribute_values_from_function(value)
 
 
 def asynchronous(spec: TrainingSpec, strategy: tf.distribute.Strategy, coordinator: Any, replicas: int) -> Feed:
