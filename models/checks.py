@@ -16,7 +16,13 @@ from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import Communication, CrossDevice
 from tfdist.strategies.partitioner import parse_partitioner
-from tfdist.strategies.refusals import Refusal, devices_refusal, keras_refusal, precision_refusal
+from tfdist.strategies.refusals import (
+    Refusal,
+    cross_device_refusal,
+    devices_refusal,
+    keras_refusal,
+    precision_refusal,
+)
 
 _MINIMUM = {
     "workers": 1, "ps": 0, "devices": 1, "cores_per_device": 1, "packs": 1, "bytes_per_pack": 1, "classes": 2,
@@ -64,7 +70,7 @@ def check_combinations(spec: TrainingSpec) -> None:
         precision_refusal(spec.strategy, spec.keras, spec.precision, spec.replicas),
         f"{keras} --precision {spec.precision}",
     )
-    _check_cpu_devices(spec)
+    _check_replicas(spec)
 
 
 def check_effect(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:
@@ -178,12 +184,14 @@ def _check_devices(choice: StrategyChoice, machine: Machine) -> None:
             f"{choice.replicas} devices ({choice.workers} workers x {choice.devices}) but only {len(machine.gpus)} "
             f"GPUs: use fewer --workers or --devices"
         )
-    _check_cpu_devices(choice)
+    _check_replicas(choice)
 
 
-def _check_cpu_devices(choice: StrategyChoice) -> None:
+def _check_replicas(choice: StrategyChoice) -> None:
+    devices = f"--devices {choice.devices}"
+    _refuse(devices_refusal(choice.strategy, choice.workers, choice.devices, choice.gpus), devices)
     _refuse(
-        devices_refusal(choice.strategy, choice.workers, choice.devices, choice.gpus), f"--devices {choice.devices}"
+        cross_device_refusal(choice.cross_device, choice.devices), f"--cross-device {choice.cross_device} {devices}"
     )
 
 

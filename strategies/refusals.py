@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tfdist.strategies.catalog import CATALOG
-from tfdist.strategies.options import Api, Keras, Precision, StrategyName
+from tfdist.strategies.options import Api, CrossDevice, Keras, Precision, StrategyName
 
 
 @dataclass(frozen=True)
@@ -56,3 +56,18 @@ def devices_refusal(strategy: StrategyName, workers: int, devices: int, gpus: bo
         return None
     reason = f"without GPUs {row.tf_name} uses one device of each worker, not {devices}"
     return Refusal(reason, f"omit --devices and use --workers {workers * devices}")
+
+
+def cross_device_refusal(cross_device: CrossDevice, devices: int) -> Refusal | None:
+    """Why this all-reduce does not sum the gradients of `devices` devices; None if it does.
+
+    Source: aggregate_gradients_using_hierarchical_copy in TensorFlow's cross_device_utils.py sums two groups of
+    `devices // 2` devices. Devices with the gradients 1, 10, 100 got 11.
+    """
+    if cross_device is not CrossDevice.HIERARCHICAL_COPY or devices % 2 == 0 or devices == 1:
+        return None
+    return Refusal(
+        f"TensorFlow's HierarchicalCopyAllReduce drops the gradients of one of {devices} devices "
+        "(of any odd number above 1)",
+        f"use --devices {devices - 1} or {devices + 1}, or --cross-device auto or reduction-to-one",
+    )

@@ -24,6 +24,11 @@ WRONG = [
     (["--ps", "0", "--strategy", "parameter-server"], ["--ps 0", "--ps 1"]),
     (["--workers", "2", "--strategy", "one-device"], ["--workers 2", "multiworker"]),
     (["--packs", "2", "--strategy", "mirrored"], ["--packs 2", "hierarchical-copy"]),
+    (
+        ["--strategy", "mirrored", "--devices", "3", "--cross-device", "hierarchical-copy"],
+        ["hierarchical-copy --devices 3", "one of 3 devices", "--devices 2 or 4"],
+    ),
+    (["--strategy", "mirrored", "--devices", "3", "--cross-device", "hierarchical-copy", "--", "true"], ["drops"]),
     (["--variable-partitioner", "fixed", "--strategy", "parameter-server"], ["fixed:N"]),
     (["--global-batch-size", "33", "--strategy", "mirrored", "--devices", "2"], ["33", "2 replicas", "32"]),
     (["--global-batch-size", "32", "--batch-size", "16"], ["--global-batch-size 32", "--batch-size 16"]),

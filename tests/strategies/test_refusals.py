@@ -2,8 +2,8 @@
 
 import pytest
 
-from tfdist.strategies.options import Keras, Precision, StrategyName
-from tfdist.strategies.refusals import devices_refusal, precision_refusal
+from tfdist.strategies.options import CrossDevice, Keras, Precision, StrategyName
+from tfdist.strategies.refusals import cross_device_refusal, devices_refusal, precision_refusal
 
 
 @pytest.mark.parametrize("strategy", [StrategyName.MULTI_WORKER, StrategyName.PARAMETER_SERVER])
@@ -28,3 +28,17 @@ def test_float16_needs_loss_scaling_on_every_replica():
     assert precision_refusal(StrategyName.MIRRORED, Keras.TWO, Precision.MIXED_FLOAT16, 8) is None
     assert precision_refusal(StrategyName.PARAMETER_SERVER, Keras.TWO, Precision.MIXED_FLOAT16, 2) is not None
     assert precision_refusal(StrategyName.PARAMETER_SERVER, Keras.TWO, Precision.MIXED_BFLOAT16, 2) is None
+
+
+@pytest.mark.parametrize("devices", [3, 5, 7])
+def test_hierarchical_copy_drops_a_gradient_of_an_odd_number_of_devices(devices):
+    refusal = cross_device_refusal(CrossDevice.HIERARCHICAL_COPY, devices)
+    assert refusal is not None
+    assert f"one of {devices} devices" in refusal.reason
+    assert f"--devices {devices - 1} or {devices + 1}" in refusal.instead
+    assert cross_device_refusal(CrossDevice.REDUCTION_TO_ONE, devices) is None
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4])
+def test_hierarchical_copy_sums_one_or_an_even_number_of_devices(devices):
+    assert cross_device_refusal(CrossDevice.HIERARCHICAL_COPY, devices) is None
