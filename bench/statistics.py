@@ -1,14 +1,22 @@
-"""Intervals over rounds, and comparisons of arms paired by round. Pure and seeded."""
+"""Images per second of each arm over all rounds, and ratios of arms, with the intervals that decide. Pure.
+
+The model is log throughput = arm + block + rest (design.py); noise.py estimates the rest. Calibrated by simulation:
+bench_results/calibration/statistics.md.
+"""
 
 import math
-import random
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, stdev
+from functools import cached_property
 
+from tfdist.bench.design import Block, connected
+from tfdist.bench.noise import Noise, Variance
 from tfdist.launch.str_enum import StrEnum
 
-RESAMPLES = 2000
+__all__ = ["FEWEST_ROUNDS", "ArmVerdict", "Block", "Comparison", "Figure", "Interval", "Statistics"]
+
+ERROR = 0.05
+"""The share of benches in which an interval may miss, or some of several equal arms may be called different."""
 FEWEST_ROUNDS = 3
 """Fewer rounds give no interval and no verdict."""
 
@@ -23,12 +31,22 @@ class ArmVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class Interval:
-    """The spread over rounds."""
+    """A confidence interval."""
 
     low: float
     high: float
-    kind: str
-    """`95 %`: a bootstrap interval of the median; `min..max`: of fewer than FEWEST_ROUNDS."""
+    level: float
+    """The share of benches whose interval holds the true value: 0.95, or more for one of several comparisons."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """An arm's images/s: the geometric mean over rounds."""
+
+    images_per_s: float
+    interval: Interval | None
+    """Without the drift that all arms share. None: fewer than FEWEST_ROUNDS."""
+    rounds: int
 
 
 @dataclass(frozen=True)
@@ -36,60 +54,110 @@ class Comparison:
     """One arm's throughput over another's."""
 
     ratio: float
-    """The median over common rounds; without any, the ratio of the medians."""
+    """Of their figures."""
     interval: Interval | None
+    """It decides the verdict. None: too few rounds, or no rounds that connect the arms."""
     rounds: int
-    """Number of common rounds."""
-    verdict: ArmVerdict
+    """Of the arm that has fewer."""
+    comparisons: int
+    """Of how many it is one: the more, the wider the interval (Holm)."""
+
+    @property
+    def verdict(self) -> ArmVerdict:
+        """`cannot tell` if the interval holds 1, or is missing."""
+        if self.interval is None or self.interval.low <= 1 <= self.interval.high:
+            return ArmVerdict.CANNOT_TELL
+        return ArmVerdict.FASTER if self.interval.low > 1 else ArmVerdict.SLOWER
 
 
-def interval_over_rounds(values: Sequence[float], seed: int = 0) -> Interval | None:
-    """The spread of one figure a round; None for a single round.
+@dataclass(frozen=True)
+class Statistics:
+    """All figures of one bench."""
 
-    The percentile bootstrap of the median (Efron 1979), independent of the order of `values`. Over three to five rounds
-    it is no wider than their range and covers less than 95 %, so `compare` requires more than this.
-    """
-    if len(values) < 2:
-        return None
-    if len(values) < FEWEST_ROUNDS:
-        return Interval(min(values), max(values), "min..max")
-    draw = random.Random(seed)
-    ordered = sorted(values)
-    medians = sorted(median(draw.choices(ordered, k=len(ordered))) for _ in range(RESAMPLES))
-    edge = int(RESAMPLES * 0.025)
-    return Interval(medians[edge], medians[-1 - edge], "95 %")
+    rounds: Mapping[str, Mapping[Block, float]]
+    """The images/s of each arm's turns, all positive."""
+
+    def figure(self, arm: str) -> Figure | None:
+        """None without a turn. Figures of connected arms are of the same rounds: the model fills a missing one."""
+        if not self.rounds[arm]:
+            return None
+        noise, row = self._noise_of[arm]
+        rounds = len(self.rounds[arm])
+        variance = _enough(noise.of_figure(row), rounds)
+        return Figure(math.exp(self._log(arm)), _interval(self._log(arm), variance, ERROR), rounds)
+
+    def compare(self, pairs: Sequence[tuple[str, str]]) -> tuple[Comparison, ...]:
+        """Each arm with its baseline, both with turns; `pairs` are the comparisons that a reader sees together.
+
+        Holm (1979): the comparison with the most evidence is made at level 1 - ERROR / n, the next one at
+        1 - ERROR / (n - 1), until one cannot tell; the others keep its level. The interval has that level too. So
+        equal arms are called different in at most ERROR of all benches, and each interval misses in at most ERROR.
+        """
+        logs = [self._log(arm) - self._log(baseline) for arm, baseline in pairs]
+        variances = [self._variance_of_ratio(*pair) for pair in pairs]
+        errors = _holm([_p_value(*each) for each in zip(logs, variances, strict=True)])
+        number = sum(variance is not None for variance in variances)
+        return tuple(
+            Comparison(
+                math.exp(self._log(arm)) / math.exp(self._log(baseline)),
+                _interval(self._log(arm) - self._log(baseline), variance, error),
+                min(len(self.rounds[arm]), len(self.rounds[baseline])),
+                number,
+            )
+            for (arm, baseline), variance, error in zip(pairs, variances, errors, strict=True)
+        )
+
+    @cached_property
+    def _noise_of(self) -> Mapping[str, tuple[Noise, int]]:
+        """For each arm with a turn the noise of the arms that it is connected with, and its index among them."""
+        import numpy as np
+
+        found = {}
+        for design in connected(self.rounds):
+            logs = np.log([self.rounds[turn.arm][turn.block] for turn in design.turns])
+            noise = Noise(design, logs)
+            found.update({arm: (noise, row) for row, arm in enumerate(design.arms)})
+        return found
+
+    def _log(self, arm: str) -> float:
+        noise, row = self._noise_of[arm]
+        return float(noise.design.weights[row] @ noise.logs)
+
+    def _variance_of_ratio(self, arm: str, baseline: str) -> Variance | None:
+        noise, row = self._noise_of[arm]
+        other_noise, other_row = self._noise_of[baseline]
+        if noise is not other_noise or row == other_row:
+            return None
+        rounds = min(len(self.rounds[arm]), len(self.rounds[baseline]))
+        return _enough(noise.of_ratio(row, other_row), rounds)
 
 
-def compare(rounds: Mapping[Hashable, float], baseline: Mapping[Hashable, float]) -> Comparison:
-    """`rounds` over `baseline`, throughputs by round, paired by round. Neither may be empty."""
-    ratios = [value / baseline[key] for key, value in rounds.items() if key in baseline]
-    if not ratios:
-        ratio = median(rounds.values()) / median(baseline.values())
-        return Comparison(ratio, None, 0, ArmVerdict.CANNOT_TELL)
-    return Comparison(median(ratios), interval_over_rounds(ratios), len(ratios), verdict(ratios))
+def _enough(variance: Variance, rounds: int) -> Variance | None:
+    """None where no interval can be given: too few rounds, or all turns are needed to fit the model."""
+    return variance if rounds >= FEWEST_ROUNDS and variance.df else None
 
 
-def verdict(ratios: Sequence[float]) -> ArmVerdict:
-    """The verdict on the ratios of paired rounds.
-
-    The bootstrap interval alone would find a difference between equal arms in a quarter of all benches of three rounds
-    (all three ratios on one side of 1). So 1 must also lie outside Student's interval of the mean log ratio: 5 %.
-    """
-    if len(ratios) < FEWEST_ROUNDS:
-        return ArmVerdict.CANNOT_TELL
-    low, high = _student_95(ratios)
-    if low <= 1 <= high:
-        return ArmVerdict.CANNOT_TELL
-    interval = interval_over_rounds(ratios)
-    if interval is not None and low > 1 and interval.low > 1:
-        return ArmVerdict.FASTER
-    return ArmVerdict.SLOWER if interval is not None and high < 1 and interval.high < 1 else ArmVerdict.CANNOT_TELL
-
-
-def _student_95(ratios: Sequence[float]) -> tuple[float, float]:
-    """Student's 95 % interval of the geometric mean."""
+def _interval(log: float, variance: Variance | None, error: float) -> Interval | None:
     from scipy.stats import t  # slow to import, and not needed by a launch
 
-    logs = [math.log(ratio) for ratio in ratios]
-    half = float(t.ppf(0.975, len(logs) - 1)) * stdev(logs) / math.sqrt(len(logs))
-    return math.exp(fmean(logs) - half), math.exp(fmean(logs) + half)
+    if variance is None:
+        return None
+    half = float(t.ppf(1 - error / 2, variance.df)) * math.sqrt(variance.value)
+    return Interval(math.exp(log - half), math.exp(log + half), 1 - error)
+
+
+def _p_value(log: float, variance: Variance | None) -> float | None:
+    from scipy.stats import t
+
+    return None if variance is None else 2 * float(t.sf(abs(log) / math.sqrt(variance.value), variance.df))
+
+
+def _holm(p_values: Sequence[float | None]) -> list[float]:
+    """The error at which each comparison is made; ERROR where there is none."""
+    errors = [ERROR] * len(p_values)
+    left = sum(p is not None for p in p_values)
+    for p, index in sorted((p, index) for index, p in enumerate(p_values) if p is not None):
+        errors[index] = ERROR / left
+        if p < errors[index]:
+            left -= 1
+    return errors

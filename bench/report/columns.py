@@ -42,7 +42,7 @@ def values_of(row: ArmRow, scaling: str) -> dict[str, Any]:
         "images_per_s": row.images_per_s,
         "images_per_s_low": row.spread.low if row.spread else None,
         "images_per_s_high": row.spread.high if row.spread else None,
-        "spread": row.spread.kind if row.spread else None,
+        "spread": _level(row.spread) if row.spread else None,
         "images_per_s_per_device": row.per_device,
         "baseline": one["label"],
         "speed_up": one["ratio"],
@@ -121,7 +121,11 @@ def _number(value: float | None, form: str) -> str:
 def _spread(interval: Interval | None) -> str:
     if interval is None:
         return _EMPTY
-    return f"{interval.low:.1f} to {interval.high:.1f} ({interval.kind})"
+    return f"{interval.low:.1f} to {interval.high:.1f} ({_level(interval)})"
+
+
+def _level(interval: Interval) -> str:
+    return f"{100 * interval.level:.3g} %"
 
 
 def _megabytes(size: int | None) -> float | None:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from tfdist.bench.report.summary import ArmRow, rounds_of
-from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, compare
+from tfdist.bench.report.summary import ArmRow, blocks_of
+from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, Statistics
 from tfdist.launch.text import counted
 from tfdist.strategies.catalog import Exchange
 
@@ -54,7 +54,7 @@ def _speed_up(best: ArmRow) -> list[str]:
         return []
     comparison = versus.comparison
     interval = comparison.interval
-    between = f" ({interval.low:.2f} to {interval.high:.2f} over rounds)" if interval else ""
+    between = f" ({interval.low:.2f} to {interval.high:.2f})" if interval else ""
     if comparison.verdict is not ArmVerdict.CANNOT_TELL:
         verdict = f"measurably {comparison.verdict}"
     else:
@@ -65,9 +65,10 @@ def _speed_up(best: ArmRow) -> list[str]:
 
 
 def _ties(best: ArmRow, rivals: Sequence[ArmRow]) -> str:
-    rounds = rounds_of(best.records)
     others = [row for row in rivals if row is not best]
-    equal = [row.arm for row in others if compare(rounds, rounds_of(row.records)).verdict is not ArmVerdict.FASTER]
+    statistics = Statistics({row.label: blocks_of(row.records) for row in rivals})
+    comparisons = statistics.compare([(best.label, row.label) for row in others])
+    equal = [row.arm for row, of in zip(others, comparisons, strict=True) if of.verdict is not ArmVerdict.FASTER]
     return f"No measurable difference from {', '.join(equal)}." if equal else "Measurably faster than every other arm."
 
 

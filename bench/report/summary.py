@@ -1,13 +1,12 @@
 """Records -> one row per arm with all its figures. Pure."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from tfdist.bench.reading import ResultFolder
-from tfdist.bench.report.baseline import Candidate, devices_of, find_baseline
-from tfdist.bench.statistics import Comparison, Interval, compare, interval_over_rounds
+from tfdist.bench.report.baseline import Baseline, Candidate, devices_of, find_baseline
+from tfdist.bench.statistics import Block, Comparison, Interval, Statistics
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import exchange, throughput
 from tfdist.strategies.catalog import CATALOG, Exchange
@@ -26,7 +25,7 @@ class VersusBaseline:
     efficiency: float
     """Throughput per device over the baseline's; 1.0 is ideal."""
     per_device: float
-    """The baseline's images/s per device: the median over rounds."""
+    """The baseline's images/s per device."""
     differences: tuple[str, ...]
     """As `baseline.differences`."""
 
@@ -45,7 +44,7 @@ class ArmRow:
     batch_per_replica: int | None
     batch_global: int | None
     images_per_s: float | None
-    """Of the whole job: the median over rounds."""
+    """Of the whole job: the geometric mean over rounds."""
     spread: Interval | None
     one_device: VersusBaseline | None
     independent: VersusBaseline | None
@@ -64,7 +63,7 @@ class ArmRow:
     @property
     def label(self) -> str:
         """The arm's name, after its folder in a report over several."""
-        return f"{self.folder}: {self.arm}" if self.folder else self.arm
+        return _label(self.folder, self.arm)
 
     @property
     def per_device(self) -> float | None:
@@ -98,12 +97,20 @@ def summarize(folders: Sequence[ResultFolder]) -> tuple[ArmRow, ...]:
     candidates = [
         Candidate(label, arm, ok[0], rounds_of(ok)) for label, _, arm, records in groups if (ok := measured(records))
     ]
-    return tuple(_row(label, folder, arm, records, candidates) for label, folder, arm, records in groups)
+    statistics = Statistics({
+        _label(label, arm): blocks_of(records, folders.index(folder)) for label, folder, arm, records in groups
+    })  # fmt: skip
+    return tuple(_row(label, folder, arm, records, candidates, statistics) for label, folder, arm, records in groups)
 
 
 def rounds_of(records: Sequence[Record]) -> dict[Any, float]:
     """The throughput of each measured round."""
     return {record.round: throughput(record) for record in measured(records)}
+
+
+def blocks_of(records: Sequence[Record], group: int = 0) -> dict[Block, float]:
+    """The throughput of each measured turn, each in fresh processes."""
+    return {Block(group, number, number): value for number, value in rounds_of(records).items()}
 
 
 def measured(records: Sequence[Record]) -> tuple[Record, ...]:
@@ -120,14 +127,25 @@ def _by_arm(folder: ResultFolder) -> list[tuple[str, list[Record]]]:
     return list(grouped.items())
 
 
-def _row(label: str, folder: ResultFolder, arm: str, records: list[Record], candidates: Sequence[Candidate]) -> ArmRow:
+def _row(
+    label: str,
+    folder: ResultFolder,
+    arm: str,
+    records: list[Record],
+    candidates: Sequence[Candidate],
+    statistics: Statistics,
+) -> ArmRow:
     spec = _spec(folder, arm, records)
     strategy = StrategyName(spec["strategy"])
-    rounds = rounds_of(records)
+    figure = statistics.figure(_label(label, arm))
     planned = folder.bench.suite.rounds if folder.bench else len(records)
     status, reason = _status(records, planned)
     ok, batch = measured(records), spec.get("batch_size")
     devices = devices_of(ok[0]) if ok else _planned_devices(spec)
+
+    def compared(which: Baseline) -> VersusBaseline | None:
+        return _compared(label, records, find_baseline(label, records, candidates, which), statistics)
+
     return ArmRow(
         folder=label,
         arm=arm,
@@ -137,13 +155,13 @@ def _row(label: str, folder: ResultFolder, arm: str, records: list[Record], cand
         devices=devices,
         batch_per_replica=batch,
         batch_global=batch * devices if batch and devices else spec.get("global_batch_size"),
-        images_per_s=median(rounds.values()) if rounds else None,
-        spread=interval_over_rounds(list(rounds.values())),
-        one_device=_compared(label, records, find_baseline(label, records, candidates, "one device")),
-        independent=_compared(label, records, find_baseline(label, records, candidates, "independent")),
+        images_per_s=figure.images_per_s if figure else None,
+        spread=figure.interval if figure else None,
+        one_device=compared("one device"),
+        independent=compared("independent"),
         largest_process_bytes=max((peak for record in ok for peak in _peaks(record)), default=None),
         job_bytes=max((sum(_peaks(record)) for record in ok), default=None),
-        rounds=len(rounds),
+        rounds=figure.rounds if figure else 0,
         rounds_planned=planned,
         status=status,
         reason=reason,
@@ -191,20 +209,25 @@ def _status(records: Sequence[Record], planned: int) -> tuple[str, str]:
 
 
 def _compared(
-    label: str, records: Sequence[Record], baseline: tuple[Candidate, tuple[str, ...]] | None
+    label: str,
+    records: Sequence[Record],
+    baseline: tuple[Candidate, tuple[str, ...]] | None,
+    statistics: Statistics,
 ) -> VersusBaseline | None:
     if baseline is None:
         return None
     candidate, differences = baseline
-    # rounds of two folders did not alternate: they are not paired
-    other_folder = candidate.folder != label
-    baseline_rounds: dict[Hashable, float] = {(other_folder, key): rate for key, rate in candidate.rounds.items()}
-    comparison = compare({(False, key): rate for key, rate in rounds_of(records).items()}, baseline_rounds)
-    name = f"{candidate.folder}: {candidate.arm}" if candidate.folder else candidate.arm
+    name = _label(candidate.folder, candidate.arm)
+    (comparison,) = statistics.compare([(_label(label, records[0].arm), name)])
     baseline_devices = devices_of(candidate.record)
     efficiency = comparison.ratio * baseline_devices / devices_of(measured(records)[0])
-    per_device = median(candidate.rounds.values()) / baseline_devices
-    return VersusBaseline(name, comparison, efficiency, per_device, differences)
+    figure = statistics.figure(name)
+    assert figure is not None  # candidates were measured
+    return VersusBaseline(name, comparison, efficiency, figure.images_per_s / baseline_devices, differences)
+
+
+def _label(folder: str, arm: str) -> str:
+    return f"{folder}: {arm}" if folder else arm
 
 
 def _peaks(record: Record) -> list[int]:

@@ -1,188 +1,209 @@
+import math
 import random
-from dataclasses import replace
-from statistics import fmean
+from statistics import geometric_mean, stdev
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import t, ttest_rel
 
-from tfdist.bench.statistics import ArmVerdict, compare, interval_over_rounds, verdict
-from tfdist.models.record import Record
-from tfdist.models.throughput import exchange, throughput, window_step_ms
-from tfdist.strategies.catalog import Exchange
+from tfdist.bench.statistics import ArmVerdict, Block, Statistics
 
-from .conftest import record
+Rounds = dict[str, dict[Block, float]]
 
-seconds = st.floats(0.001, 100.0)
-sync_jobs = st.integers(1, 6).flatmap(
-    lambda windows: st.lists(st.lists(seconds, min_size=windows, max_size=windows), min_size=1, max_size=4)
+rates = st.floats(1, 1000)
+benches = st.dictionaries(
+    st.sampled_from("abcdef"),
+    st.dictionaries(st.builds(Block, st.integers(0, 1), st.integers(1, 5), st.integers(1, 2)), rates, min_size=1),
+    min_size=1,
 )
 
 
-def multiworker(times: list[list[float]]) -> Record:
-    return record("arm", times, strategy="multiworker", workers=len(times))
+def rounds(*values: float, group: int = 0, incarnations: int = 1) -> dict[Block, float]:
+    """One turn per round, the rounds divided among the incarnations."""
+    return {Block(group, number, number * incarnations // len(values)): value for number, value in enumerate(values)}
 
 
-def test_throughput_is_examples_over_elapsed_and_never_a_mean_of_rates() -> None:
-    measured = record("arm", [[0.1, 0.1, 0.1, 0.7]], examples=10)
-    assert throughput(measured) == pytest.approx(40.0)
-    assert fmean(10 / t for t in (0.1, 0.1, 0.1, 0.7)) == pytest.approx(78.57, abs=0.01)  # what it must not be
+def noisy(arms: dict[str, float], number: int = 12, sd: float = 0.06, seed: int = 0, incarnations: int = 2) -> Rounds:
+    draw = random.Random(seed)
+    return {
+        arm: rounds(*(rate * draw.lognormvariate(0, sd) for _ in range(number)), incarnations=incarnations)
+        for arm, rate in arms.items()
+    }
 
 
-def test_a_synchronous_window_costs_what_its_slowest_rank_took() -> None:
-    # slowest: 0.3, then 0.4; 2 ranks x 2 windows x 10 examples
-    assert throughput(multiworker([[0.3, 0.1], [0.2, 0.4]])) == pytest.approx(40 / 0.7)
+def figure(statistics: Statistics, arm: str) -> float:
+    found = statistics.figure(arm)
+    assert found is not None
+    return found.images_per_s
 
 
-def test_asynchronous_counts_what_the_chief_saw_applied() -> None:
-    job = record("arm", [[0.5, 0.5], [9.0, 9.0]], strategy="parameter-server", workers=2, ps=1, examples=20,
-                 tasks=["chief-0", "worker-0"])  # fmt: skip
-    assert throughput(job) == pytest.approx(40 / 1.0)
+def test_a_balanced_bench_has_geometric_means() -> None:
+    bench = Statistics({"a": rounds(100, 110, 130), "b": rounds(50, 60, 40)})
+    assert figure(bench, "a") == pytest.approx(geometric_mean([100, 110, 130]))
+    assert figure(bench, "b") == pytest.approx(geometric_mean([50, 60, 40]))
+    (comparison,) = bench.compare([("a", "b")])
+    assert comparison.ratio == figure(bench, "a") / figure(bench, "b")
+    assert (comparison.rounds, comparison.comparisons) == (3, 1)
 
 
-def test_independent_trainings_end_with_the_last_one() -> None:
-    job = record("arm", [[0.1, 0.2], [0.3, 0.1]], strategy="independent", workers=2)
-    assert throughput(job) == pytest.approx(40 / 0.4)  # not 0.5, the sum of each window's slowest
+def test_two_arms_have_the_interval_of_the_paired_t_test() -> None:
+    a, b = (100.0, 111.0, 130.0, 90.0), (50.0, 60.0, 60.0, 50.0)
+    (comparison,) = Statistics({"a": rounds(*a), "b": rounds(*b)}).compare([("a", "b")])
+    expected = ttest_rel([math.log(x) for x in a], [math.log(x) for x in b]).confidence_interval(0.95)
+    assert comparison.interval is not None
+    assert comparison.interval.low == pytest.approx(math.exp(expected.low))
+    assert comparison.interval.high == pytest.approx(math.exp(expected.high))
+    assert comparison.interval.level == 0.95
 
 
-def test_independent_trainings_are_counted_over_the_windows_that_all_have() -> None:
-    # worker-1 was warm two windows sooner; the others are done while it runs its last ones
-    job = record("arm", [[0.2, 0.2], [0.1, 0.3, 0.1, 0.1], [0.3, 0.2]], strategy="independent", workers=3)
-    assert throughput(job) == pytest.approx(60 / 0.5)
-    assert window_step_ms(job) == pytest.approx((200, 100, 300, 200, 300, 200))
+def test_a_single_arm_has_students_interval_of_its_rounds() -> None:
+    logs = [math.log(x) for x in (100, 110, 130)]
+    found = Statistics({"a": rounds(100, 110, 130)}).figure("a")
+    assert found is not None
+    assert found.interval is not None
+    half = t.ppf(0.975, 2) * stdev(logs) / math.sqrt(3)
+    assert found.interval.low == pytest.approx(math.exp(sum(logs) / 3 - half))
 
 
-def test_an_independent_training_without_a_window_leaves_no_throughput() -> None:
-    with pytest.raises(ValueError, match="no timed window"):
-        throughput(record("arm", [[0.1], []], strategy="independent", workers=2))
-
-
-@pytest.mark.parametrize("times", [[[]], [[], []], [[0.1, 0.1], [0.1]]])
-def test_without_whole_windows_there_is_no_throughput(times: list[list[float]]) -> None:
-    with pytest.raises(ValueError, match=r"window|shorter|longer"):
-        throughput(multiworker(times))
-
-
-def test_which_strategies_exchange_how() -> None:
-    assert exchange("multiworker") is Exchange.SYNC
-    assert exchange("one-device") is Exchange.SYNC
-    assert exchange("parameter-server") is Exchange.ASYNC
-    assert exchange("independent") is Exchange.NONE
-
-
-@given(sync_jobs)
-def test_no_job_is_faster_than_its_fastest_window(times: list[list[float]]) -> None:
-    fastest = max(10 * len(times) / max(row) for row in zip(*times, strict=True))
-    slowest = min(10 * len(times) / max(row) for row in zip(*times, strict=True))
-    assert slowest * 0.999999 <= throughput(multiworker(times)) <= fastest * 1.000001
-
-
-@given(sync_jobs, st.randoms())
-def test_the_order_of_windows_and_of_ranks_does_not_matter(times: list[list[float]], draw: random.Random) -> None:
-    columns = list(zip(*times, strict=True))
-    draw.shuffle(columns)
-    shuffled = [list(rank) for rank in zip(*columns, strict=True)]
-    draw.shuffle(shuffled)
-    assert throughput(multiworker(shuffled)) == pytest.approx(throughput(multiworker(times)))
-
-
-@given(sync_jobs)
-def test_a_mean_of_rates_would_be_at_least_as_high(times: list[list[float]]) -> None:
-    rates = [10 * len(times) / max(row) for row in zip(*times, strict=True)]
-    assert throughput(multiworker(times)) <= fmean(rates) * 1.000001
-
-
-def test_step_times_are_the_slowest_ranks_per_step() -> None:
-    assert window_step_ms(multiworker([[0.3, 0.1], [0.2, 0.4]])) == pytest.approx((300, 400))
-    job = record("arm", [[0.3], [0.2]], strategy="independent", workers=2)
-    assert window_step_ms(job) == pytest.approx((300, 200))
-
-
-def test_an_asynchronous_step_of_all_devices_is_one_of_each_worker() -> None:
-    job = record("arm", [[0.2, 0.3]], strategy="parameter-server", workers=4, ps=1, tasks=["chief-0"])
-    assert window_step_ms(job) == pytest.approx((800, 1200))
-
-
-def test_a_window_in_which_nothing_was_applied_has_no_step_time() -> None:
-    job = record("arm", [[0.2, 0.1, 0.4]], strategy="parameter-server", workers=2, ps=1, tasks=["chief-0"])
-    first, second, third = job.ranks[0].windows
-    chief = replace(job.ranks[0], windows=(first, replace(second, steps=0, examples=0), third))
-    assert window_step_ms(replace(job, ranks=(chief,))) == pytest.approx((400, 800))
-
-
-def test_intervals_need_three_rounds() -> None:
-    assert interval_over_rounds([5.0]) is None
-    two = interval_over_rounds([5.0, 4.0])
-    assert two is not None
-    assert (two.low, two.high, two.kind) == (4.0, 5.0, "min..max")
-    three = interval_over_rounds([5.0, 4.0, 6.0])
-    assert three is not None
-    assert three.kind == "95 %"
-
-
-@given(st.lists(st.floats(1, 1000), min_size=3, max_size=9), st.randoms())
-@settings(deadline=None)  # 4000 resamples on a busy machine
-def test_the_interval_is_within_the_range_and_does_not_depend_on_order(
-    values: list[float], draw: random.Random
-) -> None:
-    interval = interval_over_rounds(values)
-    assert interval is not None
-    assert min(values) <= interval.low <= interval.high <= max(values)
-    draw.shuffle(values)
-    assert interval_over_rounds(values) == interval
-
-
-def test_comparisons_are_paired_by_round() -> None:
-    # the machine was half as fast in round 2: the ratio is 2 in each round all the same
-    comparison = compare({1: 100.0, 2: 50.0, 3: 110.0}, {1: 50.0, 2: 25.0, 3: 55.0, 4: 999.0})
-    assert comparison.ratio == pytest.approx(2.0)
-    assert comparison.rounds == 3
+def test_drift_that_all_arms_share_widens_no_interval() -> None:
+    drift = (1.0, 0.5, 2.0, 0.7)
+    bench = Statistics({"a": rounds(*(100 * x for x in drift)), "b": rounds(*(101 * x for x in drift))})
+    (comparison,) = bench.compare([("b", "a")])
+    assert comparison.interval is not None
+    assert (comparison.interval.low, comparison.interval.high) == pytest.approx((1.01, 1.01))
     assert comparison.verdict is ArmVerdict.FASTER
 
 
-def test_without_a_common_round_the_medians_are_compared_and_nothing_is_claimed() -> None:
-    comparison = compare({1: 100.0, 2: 100.0, 3: 100.0}, {4: 50.0, 5: 50.0, 6: 50.0})
-    assert comparison.ratio == pytest.approx(2.0)
-    assert comparison.interval is None
+def test_a_missing_turn_is_filled_by_the_model() -> None:
+    # the machine was half as fast in the last round, which b lacks: b would be 50 there
+    late = rounds(100, 100, 100, 50)
+    bench = Statistics({"a": late, "b": dict.fromkeys(list(late)[:3], 100), "c": late})
+    assert figure(bench, "b") == pytest.approx(figure(bench, "a"))
+    (comparison,) = bench.compare([("b", "a")])
+    assert comparison.rounds == 3
     assert comparison.verdict is ArmVerdict.CANNOT_TELL
 
 
-@given(st.lists(st.floats(0.1, 10.0), max_size=2))
-def test_fewer_than_three_rounds_cannot_tell(ratios: list[float]) -> None:
-    assert verdict(ratios) is ArmVerdict.CANNOT_TELL
+def test_two_groups_are_connected_by_their_baseline() -> None:
+    # the second group ran while the machine was half as fast
+    one, two = rounds(100, 100, 100), rounds(50, 50, 50, group=1)
+    bench = Statistics({
+        "baseline": {**one, **two},
+        "first": {block: 2 * rate for block, rate in one.items()},
+        "second": {block: 3 * rate for block, rate in two.items()},
+    })  # fmt: skip
+    first, second, both = bench.compare([("first", "baseline"), ("second", "baseline"), ("second", "first")])
+    assert (first.ratio, second.ratio, both.ratio) == pytest.approx((2.0, 3.0, 1.5))
+    assert second.verdict is ArmVerdict.FASTER
 
 
-@given(st.lists(st.floats(0.1, 10.0), min_size=3, max_size=8))
-def test_a_verdict_turns_round_with_its_ratio(ratios: list[float]) -> None:
-    turned = {
-        ArmVerdict.FASTER: ArmVerdict.SLOWER,
-        ArmVerdict.SLOWER: ArmVerdict.FASTER,
-        ArmVerdict.CANNOT_TELL: ArmVerdict.CANNOT_TELL,
-    }
-    if len(ratios) % 2:  # the median of an even number is a mean, and the reciprocal of a mean is another one
-        assert verdict([1 / ratio for ratio in ratios]) is turned[verdict(ratios)]
+def test_arms_without_a_connection_cannot_be_compared() -> None:
+    bench = Statistics({"a": rounds(100, 100, 101), "b": rounds(50, 50, 51, group=1)})
+    (comparison,) = bench.compare([("a", "b")])
+    assert comparison.ratio == pytest.approx(figure(bench, "a") / figure(bench, "b"))
+    assert (comparison.interval, comparison.comparisons) == (None, 0)
+    assert comparison.verdict is ArmVerdict.CANNOT_TELL
 
 
-@pytest.mark.parametrize("rounds", [3, 5, 10])
-def test_equal_arms_are_called_different_in_at_most_one_of_twenty_benches(rounds: int) -> None:
-    draw = random.Random(7)
-    benches = 400
-    different = sum(
-        verdict([draw.lognormvariate(0, 0.03) / draw.lognormvariate(0, 0.03) for _ in range(rounds)])
-        is not ArmVerdict.CANNOT_TELL
-        for _ in range(benches)
-    )
-    # 5 % of 400 are 20; 33 is three standard deviations more
-    assert different <= 33
+@pytest.mark.parametrize("number", [1, 2])
+def test_fewer_than_three_rounds_have_no_interval_and_no_verdict(number: int) -> None:
+    few = rounds(*[100.0] * number)
+    bench = Statistics({"a": few, "b": dict.fromkeys(few, 50.0), "c": rounds(50, 50, 50)})
+    found = bench.figure("a")
+    assert found is not None
+    assert (found.interval, found.rounds) == (None, number)
+    (comparison,) = bench.compare([("a", "c")])
+    assert (comparison.interval, comparison.verdict) == (None, ArmVerdict.CANNOT_TELL)
 
 
-@pytest.mark.parametrize("rounds", [3, 5])
-def test_a_slow_down_of_ten_per_cent_is_found(rounds: int) -> None:
-    draw = random.Random(11)
-    benches = 100
-    found = sum(
-        verdict([0.9 * draw.lognormvariate(0, 0.01) / draw.lognormvariate(0, 0.01) for _ in range(rounds)])
-        is ArmVerdict.SLOWER
-        for _ in range(benches)
-    )
-    assert found >= 90
+def test_rounds_that_only_just_connect_two_arms_leave_no_interval() -> None:
+    blocks = list(rounds(*[100.0] * 5))
+    bench = Statistics({"a": dict.fromkeys(blocks[:3], 100.0), "b": dict.fromkeys(blocks[2:], 50.0)})
+    (comparison,) = bench.compare([("a", "b")])
+    assert (comparison.ratio, comparison.interval) == (pytest.approx(2.0), None)
+
+
+def test_an_arm_without_a_turn_has_no_figure() -> None:
+    assert Statistics({"a": rounds(1, 1), "b": {}}).figure("b") is None
+
+
+def test_an_arm_and_itself_cannot_tell() -> None:
+    (comparison,) = Statistics({"a": rounds(1, 2, 3)}).compare([("a", "a")])
+    assert (comparison.ratio, comparison.comparisons, comparison.verdict) == (1.0, 0, ArmVerdict.CANNOT_TELL)
+
+
+def test_equal_turns_cannot_tell() -> None:
+    bench = Statistics({arm: rounds(*[1 / 3] * 7, incarnations=2) for arm in "abcd"})
+    assert {c.verdict for c in bench.compare([("b", "a"), ("c", "a"), ("d", "a")])} == {ArmVerdict.CANNOT_TELL}
+
+
+def test_more_comparisons_make_wider_intervals_and_the_shown_one_decides() -> None:
+    bench = Statistics(noisy({"base": 100, "equal": 100, "slow": 80, "slower": 60}))
+    equal, slow, slower = bench.compare([("equal", "base"), ("slow", "base"), ("slower", "base")])
+    assert [c.interval.level for c in (slower, slow, equal) if c.interval] == pytest.approx([1 - 0.05 / 3, 0.975, 0.95])
+    assert (equal.verdict, slow.verdict, slower.verdict) == (
+        ArmVerdict.CANNOT_TELL, ArmVerdict.SLOWER, ArmVerdict.SLOWER,
+    )  # fmt: skip
+    assert {c.comparisons for c in (equal, slow, slower)} == {3}
+
+
+def test_the_comparisons_after_one_that_cannot_tell_keep_its_level() -> None:
+    bench = Statistics(noisy(dict.fromkeys("abcd", 100)))
+    levels = {c.interval.level for c in bench.compare([("b", "a"), ("c", "a"), ("d", "a")]) if c.interval}
+    assert levels == {1 - 0.05 / 3}
+
+
+def test_starts_that_differ_widen_the_interval() -> None:
+    quiet = noisy(dict.fromkeys("abcdef", 100), sd=0.01, seed=3)
+    lucky = {block: rate * (1.1 if block.incarnation else 1) for block, rate in quiet["b"].items()}
+    (pooled,) = Statistics(quiet).compare([("b", "a")])
+    (apart,) = Statistics({**quiet, "b": lucky}).compare([("b", "a")])
+    assert pooled.interval is not None
+    assert apart.interval is not None
+    assert apart.interval.low < 1 < apart.interval.high
+    assert apart.interval.high / apart.interval.low > 1 + 5 * (pooled.interval.high / pooled.interval.low - 1)
+
+
+def test_a_noisy_arm_does_not_widen_the_interval_of_quiet_ones() -> None:
+    quiet = noisy(dict.fromkeys("abcd", 100), sd=0.01)
+    wild = noisy({"wild": 100}, sd=0.2, seed=1)
+    (alone,) = Statistics(quiet).compare([("b", "a")])
+    (beside,) = Statistics({**quiet, **wild}).compare([("b", "a")])
+    assert alone.interval is not None
+    assert beside.interval is not None
+    assert math.log(beside.interval.high / beside.interval.low) < 2 * math.log(alone.interval.high / alone.interval.low)
+
+
+@given(benches)
+@settings(deadline=None)
+def test_every_ratio_divides(bench: Rounds) -> None:
+    statistics = Statistics(bench)
+    pairs = [(a, b) for a in bench for b in bench]
+    for (a, b), comparison in zip(pairs, statistics.compare(pairs), strict=True):
+        assert comparison.ratio == figure(statistics, a) / figure(statistics, b)
+
+
+@given(benches, st.randoms())
+@settings(deadline=None)
+def test_the_order_of_arms_and_of_rounds_does_not_matter(bench: Rounds, draw: random.Random) -> None:
+    arms = draw.sample(list(bench), len(bench))
+    shuffled = {arm: dict(draw.sample(list(bench[arm].items()), len(bench[arm]))) for arm in arms}
+    one, other = Statistics(bench), Statistics(shuffled)
+    for arm in bench:
+        assert figure(one, arm) == pytest.approx(figure(other, arm), rel=1e-6)
+    for arm, turns in bench.items():
+        rates_of_arm = turns.values()
+        if len(bench) == 1:
+            assert min(rates_of_arm) * 0.999 <= figure(one, arm) <= max(rates_of_arm) * 1.001
+
+
+@given(st.integers(0, 1000), st.floats(0.5, 2))
+@settings(deadline=None, max_examples=30)
+def test_a_comparison_turned_round_is_the_reciprocal(seed: int, rate: float) -> None:
+    bench = Statistics(noisy({"a": 100, "b": 100 * rate, "c": 100}, number=6, seed=seed))
+    (there,), (back,) = bench.compare([("a", "b")]), bench.compare([("b", "a")])
+    assert there.interval is not None
+    assert back.interval is not None
+    assert there.interval.low == pytest.approx(1 / back.interval.high)
+    assert {there.verdict, back.verdict} in ({ArmVerdict.FASTER, ArmVerdict.SLOWER}, {ArmVerdict.CANNOT_TELL})

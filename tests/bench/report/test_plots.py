@@ -26,7 +26,7 @@ def test_the_ideal_is_the_baselines_figure_times_the_number_of_devices(make_reco
     both = [make_record("both", [[t]], round=n, strategy="mirrored", devices=2, examples=20)
             for n, t in enumerate((0.16, 0.18, 0.17), start=1)]  # fmt: skip
     lines = [line for line in painted("images_per_s.png", [*ones, *both]).lines if "ideal" in str(line.get_label())]
-    assert [line.get_xdata()[0] for line in lines] == [pytest.approx(2 * 80.0)]
+    assert [line.get_xdata()[0] for line in lines] == [pytest.approx(2 * (100 * 50 * 80) ** (1 / 3))]
 
 
 def test_the_windows_of_ranks_side_by_side_are_shown_in_the_order_of_time(make_record: MakeRecord) -> None:

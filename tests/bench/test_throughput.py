@@ -1,0 +1,109 @@
+import random
+from dataclasses import replace
+from statistics import fmean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdist.models.record import Record
+from tfdist.models.throughput import exchange, throughput, window_step_ms
+from tfdist.strategies.catalog import Exchange
+
+from .conftest import record
+
+seconds = st.floats(0.001, 100.0)
+sync_jobs = st.integers(1, 6).flatmap(
+    lambda windows: st.lists(st.lists(seconds, min_size=windows, max_size=windows), min_size=1, max_size=4)
+)
+
+
+def multiworker(times: list[list[float]]) -> Record:
+    return record("arm", times, strategy="multiworker", workers=len(times))
+
+
+def test_throughput_is_examples_over_elapsed_and_never_a_mean_of_rates() -> None:
+    measured = record("arm", [[0.1, 0.1, 0.1, 0.7]], examples=10)
+    assert throughput(measured) == pytest.approx(40.0)
+    assert fmean(10 / t for t in (0.1, 0.1, 0.1, 0.7)) == pytest.approx(78.57, abs=0.01)  # what it must not be
+
+
+def test_a_synchronous_window_costs_what_its_slowest_rank_took() -> None:
+    # slowest: 0.3, then 0.4; 2 ranks x 2 windows x 10 examples
+    assert throughput(multiworker([[0.3, 0.1], [0.2, 0.4]])) == pytest.approx(40 / 0.7)
+
+
+def test_asynchronous_counts_what_the_chief_saw_applied() -> None:
+    job = record("arm", [[0.5, 0.5], [9.0, 9.0]], strategy="parameter-server", workers=2, ps=1, examples=20,
+                 tasks=["chief-0", "worker-0"])  # fmt: skip
+    assert throughput(job) == pytest.approx(40 / 1.0)
+
+
+def test_independent_trainings_end_with_the_last_one() -> None:
+    job = record("arm", [[0.1, 0.2], [0.3, 0.1]], strategy="independent", workers=2)
+    assert throughput(job) == pytest.approx(40 / 0.4)  # not 0.5, the sum of each window's slowest
+
+
+def test_independent_trainings_are_counted_over_the_windows_that_all_have() -> None:
+    # worker-1 was warm two windows sooner; the others are done while it runs its last ones
+    job = record("arm", [[0.2, 0.2], [0.1, 0.3, 0.1, 0.1], [0.3, 0.2]], strategy="independent", workers=3)
+    assert throughput(job) == pytest.approx(60 / 0.5)
+    assert window_step_ms(job) == pytest.approx((200, 100, 300, 200, 300, 200))
+
+
+def test_an_independent_training_without_a_window_leaves_no_throughput() -> None:
+    with pytest.raises(ValueError, match="no timed window"):
+        throughput(record("arm", [[0.1], []], strategy="independent", workers=2))
+
+
+@pytest.mark.parametrize("times", [[[]], [[], []], [[0.1, 0.1], [0.1]]])
+def test_without_whole_windows_there_is_no_throughput(times: list[list[float]]) -> None:
+    with pytest.raises(ValueError, match=r"window|shorter|longer"):
+        throughput(multiworker(times))
+
+
+def test_which_strategies_exchange_how() -> None:
+    assert exchange("multiworker") is Exchange.SYNC
+    assert exchange("one-device") is Exchange.SYNC
+    assert exchange("parameter-server") is Exchange.ASYNC
+    assert exchange("independent") is Exchange.NONE
+
+
+@given(sync_jobs)
+def test_no_job_is_faster_than_its_fastest_window(times: list[list[float]]) -> None:
+    fastest = max(10 * len(times) / max(row) for row in zip(*times, strict=True))
+    slowest = min(10 * len(times) / max(row) for row in zip(*times, strict=True))
+    assert slowest * 0.999999 <= throughput(multiworker(times)) <= fastest * 1.000001
+
+
+@given(sync_jobs, st.randoms())
+def test_the_order_of_windows_and_of_ranks_does_not_matter(times: list[list[float]], draw: random.Random) -> None:
+    columns = list(zip(*times, strict=True))
+    draw.shuffle(columns)
+    shuffled = [list(rank) for rank in zip(*columns, strict=True)]
+    draw.shuffle(shuffled)
+    assert throughput(multiworker(shuffled)) == pytest.approx(throughput(multiworker(times)))
+
+
+@given(sync_jobs)
+def test_a_mean_of_rates_would_be_at_least_as_high(times: list[list[float]]) -> None:
+    rates = [10 * len(times) / max(row) for row in zip(*times, strict=True)]
+    assert throughput(multiworker(times)) <= fmean(rates) * 1.000001
+
+
+def test_step_times_are_the_slowest_ranks_per_step() -> None:
+    assert window_step_ms(multiworker([[0.3, 0.1], [0.2, 0.4]])) == pytest.approx((300, 400))
+    job = record("arm", [[0.3], [0.2]], strategy="independent", workers=2)
+    assert window_step_ms(job) == pytest.approx((300, 200))
+
+
+def test_an_asynchronous_step_of_all_devices_is_one_of_each_worker() -> None:
+    job = record("arm", [[0.2, 0.3]], strategy="parameter-server", workers=4, ps=1, tasks=["chief-0"])
+    assert window_step_ms(job) == pytest.approx((800, 1200))
+
+
+def test_a_window_in_which_nothing_was_applied_has_no_step_time() -> None:
+    job = record("arm", [[0.2, 0.1, 0.4]], strategy="parameter-server", workers=2, ps=1, tasks=["chief-0"])
+    first, second, third = job.ranks[0].windows
+    chief = replace(job.ranks[0], windows=(first, replace(second, steps=0, examples=0), third))
+    assert window_step_ms(replace(job, ranks=(chief,))) == pytest.approx((400, 800))
