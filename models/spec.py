@@ -26,8 +26,8 @@ class Optimizer(StrEnum):
 class TrainingSpec(StrategyChoice):
     """A strategy and the training to run under it, with nothing left to decide.
 
-    `steps` counts all training steps of the job. The first `warmup_steps` are not timed, nor are later ones until the
-    step time is stable. Under parameter-server a step is one scheduled step of a worker.
+    `steps` counts all training steps of the job, of which the first `warmup_steps` are not timed. In a bench, turns
+    decide how long it trains. Under parameter-server a step is one scheduled step of a worker.
     """
 
     VARIABLE: ClassVar[str] = "TFDIST_SPEC"

@@ -1,40 +1,94 @@
-"""The timed loop of a parameter-server job: the chief schedules steps and workers apply them."""
+"""The loop of a parameter-server job: the chief schedules steps and workers apply them."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.models.training import feed, optimizers, step
-from tfdist.models.training.context import TrainingContext, TrainingResult
-from tfdist.models.training.schedule import schedule
+from tfdist.models.training.context import Trained, TrainingContext
 from tfdist.models.training.windows import WindowLog
 
 AHEAD = 2
 """Windows scheduled beyond the one being timed, so that workers never run out of work."""
 
 
-def train(job: TrainingContext) -> TrainingResult:
-    """Schedule `job.spec.steps` steps on free workers, and time the applied ones.
+@dataclass
+class AsyncLoop:
+    """The coordinator: `schedule_one` returns the RemoteValue of a step's loss, `drain` waits for all steps.
 
-    A timed window ends when the last step scheduled for it is done. Its examples are those that all workers applied
-    by then, from a counter on a parameter server. If all of them were counted before, the window becomes part of the
-    next one, or is dropped if it is the last. Only the last window waits for all of its steps.
+    A window ends when the last step scheduled for it is done. Its examples are those that all workers applied
+    meanwhile, from a counter on a parameter server. If all of them were counted before, the window becomes part of the
+    next one, or is dropped if it is the last.
     """
+
+    schedule_one: Callable[[], Any]
+    drain: Callable[[], None]
+    applied: tf.Variable
+    examples_per_step: int
+    concurrent: int
+    """Number of workers."""
+
+    def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
+        """Train windows, as `pace.Loop`. With steps before and after them, workers are busy at both edges."""
+        waiting = deque([*sizes, after])
+        first, pending = self._schedule(before), self._fill(deque(), waiting)
+        if first is not None:
+            first.fetch()
+        log.open()
+        counted = self._count()
+        for _ in sizes:
+            last = self._fill(pending, waiting).popleft()
+            if not waiting and len(pending) == 1 and not after:
+                self.drain()  # the last window ends with all of its steps
+            counted = self._close(last, counted, log)
+        self.drain()
+
+    def _fill(self, pending: deque[Any], waiting: deque[int]) -> deque[Any]:
+        while waiting and len(pending) <= AHEAD:
+            pending.append(self._schedule(waiting.popleft()))
+        return pending
+
+    def _schedule(self, steps: int) -> Any:
+        """Schedule steps; returns the RemoteValue of the last one, None without any."""
+        last = None
+        for _ in range(steps):
+            last = self.schedule_one()
+        return last
+
+    def _count(self) -> int:
+        return int(self.applied.read_value())
+
+    def _close(self, last: Any, counted: int, log: WindowLog) -> int:
+        """Wait for a window's last step and close it, unless all its examples were counted before; the new count."""
+        loss = float(last.fetch())
+        log.first_step()
+        now = self._count()
+        if now > counted:
+            log.close((now - counted) // self.examples_per_step, now - counted, loss)
+        return now
+
+
+def prepare(job: TrainingContext) -> tuple[AsyncLoop, Callable[[], Trained]]:
+    """The loop of the chief, and what the workers have trained so far."""
     coordinator = tf.distribute.experimental.coordinator.ClusterCoordinator(job.strategy)
     model, optimizer, replica_step = step.build(job)
     with job.strategy.scope():
         applied = tf.Variable(0, dtype=tf.int64, trainable=False, name="examples_applied")
     batches = feed.asynchronous(job.spec, job.strategy, coordinator, job.replicas)
     worker_step = _worker_step(job, replica_step, batches.draw, applied)
-    log = WindowLog(schedule(job.spec))
-    chief = _Chief(
-        log, lambda: coordinator.schedule(worker_step, (batches.source,)), coordinator.join, applied, job.batch
+    loop = AsyncLoop(
+        lambda: coordinator.schedule(worker_step, (batches.source,)),
+        coordinator.join,
+        applied,
+        job.batch,
+        job.spec.workers,
     )
-    chief.train(log.schedule.windows)
-    return TrainingResult(model, log, optimizers.updates(optimizer), batches)
+    # dropping a coordinator waits for its workers
+    keep_alive = batches, coordinator
+    return loop, lambda: Trained(model, int(applied.read_value()), optimizers.updates(optimizer), keep_alive)
 
 
 def _worker_step(
@@ -56,52 +110,3 @@ def _worker_step(
         return loss
 
     return update_and_count
-
-
-@dataclass
-class _Chief:
-    """The coordinator: `schedule_one` returns the RemoteValue of a step's loss, `drain` waits for all steps."""
-
-    log: WindowLog
-    schedule_one: Callable[[], Any]
-    drain: Callable[[], None]
-    applied: tf.Variable
-    examples_per_step: int
-    counted: int = 0
-    """Examples in closed windows."""
-
-    def train(self, windows: tuple[int, ...]) -> None:
-        """Run all windows. Warm-up windows are drained one by one, so that their times are comparable."""
-        sizes = deque(windows)
-        while not self.log.warm:
-            self.log.open()
-            last = self._fill(sizes.popleft())
-            self.drain()
-            self._close(last)
-        self.log.open()
-        pending: deque[Any] = deque()
-        while sizes or pending:
-            while sizes and len(pending) <= AHEAD:
-                pending.append(self._fill(sizes.popleft()))
-            last = pending.popleft()
-            if not (sizes or pending):
-                self.drain()
-            self._close(last)
-
-    def _fill(self, steps: int) -> Any:
-        """Schedule one window and return its last step's RemoteValue."""
-        last = self.schedule_one()
-        if not self.log.first_step_at:
-            last.fetch()
-            self.log.first_step()
-        for _ in range(steps - 1):
-            last = self.schedule_one()
-        return last
-
-    def _close(self, last: Any) -> None:
-        """Wait for a window's last step and close it, unless all its examples were counted before."""
-        loss = float(last.fetch())
-        now = int(self.applied.read_value())
-        examples, self.counted = now - self.counted, now
-        if examples:
-            self.log.close(examples // self.examples_per_step, examples, loss)

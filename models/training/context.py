@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from tfdist.launch.cluster import Task
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training.windows import WindowLog
 
 
 @dataclass(frozen=True)
@@ -33,15 +32,16 @@ class TrainingContext:
 
 
 @dataclass(frozen=True)
-class TrainingResult:
-    """A finished training."""
+class Trained:
+    """What a task has trained so far."""
 
     model: tf.keras.Model
-    log: WindowLog
+    examples: int
+    """By this task's replicas; asynchronous: applied by all workers."""
     updates: int
     """The optimizer's iterations."""
     keep_alive: Any
-    """Referenced until the task exits, because freeing a data iterator can take a minute.
+    """Referenced until the task exits, because freeing a data iterator or a coordinator can take a minute.
 
     tf.data's tuning thread can miss its cancellation, and then sleeps for a whole period.
     """

@@ -5,17 +5,17 @@ import tensorflow as tf
 from tfdist.models.architectures.build import build as build_model
 from tfdist.models.datasets import pipeline, table
 from tfdist.models.training import feed
-from tfdist.models.training.context import TrainingContext, TrainingResult
+from tfdist.models.training.context import Trained, TrainingContext
 
 
-def accuracy(job: TrainingContext, result: TrainingResult) -> float:
+def accuracy(job: TrainingContext, trained: Trained) -> float:
     """The share of held-out examples, 0..1, that the model classifies correctly.
 
     Each worker evaluates its part of the examples on a plain copy of the model, and the counts are summed. So workers
     do not wait for each other on parts of unequal size. Reading the weights averages BatchNorm's moving statistics
     over replicas where the strategy keeps one copy per replica.
     """
-    model = _plain_copy(job, result.model)
+    model = _plain_copy(job, trained.model)
     part = feed.share(job.spec, job.task, job.replicas) if job.workers > 1 else pipeline.Share()
     examples = pipeline.held_out(table.examples(job.spec.dataset, job.spec.data_dir), job.spec, part)
     correct, total = _count(model, examples)

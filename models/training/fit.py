@@ -1,36 +1,80 @@
 """The same training through Model.fit: an epoch is a window, and the clock is read between epochs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.models.architectures.build import build as build_model
 from tfdist.models.training import feed, optimizers
-from tfdist.models.training.context import TrainingContext, TrainingResult
-from tfdist.models.training.schedule import schedule
-from tfdist.models.training.sync import mean_over_ranks, wait_for_devices
+from tfdist.models.training.context import Trained, TrainingContext
+from tfdist.models.training.sync import wait_for_devices
 from tfdist.models.training.windows import WindowLog
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import Keras
 
 
-def train(job: TrainingContext) -> TrainingResult:
-    """Train `job.spec.steps` steps.
+@dataclass
+class FitLoop:
+    """A call of fit for each row of windows of equal size, with a new data iterator each.
 
-    Differences from the timed loop: the loss of a window is the mean over its steps, as fit reports it. The first step
-    is the whole first window, because a callback after each step would synchronize each step. With Keras 3 the order of
-    examples differs: its fit creates two iterators and trains with the second one. A smaller last window is a second
-    call of fit, with a new data iterator.
+    Differences from the other loops: the loss of a window is the mean over its steps, as fit reports it. With Keras 3
+    the order of examples differs: its fit creates two iterators and trains with the second one. Under parameter-server
+    fit waits for all steps of an epoch itself.
     """
-    spec, model = job.spec, _compiled(job)
-    log = WindowLog(schedule(spec), 1 / job.workers, mean_over_ranks(job))
-    data, size = _data(job), log.schedule.windows[0]
-    for steps, windows in ((size, spec.steps // size), (spec.steps % size, 1)):
+
+    job: TrainingContext
+    model: tf.keras.Model
+    data: Any
+    steps: int = 0
+    """Trained so far."""
+
+    @property
+    def concurrent(self) -> int:
+        """As `pace.Loop`."""
+        return 1 if CATALOG[self.job.spec.strategy].synchronous else self.job.spec.workers
+
+    @property
+    def examples_per_step(self) -> int:
+        """Of this task's replicas, or of one worker's."""
+        return self.job.spec.batch_size * self.job.replicas
+
+    def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
+        """Train windows, as `pace.Loop`."""
+        self._fit(before, 1, [])
+        for size, equal in groupby(sizes):
+            self._fit(size, len(list(equal)), [self._clock(size, log)])
+        self._fit(after, 1, [])
+
+    def _fit(self, steps: int, epochs: int, callbacks: list[Any]) -> None:
         if steps:
-            clock = _clock(job, log, steps)
-            model.fit(data, epochs=windows, steps_per_epoch=steps, callbacks=[clock], verbose=0)
-    return TrainingResult(model, log, optimizers.updates(model.optimizer), data)
+            self.model.fit(self.data, epochs=epochs, steps_per_epoch=steps, callbacks=callbacks, verbose=0)
+            self.steps += steps * epochs
+
+    def _clock(self, steps: int, log: WindowLog) -> tf.keras.callbacks.Callback:
+        """Opens and closes the log's windows."""
+
+        def end(epoch: int, logs: Mapping[str, Any]) -> None:
+            loss = float(logs["loss"])
+            if CATALOG[self.job.spec.strategy].synchronous:
+                wait_for_devices(self.job.strategy)
+            log.first_step()
+            log.close(steps, steps * self.examples_per_step, loss)
+
+        return tf.keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: log.open(), on_epoch_end=end)
+
+
+def prepare(job: TrainingContext) -> tuple[FitLoop, Callable[[], Trained]]:
+    """The loop of this task, and what it has trained so far."""
+    loop = FitLoop(job, _compiled(job), _data(job))
+    optimizer = loop.model.optimizer
+
+    def trained() -> Trained:
+        return Trained(loop.model, loop.steps * loop.examples_per_step, optimizers.updates(optimizer), loop.data)
+
+    return loop, trained
 
 
 def _compiled(job: TrainingContext) -> tf.keras.Model:
@@ -39,20 +83,6 @@ def _compiled(job: TrainingContext) -> tf.keras.Model:
         loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(optimizers.build(job.spec, model), loss, jit_compile=job.spec.xla)
     return model
-
-
-def _clock(job: TrainingContext, log: WindowLog, steps: int) -> tf.keras.callbacks.Callback:
-    """Opens and closes the log's windows. Under parameter-server fit waits for all steps of an epoch itself."""
-    examples = steps * job.spec.batch_size * job.replicas
-
-    def end(epoch: int, logs: Mapping[str, Any]) -> None:
-        loss = float(logs["loss"])
-        if CATALOG[job.spec.strategy].synchronous:
-            wait_for_devices(job.strategy)
-        log.first_step()
-        log.close(steps, examples, loss)
-
-    return tf.keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: log.open(), on_epoch_end=end)
 
 
 def _data(job: TrainingContext) -> Any:

@@ -1,39 +1,59 @@
-"""The timed loop of synchronous strategies and of independent tasks."""
+"""The loop of synchronous strategies and of independent tasks."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from tfdist.models.training import feed, optimizers, step
-from tfdist.models.training.context import TrainingContext, TrainingResult
-from tfdist.models.training.schedule import schedule
-from tfdist.models.training.sync import mean_over_ranks, wait_for_devices
+from tfdist.models.training.context import Trained, TrainingContext
+from tfdist.models.training.sync import wait_for_devices
 from tfdist.models.training.windows import WindowLog
 
 
-def train(job: TrainingContext) -> TrainingResult:
-    """Train `job.spec.steps` steps, window by window."""
+@dataclass
+class SyncLoop:
+    """Runs steps one after the other; the loss of the last one is fetched at the end of a window."""
+
+    strategy: tf.distribute.Strategy
+    examples_per_step: int
+    """Of this task's replicas."""
+    run_step: Callable[[], Any]
+    """The loss of each replica."""
+    fetch: Callable[[Any], float]
+    """Their sum; waits for the devices."""
+    steps: int = 0
+    """Trained so far."""
+    concurrent: ClassVar[int] = 1
+
+    def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
+        """Train windows, as `pace.Loop`."""
+        self._run(before)
+        log.open()
+        for size in sizes:
+            loss = self._run(size)
+            log.first_step()
+            log.close(size, size * self.examples_per_step, loss)
+        self._run(after)
+
+    def _run(self, steps: int) -> float | None:
+        losses = None
+        for _ in range(steps):
+            losses = self.run_step()
+        self.steps += steps
+        loss = None if losses is None else self.fetch(losses)
+        wait_for_devices(self.strategy)
+        return loss
+
+
+def prepare(job: TrainingContext) -> tuple[SyncLoop, Callable[[], Trained]]:
+    """The loop of this task, and what it has trained so far."""
     spec, strategy = job.spec, job.strategy
     model, optimizer, replica_step = step.build(job)
     batches = feed.synchronous(spec, strategy, feed.share(spec, job.task, job.replicas))
     all_replicas = tf.function(lambda source: strategy.run(replica_step, batches.draw(source)))
     total = tf.function(lambda losses: strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None))
-    log = WindowLog(schedule(spec), 1 / job.workers, mean_over_ranks(job))
-    for steps in log.schedule.windows:
-        log.open()
-        loss = _window(lambda: all_replicas(batches.source), lambda losses: float(total(losses)), steps, log)
-        wait_for_devices(strategy)
-        log.close(steps, steps * spec.batch_size * job.replicas, loss)
-    return TrainingResult(model, log, optimizers.updates(optimizer), batches)
-
-
-def _window(run_step: Callable[[], Any], fetch: Callable[[Any], float], steps: int, log: WindowLog) -> float:
-    """Run `steps` steps and return the loss of the last one; fetching it waits for the device."""
-    losses = run_step()
-    if not log.first_step_at:
-        fetch(losses)
-        log.first_step()
-    for _ in range(steps - 1):
-        losses = run_step()
-    return fetch(losses)
+    examples = spec.batch_size * job.replicas
+    loop = SyncLoop(strategy, examples, lambda: all_replicas(batches.source), lambda losses: float(total(losses)))
+    return loop, lambda: Trained(model, loop.steps * examples, optimizers.updates(optimizer), batches)

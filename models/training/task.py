@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NoReturn
 
@@ -14,14 +15,16 @@ from tfdist.models.checks import check_combinations, check_data
 from tfdist.models.datasets import table
 from tfdist.models.record import RankRecord
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training import observation
+from tfdist.models.training import observation, pace
+from tfdist.models.training.pace import Windows
+from tfdist.models.training.windows import WindowLog
 from tfdist.strategies.build import build
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import Api, Keras
 from tfdist.strategies.serve import serve, serves
 
 if TYPE_CHECKING:
-    from tfdist.models.training.context import TrainingContext, TrainingResult
+    from tfdist.models.training.context import Trained, TrainingContext
 
 
 def main() -> int:
@@ -71,10 +74,18 @@ def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
     built_at = time.perf_counter()
     events.emit("ready")
     events.emit("phase", phase=Phase.BUILDING)
-    result = _run(job)
-    phases |= phases_after_import(started_at, built_at, result.log.opened_at, result.log.first_step_at)
-    phases["first_step_end"] = observation.since_start() - (time.perf_counter() - result.log.first_step_at)
-    events.emit("record", record=asdict(_record(job, result, phases)))
+    loop, trained = _prepare(job)
+    log = WindowLog(share=1 / job.workers)
+
+    def report(windows: Windows, final: bool) -> None:
+        since_first_step = time.perf_counter() - log.first_step_at
+        after = phases_after_import(started_at, built_at, log.opened_at, log.first_step_at)
+        start = {"first_step_end": observation.since_start() - since_first_step}
+        record = _record(job, windows, trained(), {**phases, **after, **start}, evaluate=final and spec.evaluate)
+        events.emit("record", record=asdict(record))
+
+    pace.train(loop, log, spec, report)
+    leave(ExitCode.SUCCESS)
 
 
 def phases_after_import(started_at: float, built_at: float, opened_at: float, first_step_at: float) -> dict[str, float]:
@@ -106,28 +117,30 @@ def _context(spec: TrainingSpec, task: Task) -> "TrainingContext":
     return TrainingContext(spec, strategy, task, spec.workers if row.synchronous and row.has_cluster else 1)
 
 
-def _run(job: "TrainingContext") -> "TrainingResult":
+def _prepare(job: "TrainingContext") -> "tuple[pace.Loop, Callable[[], Trained]]":
     from tfdist.models.training import async_loop, fit, loop
 
     if job.spec.api is Api.FIT:
-        return fit.train(job)
-    return loop.train(job) if CATALOG[job.spec.strategy].synchronous else async_loop.train(job)
+        return fit.prepare(job)
+    return loop.prepare(job) if CATALOG[job.spec.strategy].synchronous else async_loop.prepare(job)
 
 
-def _record(job: "TrainingContext", result: "TrainingResult", phases: dict[str, float]) -> RankRecord:
+def _record(
+    job: "TrainingContext", windows: Windows, trained: "Trained", phases: dict[str, float], evaluate: bool
+) -> RankRecord:
     from tfdist.models.training.evaluate import accuracy
 
-    if job.spec.evaluate:
+    if evaluate:
         events.emit("phase", phase=Phase.EVALUATING)
     return RankRecord(
         task=job.task.name,
         replicas=job.replicas,
-        warmup=tuple(result.log.warmup),
-        windows=tuple(result.log.timed),
+        warmup=windows.warmup,
+        windows=windows.timed,
         phases_s=phases,
-        examples_applied=sum(window.examples for window in result.log.windows),
-        updates_applied=result.updates,
-        accuracy=accuracy(job, result) if job.spec.evaluate else None,
+        examples_applied=trained.examples,
+        updates_applied=trained.updates,
+        accuracy=accuracy(job, trained) if evaluate else None,
         software=observation.software(job.spec.keras),
         environment=observation.environment(os.environ),
         **observation.process(),

@@ -1,4 +1,4 @@
-"""The clock of a training: logs warm-up and timed windows, and is read between windows only."""
+"""The clock of a training: logs windows, and is read at their edges only. No TensorFlow."""
 
 import time
 from collections.abc import Callable
@@ -7,72 +7,66 @@ from dataclasses import dataclass, field
 from tfdist.launch import events
 from tfdist.launch.events import Phase
 from tfdist.models.record import Window
-from tfdist.models.training.schedule import Schedule
+from tfdist.models.training import usage
 
 
 @dataclass
 class WindowLog:
-    """Call `open` before the first step of each window and `close` after the device has finished its last one.
+    """Call `open` before the first step of a row of windows, and `close` after the device has finished each window.
 
-    There is no gap between windows, except for the start barrier before the first timed one.
+    A window starts where the last one ended, unless `open` is called in between.
     """
 
-    schedule: Schedule
     share: float = 1.0
     """The part of the job's examples, 0..1, that this rank counts."""
-    agree: Callable[[float], float] = lambda elapsed_s: elapsed_s
-    """From this rank's elapsed seconds to the value by which all ranks together decide that the warm-up is over."""
-    wait: Callable[[], object] = events.wait_at_barrier
+    total: int | None = None
+    """Number of steps of the training, for the display; None: unknown."""
     clock: Callable[[], float] = time.perf_counter
-    warmup: list[Window] = field(default_factory=list)
-    timed: list[Window] = field(default_factory=list)
+    read: Callable[[], usage.Reading] = usage.read
+    windows: list[Window] = field(default_factory=list)
+    """Those closed since the last `take`."""
     opened_at: float = 0.0
     """The clock at the start of the first window; 0.0 before it."""
     first_step_at: float = 0.0
     """The clock at the end of the first step, tracing included; 0.0 before it."""
-    _agreed: list[float] = field(default_factory=list)
-    _edge: float | None = None
-    _waited: bool = False
-    _done: int = 0
-
-    @property
-    def warm(self) -> bool:
-        """Whether the next window is timed."""
-        return self._waited or self.schedule.is_warm(tuple(self._agreed))
-
-    @property
-    def windows(self) -> tuple[Window, ...]:
-        """All windows so far."""
-        return (*self.warmup, *self.timed)
+    steps: int = 0
+    """Of all windows so far."""
+    quiet: bool = False
+    """Report no steps to the launcher: nothing should happen beside a turn."""
+    _edge: float = 0.0
+    _before: usage.Reading | None = None
 
     def open(self) -> None:
-        """Start a window; before the first timed one, wait for the other ranks."""
-        if self.warm and not self._waited:
-            self.wait()
-            self._waited, self._edge = True, None
+        """Start a window now."""
         if not self.opened_at:
             events.emit("phase", phase=Phase.TRACING)
-            self.opened_at = self._edge = self.clock()
-        elif self._edge is None:
-            self._edge = self.clock()
+        self._before = self.read()
+        self._edge = self.clock()
+        self.opened_at = self.opened_at or self._edge
 
     def first_step(self) -> None:
         """Note the time of the first step's end; later calls do nothing."""
-        if not self.first_step_at:
-            self.first_step_at = self.clock()
+        self.first_step_at = self.first_step_at or self.clock()
 
-    def close(self, steps: int, examples: int, loss: float) -> None:
-        """End a window of `steps` steps and `examples` examples of this rank, and report it to the launcher."""
-        if self._edge is None:
+    def close(self, steps: int, examples: int, loss: float | None) -> None:
+        """End a window of `steps` steps and `examples` examples of this rank, and start the next one."""
+        if self._before is None:
             raise RuntimeError("close() without open()")
-        now = self.clock()
-        elapsed, self._edge = now - self._edge, now
-        window = Window(steps, examples, elapsed, loss)
-        self._done += steps
-        if self._waited:
-            self.timed.append(window)
-        else:
-            self.warmup.append(window)
-            self._agreed.append(self.agree(elapsed))
-        rate = examples / self.share / elapsed
-        events.emit("step", step=self._done, steps=self.schedule.steps, images_per_s=rate, loss=loss)
+        now, reading = self.clock(), self.read()
+        elapsed = now - self._edge
+        self.windows.append(Window(steps, examples, elapsed, loss, usage.between(self._before, reading)))
+        self._edge, self._before = now, reading
+        self.steps += steps
+        if not self.quiet:
+            rate = examples / self.share / elapsed
+            events.emit("step", step=self.steps, steps=self.total, images_per_s=rate, loss=loss)
+
+    def take(self) -> tuple[Window, ...]:
+        """The windows closed since the last call."""
+        taken, self.windows = tuple(self.windows), []
+        return taken
+
+
+def step_s(windows: tuple[Window, ...]) -> float:
+    """Seconds of one step, over all these windows. There must be one."""
+    return sum(window.elapsed_s for window in windows) / max(1, sum(window.steps for window in windows))

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tfdist.models.training.schedule import Schedule
+from tfdist.models.record import Window
+from tfdist.models.training.usage import Reading
 from tfdist.models.training.windows import WindowLog
 
 BATCH = 8
@@ -51,36 +52,46 @@ class Step:
         return float(self.number)
 
 
-def train(windows: tuple[int, ...], ahead: Callable[[int], int], warmup_steps: int = 4) -> WindowLog:
+def train(windows: tuple[int, ...], ahead: Callable[[int], int], before: int = 0, after: int = 0) -> list[Window]:
     workers = Workers(ahead)
-    from tfdist.models.training import async_loop
+    from tfdist.models.training.async_loop import AsyncLoop
 
-    log = WindowLog(Schedule(windows, warmup_steps), wait=lambda: None, clock=lambda: workers.now)
-    async_loop._Chief(log, workers.schedule_one, workers.drain, workers, BATCH).train(windows)
-    assert workers.done == sum(windows)
-    return log
+    log = WindowLog(clock=lambda: workers.now, read=lambda: Reading(0, 0, 0, 0))
+    loop = AsyncLoop(workers.schedule_one, workers.drain, workers, BATCH, 2)
+    loop.windows(windows, log, before, after)
+    assert workers.done == before + sum(windows) + after
+    return list(log.take())
 
 
-@pytest.mark.parametrize("warmup_steps", [0, 4])
 @pytest.mark.parametrize(
     "ahead", [lambda wait: 0, lambda wait: 1, lambda wait: 99, lambda wait: 5 * (wait % 3), lambda wait: wait % 2]
 )
-def test_every_step_is_in_one_window_and_no_window_is_empty(ahead, warmup_steps):
-    log = train((2, 2, 2, 2, 2, 2, 2, 1), ahead, warmup_steps)
-    every = [*log.warmup, *log.timed]
-    assert sum(window.steps for window in every) == 15
-    assert sum(window.examples for window in every) == 15 * BATCH
-    assert all(window.steps > 0 for window in every)
-    assert [window.elapsed_s for window in log.timed] == [window.steps for window in log.timed]
+def test_every_step_is_in_one_window_and_no_window_is_empty(ahead):
+    windows = train((2, 2, 2, 2, 2, 2, 2, 1), ahead)
+    assert sum(window.steps for window in windows) == 15
+    assert sum(window.examples for window in windows) == 15 * BATCH
+    assert all(window.steps > 0 for window in windows)
+    assert [window.elapsed_s for window in windows] == [window.steps for window in windows]
+
+
+def test_steps_before_and_after_are_trained_but_not_counted():
+    windows = train((4, 4), lambda wait: 0, before=3, after=4)
+    assert [window.steps for window in windows] == [4, 4]
+    assert [window.elapsed_s for window in windows] == [4.0, 4.0]
+
+
+def test_work_is_queued_behind_the_last_edge():
+    # the last wait finds two steps applied that were scheduled behind the last window
+    windows = train((4, 4), lambda wait: 2 if wait == 3 else 0, before=1, after=4)
+    assert [window.steps for window in windows] == [4, 6]
 
 
 def test_a_window_without_new_steps_is_merged_into_the_next():
-    # the third timed window's wait (the sixth of all) finds all five that are scheduled applied
-    log = train((2,) * 8, lambda wait: 99 if wait == 6 else 0)
-    assert [window.steps for window in log.timed] == [2, 2, 6, 2]
-    assert [window.loss for window in log.timed] == [6.0, 8.0, 10.0, 16.0]
+    # the wait for the third window finds all five that are scheduled applied
+    windows = train((2,) * 8, lambda wait: 99 if wait == 3 else 0)
+    assert [window.steps for window in windows] == [2, 2, 6, 2, 2, 2]
+    assert [window.loss for window in windows] == [2.0, 4.0, 6.0, 12.0, 14.0, 16.0]
 
 
 def test_last_windows_without_new_steps_are_dropped():
-    log = train((2,) * 6, lambda wait: 99)
-    assert [window.steps for window in log.timed] == [6, 2]
+    assert [window.steps for window in train((2,) * 4, lambda wait: 99)] == [6, 2]

@@ -1,12 +1,12 @@
-"""The window log with a simulated clock."""
+"""The window log with a simulated clock and simulated counters."""
 
 import json
 import os
 
 import pytest
 
-from tfdist.models.training.schedule import Schedule
-from tfdist.models.training.windows import WindowLog
+from tfdist.models.training.usage import Reading
+from tfdist.models.training.windows import WindowLog, step_s
 
 
 class Clock:
@@ -18,76 +18,88 @@ class Clock:
         self.read += 1
         return self.now
 
+    def counters(self) -> Reading:
+        return Reading(self.now / 2, self.now, self.now / 10, int(self.now))
 
-def run(times, *, warmup_steps=2, agree=lambda elapsed: elapsed, barrier_s=50.0):
-    """One window of two steps for each of `times`; the clock at each wait for the other ranks."""
-    clock, waited = Clock(), []
 
-    def wait():
-        waited.append(clock.now)
-        clock.now += barrier_s
-
-    log = WindowLog(Schedule((2,) * len(times), warmup_steps), agree=agree, wait=wait, clock=clock)
+def run(times: list[float]) -> tuple[WindowLog, Clock]:
+    """One window of two steps for each of `times`."""
+    clock = Clock()
+    log = WindowLog(clock=clock, read=clock.counters)
+    log.open()
     for seconds in times:
-        log.open()
         clock.now += seconds / 2
         log.first_step()
         clock.now += seconds / 2
         log.close(2, 16, seconds * 10)
-    return log, waited
+    return log, clock
 
 
-def test_windows_are_contiguous_except_at_the_barrier():
-    log, waited = run([5.0, 1.0, 1.0, 2.0, 3.0, 4.0])
-    assert [window.elapsed_s for window in log.warmup] == [5.0, 1.0, 1.0]
-    assert [window.elapsed_s for window in log.timed] == [2.0, 3.0, 4.0]
-    assert waited == [107.0]
-    assert [window.loss for window in log.timed] == [20.0, 30.0, 40.0]
-    assert {(window.steps, window.examples) for window in log.timed} == {(2, 16)}
-    assert (log.opened_at, log.first_step_at) == (100.0, 102.5)
+def test_windows_are_contiguous_and_taken_once():
+    log, _ = run([5.0, 1.0, 2.0])
+    assert (log.opened_at, log.first_step_at, log.steps) == (100.0, 102.5, 6)
+    windows = log.take()
+    assert [window.elapsed_s for window in windows] == [5.0, 1.0, 2.0]
+    assert [window.loss for window in windows] == [50.0, 10.0, 20.0]
+    assert {(window.steps, window.examples) for window in windows} == {(2, 16)}
+    assert log.take() == ()
 
 
-def test_without_warm_up_the_barrier_comes_first():
-    log, waited = run([5.0, 1.0], warmup_steps=0)
-    assert log.warmup == []
-    assert [window.elapsed_s for window in log.timed] == [5.0, 1.0]
-    assert waited == [100.0]
-    assert log.opened_at == 150.0
+def test_the_time_before_open_belongs_to_no_window():
+    log, clock = run([5.0])
+    clock.now += 50.0
+    log.open()
+    clock.now += 1.0
+    log.close(1, 8, None)
+    assert [window.elapsed_s for window in log.take()] == [5.0, 1.0]
+    assert log.opened_at == 100.0
 
 
-def test_the_agreed_times_end_the_warm_up():
-    agreed = iter([9.0, 5.0, 2.0, 1.0])
-    steady, _ = run([1.0] * 8, agree=lambda _: next(agreed))
-    assert len(steady.warmup) == 4
-    assert [window.elapsed_s for window in steady.warmup] == [1.0] * 4
+def test_usage_is_the_difference_of_the_counters_at_the_edges():
+    first, second = run([4.0, 2.0])[0].take()
+    assert first.usage is not None
+    assert second.usage is not None
+    assert (first.usage.cpu_s, first.usage.busy_s, first.usage.resident_bytes) == (2.0, 4.0, 104)
+    assert (second.usage.cpu_s, second.usage.busy_s) == (1.0, 2.0)
+    assert second.usage.steal_s == pytest.approx(0.2)
 
 
-def test_the_clock_is_read_between_windows_only():
-    clock = Clock()
-    log = WindowLog(Schedule((5, 5, 5), 0), wait=lambda: None, clock=clock)
+def test_the_clock_is_read_at_edges_only():
+    log, clock = run([])
     for _ in range(3):
-        log.open()
         clock.now += 1
         log.close(5, 5, 0.0)
     assert clock.read == 4
 
 
-def test_the_reported_throughput_is_that_of_the_whole_job(monkeypatch):
+def events_of(monkeypatch, quiet: bool) -> list[dict]:
     read, write = os.pipe()
     monkeypatch.setenv("TFDIST_EVENTS_FD", str(write))
     clock = Clock()
-    log = WindowLog(Schedule((5, 5), 0), share=0.25, wait=lambda: None, clock=clock)
+    log = WindowLog(share=0.25, total=10, clock=clock, read=clock.counters, quiet=quiet)
     log.open()
     clock.now += 2
     log.close(5, 40, 1.5)
     os.close(write)
     with os.fdopen(read) as lines:
-        assert [json.loads(line) for line in lines] == [
-            {"event": "phase", "phase": "tracing"},
-            {"event": "step", "step": 5, "steps": 10, "images_per_s": 80.0, "loss": 1.5},
-        ]
+        return [json.loads(line) for line in lines]
+
+
+def test_the_reported_throughput_is_that_of_the_whole_job(monkeypatch):
+    assert events_of(monkeypatch, quiet=False) == [
+        {"event": "phase", "phase": "tracing"},
+        {"event": "step", "step": 5, "steps": 10, "images_per_s": 80.0, "loss": 1.5},
+    ]
+
+
+def test_nothing_is_reported_beside_a_turn(monkeypatch):
+    assert events_of(monkeypatch, quiet=True) == [{"event": "phase", "phase": "tracing"}]
+
+
+def test_the_time_of_a_step_is_over_all_windows():
+    assert step_s(run([1.0, 3.0])[0].take()) == 1.0
 
 
 def test_close_without_open_raises():
     with pytest.raises(RuntimeError, match="without open"):
-        WindowLog(Schedule((1,), 0)).close(1, 1, 0.0)
+        WindowLog().close(1, 1, 0.0)
