@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from tfdist.launch.affinity import near_gpus
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.environment import DEVICE_ORDER, shared_variables
 from tfdist.launch.errors import TfdistError
@@ -52,6 +53,8 @@ class Shape:
     cores_per_device: int | None = None
     """CPU cores of each device; None: do not pin tasks to cores."""
     gpus: bool = False
+    logical_gpus: int | None = None
+    """Parts into which each host's one GPU is cut; a device is then a part. None: a device is a whole GPU."""
     base_port: int | None = None
     """Port of the first task on each host, counted up for the next ones; None: any free ports."""
 
@@ -134,6 +137,7 @@ def _plan_host(
     shape: Shape, program: Program, host: Host, machine: Machine, tasks: Sequence[Task]
 ) -> dict[Task, TaskPlan]:
     computing = [task for task in tasks if shape.roles[task.role].computes]
+    machine = machine.cut(shape.logical_gpus)
     if shape.gpus and len(computing) * shape.devices > len(machine.gpus):
         raise TfdistError(
             f"{host.name} has {counted(len(machine.gpus), 'GPU')} for {counted(len(computing), 'worker')} with "
@@ -146,11 +150,14 @@ def _plan_host(
         )
     base_port = _base_port(shape, host, len(tasks))
     gpus = _gpus_of_tasks(shape, host, machine, tasks, computing)
+    near = near_gpus(shape.devices, len(computing), machine) if shape.gpus else ()
     plans = {}
     for position, task in enumerate(tasks):
         index = computing.index(task) if task in computing else None
         cores = _pinned_cores(index, len(computing), shape, machine.cores)
         env = {**_device_environment(gpus.get(task), cores), **program.env}
+        if near and index is not None:
+            cores = near[index]
         argv = (machine.python, *program.argv) if program.python else program.argv
         port = base_port + position if base_port else base_port
         plans[task] = TaskPlan(task, host, replace(program, env=env, argv=argv), cores, port)
@@ -186,7 +193,7 @@ def _pinned_cores(index: int | None, computing: int, shape: Shape, cores: tuple[
     """The cores to pin a task to. Computing tasks take theirs in turn and share cores if the host has too few.
 
     Other tasks share the cores of the host's computing tasks, so that n devices never use more than n devices' cores,
-    whatever the strategy. On a host without computing tasks, and with GPUs, nothing is pinned.
+    whatever the strategy. On a host without computing tasks nothing is pinned; with GPUs, see `launch/affinity.py`.
 
     Args:
         index: the task's index among the host's computing tasks; None: it does not compute.
@@ -231,7 +238,7 @@ def _device_environment(gpus: tuple[str, ...] | None, cores: tuple[int, ...]) ->
     """
     env: dict[str, str] = {}
     if gpus is not None:
-        env = {"CUDA_VISIBLE_DEVICES": ",".join(gpus) or NO_GPUS, DEVICE_ORDER: "PCI_BUS_ID"}
+        env = {"CUDA_VISIBLE_DEVICES": ",".join(dict.fromkeys(gpus)) or NO_GPUS, DEVICE_ORDER: "PCI_BUS_ID"}
     if not cores:
         return env
     threads = str(len(cores))

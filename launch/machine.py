@@ -27,6 +27,8 @@ class Machine:
     """Model names, in CUDA's order."""
     gpu_ids: tuple[str, ...] = ()
     """The GPUs' ids for CUDA_VISIBLE_DEVICES; empty: 0, 1, ..."""
+    gpu_cores: tuple[tuple[int, ...], ...] = ()
+    """The cores of each GPU's NUMA node, the hardware threads of a core side by side; empty: unknown."""
     python: str = sys.executable
     """The interpreter that runs tasks."""
     slots: int | None = None
@@ -41,8 +43,26 @@ class Machine:
 
     @property
     def gpus_per_process(self) -> int:
-        """The most GPUs that one process can use: a process uses at most one MIG instance."""
+        """The most GPUs that one process can use: a process uses at most one MIG instance, but all parts of a GPU."""
+        if len({*self.gpu_ids}) == 1:
+            return len(self.gpus)
         return 1 if any(" MIG " in name for name in self.gpus) else len(self.gpus)
+
+    def cut(self, parts: int | None) -> "Machine":
+        """The machine with its one GPU as `parts` logical ones; unchanged if `parts` is None.
+
+        Raises:
+            TfdistError: it has no GPU, or several.
+        """
+        if parts is None:
+            return self
+        if len(self.gpus) != 1:
+            found = counted(len(self.gpus), "GPU")
+            fix = "choose one with CUDA_VISIBLE_DEVICES or gpus=" if self.gpus else "run it on a machine with a GPU"
+            raise TfdistError(f"--logical-gpus {parts} cuts one GPU, and {found} can be used: {fix}")
+        return replace(
+            self, gpus=self.gpus * parts, gpu_ids=(self.gpu_ids or ("0",)) * parts, gpu_cores=self.gpu_cores * parts
+        )
 
     @classmethod
     def from_description(cls, description: Mapping[str, Any]) -> "Machine":
@@ -51,7 +71,8 @@ class Machine:
             tuple(description["cores"]),
             tuple(description["gpus"]),
             tuple(description["gpu_ids"]),
-            str(description["executable"]),
+            python=str(description["executable"]),
+            gpu_cores=tuple(map(tuple, description["gpu_cores"])),
             cores_in_use=tuple(description["cores_in_use"]),
             busy=float(description["busy"]),
         )
@@ -97,7 +118,7 @@ def unusable_gpus(host: Host, hello: Mapping[str, Any]) -> Problem | None:
 def _machine(host: Host, hello: Mapping[str, Any]) -> Machine:
     machine = Machine.from_description(hello)
     if host.gpus == WITHOUT_GPUS:
-        return replace(machine, gpus=(), gpu_ids=(), hide_gpus=True)
+        return replace(machine, gpus=(), gpu_ids=(), gpu_cores=(), hide_gpus=True)
     if not host.gpus:
         return machine
     indices = [_index_of(name, host, hello) for name in host.gpus]
@@ -105,7 +126,12 @@ def _machine(host: Host, hello: Mapping[str, Any]) -> Machine:
         raise TfdistError(f"{host.name}: gpus={','.join(host.gpus)} names a GPU twice: list each GPU once")
     ids, uuids = hello["gpu_ids"], hello["gpu_uuids"]
     chosen = [name if name in ids else uuids[index] for name, index in zip(host.gpus, indices, strict=True)]
-    return replace(machine, gpus=tuple(machine.gpus[index] for index in indices), gpu_ids=tuple(chosen))
+    return replace(
+        machine,
+        gpus=tuple(machine.gpus[index] for index in indices),
+        gpu_ids=tuple(chosen),
+        gpu_cores=tuple(machine.gpu_cores[index] for index in indices if machine.gpu_cores),
+    )
 
 
 def _index_of(name: str, host: Host, hello: Mapping[str, Any]) -> int:

@@ -14,7 +14,7 @@ from tfdist.models.datasets.table import PREPARED, SYNTHETIC
 from tfdist.models.spec import Architecture, TrainingSpec
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
-from tfdist.strategies.options import Communication, CrossDevice
+from tfdist.strategies.options import Communication, CrossDevice, GpuThreads
 from tfdist.strategies.partitioner import parse_partitioner
 from tfdist.strategies.refusals import (
     Refusal,
@@ -25,9 +25,9 @@ from tfdist.strategies.refusals import (
 )
 
 _MINIMUM = {
-    "workers": 1, "ps": 0, "devices": 1, "cores_per_device": 1, "packs": 1, "bytes_per_pack": 1, "classes": 2,
-    "batch_size": 1, "steps": 1, "epochs": 1, "steps_per_window": 1, "warmup_steps": 0, "shuffle": 1, "seed": 0,
-    "image_size": 32,  # MobileNetV2 halves the image five times
+    "workers": 1, "ps": 0, "devices": 1, "cores_per_device": 1, "logical_gpus": 2, "packs": 1, "bytes_per_pack": 1,
+    "classes": 2, "batch_size": 1, "steps": 1, "epochs": 1, "steps_per_window": 1, "warmup_steps": 0, "shuffle": 1,
+    "seed": 0, "image_size": 32,  # MobileNetV2 halves the image five times
 }  # fmt: skip
 _MAX_SEED = 2**32 - 1  # of NumPy
 _ALPHAS = (0.35, 0.5, 0.75, 1.0, 1.3, 1.4)
@@ -58,6 +58,7 @@ def check_strategy(choice: StrategyChoice, chosen: Mapping[str, Any], machine: M
         )
     parse_partitioner(choice.variable_partitioner)
     _check_options(choice, chosen)
+    _check_gpus(choice, machine)
     _check_all_reduce(choice, machine)
     _check_devices(choice, machine)
 
@@ -157,6 +158,27 @@ def _check_options(choice: StrategyChoice, chosen: Mapping[str, Any]) -> None:
             )
     if "--ps" in CATALOG[choice.strategy].options and choice.ps == 0:
         raise TfdistError(f"--ps 0: {choice.strategy} keeps its variables on parameter servers; use --ps 1 or more")
+
+
+def _check_gpus(choice: StrategyChoice, machine: Machine) -> None:
+    if choice.gpu_threads is not GpuThreads.GLOBAL and not machine.gpus:
+        raise TfdistError(f"--gpu-threads {choice.gpu_threads} needs GPUs, and none was found: omit it")
+    if choice.logical_gpus is None:
+        return
+    if machine.hosts > 1:
+        raise TfdistError(
+            f"--logical-gpus {choice.logical_gpus} cuts the GPU of one host, not of {machine.hosts}: omit it"
+        )
+    parts = f"--logical-gpus {choice.logical_gpus}"
+    if choice.communication is Communication.NCCL:
+        raise TfdistError(f"--communication nccl: {_ONE_GPU_ONCE} {parts}; use ring or auto")
+    if choice.cross_device is CrossDevice.NCCL:
+        raise TfdistError(
+            f"--cross-device nccl: {_ONE_GPU_ONCE} {parts}; use hierarchical-copy, reduction-to-one or auto"
+        )
+
+
+_ONE_GPU_ONCE = "NCCL accepts each physical GPU once, so not the parts of one that come from"
 
 
 def _check_all_reduce(choice: StrategyChoice, machine: Machine) -> None:

@@ -10,6 +10,7 @@ from tfdist.launch.machine import Machines
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import GpuThreads
 
 _TRAINING_COMMAND = ("-m", "tfdist.models.training.task")
 
@@ -26,6 +27,7 @@ def shape_of(choice: StrategyChoice, base_port: int | None = None) -> Shape:
         devices=choice.devices,
         cores_per_device=choice.cores_per_device,
         gpus=choice.gpus,
+        logical_gpus=choice.logical_gpus,
         base_port=base_port,
     )
 
@@ -51,10 +53,12 @@ def plan_command(choice: StrategyChoice, command: Program, machines: Machines, b
 def _environment(choice: StrategyChoice) -> dict[str, str]:
     """The variables of every task. With parameter servers, calls wait for a server that is not up yet.
 
-    Source: https://www.tensorflow.org/tutorials/distribute/parameter_server_training (GRPC_FAIL_FAST).
+    Sources: https://www.tensorflow.org/tutorials/distribute/parameter_server_training (GRPC_FAIL_FAST),
+    https://www.tensorflow.org/guide/gpu_performance_analysis (TF_GPU_THREAD_MODE).
     """
     fail_fast = {"GRPC_FAIL_FAST": "use_caller"} if choice.ps else {}
-    return {**choice.to_env(), **choice.keras.environment, **fail_fast}
+    threads = {} if choice.gpu_threads is GpuThreads.GLOBAL else {"TF_GPU_THREAD_MODE": str(choice.gpu_threads)}
+    return {**choice.to_env(), **choice.keras.environment, **fail_fast, **threads}
 
 
 def only_task(job: Job, cluster: Cluster, task: Task) -> Job:

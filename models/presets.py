@@ -23,7 +23,7 @@ from tfdist.models.datasets.table import SYNTHETIC, describe
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice, enum_fields
-from tfdist.strategies.options import StrategyName
+from tfdist.strategies.options import Communication, StrategyName
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "smoke": {
@@ -68,6 +68,7 @@ def resolve(choices: Mapping[str, Any], machine: Machine, preset: str | None = N
         TfdistError: a choice is invalid or does not work here.
     """
     chosen = _typed(choices)
+    machine = machine.cut(chosen.get("logical_gpus"))
     preset, preset_notes = _choose_preset(preset, machine)
     chosen["strategy"], strategy_notes = _choose_strategy(chosen, machine)
     batch = chosen.pop("global_batch_size", None)
@@ -78,7 +79,10 @@ def resolve(choices: Mapping[str, Any], machine: Machine, preset: str | None = N
     if batch is not None:
         spec = replace(spec, batch_size=_per_replica(batch, spec))
     spec = _with_data(spec, chosen)
-    return Resolved(spec, preset_notes + strategy_notes, training_warnings(spec, machine))
+    communication, communication_notes = _choose_communication(spec, machine)
+    spec = replace(spec, communication=communication)
+    notes = preset_notes + strategy_notes + communication_notes
+    return Resolved(spec, notes, training_warnings(spec, machine))
 
 
 def resolve_strategy(choices: Mapping[str, Any], machine: Machine) -> Resolved[StrategyChoice]:
@@ -88,11 +92,14 @@ def resolve_strategy(choices: Mapping[str, Any], machine: Machine) -> Resolved[S
         TfdistError: a choice is invalid or does not work here.
     """
     chosen = _typed(choices)
+    machine = machine.cut(chosen.get("logical_gpus"))
     chosen["strategy"], notes = _choose_strategy(chosen, machine)
     values = {"cores_per_device": None, **_default_counts(chosen, machine), **chosen}
     choice = StrategyChoice(**{**values, "gpus": bool(machine.gpus)})
     check_strategy(choice, chosen, machine)
-    return Resolved(choice, notes, strategy_warnings(choice, machine))
+    communication, communication_notes = _choose_communication(choice, machine)
+    choice = replace(choice, communication=communication)
+    return Resolved(choice, notes + communication_notes, strategy_warnings(choice, machine))
 
 
 _ENUMS = enum_fields(TrainingSpec)
@@ -159,6 +166,18 @@ def _default_counts(chosen: Mapping[str, Any], machine: Machine) -> dict[str, An
     if not strategy.pins_cores:
         counts["cores_per_device"] = None
     return counts
+
+
+def _choose_communication(choice: StrategyChoice, machine: Machine) -> tuple[Communication, tuple[str, ...]]:
+    """`auto` decided for workers with GPUs: TensorFlow's own auto is a ring over gRPC there too."""
+    undecided = choice.communication is Communication.AUTO and choice.strategy is StrategyName.MULTI_WORKER
+    if not undecided or not choice.gpus:
+        return choice.communication, ()
+    if choice.logical_gpus is not None:
+        return Communication.RING, ("communication ring: NCCL accepts each physical GPU once, not its parts",)
+    if any(" MIG " in name for name in machine.gpus):
+        return Communication.RING, ("communication ring: NCCL does not connect MIG instances",)
+    return Communication.NCCL, ("communication nccl: all workers have GPUs",)
 
 
 def _check_exclusive(global_batch: int | None, chosen: Mapping[str, Any]) -> None:

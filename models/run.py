@@ -26,8 +26,8 @@ from tfdist.models.spec import TrainingSpec
 
 _PRIVATE = frozenset(
     [
-        "executable", "clock", "gpu_ids", "gpu_uuids", "gpu_processes", "gpus_hidden", "gpu_devices",
-        "memory_free_bytes", "disk_free_bytes", "cores_in_use", "busy",
+        "executable", "clock", "gpu_ids", "gpu_uuids", "gpu_processes", "gpus_hidden", "gpu_devices", "gpu_cores",
+        "cuda_missing", "memory_free_bytes", "disk_free_bytes", "cores_in_use", "busy",
     ]
 )  # fmt: skip
 """Facts about a host that are kept out of records, which may be published."""

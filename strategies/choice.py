@@ -8,7 +8,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
 
 from tfdist.launch.errors import TfdistError
-from tfdist.strategies.options import Communication, CrossDevice, Keras, Placement, StrategyName
+from tfdist.strategies.options import Communication, CrossDevice, GpuThreads, Keras, Placement, StrategyName
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -32,6 +32,9 @@ class StrategyChoice:
     """CPU cores of each virtual CPU device; None: not pinned."""
     gpus: bool = False
     """The devices are GPUs."""
+    logical_gpus: int | None = None
+    """Parts into which the machine's one GPU is cut, for trying several devices: each device is one. None: not cut."""
+    gpu_threads: GpuThreads = GpuThreads.GLOBAL
     communication: Communication = Communication.AUTO
     cross_device: CrossDevice = CrossDevice.AUTO
     packs: int | None = None

@@ -4,10 +4,21 @@ The launcher sets cores, threads (TF_NUM_INTRAOP_THREADS, TF_NUM_INTEROP_THREADS
 """
 
 import os
+from typing import TYPE_CHECKING
 
+from tfdist.launch.agents.program.description import describe
+from tfdist.launch.doctor.gpu_problems import unseen_gpus
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import NO_GPUS
+from tfdist.launch.machine import unusable_gpus
 from tfdist.strategies.choice import StrategyChoice
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+LOGICAL_SHARE = 0.8
+"""Of a GPU's memory, for its logical parts together; the rest is for each process's CUDA context and libraries."""
 
 
 def names(choice: StrategyChoice) -> list[str]:
@@ -16,7 +27,7 @@ def names(choice: StrategyChoice) -> list[str]:
 
 
 def configure(choice: StrategyChoice) -> None:
-    """Enable memory growth of GPUs, or split the CPU into `choice.devices` logical devices.
+    """Enable memory growth of GPUs, or cut the GPU or the CPU into `choice.devices` logical devices.
 
     Call it before any TensorFlow operation. A task needs the GPUs of its CUDA_VISIBLE_DEVICES, which are none if it
     does not compute.
@@ -24,23 +35,48 @@ def configure(choice: StrategyChoice) -> None:
     Raises:
         TfdistError: TensorFlow sees fewer GPUs.
     """
-    if choice.gpus:
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        _enable_memory_growth(choice.devices if visible is None else len(set(visible.split(",")) - {NO_GPUS}))
-    else:
+    if not choice.gpus:
         _split_cpu(choice.devices)
+        return
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = _gpus(choice.devices if visible is None else len(set(visible.split(",")) - {NO_GPUS}))
+    if choice.logical_gpus is None:
+        _enable_memory_growth(gpus)
+    elif gpus:
+        _cut_gpu(gpus[0], choice.logical_gpus, choice.devices)
 
 
-def _enable_memory_growth(least: int) -> None:
+def _gpus(least: int) -> "list[tf.config.PhysicalDevice]":
     import tensorflow as tf
 
-    gpus = tf.config.list_physical_devices("GPU")
+    gpus: list[tf.config.PhysicalDevice] = tf.config.list_physical_devices("GPU")
     if len(gpus) < least:
-        raise TfdistError(
-            f"TensorFlow sees {len(gpus)} GPUs, the task needs {least}: lower --devices, or check the driver"
-        )
+        raise TfdistError(f"TensorFlow sees {len(gpus)} GPUs, the task needs {least}: {_cause()}")
+    return gpus
+
+
+def _cause() -> str:
+    description = describe()
+    problem = unusable_gpus(LOCAL, description) or unseen_gpus(LOCAL, description)
+    return problem.sentence if problem else "lower --devices, or check the driver"
+
+
+def _enable_memory_growth(gpus: "list[tf.config.PhysicalDevice]") -> None:
+    import tensorflow as tf
+
     for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
+
+
+def _cut_gpu(gpu: "tf.config.PhysicalDevice", parts: int, devices: int) -> None:
+    """Make `devices` logical devices, each with its part of the memory; another process may make the other parts."""
+    import tensorflow as tf
+
+    memory = (describe()["gpu_memory"] or [0])[0]
+    if not memory:
+        raise TfdistError(f"--logical-gpus {parts}: nvidia-smi does not report the GPU's memory; omit it")
+    part = tf.config.LogicalDeviceConfiguration(memory_limit=int(memory * LOGICAL_SHARE / parts) >> 20)
+    tf.config.set_logical_device_configuration(gpu, [part] * devices)
 
 
 def _split_cpu(count: int) -> None:

@@ -33,6 +33,13 @@ class CrossDevice(StrEnum):
     REDUCTION_TO_ONE = "reduction-to-one"
 
 
+class GpuThreads(StrEnum):
+    """TF_GPU_THREAD_MODE: the threads that start a GPU's kernels, shared with all other work or a few for each GPU."""
+
+    GLOBAL = "global"
+    PRIVATE = "gpu_private"
+
+
 class Placement(StrEnum):
     """Which parameter server holds a new variable: the next one in turn, or the one with the fewest bytes."""
 

@@ -27,7 +27,10 @@ _LOGGED_IN = """printf '\\n{"kind": "logged_in"}\\n';"""
 """Reports the login at once: with a cold file system, Python itself may take long to start."""
 _FIND_PYTHON = f'{_LOGGED_IN} command -v "$1" >/dev/null 2>&1 && p=$1 || p=$2; exec "$p" -u -c "$3"'
 
-_FILES = ("clock", "files", "cgroups", "commands", "gpus", "description", "ports", "processes", "text", "agent")
+_FILES = (
+    "clock", "files", "cgroups", "commands", "cuda", "gpu_hardware", "gpus", "description", "ports", "processes",
+    "text", "agent",
+)  # fmt: skip
 """The program, in an order in which each file needs only earlier ones."""
 _IMPORT = re.compile(rf"^from {re.escape(program.__name__)}\.\w+ import (\([^)]*\)|.*)$", re.MULTILINE)
 

@@ -1,10 +1,10 @@
 """The checks of one host: what a job needs of it. Pure."""
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfdist.launch.agents.program.description import TRAINING_PACKAGES
+from tfdist.launch.doctor.gpu_problems import unseen_gpus
 from tfdist.launch.doctor.link_checks import port_list
 from tfdist.launch.doctor.problems import clock_problem, folder_problem, gpus_in_use, missing_packages
 from tfdist.launch.doctor.results import Survey, Verdict
@@ -19,9 +19,6 @@ TASK_BYTES = 1.3e9
 """Peak memory of a worker that trains MobileNetV2 on a CPU (preset cpu), including TensorFlow's own 0.65 GB."""
 DISK_BYTES = 500e6
 """Tasks write temporary files: tfdist itself takes 1 MB, a profile or the files of the user's program some hundred."""
-OLDEST_DRIVER = "525.60.13"
-"""The first driver that runs CUDA 12, which TensorFlow 2.21 is built with (its `and-cuda` packages end in -cu12).
-Source: NVIDIA's table of minor version compatibility, https://docs.nvidia.com/deploy/cuda-compatibility/."""
 
 Finding = tuple[Verdict, str, str]
 """Verdict, text and fix."""
@@ -74,10 +71,7 @@ def _gpus(survey: Survey, host: Host, hello: _Hello) -> Finding:
         return FAILED, text, f"omit gpus=, or choose from: {', '.join(hello['gpu_ids']) or 'none'}"
     if hello["gpus"]:
         return _usable_gpus(survey, host, hello)
-    if hello["gpus_hidden"]:
-        text = f"CUDA_VISIBLE_DEVICES hides {counted(hello['gpus_hidden'], 'GPU')}"
-        return WARNING, text, "unset CUDA_VISIBLE_DEVICES on the host to use them"
-    return OK, "none; tasks run on the CPU", ""
+    return _finding(unseen_gpus(host, hello), "none; tasks run on the CPU", WARNING)
 
 
 def _usable_gpus(survey: Survey, host: Host, hello: _Hello) -> Finding:
@@ -85,15 +79,9 @@ def _usable_gpus(survey: Survey, host: Host, hello: _Hello) -> Finding:
     usable, workers = len(host.gpus or hello["gpus"]), _workers(survey, host)
     if workers > usable:
         return FAILED, f"{workers} workers for {counted(usable, 'GPU')}", "give the host fewer slots"
-    if _version(driver) < _version(OLDEST_DRIVER):
-        text = f"{names}: driver {driver} is older than {OLDEST_DRIVER}, which CUDA 12 needs"
-        return WARNING, text, "install a newer driver; until then TensorFlow may see no GPU"
     text = f"{names}; driver {driver}" if driver else names
-    return _finding(gpus_in_use(host, hello, host.gpus or hello["gpu_ids"]), text, WARNING)
-
-
-def _version(version: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", version))) or (10**9,)  # an unknown version counts as new
+    problem = unseen_gpus(host, hello) or gpus_in_use(host, hello, host.gpus or hello["gpu_ids"])
+    return _finding(problem, text, WARNING)
 
 
 def _memory(survey: Survey, host: Host, hello: _Hello) -> Finding:

@@ -8,6 +8,7 @@ from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.launcher_messages import Note
 from tfdist.launch.cluster import Task
 from tfdist.launch.doctor.agent_requests import close_probes, dial, measure, new_token, prepare, reserve
+from tfdist.launch.doctor.gpu_problems import unseen_gpus
 from tfdist.launch.doctor.links import Links
 from tfdist.launch.doctor.problems import (
     ALL_HOSTS,
@@ -52,7 +53,12 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
     notes = [Note(problem.host, problem.sentence) for problem in filter(None, [*clocks, *folders])]
     if keras is not None:
         notes.append(Note(ALL_HOSTS, f"{keras.what}; it matters if the program uses tf.keras"))
-    return job, (*notes, *gpu_notes(fleet.hellos), *busy_gpu_notes(job, fleet.hellos))
+    return job, (
+        *notes,
+        *gpu_notes(fleet.hellos),
+        *unseen_gpu_notes(job, fleet.hellos),
+        *busy_gpu_notes(job, fleet.hellos),
+    )
 
 
 def measure_neighbours(fleet: Fleet, hosts: list[Host]) -> Links:
@@ -89,6 +95,12 @@ def gpu_notes(hellos: Hellos) -> Iterator[Note]:
         first = next(iter(models))
         if models[host] != models[first]:
             yield Note(host.name, f"its GPUs are {models[host]}, those of {first.name} {models[first]}: {SLOWEST}")
+
+
+def unseen_gpu_notes(job: Job, hellos: Hellos) -> Iterator[Note]:
+    """A note for each host of the job whose GPUs TensorFlow will not see."""
+    for problem in filter(None, (unseen_gpus(host, hellos[host]) for host in job.hosts)):
+        yield Note(problem.host, problem.sentence)
 
 
 def busy_gpu_notes(job: Job, hellos: Hellos) -> Iterator[Note]:

@@ -56,6 +56,24 @@ def test_each_worker_sees_its_gpus_and_a_ps_none():
     assert all(each.cores == () for each in job.plans)
 
 
+def test_tasks_with_gpus_run_on_the_cores_near_them_with_tensorflows_own_thread_pools():
+    machine = Machine((0, 1, 2, 3), ("A100",) * 2, gpu_cores=((0, 1), (2, 3)))
+    job = plan(Shape(roles(chief=1, worker=2, ps=1), True, cores_per_device=1, gpus=True), machine)
+    assert {each.task.name: each.cores for each in job.plans} == {
+        "chief-0": (), "worker-0": (0, 1), "worker-1": (2, 3), "ps-0": (),
+    }  # fmt: skip
+    assert not any("TF_NUM_INTRAOP_THREADS" in each.program.env for each in job.plans)
+
+
+@pytest.mark.parametrize(("workers", "devices"), [(1, 4), (2, 2), (4, 1)])
+def test_all_tasks_see_the_one_gpu_that_is_cut(workers, devices):
+    machine = Machine((0, 1), ("A100",), ("1",))
+    job = plan(Shape(roles(worker=workers), True, devices=devices, gpus=True, logical_gpus=4), machine)
+    assert {each.program.env["CUDA_VISIBLE_DEVICES"] for each in job.plans} == {"1"}
+    with pytest.raises(TfdistError, match="4 GPUs for"):
+        plan(Shape(roles(worker=workers + 1), True, devices=devices, gpus=True, logical_gpus=4), machine)
+
+
 @given(
     workers=st.integers(1, 9),
     devices=st.integers(1, 9),

@@ -13,6 +13,7 @@ def description(*gpus, ids=(), uuids=(), hidden=0, devices=0):
     return {
         "cores": [0], "gpus": gpus, "gpu_ids": ids, "gpu_uuids": uuids, "gpus_hidden": hidden, "gpu_devices": devices,
         "executable": "python", "cores_in_use": [], "busy": 0.0,
+        "gpu_cores": [[4, 5]] * len(gpus),
     }  # fmt: skip
 
 
@@ -67,6 +68,32 @@ def test_a_process_uses_one_mig_instance():
     assert Machine((0,), ("A100 MIG 3g.20gb",) * 2).gpus_per_process == 1
     assert Machine((0,), ("A100",) * 2).gpus_per_process == 2
     assert Machine((0,), ()).gpus_per_process == 0
+
+
+def test_the_cores_of_a_selected_gpu_stay_with_it():
+    hello = {**THREE, "gpu_cores": [[0], [1], [2]]}
+    assert machines_of({Host("h", gpus=("MIG-c1", "0")): hello})[Host("h", gpus=("MIG-c1", "0"))].gpu_cores == (
+        (2,),
+        (0,),
+    )
+
+
+def test_one_gpu_is_cut_into_logical_ones():
+    one = Machine((0, 1), ("A100",), ("3",), gpu_cores=((0,),))
+    assert one.cut(None) is one
+    cut = one.cut(4)
+    assert (cut.gpus, cut.gpu_ids, cut.gpu_cores) == (("A100",) * 4, ("3",) * 4, ((0,),) * 4)
+    assert cut.gpus_per_process == 4
+    assert Machine((0,), ("A100 MIG 1g.5gb",), ("MIG-a",)).cut(2).gpus_per_process == 2
+
+
+@pytest.mark.parametrize(
+    ("gpus", "words"),
+    [((), "0 GPUs can be used: run it on a machine with"), (("A",) * 2, "2 GPUs can be used: choose one with CUDA_V")],
+)
+def test_only_one_gpu_is_cut(gpus, words):
+    with pytest.raises(TfdistError, match=f"--logical-gpus 2 cuts one GPU, and {words}"):
+        Machine((0,), gpus).cut(2)
 
 
 def test_gpus_of_hosts_without_workers_are_not_counted():

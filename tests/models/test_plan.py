@@ -86,6 +86,14 @@ def test_every_task_receives_the_spec_in_its_environment():
         assert plan.program.env.keys() >= spec.to_env().keys()
 
 
+@pytest.mark.parametrize(("threads", "variable"), [("gpu_private", "gpu_private"), ("global", None)])
+def test_the_threads_of_gpus_are_set_in_every_tasks_environment(threads, variable):
+    machine = Machine((0, 1), ("A100",) * 2)
+    spec = resolve({"strategy": "multiworker", "gpu_threads": threads}, machine, "cpu").spec
+    job = plan_training(spec, local_machines(machine))
+    assert {plan.program.env.get("TF_GPU_THREAD_MODE") for plan in job.plans} == {variable}
+
+
 def test_the_order_in_which_an_agent_lists_the_cores_is_not_part_of_the_hardware():
     ranks = {f"worker-{n}": rank(f"worker-{n}") for n in (0, 1)}
     busy = {**HOST, "cores": [1, 0]}

@@ -10,6 +10,7 @@ from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import CrossDevice, StrategyName
 
 CPU = Machine((0, 1), ())
+ONE_GPU = Machine(tuple(range(8)), ("A100",), ("0",))
 FOUR_GPUS = Machine(tuple(range(32)), ("A100",) * 4)
 
 
@@ -45,7 +46,7 @@ def test_the_reference_preset_is_the_published_setup():
 def test_auto_chooses_a_strategy_with_a_note(choices, machine, strategy):
     resolved = resolve(choices, machine, "cpu")
     assert resolved.spec.strategy is strategy
-    (note,) = resolved.notes
+    note, *_ = resolved.notes
     assert note.startswith(f"strategy {strategy}: ")
 
 
@@ -68,6 +69,60 @@ def test_devices_of_each_worker_and_workers_share_the_gpus():
 def test_nccl_is_accepted_with_gpus():
     spec = resolve({"strategy": "mirrored", "cross_device": "nccl", "packs": 2}, FOUR_GPUS, "cpu").spec
     assert (spec.cross_device, spec.packs) == (CrossDevice.NCCL, 2)
+
+
+@pytest.mark.parametrize(
+    ("machine", "choices", "communication", "notes"),
+    [
+        (FOUR_GPUS, {}, "nccl", ("communication nccl: all workers have GPUs",)),
+        (FOUR_GPUS, {"communication": "auto"}, "nccl", ("communication nccl: all workers have GPUs",)),
+        (FOUR_GPUS, {"communication": "ring"}, "ring", ()),
+        (CPU, {}, "auto", ()),
+        (
+            Machine((0, 1), ("A100 MIG 3g.20gb",) * 2), {}, "ring",
+            ("communication ring: NCCL does not connect MIG instances",),
+        ),
+        (
+            ONE_GPU, {"logical_gpus": 2}, "ring",
+            ("communication ring: NCCL accepts each physical GPU once, not its parts",),
+        ),
+    ],
+)  # fmt: skip
+def test_workers_with_gpus_communicate_over_nccl_by_default(machine, choices, communication, notes):
+    for resolved in (
+        resolve({"strategy": "multiworker", **choices}, machine, "cpu"),
+        resolve_strategy({"strategy": "multiworker", **choices}, machine),
+    ):
+        assert (resolved.spec.communication, resolved.notes) == (communication, notes)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "workers", "devices"), [("mirrored", 1, 4), ("multiworker", 4, 1), ("parameter-server", 4, 1)]
+)
+def test_the_parts_of_a_gpu_are_used_as_if_they_were_gpus(strategy, workers, devices):
+    spec = resolve({"strategy": strategy, "logical_gpus": 4}, ONE_GPU, "cpu").spec
+    assert (spec.workers, spec.devices, spec.gpus) == (workers, devices, True)
+    assert resolve({"logical_gpus": 4}, ONE_GPU, "cpu").spec.strategy == "mirrored"
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"strategy": "multiworker", "communication": "nccl"}, "--communication nccl: NCCL accepts each physical GPU"),
+        ({"strategy": "mirrored", "cross_device": "nccl"}, "--cross-device nccl: NCCL accepts each physical GPU once"),
+        ({"strategy": "mirrored", "devices": 3}, "3 devices .* only 2 GPUs"),
+        ({"logical_gpus": 1}, "--logical-gpus 1: must be at least 2"),
+    ],
+)
+def test_what_a_cut_gpu_cannot_do_is_refused(choices, words):
+    with pytest.raises(TfdistError, match=words):
+        resolve({"logical_gpus": 2, **choices}, ONE_GPU, "cpu")
+
+
+def test_private_gpu_threads_need_gpus():
+    assert resolve({"gpu_threads": "gpu_private"}, FOUR_GPUS, "cpu").spec.gpu_threads == "gpu_private"
+    with pytest.raises(TfdistError, match="--gpu-threads gpu_private needs GPUs, and none was found: omit it"):
+        resolve({"gpu_threads": "gpu_private"}, CPU, "cpu")
 
 
 @given(replicas=st.integers(1, 16), share=st.integers(1, 100))
@@ -126,6 +181,6 @@ def test_mig_instances_are_used_by_a_worker_each():
     machine = Machine((0, 1), ("A100 MIG 3g.20gb",) * 3)
     resolved = resolve_strategy({"strategy": "auto"}, machine)
     assert (resolved.spec.strategy, resolved.spec.workers, resolved.spec.devices) == ("multiworker", 3, 1)
-    assert resolved.notes == ("strategy multiworker: 3 MIG instances, of which a process can use one",)
+    assert resolved.notes[0] == "strategy multiworker: 3 MIG instances, of which a process can use one"
     assert resolve_strategy({"strategy": "mirrored"}, machine).spec.devices == 1
     assert resolve_strategy({"strategy": "auto"}, Machine((0,), ("A100",) * 2)).spec.strategy == "mirrored"

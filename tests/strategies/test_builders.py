@@ -35,6 +35,51 @@ def test_a_task_needs_the_gpus_that_the_launcher_gave_it(visible, count, enough,
         assert grown == [(f"GPU:{n}", True) for n in range(count)]
 
 
+@pytest.mark.parametrize(
+    ("description", "words"),
+    [
+        ({"cuda_missing": ["libcudnn.so.9"]}, r"CUDA libraries are missing \(libcudnn.so.9\).*pip install"),
+        ({"driver": "470.1"}, "driver 470.1 is older than 525.60.13"),
+        ({"gpus": [], "gpus_hidden": 2}, "CUDA_VISIBLE_DEVICES hides 2 GPUs"),
+        ({"gpus": []}, "/dev has 2 GPUs, but nvidia-smi lists none"),
+        ({}, "lower --devices"),
+    ],
+)
+def test_a_task_names_the_cause_of_a_gpu_that_tensorflow_does_not_see(description, words, monkeypatch):
+    import tensorflow as tf
+
+    gpu = {"gpus": ["A100"], "gpus_hidden": 0, "gpu_devices": 2, "driver": "570.1", "cuda_missing": []}
+    host = {"executable": "python", "packages": {"tensorflow": "2.21.0"}}
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+    monkeypatch.setattr(devices, "describe", lambda: {**gpu, **host, **description})
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    with pytest.raises(TfdistError, match=f"sees 0 GPUs, the task needs 1: .*{words}"):
+        devices.configure(TrainingSpec(gpus=True))
+
+
+@pytest.mark.parametrize(("parts", "of_task", "limit"), [(4, 4, 8192), (4, 1, 8192), (2, 1, 16384)])
+def test_a_gpu_is_cut_into_logical_devices_that_leave_memory_for_cuda(parts, of_task, limit, monkeypatch):
+    import tensorflow as tf
+
+    cut = []
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["GPU:0"])
+    monkeypatch.setattr(tf.config, "set_logical_device_configuration", lambda gpu, logical: cut.append((gpu, logical)))
+    monkeypatch.setattr(devices, "describe", lambda: {"gpu_memory": [40960 << 20]})
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    devices.configure(TrainingSpec(devices=of_task, gpus=True, logical_gpus=parts))
+    assert cut == [("GPU:0", [tf.config.LogicalDeviceConfiguration(memory_limit=limit)] * of_task)]
+
+
+def test_a_gpu_of_unknown_memory_is_not_cut(monkeypatch):
+    import tensorflow as tf
+
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["GPU:0"])
+    monkeypatch.setattr(devices, "describe", lambda: {"gpu_memory": []})
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    with pytest.raises(TfdistError, match="--logical-gpus 2: nvidia-smi does not report"):
+        devices.configure(TrainingSpec(devices=2, gpus=True, logical_gpus=2))
+
+
 def test_communication_options():
     from tfdist.strategies.multi_worker import communication_options
 

@@ -6,7 +6,9 @@ import re
 from typing import Any, NamedTuple
 
 from tfdist.launch.agents.program.commands import find_program, output_of
+from tfdist.launch.agents.program.cuda import missing_cuda_libraries
 from tfdist.launch.agents.program.files import read_text
+from tfdist.launch.agents.program.gpu_hardware import gpu_memory_and_cores, gpu_topology
 
 GPU_DEVICES = "/dev/nvidia[0-9]*"
 """The device files of NVIDIA's kernel driver. Without one, nvidia-smi is not started."""
@@ -18,11 +20,17 @@ def describe_gpus() -> dict[str, Any]:
     `gpus`, `gpu_ids` and `gpu_uuids` are names, CUDA_VISIBLE_DEVICES entries and UUIDs of the visible GPUs,
     `gpus_hidden` is the number of GPUs that CUDA_VISIBLE_DEVICES hides, `gpu_devices` the number of device files. With
     device files, but neither visible nor hidden GPUs, nvidia-smi is missing or failed.
+    `gpu_memory` and `gpu_cores` are the bytes of each visible GPU (0: unknown, as of MIG instances) and the cores of
+    its NUMA node, `gpu_topology` is the matrix of nvidia-smi for several GPUs, and `cuda_missing` the CUDA libraries
+    that TensorFlow will not find.
     """
     visible, files, tool = os.environ.get("CUDA_VISIBLE_DEVICES"), glob.glob(GPU_DEVICES), find_program("nvidia-smi")
     hides_all = visible is not None and not re.match(r"\s*(\d|GPU-|MIG-)", visible)
     gpus = list_gpus(output_of([tool, "-L"])) if tool is not None and files and not hides_all else []
     shown = visible_gpus(gpus, visible)
+    hardware = gpu_memory_and_cores(tool) if tool and shown else {}
+    of_shown = [hardware.get(gpu.gpu_uuid, (0, [])) for _, gpu in shown]
+    whole = [gpu.uuid == gpu.gpu_uuid for _, gpu in shown]
     return {
         "gpus": [gpu.name for _, gpu in shown],
         "gpu_ids": [entry for entry, _ in shown],
@@ -30,7 +38,11 @@ def describe_gpus() -> dict[str, Any]:
         "gpu_processes": _gpu_processes(tool, [gpu for _, gpu in shown]) if tool and shown else [],
         "gpus_hidden": len(files) if hides_all else max(0, len(gpus) - len(shown)),
         "gpu_devices": len(files),
+        "gpu_memory": [memory if is_whole else 0 for is_whole, (memory, _) in zip(whole, of_shown, strict=True)],
+        "gpu_cores": [cores for _, cores in of_shown],
+        "gpu_topology": gpu_topology(tool) if tool and len(shown) > 1 else [],
         "driver": read_text("/sys/module/nvidia/version").strip() if gpus else "",
+        "cuda_missing": missing_cuda_libraries() if shown else [],
     }
 
 

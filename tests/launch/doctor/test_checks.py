@@ -31,6 +31,7 @@ HELLO = {
     "gpus_hidden": 0,
     "gpu_devices": 0,
     "driver": "",
+    "cuda_missing": [],
 }
 GPU = {"gpus": ["A100"], "gpu_ids": ["0"], "gpu_uuids": ["GPU-a"], "gpu_devices": 1, "driver": "550.54.15"}
 FAST = Link(0.0002, 117e6)
@@ -148,6 +149,12 @@ def test_a_missing_package_is_one_row():
         ({"gpu_devices": 2, "gpus_hidden": 2}, "warning", "CUDA_VISIBLE_DEVICES hides 2 GPUs"),
         ({**GPU, "driver": "470.82.01"}, "warning", "older than 525.60.13"),
         ({**GPU, "driver": "525.60.11"}, "warning", "older than 525.60.13"),
+        (
+            {**GPU, "cuda_missing": ["libcudnn.so.9"]},
+            "warning",
+            "CUDA libraries are missing (libcudnn.so.9), so TensorFlow sees no GPU -> "
+            "run '/usr/bin/python3 -m pip install \"tensorflow[and-cuda]==2.21.0\"' on the host",
+        ),
         (
             {**GPU, "gpu_processes": [["GPU-a", "7", "python3", "300 MiB"], ["GPU-b", "8", "x", "1 MiB"]]},
             "warning",

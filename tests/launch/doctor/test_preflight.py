@@ -9,7 +9,7 @@ from tests.launch.jobs import roles
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.messages import Prepared
 from tfdist.launch.cluster import Task
-from tfdist.launch.doctor.preflight import busy_gpu_notes, dial_targets, gpu_notes, preflight
+from tfdist.launch.doctor.preflight import busy_gpu_notes, dial_targets, gpu_notes, preflight, unseen_gpu_notes
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Program, Shape, plan_job
@@ -55,11 +55,33 @@ def test_a_gpu_in_use_is_a_note_if_a_task_will_see_it():
         assert [(note.host, note.text.partition(", or")[0]) for note in notes] == [("h1", text) for text in texts]
 
 
+def test_gpus_that_tensorflow_will_not_see_are_a_note():
+    seen = {
+        "gpus": ["A"],
+        "gpus_hidden": 0,
+        "driver": "570.1",
+        "cuda_missing": [],
+        "packages": BOTH,
+        "executable": "py",
+    }
+    machines = {host: Machine((0,), (), slots=1) for host in (H1, H2, H3)}
+    planned = plan_job(Shape(roles(worker=3), True), PROGRAM, machines)
+    hellos = {H1: seen, H2: {**seen, "cuda_missing": ["libcudnn.so.9"]}, H3: {**seen, "gpus": [], "gpus_hidden": 2}}
+    assert [(note.host, note.text) for note in unseen_gpu_notes(planned, hellos)] == [
+        (
+            "h2",
+            "CUDA libraries are missing (libcudnn.so.9), so TensorFlow sees no GPU; "
+            "run 'py -m pip install \"tensorflow[and-cuda]==2.21.0\"' on the host",
+        ),
+        ("h3", "CUDA_VISIBLE_DEVICES hides 2 GPUs; run 'unset CUDA_VISIBLE_DEVICES' on the host to use them"),
+    ]
+
+
 class FakeFleet:
     """Two hosts that say hello and nothing more: the preflight of a job without a cluster needs no answer."""
 
     def __init__(self, one, other):
-        base = {"gpus": [], "gpu_ids": [], "gpu_uuids": [], "gpu_processes": []}
+        base = {"gpus": [], "gpu_ids": [], "gpu_uuids": [], "gpu_processes": [], "gpus_hidden": 0}
         self.hellos = {host: {**base, **hello} for host, hello in ((LOCAL, one), (REMOTE, other))}
         self.behind_s = dict.fromkeys(self.hellos, 0.0)
         self.lost = {}

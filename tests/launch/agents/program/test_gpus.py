@@ -1,5 +1,6 @@
 import pytest
 
+from tfdist.launch.agents.program import gpu_hardware
 from tfdist.launch.agents.program import gpus as program
 from tfdist.launch.agents.program.description import describe
 
@@ -52,6 +53,12 @@ def test_a_host_without_a_driver_has_no_gpu():
 
 SMI = f"""#!/bin/sh
 case $1 in
+--query-gpu=*) cat <<EOF
+GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77, 40960, 00000000:3B:00.0
+GPU-8e9a0ac8-0d22-4b17-a3a9-1d3b1b1f3d2e, 40960, 00000000:AF:00.0
+EOF
+;;
+topo) printf '\\t\\033[4mGPU0\\tGPU1\\tCPU Affinity\\tNUMA Affinity\\033[0m\\nGPU0\\t X \\tNV12\\t0-3\\t0\\nGPU1\\tNV12\\t X \\t4-7\\t1\\n\\nLegend:\\n\\n  X    = Self\\n' ;;
 -L) cat <<EOF
 {MIG}EOF
 ;;
@@ -62,6 +69,39 @@ EOF
 ;;
 esac
 """
+
+
+@pytest.fixture
+def sysfs(monkeypatch, tmp_path):
+    """Two GPUs on two NUMA nodes; cores 0 and 4, 1 and 5, ... are hardware threads of one core."""
+    for bus_id, cores in (("0000:3b:00.0", "0-1,4-5"), ("0000:af:00.0", "2-3,6-7")):
+        (tmp_path / bus_id).mkdir()
+        (tmp_path / bus_id / "local_cpulist").write_text(f"{cores}\n")
+    for core in range(8):
+        folder = tmp_path / f"cpu{core}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(f"{core % 4},{core % 4 + 4}\n")
+    monkeypatch.setattr(gpu_hardware, "PCI_DEVICES", str(tmp_path))
+    monkeypatch.setattr(gpu_hardware, "CPUS", str(tmp_path))
+
+
+def test_memory_near_cores_and_links_of_gpus_are_described(nvidia_smi, sysfs, monkeypatch):
+    nvidia_smi(SMI)
+    description = describe()
+    assert description["gpu_memory"] == [0, 0, 40960 << 20]  # nvidia-smi gives the memory of whole GPUs
+    assert description["gpu_cores"] == [[0, 4, 1, 5], [0, 4, 1, 5], [2, 6, 3, 7]]
+    assert description["gpu_topology"] == [
+        "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity", "GPU0\t X \tNV12\t0-3\t0", "GPU1\tNV12\t X \t4-7\t1",
+    ]  # fmt: skip
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    description = describe()
+    assert (description["gpu_cores"], description["gpu_topology"]) == ([[2, 6, 3, 7]], [])
+
+
+def test_cores_near_an_unknown_device_are_unknown():
+    assert gpu_hardware.near_cores("00000000:FF:1F.7") == []
+    assert gpu_hardware.core_list("0-2,8\n") == [0, 1, 2, 8]
+    assert gpu_hardware.core_list("\n") == []
 
 
 @pytest.fixture
