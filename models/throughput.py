@@ -1,7 +1,8 @@
 """Raw windows -> images per second of the whole job. Pure, no TensorFlow."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 from tfdist.models.record import RankRecord, Record, Window
 from tfdist.strategies.catalog import CATALOG, Exchange
@@ -31,7 +32,8 @@ def window_step_ms(record: Record) -> tuple[float, ...]:
     """Milliseconds in which every device takes one step, for each timed window in order of time.
 
     Synchronous: the slowest rank's. Asynchronous, where a step is one worker's: the time in which the leader counts as
-    many steps as there are workers. Without exchange: each rank's. Windows without an applied step are skipped.
+    many steps as there are workers. Without exchange: each rank's, while all ranks train. Windows without an applied
+    step are skipped.
     """
     kind = exchange(record.spec["strategy"])
     steps_of_all = record.spec["workers"] if kind is Exchange.ASYNC else 1
@@ -47,33 +49,45 @@ def _same_windows(ranks: Sequence[RankRecord]) -> _Rows:
     return list(zip(*(rank.windows for rank in ranks), strict=True))
 
 
-def _common_windows(ranks: Sequence[RankRecord]) -> _Rows:
-    """Window k of every rank, for each k that all ranks have.
-
-    A rank with a shorter warm-up has more timed windows. During those, other ranks are done and it runs faster.
-    """
-    return list(zip(*(rank.windows for rank in ranks), strict=False))
-
-
 def _single_windows(ranks: Sequence[RankRecord]) -> _Rows:
-    return [(window,) for row in _common_windows(ranks) for window in row]
+    """Each window that ends before the first rank is through, in the order of their ends."""
+    end_s = _first_end_s(ranks)
+    ends = [(end, window) for rank in ranks for end, window in _ends(rank) if end <= end_s]
+    return [(window,) for _, window in sorted(ends, key=lambda entry: entry[0])]
 
 
-def _examples(rows: _Rows) -> int:
-    return sum(window.examples for row in rows for window in row)
+def _ends(rank: RankRecord) -> Iterator[tuple[float, Window]]:
+    """Each window with its end, in seconds since the common start."""
+    return zip(accumulate(window.elapsed_s for window in rank.windows), rank.windows, strict=True)
 
 
-def _lockstep_total(ranks: Sequence[RankRecord]) -> tuple[int, float]:
+def _first_end_s(ranks: Sequence[RankRecord]) -> float:
+    """When the first rank is through."""
+    return min((max((end for end, _ in _ends(rank)), default=0.0) for rank in ranks), default=0.0)
+
+
+def _lockstep_total(ranks: Sequence[RankRecord]) -> tuple[float, float]:
     """Window k takes as long as its slowest rank."""
     rows = _same_windows(ranks)
-    return _examples(rows), math.fsum(max(window.elapsed_s for window in row) for row in rows)
+    examples = sum(window.examples for row in rows for window in row)
+    return examples, math.fsum(max(window.elapsed_s for window in row) for row in rows)
 
 
-def _parallel_total(ranks: Sequence[RankRecord]) -> tuple[int, float]:
-    """All ranks start together at the barrier; the slowest one ends the job."""
-    rows = _common_windows(ranks)
-    times = [math.fsum(window.elapsed_s for window in windows) for windows in zip(*rows, strict=True)]
-    return _examples(rows), max(times, default=0.0)
+def _parallel_total(ranks: Sequence[RankRecord]) -> tuple[float, float]:
+    """All ranks start together and are counted until the first is through: then the others have the machine alone.
+
+    Of a window that is open at that moment, the examples count in proportion to its time.
+    """
+    end_s = _first_end_s(ranks)
+    return math.fsum(_examples_by(end_s, end, window) for rank in ranks for end, window in _ends(rank)), end_s
+
+
+def _examples_by(moment_s: float, end_s: float, window: Window) -> float:
+    """The examples that the window, ended at `end_s`, had done at that moment."""
+    if end_s <= moment_s:
+        return window.examples
+    begun_s = moment_s - (end_s - window.elapsed_s)
+    return window.examples * max(0.0, begun_s) / window.elapsed_s
 
 
 # The leader of an asynchronous job is its first rank, and measures for all.
@@ -82,7 +96,7 @@ _SERIES: Mapping[Exchange, Callable[[Sequence[RankRecord]], _Rows]] = {
     Exchange.ASYNC: lambda ranks: _same_windows(ranks[:1]),
     Exchange.NONE: _single_windows,
 }
-_TOTALS: Mapping[Exchange, Callable[[Sequence[RankRecord]], tuple[int, float]]] = {
+_TOTALS: Mapping[Exchange, Callable[[Sequence[RankRecord]], tuple[float, float]]] = {
     Exchange.SYNC: _lockstep_total,
     Exchange.ASYNC: lambda ranks: _lockstep_total(ranks[:1]),
     Exchange.NONE: _parallel_total,
