@@ -1,8 +1,9 @@
 """Raw windows -> images per second of the whole job. Pure, no TensorFlow."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from tfdist.models.record import RankRecord, Record, Window
 from tfdist.strategies.catalog import CATALOG, Exchange
@@ -20,10 +21,10 @@ def throughput(record: Record) -> float:
     Never a mean of rates, which is always higher: step times 0.1, 0.1, 0.1 and 0.7 s at batch 10 are 40.0 images/s.
 
     Raises:
-        ValueError: no timed window, or the ranks of a synchronous job differ in their number of windows.
+        ValueError: no timed window or example, or the ranks of a synchronous job differ in their number of windows.
     """
     examples, elapsed_s = _TOTALS[exchange(record.spec["strategy"])](record.ranks)
-    if elapsed_s <= 0:
+    if elapsed_s <= 0 or examples <= 0:
         raise ValueError("no timed window")
     return examples / elapsed_s
 
@@ -50,20 +51,34 @@ def _same_windows(ranks: Sequence[RankRecord]) -> _Rows:
 
 
 def _single_windows(ranks: Sequence[RankRecord]) -> _Rows:
-    """Each window that ends before the first rank is through, in the order of their ends."""
+    """Each window that begins before the first rank is through, in the order of their ends."""
     end_s = _first_end_s(ranks)
-    ends = [(end, window) for rank in ranks for end, window in _ends(rank) if end <= end_s]
-    return [(window,) for _, window in sorted(ends, key=lambda entry: entry[0])]
+    begun = [timed for rank in ranks for timed in _timed(rank) if timed.begin_s < end_s]
+    return [(timed.window,) for timed in sorted(begun, key=lambda timed: timed.end_s)]
 
 
-def _ends(rank: RankRecord) -> Iterator[tuple[float, Window]]:
-    """Each window with its end, in seconds since the common start."""
-    return zip(accumulate(window.elapsed_s for window in rank.windows), rank.windows, strict=True)
+class _Timed(NamedTuple):
+    """A window, in seconds since the common start."""
+
+    begin_s: float
+    end_s: float
+    window: Window
+
+    def examples_by(self, moment_s: float) -> float:
+        """Of a window that is open at that moment, in proportion to its time."""
+        if self.end_s <= moment_s:
+            return self.window.examples
+        return self.window.examples * max(0.0, moment_s - self.begin_s) / (self.end_s - self.begin_s)
+
+
+def _timed(rank: RankRecord) -> list[_Timed]:
+    edges = pairwise(accumulate((window.elapsed_s for window in rank.windows), initial=0.0))
+    return [_Timed(*edge, window) for edge, window in zip(edges, rank.windows, strict=True)]
 
 
 def _first_end_s(ranks: Sequence[RankRecord]) -> float:
     """When the first rank is through."""
-    return min((max((end for end, _ in _ends(rank)), default=0.0) for rank in ranks), default=0.0)
+    return min((max((timed.end_s for timed in _timed(rank)), default=0.0) for rank in ranks), default=0.0)
 
 
 def _lockstep_total(ranks: Sequence[RankRecord]) -> tuple[float, float]:
@@ -74,20 +89,9 @@ def _lockstep_total(ranks: Sequence[RankRecord]) -> tuple[float, float]:
 
 
 def _parallel_total(ranks: Sequence[RankRecord]) -> tuple[float, float]:
-    """All ranks start together and are counted until the first is through: then the others have the machine alone.
-
-    Of a window that is open at that moment, the examples count in proportion to its time.
-    """
+    """All ranks start together and are counted until the first is through: then the others have the machine alone."""
     end_s = _first_end_s(ranks)
-    return math.fsum(_examples_by(end_s, end, window) for rank in ranks for end, window in _ends(rank)), end_s
-
-
-def _examples_by(moment_s: float, end_s: float, window: Window) -> float:
-    """The examples that the window, ended at `end_s`, had done at that moment."""
-    if end_s <= moment_s:
-        return window.examples
-    begun_s = moment_s - (end_s - window.elapsed_s)
-    return window.examples * max(0.0, begun_s) / window.elapsed_s
+    return math.fsum(timed.examples_by(end_s) for rank in ranks for timed in _timed(rank)), end_s
 
 
 # The leader of an asynchronous job is its first rank, and measures for all.

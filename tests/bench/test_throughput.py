@@ -39,16 +39,27 @@ def test_asynchronous_counts_what_the_chief_saw_applied() -> None:
     assert throughput(job) == pytest.approx(40 / 1.0)
 
 
-def test_independent_trainings_end_with_the_last_one() -> None:
-    job = record("arm", [[0.1, 0.2], [0.3, 0.1]], strategy="independent", workers=2)
-    assert throughput(job) == pytest.approx(40 / 0.4)  # not 0.5, the sum of each window's slowest
+def test_independent_trainings_are_counted_until_the_first_is_through() -> None:
+    # worker-0 is through after 0.3 s; worker-1 has then done its first window, and half of the second
+    job = record("arm", [[0.1, 0.2], [0.2, 0.2]], strategy="independent", workers=2)
+    assert throughput(job) == pytest.approx(35 / 0.3)
+    assert window_step_ms(job) == pytest.approx((100, 200, 200, 200))
 
 
-def test_independent_trainings_are_counted_over_the_windows_that_all_have() -> None:
-    # worker-1 was warm two windows sooner; the others are done while it runs its last ones
+def test_independent_trainings_may_differ_in_their_number_of_windows() -> None:
+    # until 0.4 s: two windows, two windows, one and half a one; worker-1 continues alone
     job = record("arm", [[0.2, 0.2], [0.1, 0.3, 0.1, 0.1], [0.3, 0.2]], strategy="independent", workers=3)
-    assert throughput(job) == pytest.approx(60 / 0.5)
-    assert window_step_ms(job) == pytest.approx((200, 100, 300, 200, 300, 200))
+    assert throughput(job) == pytest.approx(55 / 0.4)
+    assert window_step_ms(job) == pytest.approx((100, 200, 300, 200, 300, 200))
+
+
+@given(st.lists(st.lists(seconds, min_size=1, max_size=5), min_size=1, max_size=4))
+def test_independent_trainings_side_by_side_are_at_most_the_sum_of_their_fastest_windows(
+    times: list[list[float]],
+) -> None:
+    rate = throughput(record("arm", times, strategy="independent", workers=len(times)))
+    slowest, fastest = (sum(10 / edge(row) for row in times) for edge in (max, min))
+    assert slowest * 0.999999 <= rate <= fastest * 1.000001
 
 
 def test_an_independent_training_without_a_window_leaves_no_throughput() -> None:
@@ -94,7 +105,7 @@ def test_a_mean_of_rates_would_be_at_least_as_high(times: list[list[float]]) -> 
 def test_step_times_are_the_slowest_ranks_per_step() -> None:
     assert window_step_ms(multiworker([[0.3, 0.1], [0.2, 0.4]])) == pytest.approx((300, 400))
     job = record("arm", [[0.3], [0.2]], strategy="independent", workers=2)
-    assert window_step_ms(job) == pytest.approx((300, 200))
+    assert window_step_ms(job) == pytest.approx((200, 300))
 
 
 def test_an_asynchronous_step_of_all_devices_is_one_of_each_worker() -> None:
