@@ -1,12 +1,10 @@
 """How long a bench will take. Pure."""
 
-from collections.abc import Mapping, Sequence
-from statistics import fmean
+from collections.abc import Iterable, Mapping, Sequence
 
 from tfdist.bench.plan import PlannedRun
-from tfdist.models.record import Record, RecordStatus
-from tfdist.models.spec import Architecture, TrainingSpec
-from tfdist.strategies.catalog import CATALOG, Exchange
+from tfdist.bench.suites.suite import Suite
+from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
 
 _START_S: Mapping[str, float] = {
@@ -17,37 +15,38 @@ _START_S: Mapping[str, float] = {
     StrategyName.PARAMETER_SERVER: 14,
     StrategyName.INDEPENDENT: 9,
 }
-"""Seconds until the first step is over, plus _PROCESS_S for each process. Measured, like the figures below, on two
-cores in bench_results/20261121T032905Z-cpu: estimates of its arms are at most 20 % off."""
+"""Seconds until the first step is over, plus _PROCESS_S for each process. Measured on two cores in
+bench_results/20261121T032905Z-cpu."""
 _PROCESS_S = 3.0
-_IMAGE_S = 0.02
-"""Forward and backward pass of one 96 pixel image through MobileNetV2 of width 1 on one core."""
+_EDGE_S = 0.5
+"""Of a turn besides its timed windows: the release, a step that is not counted, and saving."""
 
 
-def estimate_s(spec: TrainingSpec) -> float:
-    """Wall seconds of one run with a core for each device; a GPU needs less."""
-    processes = spec.workers + spec.ps + bool(spec.ps)
-    image_s = 0.0 if spec.model is Architecture.TINY else _IMAGE_S * spec.alpha * (spec.image_size / 96) ** 2
-    # asynchronous workers share the steps, and each takes about twice as long for one
-    steps = 2 * spec.steps / spec.workers if CATALOG[spec.strategy].exchange is Exchange.ASYNC else spec.steps
-    return _START_S.get(spec.strategy, 20) + _PROCESS_S * processes + steps * spec.batch_size * image_s
+def start_s(choice: StrategyChoice) -> float:
+    """Wall seconds from the start of an arm's processes until they wait for their first turn."""
+    processes = choice.workers + choice.ps + bool(choice.ps)
+    return _START_S.get(choice.strategy, 20) + _PROCESS_S * processes
 
 
 def seconds_left(
-    runs: Sequence[PlannedRun], specs: Mapping[str, TrainingSpec], records: Sequence[Record]
-) -> float | None:
-    """Wall seconds that `runs` will take.
+    incarnations: Iterable[Sequence[PlannedRun]],
+    specs: Mapping[str, StrategyChoice],
+    suite: Suite,
+    started: bool = False,
+    pace: float = 1.0,
+) -> float:
+    """Wall seconds that these incarnations will take.
 
-    Each arm takes as long as in its successful `records`. An arm without one takes its estimate times the ratio by
-    which the measured arms missed theirs. None on GPUs and TPUs until an arm was measured: no estimate is calibrated.
+    Args:
+        incarnations: the runs that are left, by incarnation.
+        specs: by arm.
+        suite: how long a turn and a warm-up is.
+        started: the arms of the first of the incarnations are ready.
+        pace: measured seconds of the starts so far, over their estimates.
     """
-    walls: dict[str, list[float]] = {}
-    for record in records:
-        if record.status == RecordStatus.OK and record.arm in specs:
-            walls.setdefault(record.arm, []).append(record.wall_s)
-    means = {arm: fmean(times) for arm, times in walls.items()}
-    new = {run.arm: specs[run.arm] for run in runs if run.arm not in means}
-    if not means and any(spec.gpus or not CATALOG[spec.strategy].replicas_known for spec in new.values()):
-        return None
-    pace = sum(means.values()) / sum(estimate_s(specs[arm]) for arm in means) if means else 1.0
-    return sum(pace * estimate_s(new[run.arm]) if run.arm in new else means[run.arm] for run in runs)
+    total = 0.0
+    for number, runs in enumerate(incarnations):
+        total += len(runs) * (suite.turn_s + _EDGE_S)
+        if number or not started:
+            total += sum(pace * start_s(specs[arm]) + suite.warmup_s for arm in {run.arm for run in runs})
+    return total

@@ -2,17 +2,22 @@
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from tfdist.bench.plan import PlannedRun
+from tfdist.bench.suites.check import IN_STEPS
 from tfdist.bench.suites.suite import Suite, parse_suite
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.models.record import Record
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, FORMAT)
+"""Format 1: each run was a training of a number of steps in fresh processes."""
+_FORMAT_1_ONLY = (*IN_STEPS, "timeout")
 
 
 @dataclass(frozen=True)
@@ -25,11 +30,13 @@ class BenchFile:
     """UTC, ISO 8601."""
     plan: tuple[PlannedRun, ...]
     hosts: tuple[str, ...] = (LOCAL.name,)
+    format: int = FORMAT
+    """Of the file; one of an older format can be reported, not resumed."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
         plan = [asdict(run) for run in self.plan]
-        return {"format": FORMAT, **vars(self), "suite": self.suite.to_json(), "plan": plan}
+        return {**vars(self), "format": FORMAT, "suite": self.suite.to_json(), "plan": plan}
 
 
 @dataclass(frozen=True)
@@ -87,10 +94,20 @@ def read_bench(root: Path) -> BenchFile | None:
         return None
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        if data["format"] != FORMAT:
-            raise TfdistError(f"{path} has format {data['format']!r}: this tfdist reads format {FORMAT}")
+        if data["format"] not in READABLE:
+            raise TfdistError(f"{path} has format {data['format']!r}: this tfdist reads formats 1 and {FORMAT}")
         plan = tuple(PlannedRun(**run) for run in data["plan"])
-        suite = parse_suite(data["suite"], str(path))
-        return BenchFile(suite, data["command"], data["started"], plan, tuple(data.get("hosts", (LOCAL.name,))))
+        suite = parse_suite(data["suite"] if data["format"] == FORMAT else _of_format_1(data["suite"]), str(path))
+        hosts = tuple(data.get("hosts", (LOCAL.name,)))
+        return BenchFile(suite, data["command"], data["started"], plan, hosts, data["format"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TfdistError(f"{path} cannot be read ({error}): start a new bench") from None
+
+
+def _of_format_1(suite: Mapping[str, Any]) -> dict[str, Any]:
+    """The suite of format 1 without what has no meaning in turns."""
+
+    def without(table: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in table.items() if key not in _FORMAT_1_ONLY}
+
+    return {**without(suite), "isolated": True, "arms": [without(arm) for arm in suite["arms"]]}

@@ -1,98 +1,147 @@
-"""The progress of a bench: a line for each run, and on a terminal the current run and a bar with the time left."""
+"""The progress of a bench: a line for each round, and on a terminal the current turn and a bar with the time left."""
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
-from tfdist.bench.current_run import CurrentRun
+from tfdist.bench.bench_state import BenchState
 from tfdist.bench.plan import PlannedRun
 from tfdist.launch.agents.launcher_messages import Message
 from tfdist.launch.console.columns import bar, cut
 from tfdist.launch.console.stream import is_behind
 from tfdist.launch.console.terminal import can_redraw
-from tfdist.launch.text import duration, labelled
-from tfdist.models.record import Record, RecordStatus
-from tfdist.models.throughput import throughput
+from tfdist.launch.text import counted, duration
+from tfdist.models.record import TurnRecord
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
 REFRESH_S = 1.0
-"""At least this long between two drawings: drawing must not take time from the training."""
+"""At least this long between two drawings while arms start."""
 LEAST_BAR, MOST_BAR = 4, 30
 """Characters of the bar."""
 
 
 class Progress:
-    """Receives the progress of a bench; this one shows nothing."""
+    """Receives the progress of a bench, from one thread; this one shows nothing."""
 
-    def start(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:
-        """Run `number` of `total` starts; it and the later ones will take about `left_s` seconds."""
+    def starting(self, arm: str, incarnation: int) -> None:
+        """The processes of an arm start; several arms may start at once."""
 
-    def listen(self, message: Message) -> None:
-        """A message of the run."""
+    def listen(self, arm: str, message: Message) -> None:
+        """A message of an arm's job."""
 
-    def end(self, record: Record) -> None:
-        """The run ended with this record."""
+    def parked(self, arm: str) -> None:
+        """An arm is started and waits at the barrier."""
+
+    def turn(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:
+        """Turn `number` of `total` begins; it and all that follows will take about `left_s` seconds."""
+
+    def done(self, turn: TurnRecord, images_per_s: float) -> None:
+        """A turn ended and is saved."""
+
+    def note(self, text: str) -> None:
+        """One line about the bench: an arm died, a group ended, turns are repeated."""
+
+    def close(self) -> None:
+        """The bench ended or was interrupted."""
 
 
 @dataclass
 class ProgressLines(Progress):
-    """Two lines per run, for logs."""
+    """A line for each round and each start, for logs."""
 
     say: Callable[[str], None]
+    now: Callable[[], float] = time.monotonic
+    state: BenchState = field(default_factory=BenchState)
+    rates: dict[str, float] = field(default_factory=dict)
+    """Images per second of each arm in the current round."""
 
-    def start(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:  # noqa: D102
-        left = "" if left_s is None else f", about {duration(left_s)} left"
-        self.say(f"[{number}/{total}] {run.arm}, round {run.round}{left}")
+    def starting(self, arm: str, incarnation: int) -> None:  # noqa: D102
+        self._end_round()
+        self.state.start(arm, incarnation, self.now())
 
-    def end(self, record: Record) -> None:  # noqa: D102
-        self.say(f"    {_result(record)}")
+    def parked(self, arm: str) -> None:  # noqa: D102
+        seconds = self.state.park(arm, self.now())
+        after = "" if seconds is None else f" after {duration(seconds)}"
+        self.say(f"start {self.state.incarnation}: {arm} is ready{after}")
+
+    def turn(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:  # noqa: D102
+        if self.state.run is not None and self.state.run.round != run.round:
+            self._end_round()
+        self.state.begin(run, number, total, left_s, self.now())
+
+    def done(self, turn: TurnRecord, images_per_s: float) -> None:  # noqa: D102
+        self.rates[turn.arm] = images_per_s
+
+    def note(self, text: str) -> None:  # noqa: D102
+        self.say(text)
+
+    def close(self) -> None:  # noqa: D102
+        self._end_round()
+
+    def _end_round(self) -> None:
+        if self.rates and self.state.run is not None:
+            rates = ", ".join(f"{arm} {rate:.1f}" for arm, rate in self.rates.items())
+            left = self.state.left_text(self.now())
+            turns = f"{self.state.number} of {counted(self.state.total, 'turn')}{left and f', {left}'}"
+            self.say(f"round {self.state.run.round} ({turns}): {rates} images/s")
+        self.rates.clear()
 
 
 @dataclass
 class LiveProgress(Progress):
-    """Two lines at the bottom of the terminal; results scroll above them."""
+    """Two lines at the bottom of the terminal; notes scroll above them.
+
+    During a turn nothing is drawn, so that drawing takes no time from the training.
+    """
 
     live: "Live"
     out: TextIO
     now: Callable[[], float] = time.monotonic
-    current: CurrentRun | None = None
+    state: BenchState = field(default_factory=BenchState)
     drawn_at: float = 0.0
 
-    def start(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:  # noqa: D102
-        self.current = CurrentRun(run, number, total, left_s, self.now())
+    def starting(self, arm: str, incarnation: int) -> None:  # noqa: D102
+        self.state.start(arm, incarnation, self.now())
         self._draw()
 
-    def listen(self, message: Message) -> None:
+    def listen(self, arm: str, message: Message) -> None:
         """Note the message; the agents' heartbeats let the display count on."""
         now = self.now()
-        if self.current is not None:
-            self.current.job.update(message, now)
-            if now - self.drawn_at >= REFRESH_S and not is_behind(self.out):
-                self._draw()
+        self.state.update(arm, message, now)
+        if self.state.starting and now - self.drawn_at >= REFRESH_S and not is_behind(self.out):
+            self._draw()
 
-    def end(self, record: Record) -> None:  # noqa: D102
-        text = f"{record.arm}, round {record.round}: {_result(record)}"
+    def parked(self, arm: str) -> None:  # noqa: D102
+        self.state.park(arm, self.now())
+        self._draw()
+
+    def turn(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:  # noqa: D102
+        self.state.begin(run, number, total, left_s, self.now())
+        self._draw()
+
+    def note(self, text: str) -> None:  # noqa: D102
         self.live.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _draw(self) -> None:
-        if self.current is not None:
-            self.drawn_at = self.now()
-            self.live.update(picture(self.current, self.live.console.width, self.drawn_at), refresh=True)
+        self.drawn_at = self.now()
+        self.live.update(picture(self.state, self.live.console.width, self.drawn_at), refresh=True)
 
 
-def picture(current: CurrentRun, width: int, now: float) -> "Text":
-    """The current run, and below it the whole bench; in that line there is room for the `^C` of Ctrl-C."""
+def picture(state: BenchState, width: int, now: float) -> "Text":
+    """What happens now, and below it the whole bench; in that line there is room for the `^C` of Ctrl-C."""
     from rich.text import Text
 
-    number, left, room = f"run {current.number}/{current.total}", current.left_text(now), len("^C^C")
+    number = f"turn {state.number}/{state.total}" if state.total else "no turn yet"
+    left, room = state.left_text(now), len("^C^C")
     size = min(MOST_BAR, width - len(f"{number}  {left}") - room)
-    done = [bar((current.number - 1) / current.total, size)] if size >= LEAST_BAR else []
-    lines = cut(current.line(width, now), width), cut(" ".join([number, *done, left]), max(1, width - room))
+    share = max(0, state.number - 1) / state.total if state.total else 0.0
+    done = [bar(share, size)] if size >= LEAST_BAR else []
+    lines = cut(state.line(width, now), width), cut(" ".join([number, *done, left]).rstrip(), max(1, width - room))
     return Text("\n".join(lines), no_wrap=True, overflow="crop")
 
 
@@ -102,7 +151,11 @@ def progress_on(stream: TextIO, quiet: bool) -> Iterator[Progress]:
     if quiet:
         yield Progress()
     elif not can_redraw(stream):
-        yield ProgressLines(lambda text: print(text, file=stream, flush=True))
+        lines = ProgressLines(lambda text: print(text, file=stream, flush=True))
+        try:
+            yield lines
+        finally:
+            lines.close()
     else:
         from rich.console import Console
         from rich.live import Live
@@ -112,9 +165,3 @@ def progress_on(stream: TextIO, quiet: bool) -> Iterator[Progress]:
             console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
         ) as live:
             yield LiveProgress(live, stream)
-
-
-def _result(record: Record) -> str:
-    if record.status != RecordStatus.OK:
-        return labelled(record.status, record.reason)
-    return f"{throughput(record):.1f} images/s (whole job), {duration(record.wall_s)}"

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from tfdist.bench.estimate import seconds_left
 from tfdist.bench.folder import BenchFile, BenchPaths
 from tfdist.bench.plan import PlannedRun
 from tfdist.bench.progress import Progress
@@ -56,23 +56,17 @@ def run_bench(
     root: Path,
     runs: Sequence[PlannedRun],
     hooks: RunnerHooks,
-    before: Sequence[Record] = (),
 ) -> tuple[Record, ...]:
-    """Execute these runs, each saved before the next one starts; after an interrupted one, stop.
-
-    Args:
-        before: the records of a resumed bench, for the time left.
-    """
+    """Execute these runs, each saved before the next one starts; after an interrupted one, stop."""
     _save_refusals(bench, arms, root)
     records: list[Record] = []
     last = BenchPaths(root).last_number()
     for number, run in enumerate(runs, start=1):
-        left_s = seconds_left(runs[number - 1 :], arms.specs, (*before, *records))
-        hooks.progress.start(run, number, len(runs), left_s)
+        hooks.progress.turn(run, number, len(runs), None)
         record = _run(run, last + number, arms, bench, root, hooks)
         save_json(BenchPaths(root).record(record), record.to_json())
         records.append(record)
-        hooks.progress.end(record)
+        hooks.progress.note(f"{record.arm}, round {record.round}: {record.reason or record.status}")
         if record.status == RecordStatus.INTERRUPTED:
             break
     return tuple(records)
@@ -80,6 +74,7 @@ def run_bench(
 
 def _run(run: PlannedRun, order: int, arms: Arms, bench: BenchFile, root: Path, hooks: RunnerHooks) -> Record:
     spec, machines = arms.specs[run.arm], arms.machines[run.arm]
+    assert isinstance(spec, TrainingSpec)
     run_dir = BenchPaths(root).run(order, run.arm, run.round)
     run_dir.mkdir(0o700, parents=True)
     busy: dict[str, float] = {}
@@ -93,7 +88,7 @@ def _run(run: PlannedRun, order: int, arms: Arms, bench: BenchFile, root: Path, 
             arm=run.arm,
             round=run.round,
             policy=replace(hooks.policy, timeout_s=bench.suite.timeout_s),
-            listen=hooks.progress.listen,
+            listen=partial(hooks.progress.listen, run.arm),
         )
     except KeyboardInterrupt:
         record = _not_started(run, spec, "interrupted before any task was started", ExitCode.INTERRUPTED)

@@ -7,34 +7,21 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from tfdist.bench.estimate import seconds_left
-from tfdist.bench.folder import BenchFile, BenchPaths, read_bench, slug
-from tfdist.bench.plan import PlannedRun, interleave, remaining
+from tfdist.bench.folder import BenchFile, BenchPaths, slug
+from tfdist.bench.options import BenchOptions, requested_suite
+from tfdist.bench.plan import PlannedRun, incarnations, interleave, remaining
 from tfdist.bench.reading import read_folder
+from tfdist.bench.resume import read_resumable, resumed_bench
 from tfdist.bench.run import RunnerHooks, run_bench
 from tfdist.bench.suites.arms import Arms, resolve_arms
-from tfdist.bench.suites.suite import Suite, load_suite, narrow
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machines, combined
+from tfdist.launch.text import duration
 from tfdist.models.record import Record, RecordStatus
 
 _FAILURES = (RecordStatus.FAILED, RecordStatus.TIMEOUT)
 """Statuses that make a bench fail; a refused arm does not."""
-
-
-@dataclass(frozen=True)
-class BenchOptions:
-    """The command line."""
-
-    suite: str | None = None
-    """None: hosts for several hosts, gpu on a machine with GPUs, else cpu."""
-    rounds: int | None = None
-    patterns: tuple[str, ...] = ()
-    out: Path | None = None
-    resume: Path | None = None
-    seed: int | None = None
-    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,19 +33,48 @@ class Session:
     arms: Arms
     before: tuple[Record, ...] = ()
     """The records of a resumed bench."""
+    notes: tuple[str, ...] = ()
+    """What the options change in the suite."""
+    budget_s: float | None = None
+    """No turn begins later than this after the start; None: no limit."""
+
+    @property
+    def done(self) -> set[PlannedRun]:
+        """The runs that were measured before."""
+        return _completed(self.before)
+
+    @property
+    def incarnations(self) -> tuple[tuple[PlannedRun, ...], ...]:
+        """The runs to measure, by the start of processes that they share."""
+        return tuple(incarnations(self.bench.plan, self.bench.suite.incarnations, self.done, without=self.arms.refused))
 
     @property
     def to_run(self) -> tuple[PlannedRun, ...]:
         """In order."""
-        return remaining(self.bench.plan, _completed(self.before), without=self.arms.refused)
+        return remaining(self.bench.plan, self.done, without=self.arms.refused)
 
     @property
-    def estimate_s(self) -> float | None:
+    def estimate_s(self) -> float:
         """Wall seconds that `to_run` will take, as `estimate.seconds_left`."""
-        return seconds_left(self.to_run, self.arms.specs, self.before)
+        return seconds_left(self.incarnations, self.arms.specs, self.bench.suite)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What works but may surprise."""
+        if self.budget_s is None or not self.incarnations:
+            return self.arms.warnings
+        first_s = seconds_left([self._first_round], self.arms.specs, self.bench.suite)
+        if first_s <= self.budget_s:
+            return self.arms.warnings
+        short = f"--budget {duration(self.budget_s)}: the first round takes about {duration(first_s)}"
+        return (*self.arms.warnings, f"{short}; arms without a turn have no figure")
+
+    @property
+    def _first_round(self) -> tuple[PlannedRun, ...]:
+        return tuple(run for run in self.to_run if run.round == self.to_run[0].round)
 
     def count_left(self) -> int:
-        """The number of planned runs that have no successful record in the folder now."""
+        """The number of planned runs that are not measured in the folder now."""
         records = read_folder(self.root, "").records
         return len(remaining(self.bench.plan, _completed(records), self.arms.refused))
 
@@ -75,21 +91,18 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
     """
     if options.resume is not None:
         return _resumed(options, options.resume, machines)
-    suite = _narrowed(load_suite(options.suite or default_suite(machines)), options)
+    suite, notes = requested_suite(options, default_suite(machines))
     now = datetime.now(timezone.utc)
     root = options.out or Path("bench_results") / f"{now:%Y%m%dT%H%M%SZ}-{slug(suite.name)}"
     _check_new_folder(root)
     plan = interleave([arm.name for arm in suite.arms], suite.rounds, suite.seed)
     bench = BenchFile(suite, options.command, now.isoformat(timespec="seconds"), plan, _names(machines))
-    return Session(root, bench, resolve_arms(suite.arms, machines, suite.preset))
+    arms = resolve_arms(suite.arms, machines, suite.preset)
+    return Session(root, bench, arms, notes=notes, budget_s=options.budget_s)
 
 
 def _names(machines: Machines) -> tuple[str, ...]:
     return tuple(host.name for host in machines)
-
-
-def _narrowed(suite: Suite, options: BenchOptions) -> Suite:
-    return narrow(suite, options.patterns, options.rounds, options.seed)
 
 
 def default_suite(machines: Machines) -> str:
@@ -102,39 +115,16 @@ def default_suite(machines: Machines) -> str:
 def _resumed(options: BenchOptions, root: Path, machines: Machines) -> Session:
     if options.out is not None and options.out.resolve() != root.resolve():
         raise TfdistError(f"--out {options.out} and --resume {root}: a resumed bench stays in its folder; omit --out")
-    bench = read_bench(root)
-    if bench is None:
-        raise TfdistError(f"--resume {root}: no bench.json in it; give the folder of an interrupted bench")
-    _check_same_suite(options, bench.suite, root)
-    _check_same_hosts(_names(machines), bench.hosts, root)
+    bench = read_resumable(root, _names(machines))
     _check_writable(root, "--resume")
     records = read_folder(root, "").records
+    done = _completed(records)
+    bench = resumed_bench(bench, options, root, done)
     arms = resolve_arms(bench.suite.arms, machines, bench.suite.preset)
-    lost = next((run.arm for run in sorted(_completed(records)) if run.arm in arms.refused), None)
+    lost = next((run.arm for run in sorted(done) if run.arm in arms.refused), None)
     if lost is not None:
         raise TfdistError(f"--resume {root}: {lost} was measured before and can no longer run: {arms.refused[lost]}")
-    return Session(root, bench, arms, records)
-
-
-def _check_same_suite(options: BenchOptions, suite: Suite, root: Path) -> None:
-    """Options besides --resume must not change what is measured."""
-    requested = _narrowed(load_suite(options.suite) if options.suite else suite, options)
-    old, new = suite.to_json(), requested.to_json()
-    differing = [key for key in old if old[key] != new[key] and key != "description"]
-    if differing:
-        raise TfdistError(
-            f"--resume {root}: it was started with another {', '.join(differing)}; "
-            f"give --resume alone, or start a new bench with --out"
-        )
-
-
-def _check_same_hosts(now: tuple[str, ...], before: tuple[str, ...], root: Path) -> None:
-    """Rounds on different machines cannot be compared."""
-    if now != before:
-        fix = "omit --hosts" if before == (LOCAL.name,) else f"resume with --hosts {','.join(before)}"
-        raise TfdistError(
-            f"--resume {root}: it was started on {', '.join(before)} but would resume on {', '.join(now)}: {fix}"
-        )
+    return Session(root, bench, arms, records, budget_s=options.budget_s)
 
 
 def _check_new_folder(root: Path) -> None:
@@ -161,7 +151,7 @@ def run_session(session: Session, hooks: RunnerHooks) -> int:
     except OSError as error:
         raise TfdistError(f"cannot write to {session.root} ({error.strerror}): choose another --out") from None
     try:
-        records = run_bench(session.bench, session.arms, session.root, session.to_run, hooks, session.before)
+        records = run_bench(session.bench, session.arms, session.root, session.to_run, hooks)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     if records and records[-1].status == RecordStatus.INTERRUPTED:

@@ -1,24 +1,19 @@
 """`tfdist bench`."""
 
-import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tfdist.cli.durations import parse_seconds
 from tfdist.cli.host_options import FOR_A_BENCH, host_options
-from tfdist.cli.options import WHAT, Json, option, refuse_tf_config
+from tfdist.cli.options import TIMING, WHAT, Json, option, refuse_tf_config
 from tfdist.cli.output import never_block, wait_for_reader
-from tfdist.cli.timeout_options import timeout_options, timeout_words
-from tfdist.launch.json_files import dumps
-from tfdist.launch.text import counted, duration
+from tfdist.cli.timeout_options import timeout_options
 
 if TYPE_CHECKING:
-    from tfdist.bench.session import BenchOptions, Session
     from tfdist.cli.host_selection import HostSelection
-    from tfdist.launch.agents.fleet import Fleet
-    from tfdist.launch.doctor.links import Links
     from tfdist.launch.policy import Policy
 
 
@@ -39,25 +34,58 @@ Suite = Annotated[
         complete=_suites,
     ),
 ]
-Rounds = Annotated[
-    int | None, option("--rounds", "Runs of each arm; 3 or more for a verdict. Default: the suite's.", WHAT)
-]
 ArmPattern = Annotated[
     list[str] | None, option("--arm", "Only arms that match, for example 'mirrored/*'. Repeatable.", WHAT)
 ]
-Seed = Annotated[int | None, option("--seed", "Seed of the order of runs. Default: the suite's.", WHAT)]
+Rounds = Annotated[
+    int | None,
+    option("--rounds", "Turns of each arm, in all; 3 or more for a verdict. Default: the suite's, or 12.", TIMING),
+]
+Turn = Annotated[
+    str | None, option("--turn", "Timed seconds of a turn, for example 5s. Default: the suite's, or 2.5.", TIMING)
+]
+Incarnations = Annotated[
+    int | None,
+    option(
+        "--incarnations",
+        "Starts of each arm's processes, over which the rounds are spread. Default: the suite's, or 2.",
+        TIMING,
+    ),
+]
+Isolated = Annotated[
+    bool, option("--isolated", "Start an arm's processes anew for each turn, with no other arm alive. Slow.", TIMING)
+]
+Budget = Annotated[
+    str | None, option("--budget", "Begin no turn after this time, for example 10m. Default: no limit.", TIMING)
+]
+Seed = Annotated[int | None, option("--seed", "Seed of the order of turns. Default: the suite's.", TIMING)]
 Out = Annotated[Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-SUITE.")]
-Resume = Annotated[Path | None, option("--resume", "Continue the bench in this folder; repeats failed runs.")]
-DryRun = Annotated[bool, option("--dry-run", "Show the runs and about how long they take; start nothing.")]
+Resume = Annotated[
+    Path | None, option("--resume", "Continue the bench in this folder; with --rounds, up to that many.")
+]
+DryRun = Annotated[bool, option("--dry-run", "Show the turns and about how long they take; start nothing.")]
 Quiet = Annotated[bool, option("--quiet", "Print only the path of the report.", short=("-q",))]
+
+
+Command = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="-- COMMAND", help="Measure your own program under the suite's strategies.", show_default=False
+    ),
+]
 
 
 @host_options(FOR_A_BENCH)
 @timeout_options()
 def bench(
+    command: Command = None,
     suite: Suite = None,
-    rounds: Rounds = None,
     arm: ArmPattern = None,
+    rounds: Rounds = None,
+    turn: Turn = None,
+    incarnations: Incarnations = None,
+    isolated: Isolated = False,
+    budget: Budget = None,
     seed: Seed = None,
     out: Out = None,
     resume: Resume = None,
@@ -68,124 +96,47 @@ def bench(
     selection: "HostSelection",
     policy: "Policy",
 ) -> None:
-    """Measure every arm of a suite. Each round runs every arm once; the result is a report with plots.
+    """Measure every arm of a suite, in turns. Each round has a turn of every arm; the result is a report with plots.
 
     \b
     Examples:
       tfdist bench --suite smoke
-      tfdist bench --suite cpu --rounds 5
+      tfdist bench --suite cpu --rounds 20 --turn 5s
+      tfdist bench --suite cpu --budget 10m
       tfdist bench --arm one-device --arm 'mirrored/*'
+      tfdist bench --suite cpu -- python train.py --batch-size 32
       tfdist bench --suite my.toml --dry-run
-      tfdist bench --resume bench_results/20260101T120000Z-cpu
+      tfdist bench --resume bench_results/20260101T120000Z-cpu --rounds 24
       tfdist bench --hosts h1,h2 --suite hosts
 
-    Each run is a training in fresh processes, saved when it ends. After Ctrl-C, the report covers the runs so far.
+    An arm's processes start once in an incarnation and wait while other arms have their turns. Every turn is saved
+    when it ends. After Ctrl-C, the report covers the turns so far.
 
-    The exit code is 1 if an arm failed, 130 after Ctrl-C, else 0. An arm that this machine cannot run is refused.
+    Your own program says what a step is with tfdist.measure.steps() or tfdist.measure.Callback().
+
+    The exit code is 1 if an arm failed, 130 after Ctrl-C, else 0. An arm for which the hardware is missing is refused.
     """
-    from tfdist.bench.session import BenchOptions
+    from tfdist.bench.options import BenchOptions
+    from tfdist.cli.run_bench import run_bench
     from tfdist.launch.redact import redact_command
 
     refuse_tf_config()
-    command = redact_command(["tfdist", *sys.argv[1:]])
-    options = BenchOptions(suite, rounds, tuple(arm or ()), out, resume, seed, command)
+    options = BenchOptions(
+        suite=suite,
+        rounds=rounds,
+        patterns=tuple(arm or ()),
+        out=out,
+        resume=resume,
+        seed=seed,
+        command=redact_command(["tfdist", *sys.argv[1:]]),
+        turn_s=parse_seconds(turn, "--turn"),
+        incarnations=incarnations,
+        isolated=isolated,
+        budget_s=parse_seconds(budget, "--budget"),
+        program=tuple(command or ()),
+    )
     never_block()
-    code = _run(options, selection, policy, dry_run, json, quiet)
+    code = run_bench(options, selection, policy, dry_run=dry_run, json=json, quiet=quiet)
     if dry_run:
         wait_for_reader()
     raise typer.Exit(code)
-
-
-def _run(
-    options: "BenchOptions", selection: "HostSelection", policy: "Policy", dry_run: bool, json: bool, quiet: bool
-) -> int:
-    from tfdist.bench.session import prepare
-
-    stream = sys.stderr if json else sys.stdout
-    with selection.connected(policy, quiet=quiet) as fleet:
-        session = prepare(options, selection.raw_machines(fleet))
-        if dry_run:
-            _show_plan(session, json)
-            return 0
-        if not quiet:
-            _announce(session, stream)
-        links = _measure_links(fleet, session)
-        if not quiet:
-            for (one, other), link in links.items():
-                typer.echo(f"{one.name} -> {other.name}: {link}", file=stream)
-    code = _execute(session, links, policy, stream, quiet)
-    _report(session, code, stream, json, quiet)
-    left = session.count_left()
-    if left:
-        command = shlex.join(
-            ["tfdist", "bench", "--resume", str(session.root), *selection.options, *timeout_words(policy)]
-        )
-        typer.echo(f"{left} of {counted(len(session.bench.plan), 'run')} left; to continue: {command}", err=True)
-    return code
-
-
-def _measure_links(fleet: "Fleet | None", session: "Session") -> "Links":
-    """The links between neighbouring hosts that some arm uses."""
-    from tfdist.launch.doctor.preflight import measure_neighbours
-
-    most = max((len(machines) for machines in session.arms.machines.values()), default=1)
-    if fleet is None or most < 2:
-        return {}
-    return measure_neighbours(fleet, list(fleet.channels)[:most])
-
-
-def _announce(session: "Session", stream: TextIO) -> None:
-    """Show the suite, its purpose, the size of the bench, and the arms that cannot run."""
-    suite, runs, estimate_s = session.bench.suite, len(session.to_run), session.estimate_s
-    size = f"{counted(len(suite.arms), 'arm')} x {counted(suite.rounds, 'round')}"
-    rest = f" of {len(session.bench.plan)} left" if session.before else ""
-    time = "time unknown before the first run" if estimate_s is None else f"about {duration(estimate_s)}"
-    lines = [f"suite {suite.name}: {size}, {suite.scaling} scaling, seed {suite.seed}"]
-    lines += [suite.description] if suite.description else []
-    lines += [f"{counted(runs, 'run')}{rest}{f', {time}' if runs else ''}; results in {session.root}"]
-    for reason in dict.fromkeys(session.arms.refused.values()):
-        names = [name for name, refusal in session.arms.refused.items() if refusal == reason]
-        lines.append(f"refused: {', '.join(names)}: {reason}")
-    lines += [f"warning: {warning}" for warning in session.arms.warnings]
-    typer.echo("\n".join(lines), file=stream)
-
-
-def _show_plan(session: "Session", json: bool) -> None:
-    specs, refused = session.arms.specs, session.arms.refused
-    if json:
-        plan = [{"round": run.round, "arm": run.arm, "spec": specs[run.arm].to_json()} for run in session.to_run]
-        summary = {"folder": str(session.root), "estimate_s": session.estimate_s, "refused": refused}
-        typer.echo(dumps({"format": 1, **summary, "suite": session.bench.suite.to_json(), "plan": plan}))
-        return
-    _announce(session, sys.stdout)
-    for number, run in enumerate(session.to_run, start=1):
-        spec = specs[run.arm]
-        work = f"{spec.strategy}, {spec.replicas} x batch {spec.batch_size}, {spec.image_size} px, {spec.steps} steps"
-        typer.echo(f"{number:3d}. round {run.round}  {run.arm}  ({work})")
-
-
-def _execute(session: "Session", links: "Links", policy: "Policy", stream: TextIO, quiet: bool) -> int:
-    from tfdist.bench.progress import progress_on
-    from tfdist.bench.run import RunnerHooks
-    from tfdist.bench.session import busy_now, run_session
-    from tfdist.models.run import run_spec
-
-    with progress_on(stream, quiet) as progress:
-        return run_session(session, RunnerHooks(run_spec, progress, busy_now, links, policy))
-
-
-def _report(session: "Session", code: int, stream: TextIO, json: bool, quiet: bool) -> None:
-    """Report on the records that the folder has now, even if the bench was interrupted."""
-    from tfdist.bench.report.build import make_report
-    from tfdist.bench.report.write import write_report
-    from tfdist.cli.show_report import list_unreadable, show
-
-    report = make_report([session.root])
-    path = write_report(report, session.root)
-    list_unreadable(report)
-    if not quiet:
-        show(report, stream)
-    if not (json and quiet):
-        typer.echo(f"report: {path}", file=stream)
-    if json:
-        typer.echo(dumps({"exit_code": code, "folder": str(session.root), **report.to_json()}))

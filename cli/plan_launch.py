@@ -1,7 +1,6 @@
 """From the options of `tfdist launch` to a checked and complete plan. Starts nothing."""
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Job, Program
 from tfdist.launch.machine import BUSY, Machine, Machines, combined, local_machines
+from tfdist.launch.program import program_of
 from tfdist.launch.text import flag_of
 from tfdist.models.plan import only_task, plan_command, plan_training
 from tfdist.models.presets import resolve, resolve_strategy
@@ -78,7 +78,7 @@ def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
     env = {**device_order(os.environ), **options.env}
     if LEGACY_KERAS in os.environ and "keras" not in choices:
         env.setdefault(LEGACY_KERAS, os.environ[LEGACY_KERAS])  # other hosts do not have it
-    program = _program(options.command, env, machines)
+    program = program_of(options.command, env, machines)
     chosen = resolve_strategy(choices, machine)
     job = plan_command(chosen.spec, program, machines, options.port)
     notes = (*chosen.notes, *_program_notes(program, chosen.spec, choices))
@@ -162,27 +162,6 @@ def _refuse_training_options(choices: Mapping[str, Any]) -> None:
             f"{flag_of(stray[0])} {choices[stray[0]]} is for the built-in training, but a COMMAND was given: "
             "omit it, or write it after the program if it is an option of the program"
         )
-
-
-def _program(command: tuple[str, ...], env: Mapping[str, str], machines: Machines) -> Program:
-    """The user's command. `python`, or a script without it, runs with the Python of tfdist on each host.
-
-    Programs and scripts are checked only if every task runs here, in this folder.
-    """
-    program, *arguments = command
-    check = not any(host.chdir or not host.local for host in machines)
-    cwd, on_path = str(Path.cwd()), shutil.which(program) is not None
-    is_python = program in ("python", "python3")
-    words = tuple(arguments) if is_python else command
-    if is_python or (program.endswith(".py") and (Path(program).is_file() or not on_path)):
-        if check and words and words[0].endswith(".py") and not Path(words[0]).is_file():
-            raise TfdistError(f"the script {words[0]!r} is not in {cwd!r}: give its path")
-        return Program(words, env, cwd, python=True)
-    if check and not on_path:
-        if Path(program).is_file():
-            raise TfdistError(f"the program {program!r} is not executable: chmod +x it, or name its interpreter")
-        raise TfdistError(f"the program {program!r} is not found: give its path, or install it")
-    return Program(command, env, cwd)
 
 
 def busy_warnings(job: Job, machines: Machines) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The one exception that users see, the problems it reports, and the exit codes. Any other exception is a bug."""
+"""The exceptions that users see, the problems that they report, and the exit codes. Any other exception is a bug."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,6 +27,10 @@ class TfdistError(Exception):
     def __init__(self, sentence: str, exit_code: int = ExitCode.USAGE) -> None:
         super().__init__(sentence)
         self.exit_code = int(exit_code)
+
+
+class MissingHardwareError(TfdistError):
+    """The configuration needs hosts or devices that these machines lack; on others it works."""
 
 
 @dataclass(frozen=True)

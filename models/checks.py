@@ -6,7 +6,7 @@ Every check raises a TfdistError for the first problem.
 from collections.abc import Mapping
 from typing import Any
 
-from tfdist.launch.errors import TfdistError
+from tfdist.launch.errors import MissingHardwareError, TfdistError
 from tfdist.launch.machine import Machine
 from tfdist.launch.text import counted, flag_of
 from tfdist.models.datasets.info import DataInfo
@@ -60,7 +60,7 @@ def check_strategy(choice: StrategyChoice, chosen: Mapping[str, Any], machine: M
     _check_options(choice, chosen)
     _check_gpus(choice, machine)
     _check_all_reduce(choice, machine)
-    _check_devices(choice, machine)
+    _check_devices(choice, chosen, machine)
 
 
 def check_combinations(spec: TrainingSpec) -> None:
@@ -183,9 +183,9 @@ _ONE_GPU_ONCE = "NCCL accepts each physical GPU once, so not the parts of one th
 
 def _check_all_reduce(choice: StrategyChoice, machine: Machine) -> None:
     if not machine.gpus and choice.communication is Communication.NCCL:
-        raise TfdistError("--communication nccl needs GPUs, and none was found: use ring or auto")
+        raise MissingHardwareError("--communication nccl needs GPUs, and none was found: use ring or auto")
     if not machine.gpus and choice.cross_device is CrossDevice.NCCL:
-        raise TfdistError(
+        raise MissingHardwareError(
             "--cross-device nccl needs GPUs, and none was found: use hierarchical-copy, reduction-to-one or auto"
         )
     if choice.packs is not None and choice.cross_device not in (CrossDevice.NCCL, CrossDevice.HIERARCHICAL_COPY):
@@ -195,28 +195,30 @@ def _check_all_reduce(choice: StrategyChoice, machine: Machine) -> None:
         )
 
 
-def _check_devices(choice: StrategyChoice, machine: Machine) -> None:
+def _check_devices(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machine) -> None:
     if machine.hosts > 1 and not CATALOG[choice.strategy].many_processes:
         raise TfdistError(
             f"--strategy {choice.strategy} is one process, and {machine.hosts} hosts were given: "
             f"use --strategy multiworker, or choose one host with --include"
         )
     if machine.gpus and choice.replicas > len(machine.gpus):
-        raise TfdistError(
+        raise MissingHardwareError(
             f"{choice.replicas} devices ({choice.workers} workers x {choice.devices}) but only {len(machine.gpus)} "
             f"GPUs: use fewer --workers or --devices"
         )
-    _check_replicas(choice)
+    _check_replicas(choice, TfdistError if "devices" in chosen else MissingHardwareError)
 
 
-def _check_replicas(choice: StrategyChoice) -> None:
+def _check_replicas(choice: StrategyChoice, odd_number: type[TfdistError] = TfdistError) -> None:
+    """`odd_number`: raised for a number of devices that the all-reduce cannot sum."""
     devices = f"--devices {choice.devices}"
-    _refuse(devices_refusal(choice.strategy, choice.workers, choice.devices, choice.gpus), devices)
     _refuse(
-        cross_device_refusal(choice.cross_device, choice.devices), f"--cross-device {choice.cross_device} {devices}"
+        devices_refusal(choice.strategy, choice.workers, choice.devices, choice.gpus), devices, MissingHardwareError
     )
+    all_reduce = f"--cross-device {choice.cross_device} {devices}"
+    _refuse(cross_device_refusal(choice.cross_device, choice.devices), all_reduce, odd_number)
 
 
-def _refuse(refusal: Refusal | None, options: str) -> None:
+def _refuse(refusal: Refusal | None, options: str, error: type[TfdistError] = TfdistError) -> None:
     if refusal is not None:
-        raise TfdistError(f"{options}: {refusal.reason}; {refusal.instead}")
+        raise error(f"{options}: {refusal.reason}; {refusal.instead}")

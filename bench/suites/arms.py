@@ -1,54 +1,80 @@
-"""The arms of a suite on these machines: a complete spec each, or the reason why it cannot run."""
+"""The arms of a suite on these machines: a complete spec each, or the reason why the hardware cannot run it."""
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
+from pathlib import Path
 
-from tfdist.bench.suites.suite import Arm
-from tfdist.launch.errors import TfdistError
+from tfdist.bench.suites.arm import Arm
+from tfdist.launch.errors import MissingHardwareError, TfdistError
 from tfdist.launch.machine import Machine, Machines, assign_slots, combined
+from tfdist.launch.program import program_of
 from tfdist.launch.text import counted
-from tfdist.models.presets import resolve
-from tfdist.models.spec import TrainingSpec
+from tfdist.models.presets import Resolved, resolve, resolve_strategy
+from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.choice import StrategyChoice
 
 
 @dataclass(frozen=True)
 class Arms:
     """The arms that can run on these machines, and those that cannot; mappings are by arm name."""
 
-    specs: Mapping[str, TrainingSpec]
+    specs: Mapping[str, StrategyChoice]
+    """A TrainingSpec for the built-in training."""
     refused: Mapping[str, str]
     """The reason, one sentence."""
     warnings: tuple[str, ...]
     machines: Mapping[str, Machines]
     """The hosts of each arm that can run, with slots for its workers."""
+    commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of the arms that run the user's own program; see `program_of`."""
 
 
 def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None) -> Arms:
-    """Each arm's spec on the first of these machines, or the reason why it is refused."""
-    specs: dict[str, TrainingSpec] = {}
+    """Each arm's spec on the first of these machines, or the reason why they lack what it needs.
+
+    Raises:
+        TfdistError: an arm that no machine could run.
+    """
+    specs: dict[str, StrategyChoice] = {}
     placed: dict[str, Machines] = {}
     refused: dict[str, str] = {}
     warnings: list[str] = []
     for arm in arms:
         try:
             hosts = _hosts_of(arm, machines)
-            machine = combined(hosts)
-            _check_gpus(arm, machine)
-            resolved = resolve(arm.choices, machine, preset)
-        except TfdistError as error:
+            resolved = _resolve(arm, hosts, preset)
+        except MissingHardwareError as error:
             refused[arm.name] = str(error)
+        except TfdistError as error:
+            raise TfdistError(f"arm {arm.name!r}: {error}") from None
         else:
             specs[arm.name] = resolved.spec
             placed[arm.name] = _with_slots(hosts, resolved.spec.workers)
             warnings += [f"{arm.name}: {text}" for text in resolved.warnings]
-    return Arms(specs, refused, tuple(warnings), placed)
+    commands = {arm.name: arm.command for arm in arms if arm.command and arm.name in specs}
+    return Arms(specs, refused, tuple(warnings), placed, commands)
+
+
+def _resolve(arm: Arm, hosts: Machines, preset: str | None) -> Resolved[StrategyChoice]:
+    machine = combined(hosts)
+    _check_devices(arm, machine, hosts)
+    if not arm.command:
+        resolved = resolve(arm.choices, machine, preset)
+        return Resolved(resolved.spec, resolved.notes, resolved.warnings)
+    program_of(arm.command, {}, hosts)
+    # a core for each device, as in the built-in training: else arms of one device would use all cores
+    pins = CATALOG[arm.choices["strategy"]].pins_cores and not machine.gpus
+    return resolve_strategy({**({"cores_per_device": 1} if pins else {}), **arm.choices}, machine)
 
 
 def _hosts_of(arm: Arm, machines: Machines) -> Machines:
     if arm.hosts > len(machines):
         available = f"{counted(len(machines), 'host')} {'is' if len(machines) == 1 else 'are'} available"
-        raise TfdistError(f"the arm needs {arm.hosts} hosts, {available}: name more with --hosts or --hostfile")
+        raise MissingHardwareError(
+            f"the arm needs {arm.hosts} hosts, {available}: name more with --hosts or --hostfile"
+        )
     hosts = dict(list(machines.items())[: arm.hosts])
     return assign_slots(hosts, None, arm.choices.get("devices", 1)) if arm.hosts > 1 else hosts
 
@@ -61,10 +87,16 @@ def _with_slots(machines: Machines, workers: int) -> Machines:
     return {host: replace(machine, slots=host.slots or each) for host, machine in machines.items()}
 
 
-def _check_gpus(arm: Arm, machine: Machine) -> None:
+def _check_devices(arm: Arm, machine: Machine, hosts: Machines, dev: Path = Path("/dev")) -> None:
     """A machine with GPUs always trains on them, so an arm for the other kind of device is refused."""
     gpus = arm.choices.get("gpus")
     if gpus is True and not machine.gpus:
-        raise TfdistError("the arm needs GPUs and this machine has none: run it on one that has")
+        raise MissingHardwareError("the arm needs GPUs and this machine has none: run it on one that has")
     if gpus is False and machine.gpus:
-        raise TfdistError("the arm is for CPUs and this machine has GPUs: hide them with CUDA_VISIBLE_DEVICES=-1")
+        raise MissingHardwareError(
+            "the arm is for CPUs and this machine has GPUs: hide them with CUDA_VISIBLE_DEVICES=-1"
+        )
+    files = CATALOG[arm.choices["strategy"]].device_files
+    local = all(host.local for host in hosts)
+    if files and local and not os.environ.get("TPU_NAME") and not any((dev / file).exists() for file in files):
+        raise MissingHardwareError("the arm needs a TPU and this machine has none: run it on a TPU VM, or set TPU_NAME")

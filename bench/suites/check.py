@@ -11,6 +11,8 @@ from tfdist.strategies.choice import field_types
 
 _TYPES: Mapping[str, type] = {**field_types(TrainingSpec), "global_batch_size": int}
 TRAINING_KEYS = tuple(_TYPES)
+IN_STEPS = ("steps", "epochs", "warmup_steps", "steps_per_window")
+"""Keys of a training that have no effect in a bench."""
 _EXPECTED = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
 
 
@@ -29,10 +31,25 @@ def check_choices(choices: Mapping[str, Any], source: str) -> dict[str, Any]:
     """The choices of an arm with each value in its type.
 
     Raises:
-        TfdistError: an unknown key, or a value that its key does not take.
+        TfdistError: an unknown key, one that has no effect in a bench, or a value that its key does not take.
     """
+    counted = next((key for key in choices if key in IN_STEPS), None)
+    if counted:
+        raise TfdistError(
+            f"{source} has {counted}, but a bench trains in turns of seconds: use turn, warmup and rounds"
+        )
     check_keys(choices, TRAINING_KEYS, source)
     return {key: check_value(key, value, _TYPES[key], source) for key, value in choices.items()}
+
+
+def check_command(command: Any, source: str) -> None:
+    """Refuse a command that is not a list of words.
+
+    Raises:
+        TfdistError: it is not one.
+    """
+    if not isinstance(command, list | tuple) or not command or not all(isinstance(word, str) for word in command):
+        raise TfdistError(f'{source} has command = {command!r}: give a list of words, as ["python", "train.py"]')
 
 
 def check_value(key: str, value: Any, kind: type, source: str) -> Any:

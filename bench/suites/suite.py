@@ -1,7 +1,6 @@
 """A TOML file -> a Suite: the arms that a bench compares, checked as far as that is possible without a machine."""
 
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -9,40 +8,28 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tfdist.bench.suites.check import check_choices, check_keys, check_value, of_kind
-from tfdist.bench.suites.matrix import expand
+from tfdist.bench.suites.amounts import check_amounts
+from tfdist.bench.suites.arm import Arm, parse_arms
+from tfdist.bench.suites.check import check_keys, check_value
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.text import did_you_mean
+from tfdist.launch.text import did_you_mean, flag_of
 from tfdist.models.presets import PRESETS
-from tfdist.strategies.options import StrategyName
 
 _toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 _BUILT_IN = Path(__file__).parent
 _TYPES: Mapping[str, type] = {
-    "name": str, "description": str, "preset": str, "rounds": int, "scaling": str, "timeout": float, "seed": int,
+    "name": str, "description": str, "preset": str, "rounds": int, "incarnations": int, "turn": float, "warmup": float,
+    "window": float, "isolated": bool, "timeout": float, "scaling": str, "seed": int,
 }  # fmt: skip
+_IN_SECONDS = ("turn", "warmup", "window", "timeout")
+"""Keys whose field ends with `_s`."""
 _FIXED: Mapping[str, str] = {"weak": "batch_size", "strong": "global_batch_size"}
 """The batch size that each scaling fixes."""
 
 
 @dataclass(frozen=True)
-class Arm:
-    """One configuration that a bench measures."""
-
-    name: str
-    choices: Mapping[str, Any]
-    """TrainingSpec's field names and `global_batch_size`, the suite's defaults included."""
-    hosts: int = 1
-    """Number of hosts it runs on: the first ones of the bench."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, with the keys of the TOML file."""
-        return {"name": self.name, **self.choices, **({"hosts": self.hosts} if self.hosts > 1 else {})}
-
-
-@dataclass(frozen=True)
 class Suite:
-    """What a bench compares and how often."""
+    """What a bench compares, how often and for how long."""
 
     arms: tuple[Arm, ...]
     name: str = "suite"
@@ -50,18 +37,28 @@ class Suite:
     """What it is for; shown when a bench starts."""
     preset: str | None = None
     """For everything that the arms do not set; None: by machine."""
-    rounds: int = 3
+    rounds: int = 12
+    """Turns of each arm."""
+    incarnations: int = 2
+    """Starts of each arm's processes, over which the rounds are spread evenly; at most `rounds`."""
+    turn_s: float = 2.5
+    """Timed seconds of a turn."""
+    warmup_s: float = 3.0
+    """Seconds that each incarnation trains before its first turn."""
+    window_s: float = 0.5
+    """Seconds of a timed window, which has at least 3 steps."""
+    isolated: bool = False
+    """No other arm's processes exist during a turn: an incarnation for each turn."""
+    timeout_s: float = 600.0
+    """Of the start of an arm, and of each turn."""
     scaling: str = "weak"
     """weak: the batch per device is fixed; strong: the global batch is."""
-    timeout_s: float | None = None
-    """Of each run."""
     seed: int = 0
-    """Of the order of the runs within a round."""
+    """Of the order of the turns within a round."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the keys of the TOML file; the arms of [matrix] are written out."""
-        scalars = {key: getattr(self, "timeout_s" if key == "timeout" else key) for key in _TYPES}
-        return {**scalars, "arms": [arm.to_json() for arm in self.arms]}
+        return {**{key: getattr(self, _field(key)) for key in _TYPES}, "arms": [arm.to_json() for arm in self.arms]}
 
 
 def built_in_suites() -> tuple[str, ...]:
@@ -90,86 +87,73 @@ def parse_suite(table: Mapping[str, Any], source: str) -> Suite:
     """The suite in a TOML table, or in `Suite.to_json`.
 
     Its arms are those of [matrix] (`matrix.expand` has the rules), then those of [[arms]]; both are optional, but one
-    arm is required. Each arm takes the keys of [defaults] that it does not set. Names must be unique.
+    arm is required. Each arm takes the keys of [defaults], and the suite's command, if it does not set them itself.
+    Names must be unique.
 
     Args:
         source: the file or name, for messages.
 
     Raises:
-        TfdistError: an unknown key, a value of the wrong type, no arms, or two of one name.
+        TfdistError: an unknown key, a value of the wrong type or out of range, no arms, or two of one name.
     """
     source = f"the suite {source}"
-    check_keys(table, (*_TYPES, "defaults", "matrix", "arms"), source)
+    check_keys(table, (*_TYPES, "command", "defaults", "matrix", "arms"), source)
     values = {
-        key: check_value(key, table[key], kind, source) for key, kind in _TYPES.items() if table.get(key) is not None
+        _field(key): check_value(key, table[key], kind, source)
+        for key, kind in _TYPES.items()
+        if table.get(key) is not None
     }
-    suite = Suite(timeout_s=values.pop("timeout", None), arms=_arms(table, source), **values)
-    _check_amounts(suite, source)
+    suite = _with_incarnations(Suite(parse_arms(table, source), **values), "incarnations" in values)
+    if suite.isolated and suite.incarnations != values.get("incarnations", suite.incarnations):
+        raise TfdistError(f"{source} is isolated, which is an incarnation for each turn: omit incarnations")
+    _check_preset(suite, source)
+    check_amounts(suite, lambda key, value: f"{source} has {key} = {value}")
     _check_scaling(suite, source)
     return suite
 
 
-def narrow(suite: Suite, patterns: Sequence[str], rounds: int | None, seed: int | None) -> Suite:
-    """The suite with only the arms that match one of `patterns` (fnmatch; none: all), and other rounds or seed.
+def narrow(suite: Suite, patterns: Sequence[str]) -> Suite:
+    """The suite with only the arms that match one of `patterns` (fnmatch; none: all).
 
     Raises:
-        TfdistError: no arm matches, or `rounds` is less than 1.
+        TfdistError: no arm matches.
     """
-    if rounds is not None and rounds < 1:
-        raise TfdistError(f"--rounds {rounds}: must be at least 1 (3 for a verdict)")
     arms = tuple(arm for arm in suite.arms if not patterns or any(fnmatchcase(arm.name, p) for p in patterns))
     if not arms:
         names = ", ".join(arm.name for arm in suite.arms)
         raise TfdistError(f"--arm {', '.join(map(repr, patterns))} matches no arm of {suite.name}: choose from {names}")
-    return replace(
-        suite,
-        arms=arms,
-        rounds=suite.rounds if rounds is None else rounds,
-        seed=suite.seed if seed is None else seed,
-    )
+    return replace(suite, arms=arms)
 
 
-def _arms(table: Mapping[str, Any], source: str) -> tuple[Arm, ...]:
-    defaults, explicit = table.get("defaults", {}), table.get("arms", [])
-    if not isinstance(defaults, Mapping):
-        raise TfdistError(f"{source} has defaults = {defaults!r}: make it a table, [defaults]")
-    common = check_choices(defaults, f"{source}, [defaults],")
-    matrix = expand(table["matrix"], defaults, source) if "matrix" in table else []
-    if not isinstance(explicit, list) or not all(isinstance(entry, Mapping) for entry in explicit):
-        raise TfdistError(f"{source} has arms = {explicit!r}: make each a table, [[arms]]")
-    if not matrix and not explicit:
-        raise TfdistError(f"{source} has no arms: add [[arms]] with a name and a strategy, or a [matrix]")
-    arms = tuple(_arm(entry, common, number, source) for number, entry in enumerate((*matrix, *explicit), start=1))
-    twice = [name for name, count in Counter(arm.name for arm in arms).items() if count > 1]
-    if twice:
-        raise TfdistError(f"{source} has two arms called {twice[0]!r}: rename one")
-    return arms
+def adjust(suite: Suite, changes: Mapping[str, Any]) -> Suite:
+    """The suite with other values for these of its fields; None counts as not given.
+
+    Raises:
+        TfdistError: a value is out of range.
+    """
+    given = {key: value for key, value in changes.items() if value is not None}
+    if given.get("isolated") and "incarnations" in given:
+        raise TfdistError("--isolated is an incarnation for each turn: omit --incarnations")
+    if "rounds" in given and suite.incarnations == suite.rounds:  # limited by them
+        suite = replace(suite, incarnations=max(suite.incarnations, Suite.incarnations))
+    adjusted = _with_incarnations(replace(suite, **given), "incarnations" in given)
+    check_amounts(adjusted, lambda key, value: f"{flag_of(key)} {value:g}")
+    return adjusted
 
 
-def _arm(entry: Mapping[str, Any], common: Mapping[str, Any], number: int, source: str) -> Arm:
-    name = entry.get("name")
-    if not isinstance(name, str) or not name.strip():
-        raise TfdistError(f'{source}, arm number {number}, has no name: add name = "..."')
-    source = f"{source}, arm {name!r},"
-    hosts = entry.get("hosts", 1)
-    if not of_kind(hosts, int) or hosts < 1:
-        raise TfdistError(f"{source} has hosts = {hosts!r}: must be an integer of at least 1")
-    training = {key: value for key, value in entry.items() if key not in ("name", "hosts")}
-    choices = {**common, **check_choices(training, source)}
-    if "strategy" not in choices:
-        raise TfdistError(f'{source} has no strategy: add strategy = "..."')
-    if choices["strategy"] is StrategyName.AUTO:
-        raise TfdistError(f"{source} has strategy = 'auto', which depends on the machine: name a strategy")
-    return Arm(name, choices, hosts)
+def _field(key: str) -> str:
+    return f"{key}_s" if key in _IN_SECONDS else key
 
 
-def _check_amounts(suite: Suite, source: str) -> None:
+def _with_incarnations(suite: Suite, chosen: bool) -> Suite:
+    """The suite with an incarnation for each isolated turn; else, unless `chosen`, with no more of them than rounds."""
+    number = suite.rounds if suite.isolated else suite.incarnations if chosen else min(suite.incarnations, suite.rounds)
+    return replace(suite, incarnations=number)
+
+
+def _check_preset(suite: Suite, source: str) -> None:
     if suite.preset is not None and suite.preset not in PRESETS:
         raise TfdistError(f"{source} has preset = {suite.preset!r}: {did_you_mean(suite.preset, PRESETS)}")
-    if suite.rounds < 1:
-        raise TfdistError(f"{source} has rounds = {suite.rounds}: must be at least 1 (3 for a verdict)")
-    if suite.timeout_s is not None and suite.timeout_s <= 0:
-        raise TfdistError(f"{source} has timeout = {suite.timeout_s}: must be positive; omit it for no limit")
 
 
 def _check_scaling(suite: Suite, source: str) -> None:
@@ -181,6 +165,8 @@ def _check_scaling(suite: Suite, source: str) -> None:
         )
     fixed = _FIXED[suite.scaling]
     for arm in suite.arms:
+        if arm.command:
+            continue  # its batch size is its own
         other = next((key for key in _FIXED.values() if key != fixed and key in arm.choices), None)
         if other:
             raise TfdistError(

@@ -1,51 +1,38 @@
-"""Estimates against the walls of the committed bench that they are calibrated on."""
-
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from statistics import fmean
 
 import pytest
 
-from tfdist.bench.estimate import estimate_s, seconds_left
-from tfdist.bench.plan import PlannedRun
-from tfdist.bench.reading import read_folder
-from tfdist.models.record import Record
+from tfdist.bench.estimate import seconds_left, start_s
+from tfdist.bench.plan import incarnations, interleave
+from tfdist.bench.suites.suite import Suite
 from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.options import StrategyName
 
-COMMITTED = Path(__file__).parents[2] / "bench_results" / "20261121T032905Z-cpu"
-SPECS = {name: TrainingSpec(steps=30) for name in ("a", "b", "new")}
-
-
-def test_estimates_are_close_to_the_committed_bench() -> None:
-    walls: dict[str, list[float]] = {}
-    specs: dict[str, TrainingSpec] = {}
-    for record in read_folder(COMMITTED, "").records:
-        walls.setdefault(record.arm, []).append(record.wall_s)
-        specs[record.arm] = TrainingSpec.from_json(record.spec)
-    for arm, spec in specs.items():
-        assert estimate_s(spec) == pytest.approx(fmean(walls[arm]), rel=0.2), arm
-    runs = [PlannedRun(number, arm) for number in (1, 2, 3) for arm in specs]
-    assert seconds_left(runs, specs, ()) == pytest.approx(sum(map(sum, walls.values())), rel=0.05)
+SPECS = {"a": TrainingSpec(), "b": TrainingSpec(strategy=StrategyName.MULTI_WORKER, workers=2)}
+SUITE = Suite((), turn_s=2.0, warmup_s=3.0)
+STARTS = sum(map(start_s, SPECS.values())) + 2 * 3.0
 
 
-def test_a_longer_training_takes_longer() -> None:
-    spec = TrainingSpec(steps=100)
-    assert estimate_s(replace(spec, steps=200)) > estimate_s(spec) > estimate_s(replace(spec, image_size=96))
-    assert estimate_s(replace(spec, workers=4)) > estimate_s(spec)
+def left_s(rounds: int, number: int, **values: float) -> float:
+    blocks = tuple(incarnations(interleave(list(SPECS), rounds, 0), number))
+    return seconds_left(blocks, SPECS, SUITE, **values)  # type: ignore[arg-type]
 
 
-def test_the_time_left_is_what_each_arm_took_and_estimates_scaled_to_that(make_record: Callable[..., Record]) -> None:
-    records = [replace(make_record("a"), wall_s=10.0), replace(make_record("b"), wall_s=30.0),
-               replace(make_record("a", status="failed"), wall_s=1.0)]  # fmt: skip
-    runs = [PlannedRun(2, "a"), PlannedRun(2, "b"), PlannedRun(2, "new")]
-    assert seconds_left(runs, SPECS, records) == pytest.approx(10 + 30 + 20)
-    assert seconds_left(runs, SPECS, ()) == pytest.approx(3 * estimate_s(SPECS["a"]))
-    assert seconds_left([], SPECS, records) == 0
+def test_each_process_adds_to_the_start() -> None:
+    assert start_s(replace(SPECS["b"], workers=4)) > start_s(SPECS["b"]) > start_s(SPECS["a"])
 
 
-def test_without_a_measured_run_there_is_no_estimate_for_gpus(make_record: Callable[..., Record]) -> None:
-    specs = {"a": TrainingSpec(gpus=True), "b": TrainingSpec(gpus=True)}
-    runs = [PlannedRun(1, "a"), PlannedRun(1, "b")]
-    assert seconds_left(runs, specs, ()) is None
-    assert seconds_left(runs, specs, [replace(make_record("a"), wall_s=9.0)]) == pytest.approx(18)
+def test_an_incarnation_is_its_starts_and_its_turns() -> None:
+    rounds = left_s(12, 1) - left_s(6, 1)
+    assert rounds == pytest.approx(6 * 2 * 2.5)
+    assert left_s(12, 2) - left_s(12, 1) == pytest.approx(STARTS)
+    assert left_s(6, 1) == pytest.approx(STARTS + rounds)
+
+
+def test_arms_that_are_ready_start_no_more_and_slow_starts_stay_slow() -> None:
+    assert left_s(6, 1) - left_s(6, 1, started=True) == pytest.approx(STARTS)
+    assert left_s(6, 1, pace=2.0) - left_s(6, 1) == pytest.approx(STARTS - 6.0)
+
+
+def test_nothing_left_takes_no_time() -> None:
+    assert seconds_left((), SPECS, SUITE) == 0

@@ -1,7 +1,8 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.bench.plan import PlannedRun, interleave, remaining
+from tfdist.bench.plan import PlannedRun, extended, incarnations, interleave, remaining
 
 names = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=8, unique=True)
 
@@ -40,3 +41,38 @@ def test_a_resumed_plan_is_the_rest_in_the_same_order(
 
 def test_refused_arms_are_not_run() -> None:
     assert remaining(interleave(["a", "b"], 2, 0), (), without={"a"}) == (PlannedRun(1, "b"), PlannedRun(2, "b"))
+
+
+@pytest.mark.parametrize(
+    ("rounds", "number", "blocks"),
+    [(12, 2, [(1, 6), (7, 12)]), (1, 1, [(1, 1)]), (5, 2, [(1, 3), (4, 5)]), (3, 3, [(1, 1), (2, 2), (3, 3)]),
+     (15, 3, [(1, 5), (6, 10), (11, 15)])],
+)  # fmt: skip
+def test_rounds_are_spread_evenly_over_incarnations(rounds: int, number: int, blocks: list[tuple[int, int]]) -> None:
+    started = list(incarnations(interleave(["a", "b"], rounds, 0), number))
+    assert [(runs[0].round, runs[-1].round) for runs in started] == blocks
+
+
+@given(names, st.integers(1, 6), st.data())
+def test_incarnations_are_what_is_left_in_order(arms: list[str], rounds: int, data: st.DataObject) -> None:
+    plan = interleave(arms, rounds, 0)
+    number = data.draw(st.integers(1, rounds))
+    done = data.draw(st.sets(st.sampled_from(plan)))
+    without = data.draw(st.sets(st.sampled_from(arms)))
+    started = list(incarnations(plan, number, done, without))
+    assert [run for runs in started for run in runs] == list(remaining(plan, done, without))
+    assert all(started)
+    assert len(started) <= number
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.data())
+def test_added_rounds_have_incarnations_of_their_own(rounds: int, more: int, data: st.DataObject) -> None:
+    number = data.draw(st.integers(1, rounds))
+    plan = interleave(["a"], rounds + more, 0)
+    total = extended(rounds, number, rounds + more)
+    assert number < total <= rounds + more
+    assert list(incarnations(plan, total, plan[:rounds]))
+
+
+def test_fewer_rounds_have_fewer_incarnations() -> None:
+    assert [extended(12, 2, total) for total in (1, 6, 7, 12, 13, 18, 19, 24)] == [1, 1, 2, 2, 3, 3, 4, 4]

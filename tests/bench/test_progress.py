@@ -6,13 +6,11 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from tfdist.bench.current_run import CurrentRun
+from tfdist.bench.bench_state import BenchState
 from tfdist.bench.plan import PlannedRun
-from tfdist.bench.progress import picture, progress_on
+from tfdist.bench.progress import Progress, ProgressLines, picture, progress_on
 from tfdist.launch.agents.messages import Event, Heartbeat
-from tfdist.models.record import Record
-
-MakeRecord = Callable[..., Record]
+from tfdist.models.record import TurnRecord
 
 
 class Terminal(StringIO):
@@ -27,125 +25,173 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return Terminal()
 
 
-def shown(stream: StringIO, quiet: bool, made: Record) -> str:
-    with progress_on(stream, quiet) as progress:
-        progress.start(PlannedRun(1, "a [b]"), 1, 2, None)
-        progress.listen(Event("worker-0", 0.0, {"event": "step", "step": 20, "images_per_s": 123.4, "loss": 1.0}))
-        progress.listen(Event("worker-0", 0.0, {"event": "ready"}))
-        progress.end(made)
-        progress.start(PlannedRun(2, "a [b]"), 2, 2, 60.0)
-    return stream.getvalue()
+def turn(arm: str, round: int, incarnation: int = 1) -> TurnRecord:
+    return TurnRecord(arm, round, incarnation, 1, 1, "2026-01-01T00:00:00+00:00", {})
+
+
+def phase(name: str, task: str = "worker-0") -> Event:
+    return Event(task, 0.0, {"event": "phase", "phase": name})
+
+
+def play(progress: Progress) -> None:
+    """Two arms start together, have two rounds, one dies, and the other starts again."""
+    for arm in ("a [b]", "c"):
+        progress.starting(arm, 1)
+        progress.listen(arm, phase("importing"))
+    progress.parked("a [b]")
+    progress.parked("c")
+    for number, (round, arm) in enumerate([(1, "c"), (1, "a [b]"), (2, "a [b]")], start=1):
+        progress.turn(PlannedRun(round, arm), number, 6, 100.0)
+        progress.listen(arm, Event("worker-0", 0.0, {"event": "step", "step": 20}))
+        progress.done(turn(arm, round), 40.0 + number)
+    progress.turn(PlannedRun(2, "c"), 4, 6, 70.0)
+    progress.note("c died: worker-0 was killed by SIGKILL")
+    progress.starting("a [b]", 2)
+    progress.parked("a [b]")
+    progress.turn(PlannedRun(3, "a [b]"), 5, 6, None)
+    progress.done(turn("a [b]", 3, 2), 45.0)
 
 
 @pytest.mark.parametrize("stream", [StringIO, Terminal])
-def test_without_a_terminal_that_can_be_overwritten_progress_is_lines(
-    make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch, stream: type[StringIO]
+def test_without_a_terminal_that_can_be_overwritten_rounds_and_starts_are_lines(
+    monkeypatch: pytest.MonkeyPatch, stream: type[StringIO]
 ) -> None:
     monkeypatch.setenv("TERM", "dumb")
-    made = make_record("a [b]", [[0.1, 0.1, 0.1, 0.7]])
-    assert shown(stream(), False, made).splitlines() == [
-        "[1/2] a [b], round 1",
-        "    40.0 images/s (whole job), 20 s",
-        "[2/2] a [b], round 2, about 60 s left",
+    out = stream()
+    with progress_on(out, quiet=False) as progress:
+        play(progress)
+    assert out.getvalue().splitlines() == [
+        "start 1: a [b] is ready after 0 s",
+        "start 1: c is ready after 0 s",
+        "round 1 (2 of 6 turns, about 2 min left): c 41.0, a [b] 42.0 images/s",
+        "c died: worker-0 was killed by SIGKILL",
+        "round 2 (4 of 6 turns, about 70 s left): a [b] 43.0 images/s",
+        "start 2: a [b] is ready after 0 s",
+        "round 3 (5 of 6 turns): a [b] 45.0 images/s",
     ]
 
 
+def test_a_start_has_its_duration() -> None:
+    lines: list[str] = []
+    seconds = iter([100.0, 114.0])
+    progress = ProgressLines(lines.append, lambda: next(seconds))
+    progress.starting("a", 2)
+    progress.parked("a")
+    assert lines == ["start 2: a is ready after 14 s"]
+
+
 @pytest.mark.parametrize("columns", ["20", "40", "120"])
-def test_on_a_terminal_results_scroll_above_a_bar(
-    make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch, terminal: Terminal, columns: str
+def test_on_a_terminal_notes_scroll_above_a_bar(
+    monkeypatch: pytest.MonkeyPatch, terminal: Terminal, columns: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    text = shown(terminal, False, make_record("a [b]", status="failed", reason="x"))
-    assert "a [b], round 1: failed: x" in text
+    with progress_on(terminal, quiet=False) as progress:
+        play(progress)
+    assert "c died: worker-0 was killed by SIGKILL" in terminal.getvalue()
 
 
-def test_quiet_prints_nothing(make_record: MakeRecord, terminal: Terminal) -> None:
-    assert shown(StringIO(), True, make_record()) == ""
-    assert shown(terminal, True, make_record()) == ""
+def test_quiet_prints_nothing(terminal: Terminal) -> None:
+    for stream in (StringIO(), terminal):
+        with progress_on(stream, quiet=True) as progress:
+            play(progress)
+        assert stream.getvalue() == ""
 
 
-def current(number: int = 3, left_s: float | None = 745.0) -> CurrentRun:
-    """The third of twelve runs, which started at second 100, after 20 of 100 steps."""
-    run = CurrentRun(PlannedRun(1, "mirrored/2"), number, 12, left_s, 100.0)
-    for second, step in ((109.0, 10), (110.0, 20)):
-        event = {"event": "step", "step": step, "steps": 100, "images_per_s": 1234.56}
-        run.job.update(Event("worker-0", 0.0, event), second)
-    return run
+def in_turn(number: int = 3, left_s: float | None = 745.0) -> BenchState:
+    """The third of twelve turns, which began at second 100."""
+    state = BenchState()
+    state.begin(PlannedRun(1, "mirrored/2"), number, 12, left_s, 100.0)
+    return state
 
 
-def drawn(run: CurrentRun, width: int, now: float = 110.0) -> list[str]:
+def starting() -> BenchState:
+    state = BenchState()
+    for arm, name in (("mirrored/2", "importing"), ("ps", "connecting")):
+        state.start(arm, 1, 100.0)
+        state.update(arm, phase(name), 101.0)
+    state.ready = 3
+    return state
+
+
+def drawn(state: BenchState, width: int, now: float = 110.0) -> list[str]:
     console = Console(record=True, width=width, file=io.StringIO(), highlight=False)
-    console.print(picture(run, width, now))
+    console.print(picture(state, width, now))
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 
 @pytest.mark.parametrize(
     ("width", "first", "second"),
     [
-        (
-            120,
-            "mirrored/2, round 1: step 20/100, 1,235 images/s",
-            "run 3/12 " + "━" * 5 + "─" * 25 + " about 12 min left",
-        ),
-        (40, "mirrored/2, round 1: step 20/100", "run 3/12 ━──────── about 12 min left"),
-        (30, "mirrored/2: step 20/100", "run 3/12 about 12 min left"),
-        (15, "mirrored/2: st…", "run 3/12 a…"),
+        (120, "round 1, mirrored/2", "turn 3/12 " + "━" * 5 + "─" * 25 + " about 12 min left"),
+        (40, "round 1, mirrored/2", "turn 3/12 ━─────── about 12 min left"),
+        (30, "round 1, mirrored/2", "turn 3/12 about 12 min le…"),
+        (15, "mirrored/2", "turn 3/12 …"),
     ],
 )
 def test_a_narrow_terminal_shows_less_in_the_same_two_lines(width: int, first: str, second: str) -> None:
-    assert drawn(current(), width) == [first, second]
+    assert drawn(in_turn(), width) == [first, second]
+
+
+@pytest.mark.parametrize(
+    ("width", "first"),
+    [
+        (80, "starting mirrored/2 (importing 5 s), ps (connecting 5 s); 3 ready"),
+        (60, "starting mirrored/2 (importing 5 s), ps (connecting 5 s)"),
+        (40, "starting mirrored/2 and 1 more"),
+    ],
+)
+def test_the_arms_that_start_are_shown_with_what_they_do(width: int, first: str) -> None:
+    assert drawn(starting(), width, 106.0)[0] == first
 
 
 @pytest.mark.parametrize("width", [1, 8, 20, 40, 80, 200])
-def test_nothing_is_wider_than_the_terminal(width: int) -> None:
-    lines = drawn(current(), width)
+@pytest.mark.parametrize("state", [in_turn, starting, BenchState])
+def test_nothing_is_wider_than_the_terminal(width: int, state: Callable[[], BenchState]) -> None:
+    lines = drawn(state(), width)
     assert len(lines) == 2
     assert max(map(len, lines)) <= width
 
 
 def test_the_time_left_counts_down_and_is_never_negative() -> None:
-    assert current().left_text(100.0) == "about 12 min left"
-    assert current().left_text(800.0) == "about 45 s left"
-    assert current().left_text(845.0) == ""
-    assert current(left_s=None).left_text(100.0) == ""
+    assert in_turn().left_text(100.0) == "about 12 min left"
+    assert in_turn().left_text(800.0) == "about 45 s left"
+    assert in_turn().left_text(845.0) == ""
+    assert in_turn(left_s=None).left_text(100.0) == ""
 
 
-def test_before_the_first_step_the_latest_phase_is_shown() -> None:
-    run = CurrentRun(PlannedRun(1, "ps"), 1, 12, None, 100.0)
-    assert run.line(80, 100.0) == "ps, round 1: starting"
-    for second, task, event in (
-        (101.0, "chief-0", {"event": "phase", "phase": "importing"}),
-        (102.0, "chief-0", {"event": "phase", "phase": "connecting"}),
-        (103.0, "ps-0", {"event": "phase", "phase": "importing"}),
-        (104.0, "ps-0", {"event": "ready"}),
-    ):
-        run.job.update(Event(task, 0.0, event), second)
-    assert run.line(80, 106.0) == "ps, round 1: connecting 4 s"
+def test_a_server_that_is_ready_hides_nothing() -> None:
+    state = BenchState()
+    state.start("ps", 1, 100.0)
+    state.update("ps", phase("connecting", "chief-0"), 102.0)
+    state.update("ps", Event("ps-0", 0.0, {"event": "ready"}), 104.0)
+    assert "connecting 4 s" in state.line(80, 106.0)
 
 
-def test_the_slowest_task_is_shown_with_what_it_does_besides_training() -> None:
-    run = current()
-    run.job.update(Event("worker-1", 0.0, {"event": "step", "step": 19}), 110.0)
-    assert run.line(80, 110.0) == "mirrored/2, round 1: step 19"
-    run.job.update(Event("worker-1", 0.0, {"event": "phase", "phase": "evaluating"}), 111.0)
-    assert run.line(80, 113.0) == "mirrored/2, round 1: step 19, evaluating 2 s"
-
-
-def test_it_is_drawn_once_a_second_at_most(terminal: Terminal) -> None:
+def test_nothing_is_drawn_during_a_turn_and_starts_once_a_second_at_most(terminal: Terminal) -> None:
     with progress_on(terminal, quiet=False) as progress:
-        seconds = iter([100.0, 100.0, 100.9, 101.0, 101.0, 101.5, 102.0, 102.0])
-        progress.now = lambda: next(seconds)
-        progress.start(PlannedRun(1, "a"), 1, 2, None)
-        drawings = []
-        for _ in range(4):
+        clock = 100.0
+        progress.now = lambda: clock  # type: ignore[attr-defined]
+        progress.starting("a", 1)
+
+        def drawn_at(second: float) -> bool:
+            nonlocal clock
+            clock = second
             before = len(terminal.getvalue())
-            progress.listen(Heartbeat(0.0))
-            drawings.append(len(terminal.getvalue()) > before)
-    assert drawings == [False, True, False, True]
+            progress.listen("a", Heartbeat(0.0))
+            return len(terminal.getvalue()) > before
+
+        assert [drawn_at(second) for second in (100.9, 101.0, 101.5, 102.0)] == [False, True, False, True]
+        progress.parked("a")
+        progress.turn(PlannedRun(1, "a"), 1, 2, None)
+        assert not any(drawn_at(second) for second in (104.0, 106.0, 108.0))
+        before = len(terminal.getvalue())
+        progress.done(turn("a", 1), 40.0)
+        assert len(terminal.getvalue()) == before
 
 
-def test_the_display_is_removed_at_the_end(terminal: Terminal, make_record: MakeRecord) -> None:
-    shown(terminal, False, make_record())
+def test_the_display_is_removed_at_the_end(terminal: Terminal) -> None:
+    with progress_on(terminal, quiet=False) as progress:
+        play(progress)
     text = terminal.getvalue()
     assert re.search(r"\x1b\[2K\s*(\x1b\[1A\x1b\[2K)*$", text.replace("\x1b[?25h", ""))
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from tfdist.bench.options import BenchOptions
 from tfdist.bench.plan import PlannedRun
-from tfdist.bench.progress import Progress, ProgressLines
+from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
 from tfdist.bench.run import RunnerHooks
-from tfdist.bench.session import BenchOptions, default_suite, prepare, run_session
+from tfdist.bench.session import default_suite, prepare, run_session
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.machine import Machine, Machines, local_machines
@@ -196,7 +197,17 @@ def test_a_refused_arm_runs_on_resume_if_it_now_can(options: BenchOptions) -> No
     assert {one.status for one in read_folder(session.root, "").records} == {"ok"}
 
 
-@pytest.mark.parametrize("other", [{"rounds": 3}, {"seed": 5}, {"patterns": ("one*",)}, {"suite": "smoke"}])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"turn_s": 3.0},
+        {"incarnations": 1},
+        {"isolated": True},
+        {"seed": 5},
+        {"patterns": ("one*",)},
+        {"suite": "smoke"},
+    ],
+)
 def test_a_resume_with_another_suite_is_refused(options: BenchOptions, other: dict[str, Any]) -> None:
     session = prepare(options, MACHINES)
     run_session(session, hooks(FakeRuns()))
@@ -254,16 +265,3 @@ def test_the_default_suite_depends_on_the_machine() -> None:
     assert default_suite(local_machines(Machine((0,), ("A",)))) == "gpu"
     two = {LOCAL: Machine((0,), ()), Host("h2", "10.0.0.2"): Machine((0,), ())}
     assert default_suite(two) == "hosts"
-
-
-def test_progress_lines_have_run_time_left_and_result(make_record: Callable[..., Record]) -> None:
-    lines_shown: list[str] = []
-    lines = ProgressLines(lines_shown.append)
-    lines.start(PlannedRun(2, "a"), 3, 30, 745.0)
-    lines.end(make_record("a", [[0.1, 0.1, 0.1, 0.7]]))
-    lines.end(make_record("a", status="failed", reason="worker-1 died"))
-    assert lines_shown == [
-        "[3/30] a, round 2, about 12 min left",
-        "    40.0 images/s (whole job), 20 s",
-        "    failed: worker-1 died",
-    ]

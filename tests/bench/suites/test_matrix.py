@@ -40,7 +40,7 @@ def error_of(tmp_path: Path, matrix: str) -> str:
 
 
 def test_the_gpu_suite_has_the_arms_that_were_written_out_before() -> None:
-    defaults = {"gpus": True, "evaluate": False, "dataset": "synthetic", "steps": 300}
+    defaults = {"gpus": True, "evaluate": False, "dataset": "synthetic"}
     scaled = [entry for entry in GPU_STRATEGIES if entry[0] not in ("central-storage", "parameter-server")]
     expected = [{"name": f"{name}/float32", **choices, "precision": "float32"} for name, choices in GPU_STRATEGIES]
     expected += [{"name": f"{name}/mixed_float16", **choices, "precision": "mixed_float16"} for name, choices in scaled]
@@ -90,6 +90,7 @@ def test_matrix_arms_come_before_explicit_ones_and_take_the_defaults() -> None:
         ('name = ["a"]', "[matrix], has the unknown key 'name'"),
         ("batch_size = []", "batch_size = []: give a list of values, as batch_size = [...]"),
         ("batch_size = 16", "batch_size = 16: give a list of values"),
+        ('strategy = ["mirrored"]\nsteps = [10, 20]', "has steps, but a bench trains in turns"),
         ("", "makes 0 arms"),
         (f"seed = {list(range(MOST_ARMS + 1))}", f"makes {MOST_ARMS + 1} arms: give lists that make 1 to {MOST_ARMS}"),
         ("batch_size = [16]", "no strategy"),

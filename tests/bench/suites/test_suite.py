@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.bench.suites.arms import resolve_arms
-from tfdist.bench.suites.suite import built_in_suites, load_suite, narrow, parse_suite
+from tfdist.bench.suites.suite import adjust, built_in_suites, load_suite, narrow, parse_suite
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine, local_machines
+from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import CrossDevice, StrategyName
 
@@ -74,7 +75,23 @@ def test_a_suite_survives_json(name: str) -> None:
         (('batch_size = 8', 'alpha = "wide"'), "a number"),
         (('batch_size = 8', 'evaluate = 1'), "true or false"),
         (('rounds = 2', 'rounds = 0'), "must be at least 1"),
-        (('timeout = 60', 'timeout = -1'), "omit it for no limit"),
+        (('rounds = 2', 'rounds = 2\nincarnations = 3'), "1 to the number of rounds, 2"),
+        (('rounds = 2', 'incarnations = 0'), "1 to the number of rounds, 12"),
+        (('rounds = 2', 'incarnations = 2\nisolated = true'), "omit incarnations"),
+        (('timeout = 60', 'timeout = -1'), "timeout = -1: must be a positive number of seconds"),
+        (('timeout = 60', 'turn = 0'), "turn = 0: must be a positive number of seconds"),
+        (('timeout = 60', 'turn = nan'), "turn = nan: must be a positive number of seconds"),
+        (('timeout = 60', 'window = inf'), "window = inf: must be a positive number of seconds"),
+        (('timeout = 60', 'warmup = -0.5'), "warmup = -0.5: must be 0 seconds or more"),
+        (('timeout = 60', 'timeout = 2'), "turn = 2.5: must be shorter than the timeout of a turn, 2"),
+        (('timeout = 60', 'turn = 0.2'), "turn = 0.2: must be at least as long as a window, 0.5"),
+        (('timeout = 60', 'turn = "5s"'), "turn = '5s': must be a number"),
+        (('batch_size = 8', 'steps = 40'), "[defaults], has steps, but a bench trains in turns of seconds"),
+        (('devices = 2', 'warmup_steps = 4'), "arm 'two', has warmup_steps, but a bench trains in turns"),
+        (('batch_size = 8', 'command = "python train.py"'), "give a list of words"),
+        (('devices = 2', 'command = []'), "give a list of words"),
+        (('devices = 2', 'command = ["python", 3]'), "give a list of words"),
+        (('devices = 2', 'command = ["true"]'), "has batch_size, which is for the built-in training, and a command"),
         (('timeout = 60', 'preset = "huge"'), "smoke, cpu, reference"),
         (('timeout = 60', 'scaling = "wide"'), "weak"),
         (('timeout = 60', 'scaling = "strong"'), "use that instead"),
@@ -111,15 +128,56 @@ def test_a_folder_is_not_a_suite(tmp_path: Path) -> None:
 
 
 def test_arms_are_chosen_by_pattern() -> None:
-    suite = narrow(load_suite("cpu"), ["mirrored/*", "one-device"], rounds=5, seed=9)
+    suite = narrow(load_suite("cpu"), ["mirrored/*", "one-device"])
     names = [arm.name for arm in suite.arms]
     assert names == ["one-device", "mirrored/auto", "mirrored/hierarchical-copy", "mirrored/reduction-to-one"]
-    assert (suite.rounds, suite.seed) == (5, 9)
 
 
 def test_a_pattern_that_matches_nothing_lists_the_arms() -> None:
     with pytest.raises(TfdistError, match=r"'nope' matches no arm.*one-device, independent"):
-        narrow(load_suite("cpu"), ["nope"], None, None)
+        narrow(load_suite("cpu"), ["nope"])
+
+
+def test_numbers_are_adjusted_and_incarnations_follow_the_rounds_unless_chosen() -> None:
+    suite = load_suite("cpu")
+    assert adjust(suite, {"rounds": 5, "turn_s": 1.5, "seed": None}).to_json() == {
+        **suite.to_json(), "rounds": 5, "turn": 1.5}  # fmt: skip
+    assert adjust(suite, {"rounds": 1}).incarnations == 1
+    assert adjust(suite, {"rounds": 4, "isolated": True}).incarnations == 4
+    assert adjust(adjust(suite, {"isolated": True}), {"rounds": 3}).incarnations == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"rounds": 0}, "--rounds 0: must be at least 1 (3 for a verdict)"),
+        ({"rounds": 2, "incarnations": 3}, "--incarnations 3: must be 1 to the number of rounds, 2"),
+        ({"turn_s": 0.1}, "--turn 0.1: must be at least as long as a window, 0.5"),
+        ({"turn_s": 600.0}, "--turn 600: must be shorter than the timeout of a turn, 600"),
+        ({"isolated": True, "incarnations": 2}, "--isolated is an incarnation for each turn: omit --incarnations"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_refused_in_one_sentence(changes: dict[str, object], expected: str) -> None:
+    with pytest.raises(TfdistError) as raised:
+        adjust(load_suite("cpu"), changes)
+    assert str(raised.value) == expected
+
+
+@pytest.mark.parametrize("name", ["smoke", "cpu", "hosts"])
+def test_built_in_suites_measure_one_arm_twice(name: str) -> None:
+    """Without GPUs, AUTO is RING."""
+    done = {
+        json.dumps({**arm.choices, "communication": "ring", "hosts": arm.hosts}, sort_keys=True)
+        for arm in load_suite(name).arms
+    }
+    assert len(done) == len(load_suite(name).arms) - 1
+
+
+def test_secrets_of_a_command_are_not_saved() -> None:
+    table = {"arms": [{"name": "a", "strategy": "one-device", "command": ["python", "t.py", "--token", "abc"]}]}
+    suite = parse_suite(table, "s")
+    assert suite.arms[0].command[-1] == "abc"
+    assert "abc" not in json.dumps(suite.to_json())
 
 
 @pytest.mark.parametrize("name", ["smoke", "cpu"])
@@ -129,7 +187,8 @@ def test_the_cpu_suites_run_every_strategy_on_two_cores(name: str) -> None:
     assert not arms.refused
     assert not arms.warnings
     assert {spec.strategy for spec in arms.specs.values()} == set(CATALOG) - {StrategyName.TPU}
-    assert all(spec.replicas in (1, 2) and not spec.evaluate for spec in arms.specs.values())
+    assert all(spec.replicas in (1, 2) for spec in arms.specs.values())
+    assert all(isinstance(spec, TrainingSpec) and not spec.evaluate for spec in arms.specs.values())
 
 
 def test_the_gpu_suite_takes_every_gpu() -> None:

@@ -1,0 +1,68 @@
+"""A command of the command line in place of the built-in training. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tfdist.bench.suites.arm import STRATEGY_KEYS, Arm
+from tfdist.bench.suites.suite import Suite
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.redact import REDACTED
+
+
+def with_command(suite: Suite, command: Sequence[str], built_in: bool) -> tuple[Suite, tuple[str, ...]]:
+    """The suite with all of its arms running `command`, and notes about what that changes.
+
+    Args:
+        suite: the arms' strategies.
+        command: the user's program; empty: nothing changes.
+        built_in: its training keys are dropped; arms that then do the same as an earlier one are left out.
+
+    Raises:
+        TfdistError: an arm of the user's own suite describes the built-in training, or has another command.
+    """
+    if not command:
+        return suite, ()
+    arms: dict[str, Arm] = {}
+    notes: list[str] = []
+    for arm in suite.arms:
+        if not built_in:
+            _check_free(arm, suite)
+        new = replace(arm, choices=_of_strategy(arm.choices), command=tuple(command))
+        same = next(
+            (name for name, other in arms.items() if (other.choices, other.hosts) == (new.choices, new.hosts)), ""
+        )
+        if same:
+            notes.append(f"left out: {arm.name} does the same as {same} with your own program")
+        else:
+            arms[arm.name] = new
+    return replace(suite, arms=tuple(arms.values())), tuple(notes)
+
+
+def check_complete(suite: Suite, option: str) -> None:
+    """Refuse a suite that was saved without the secrets of its commands.
+
+    Raises:
+        TfdistError: an arm's command has a masked word.
+    """
+    masked = next((arm.name for arm in suite.arms if any(REDACTED in word for word in arm.command)), None)
+    if masked is not None:
+        raise TfdistError(
+            f"{option}: the command of {masked} has secrets, which are not saved: give it again, after -- "
+            "or with --suite FILE"
+        )
+
+
+def _of_strategy(choices: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in choices.items() if key in STRATEGY_KEYS}
+
+
+def _check_free(arm: Arm, suite: Suite) -> None:
+    if arm.command:
+        raise TfdistError(f"suite {suite.name}, arm {arm.name!r}, has a command and another follows --: omit one")
+    stray = next((key for key in arm.choices if key not in STRATEGY_KEYS), None)
+    if stray:
+        raise TfdistError(
+            f"suite {suite.name}, arm {arm.name!r}, has {stray}, which is for the built-in training, "
+            f"but a COMMAND was given: omit {stray}"
+        )

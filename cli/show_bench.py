@@ -1,0 +1,59 @@
+"""Prints a bench before it runs: its suite, its turns, and what cannot run."""
+
+import sys
+from collections.abc import Iterator
+from typing import TextIO
+
+import typer
+
+from tfdist.bench.session import Session
+from tfdist.launch.json_files import dumps
+from tfdist.launch.redact import redact_command
+from tfdist.launch.text import counted, duration, shortened
+from tfdist.models.spec import TrainingSpec
+
+
+def announce(session: Session, stream: TextIO) -> None:
+    """Show the suite, its purpose, the size of the bench, and the arms that cannot run."""
+    suite, turns = session.bench.suite, len(session.to_run)
+    size = f"{counted(len(suite.arms), 'arm')} x {counted(suite.rounds, 'round')} of {suite.turn_s:g} s"
+    rest = f" of {len(session.bench.plan)} left" if session.before else ""
+    time = f", about {duration(session.estimate_s)}" if turns else ""
+    lines = [f"suite {suite.name}: {size}, {suite.scaling} scaling, seed {suite.seed}"]
+    lines += [suite.description] if suite.description else []
+    starts = counted(len(session.incarnations), "start")
+    lines += [f"{counted(turns, 'turn')}{rest} in {starts} of the processes{time}; results in {session.root}"]
+    lines += [*session.notes, *(f"refused: {text}" for text in refusals(session))]
+    lines += [f"warning: {warning}" for warning in session.warnings]
+    typer.echo("\n".join(lines), file=stream)
+
+
+def refusals(session: Session) -> Iterator[str]:
+    """A text for each reason with the arms that it holds for."""
+    for reason in dict.fromkeys(session.arms.refused.values()):
+        names = [name for name, refusal in session.arms.refused.items() if refusal == reason]
+        yield f"{shortened(names)}: {reason}"
+
+
+def show_plan(session: Session, json: bool) -> None:
+    """Print the turns in their order."""
+    runs = [(number, run) for number, each in enumerate(session.incarnations, start=1) for run in each]
+    specs, refused = session.arms.specs, session.arms.refused
+    if json:
+        plan = [
+            {"incarnation": number, "round": run.round, "arm": run.arm, "spec": specs[run.arm].to_json()}
+            for number, run in runs
+        ]
+        summary = {"folder": str(session.root), "estimate_s": session.estimate_s, "refused": refused}
+        typer.echo(dumps({"format": 2, **summary, "suite": session.bench.suite.to_json(), "plan": plan}))
+        return
+    announce(session, sys.stdout)
+    for position, (number, run) in enumerate(runs, start=1):
+        typer.echo(f"{position:3d}. start {number}, round {run.round}  {run.arm}  ({_work(session, run.arm)})")
+
+
+def _work(session: Session, arm: str) -> str:
+    spec = session.arms.specs[arm]
+    if isinstance(spec, TrainingSpec):
+        return f"{spec.strategy}, {spec.replicas} x batch {spec.batch_size}, {spec.image_size} px"
+    return f"{spec.strategy}, {counted(spec.replicas, 'replica')}: {redact_command(session.arms.commands[arm])}"
