@@ -38,7 +38,12 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def software(keras: Keras) -> dict[str, str]:
-    """Versions from package metadata. `keras` is the package that trains, with its backend."""
+    """Versions from package metadata, and `gpu_software`. `keras` is the package that trains, with its backend.
+
+    TensorFlow must have been imported with that Keras.
+    """
+    from tfdist.models.training.gpu_software import gpu_software
+
     package = _KERAS[keras]
     return {
         "tensorflow": version("tensorflow"),
@@ -46,6 +51,7 @@ def software(keras: Keras) -> dict[str, str]:
         "python": platform.python_version(),
         "tfdist": tfdist.__version__,
         "numpy": version("numpy"),
+        **gpu_software(),
     }
 
 

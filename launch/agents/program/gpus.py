@@ -24,7 +24,7 @@ def describe_gpus() -> dict[str, Any]:
     its NUMA node, `gpu_topology` is the matrix of nvidia-smi for several GPUs, and `cuda_missing` the CUDA libraries
     that TensorFlow will not find.
     """
-    visible, files, tool = os.environ.get("CUDA_VISIBLE_DEVICES"), glob.glob(GPU_DEVICES), find_program("nvidia-smi")
+    visible, files, tool = os.environ.get("CUDA_VISIBLE_DEVICES"), device_files(), find_program("nvidia-smi")
     hides_all = visible is not None and not re.match(r"\s*(\d|GPU-|MIG-)", visible)
     gpus = list_gpus(output_of([tool, "-L"])) if tool is not None and files and not hides_all else []
     shown = visible_gpus(gpus, visible)
@@ -44,6 +44,11 @@ def describe_gpus() -> dict[str, Any]:
         "driver": read_text("/sys/module/nvidia/version").strip() if gpus else "",
         "cuda_missing": missing_cuda_libraries() if shown else [],
     }
+
+
+def device_files() -> list[str]:
+    """The device files of this host's GPUs."""
+    return glob.glob(GPU_DEVICES)
 
 
 class Gpu(NamedTuple):
