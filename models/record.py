@@ -42,7 +42,7 @@ class GpuReading:
     """Share of the last sampling period in which a kernel ran, 0..1."""
     power_w: float
     energy_j: float | None
-    """Since the driver was loaded; None: not supported."""
+    """During the window, by the GPU's counter; None: it has none."""
     sm_clock_mhz: int
     throttle: str
     """Why its clock is lowered; empty: it is not."""
