@@ -11,23 +11,24 @@ from tfdist.launch.machine import Machine
 from tfdist.launch.text import counted, flag_of
 from tfdist.models.datasets.info import DataInfo
 from tfdist.models.datasets.table import PREPARED, SYNTHETIC
+from tfdist.models.exchange_checks import check_all_reduce, check_exchange
 from tfdist.models.spec import Architecture, TrainingSpec
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import Communication, CrossDevice, GpuThreads
 from tfdist.strategies.partitioner import parse_partitioner
 from tfdist.strategies.refusals import (
-    Refusal,
     cross_device_refusal,
     devices_refusal,
     keras_refusal,
     precision_refusal,
+    refuse,
 )
 
 _MINIMUM = {
     "workers": 1, "ps": 0, "devices": 1, "cores_per_device": 1, "logical_gpus": 2, "packs": 1, "bytes_per_pack": 1,
-    "classes": 2, "batch_size": 1, "steps": 1, "epochs": 1, "steps_per_window": 1, "warmup_steps": 0, "shuffle": 1,
-    "seed": 0, "image_size": 32,  # MobileNetV2 halves the image five times
+    "classes": 2, "batch_size": 1, "steps": 1, "epochs": 1, "steps_per_window": 1, "steps_per_call": 1,
+    "warmup_steps": 0, "shuffle": 1, "seed": 0, "image_size": 32,  # MobileNetV2 halves the image five times
 }  # fmt: skip
 _MAX_SEED = 2**32 - 1  # of NumPy
 _ALPHAS = (0.35, 0.5, 0.75, 1.0, 1.3, 1.4)
@@ -59,18 +60,19 @@ def check_strategy(choice: StrategyChoice, chosen: Mapping[str, Any], machine: M
     parse_partitioner(choice.variable_partitioner)
     _check_options(choice, chosen)
     _check_gpus(choice, machine)
-    _check_all_reduce(choice, machine)
+    check_all_reduce(choice, machine)
     _check_devices(choice, chosen, machine)
 
 
 def check_combinations(spec: TrainingSpec) -> None:
     """Refuse combinations of strategy, Keras, API, precision and devices that TensorFlow cannot train."""
     keras = f"--keras {spec.keras}"
-    _refuse(keras_refusal(spec.strategy, spec.keras, spec.api), f"{keras} --api {spec.api} --strategy {spec.strategy}")
-    _refuse(
+    refuse(keras_refusal(spec.strategy, spec.keras, spec.api), f"{keras} --api {spec.api} --strategy {spec.strategy}")
+    refuse(
         precision_refusal(spec.strategy, spec.keras, spec.precision, spec.replicas),
         f"{keras} --precision {spec.precision}",
     )
+    check_exchange(spec)
     _check_replicas(spec)
 
 
@@ -151,7 +153,7 @@ def _check_options(choice: StrategyChoice, chosen: Mapping[str, Any]) -> None:
     """Refuse an option that the strategy would ignore, unless it is the default."""
     for field, value in chosen.items():
         takers = [row.name for row in CATALOG.values() if flag_of(field) in row.options]
-        if takers and choice.strategy not in takers and value != getattr(StrategyChoice, field):
+        if takers and choice.strategy not in takers and value != getattr(type(choice), field):
             raise TfdistError(
                 f"{flag_of(field)} {value} has no effect under --strategy {choice.strategy}: "
                 f"omit it, or use {', '.join(takers)}"
@@ -181,20 +183,6 @@ def _check_gpus(choice: StrategyChoice, machine: Machine) -> None:
 _ONE_GPU_ONCE = "NCCL accepts each physical GPU once, so not the parts of one that come from"
 
 
-def _check_all_reduce(choice: StrategyChoice, machine: Machine) -> None:
-    if not machine.gpus and choice.communication is Communication.NCCL:
-        raise MissingHardwareError("--communication nccl needs GPUs, and none was found: use ring or auto")
-    if not machine.gpus and choice.cross_device is CrossDevice.NCCL:
-        raise MissingHardwareError(
-            "--cross-device nccl needs GPUs, and none was found: use hierarchical-copy, reduction-to-one or auto"
-        )
-    if choice.packs is not None and choice.cross_device not in (CrossDevice.NCCL, CrossDevice.HIERARCHICAL_COPY):
-        raise TfdistError(
-            f"--packs {choice.packs} has no effect with --cross-device {choice.cross_device}: "
-            f"omit it, or use nccl or hierarchical-copy"
-        )
-
-
 def _check_devices(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machine) -> None:
     if machine.hosts > 1 and not CATALOG[choice.strategy].many_processes:
         raise TfdistError(
@@ -212,13 +200,6 @@ def _check_devices(choice: StrategyChoice, chosen: Mapping[str, Any], machine: M
 def _check_replicas(choice: StrategyChoice, odd_number: type[TfdistError] = TfdistError) -> None:
     """`odd_number`: raised for a number of devices that the all-reduce cannot sum."""
     devices = f"--devices {choice.devices}"
-    _refuse(
-        devices_refusal(choice.strategy, choice.workers, choice.devices, choice.gpus), devices, MissingHardwareError
-    )
+    refuse(devices_refusal(choice.strategy, choice.workers, choice.devices, choice.gpus), devices, MissingHardwareError)
     all_reduce = f"--cross-device {choice.cross_device} {devices}"
-    _refuse(cross_device_refusal(choice.cross_device, choice.devices), all_reduce, odd_number)
-
-
-def _refuse(refusal: Refusal | None, options: str, error: type[TfdistError] = TfdistError) -> None:
-    if refusal is not None:
-        raise error(f"{options}: {refusal.reason}; {refusal.instead}")
+    refuse(cross_device_refusal(choice.cross_device, choice.devices), all_reduce, odd_number)

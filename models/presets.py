@@ -20,6 +20,7 @@ from tfdist.models.checks import (
 )
 from tfdist.models.datasets.info import DataInfo
 from tfdist.models.datasets.table import SYNTHETIC, describe
+from tfdist.models.exchange_checks import check_program
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice, enum_fields
@@ -97,6 +98,7 @@ def resolve_strategy(choices: Mapping[str, Any], machine: Machine) -> Resolved[S
     values = {"cores_per_device": None, **_default_counts(chosen, machine), **chosen}
     choice = StrategyChoice(**{**values, "gpus": bool(machine.gpus)})
     check_strategy(choice, chosen, machine)
+    check_program(choice)
     communication, communication_notes = _choose_communication(choice, machine)
     choice = replace(choice, communication=communication)
     return Resolved(choice, notes + communication_notes, strategy_warnings(choice, machine))

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from tfdist.launch.str_enum import StrEnum
 from tfdist.strategies.choice import StrategyChoice
-from tfdist.strategies.options import Api, Precision
+from tfdist.strategies.options import Api, GradientDtype, Precision
 
 
 class Architecture(StrEnum):
@@ -50,10 +50,13 @@ class TrainingSpec(StrategyChoice):
     learning_rate: float = 0.001
     optimizer: Optimizer = Optimizer.ADAM
     precision: Precision = Precision.FLOAT32
+    gradient_dtype: GradientDtype = GradientDtype.FLOAT32
     api: Api = Api.LOOP
     xla: bool = False
     seed: int = 0
     steps_per_window: int = 10
+    steps_per_call: int = 1
+    """Steps in one call of a tf.function (parameter-server: in one scheduled closure). Windows are whole calls."""
     warmup_steps: int = 10
     evaluate: bool = False
     """Measure accuracy on the held-out part of the data set after training."""

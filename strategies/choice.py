@@ -38,9 +38,10 @@ class StrategyChoice:
     communication: Communication = Communication.AUTO
     cross_device: CrossDevice = CrossDevice.AUTO
     packs: int | None = None
-    """num_packs of NCCL and hierarchical-copy; None: TensorFlow's default (1)."""
+    """num_packs of mirrored's nccl and hierarchical-copy; None: TensorFlow's default (1)."""
     bytes_per_pack: int | None = None
-    """CommunicationOptions.bytes_per_pack; None: TensorFlow decides."""
+    """CommunicationOptions.bytes_per_pack of multiworker and of mirrored's auto: an all-reduce starts once more than
+    this many bytes of gradients are collected; None: one all-reduce for all gradients."""
     timeout_collective_s: float | None = None
     """CommunicationOptions.timeout_seconds; None: no limit."""
     variable_partitioner: str = "none"

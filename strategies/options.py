@@ -40,6 +40,14 @@ class GpuThreads(StrEnum):
     PRIVATE = "gpu_private"
 
 
+class GradientDtype(StrEnum):
+    """The type in which replicas exchange gradients; they are computed and applied in float32."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+
+
 class Placement(StrEnum):
     """Which parameter server holds a new variable: the next one in turn, or the one with the fewest bytes."""
 

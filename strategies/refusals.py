@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from tfdist.launch.errors import TfdistError
 from tfdist.strategies.catalog import CATALOG
-from tfdist.strategies.options import Api, CrossDevice, Keras, Precision, StrategyName
+from tfdist.strategies.options import Api, CrossDevice, GradientDtype, Keras, Precision, StrategyName
 
 
 @dataclass(frozen=True)
@@ -12,6 +13,12 @@ class Refusal:
 
     reason: str
     instead: str
+
+
+def refuse(refusal: Refusal | None, options: str, error: type[TfdistError] = TfdistError) -> None:
+    """Raise `error` for these command-line options unless the combination works."""
+    if refusal is not None:
+        raise error(f"{options}: {refusal.reason}; {refusal.instead}")
 
 
 def keras_refusal(strategy: StrategyName, keras: Keras, api: Api) -> Refusal | None:
@@ -70,4 +77,28 @@ def cross_device_refusal(cross_device: CrossDevice, devices: int) -> Refusal | N
         f"TensorFlow's HierarchicalCopyAllReduce drops the gradients of one of {devices} devices "
         "(of any odd number above 1)",
         f"use --devices {devices - 1} or {devices + 1}, or --cross-device auto or reduction-to-one",
+    )
+
+
+def all_reduce_refusal(keras: Keras) -> Refusal | None:
+    """Why tfdist cannot replace the all-reduce of this Keras' optimizers; None if it can.
+
+    Source: tf_keras' optimizers take a `gradient_aggregator`, Keras 3's call a private method.
+    """
+    if keras is Keras.TWO:
+        return None
+    return Refusal("Keras 3's optimizers do not let a program replace their all-reduce", "use --keras 2")
+
+
+def gradient_dtype_refusal(dtype: GradientDtype, nccl: bool) -> Refusal | None:
+    """Why gradients are not exchanged in this type, over NCCL or not; None if they are.
+
+    Source: the types of TensorFlow 2.21's NcclAllReduce operation, and of kValidDataTypes in nccl_manager.cc, which
+    treats others as float32. Not run on hardware.
+    """
+    if not nccl or dtype is not GradientDtype.BFLOAT16:
+        return None
+    return Refusal(
+        "TensorFlow's all-reduce over NCCL has no bfloat16",
+        "use --gradient-dtype float16, or --communication ring, or --cross-device reduction-to-one",
     )
