@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -67,13 +67,26 @@ class Design:
 
     @cached_property
     def rest(self) -> "Array":
-        """Turns x turns: log throughputs -> residuals of arm + block. Its trace is the degrees of freedom."""
-        return _residual_maker(self._arms_and_blocks)
+        """`residuals` for equal spreads."""
+        return self.residuals(None, within_starts=False)
 
     @cached_property
     def rest_within_starts(self) -> "Array":
-        """The same with an effect of each start of each arm."""
-        return _residual_maker(self._with_blocks(self.by_start))
+        """`residuals` for equal spreads, with an effect of each start."""
+        return self.residuals(None, within_starts=True)
+
+    def residuals(self, spreads: "Array | None", within_starts: bool) -> "Array":
+        """Turns x turns: log throughputs, each over its arm's spread, -> residuals of arm + block.
+
+        Within starts: of each start of each arm + block. The trace is the number of degrees of freedom.
+        """
+        import numpy as np
+
+        columns = self._with_blocks(self.by_start) if within_starts else self._arms_and_blocks
+        if spreads is not None:
+            columns = columns / (self.by_arm @ spreads)[:, None]
+        maker: Array = np.eye(len(columns)) - columns @ np.linalg.pinv(columns)
+        return maker
 
     @cached_property
     def _arms_and_blocks(self) -> "Array":
@@ -95,9 +108,15 @@ def connected(rounds: Mapping[str, Mapping[Block, float]]) -> tuple[Design, ...]
         if blocks:
             sets = [arms for arms in sets if arms not in near] + [{arm}.union(*near)]
     return tuple(
-        Design(tuple(Turn(arm, block) for arm in rounds if arm in arms for block in sorted(rounds[arm])))
+        _design(tuple(Turn(arm, block) for arm in rounds if arm in arms for block in sorted(rounds[arm])))
         for arms in sets
     )
+
+
+@lru_cache(maxsize=4)
+def _design(turns: tuple[Turn, ...]) -> Design:
+    """Cached with its matrices: a report fits several models to the same turns, a simulation thousands."""
+    return Design(turns)
 
 
 def _indicators(keys: Sequence[Hashable]) -> "Array":
@@ -106,10 +125,3 @@ def _indicators(keys: Sequence[Hashable]) -> "Array":
 
     columns = {key: index for index, key in enumerate(dict.fromkeys(keys))}
     return np.eye(len(columns))[[columns[key] for key in keys]]
-
-
-def _residual_maker(columns: "Array") -> "Array":
-    import numpy as np
-
-    maker: Array = np.eye(len(columns)) - columns @ np.linalg.pinv(columns)
-    return maker

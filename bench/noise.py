@@ -10,12 +10,14 @@ from tfdist.bench.design import Design
 if TYPE_CHECKING:
     from tfdist.bench.design import Array
 
-STARTS_LEVEL = 0.05
+STARTS_LEVEL = 0.02
 """Arms count as different from start to start if equal starts would look as different in fewer benches than this."""
 SPREADS_LEVEL = 0.01
 """The same for the spreads of arms."""
 _LEAST_VARIANCE = 1e-18
 """Smaller ones are rounding errors: images/s are not known to more than nine digits."""
+
+_ITERATIONS = 8
 
 
 @dataclass(frozen=True)
@@ -35,37 +37,11 @@ class Noise:
 
     def of_figure(self, arm: int) -> Variance:
         """The variance of an arm's log figure, given the blocks as they were."""
-        weights = self.design.weights[arm]
-        return self._from_own(weights) if self.spreads_differ else self._from_pool(weights)
+        return self._of(self.design.weights[arm])
 
     def of_ratio(self, arm: int, baseline: int) -> Variance:
-        """The variance of the difference of two log figures.
-
-        If spreads differ, it comes from the two arms' turns alone, as in a paired t test; from each one's own spread if
-        they have no common block.
-        """
-        weights = self.design.weights[arm] - self.design.weights[baseline]
-        if not self.spreads_differ:
-            return self._from_pool(weights)
-        both = self.design.by_arm[:, [arm, baseline]].sum(axis=1) > 0
-        turns = tuple(turn for turn, used in zip(self.design.turns, both, strict=True) if used)
-        pair = Noise(Design(turns), self.logs[both])
-        return pair._from_pool(weights[both]) if pair._pooled.df else self._from_own(weights)
-
-    def _from_pool(self, weights: "Array") -> Variance:
-        """Of `weights @ logs`, if all arms have the same spread."""
-        squares = float((weights**2).sum())
-        if not self.starts_differ:
-            return Variance(self._pooled.value * squares, self._pooled.df)
-        # E[_between] = variance of turns + _turns_per_start * variance of starts
-        share = float(((self.design.by_start.T @ weights) ** 2).sum()) / self._turns_per_start
-        turns = Variance(max(squares - share, 0.0) * self._within.value, self._within.df)
-        return _sum([Variance(share * self._between.value, self._between.df), turns])
-
-    def _from_own(self, weights: "Array") -> Variance:
-        """The same from each arm's own spread."""
-        squares = self.design.by_arm.T @ weights**2
-        return _sum(Variance(own.value * float(s), own.df) for own, s in zip(self._own, squares, strict=True))
+        """The variance of the difference of two log figures."""
+        return self._of(self.design.weights[arm] - self.design.weights[baseline])
 
     @cached_property
     def starts_differ(self) -> bool:
@@ -73,57 +49,99 @@ class Noise:
 
         If every turn has its own start, the difference of turns contains that of starts.
         """
-        from scipy.stats import f
+        from scipy.special import fdtrc
 
         if not self._between.df or not self._within.df:
             return False
         ratio = self._between.value / self._within.value
-        return bool(f.sf(ratio, self._between.df, self._within.df) < STARTS_LEVEL)
+        return bool(fdtrc(self._between.df, self._within.df, ratio) < STARTS_LEVEL)
 
     @cached_property
     def spreads_differ(self) -> bool:
         """Whether arms have plainly unequal spreads (Brown and Forsythe 1974); two arms always have a common one."""
-        from scipy.stats import levene
+        import numpy as np
+        from scipy.special import fdtrc
 
         residuals = self.design.rest @ self.logs
         of_arms = [residuals[column > 0] for column in self.design.by_arm.T]
-        groups = [group for group in of_arms if len(group) >= 3]
-        if len(of_arms) < 3 or len(groups) < 2 or self._pooled.value == _LEAST_VARIANCE:
+        groups = [np.abs(group - np.median(group)) for group in of_arms if len(group) >= 3]
+        turns = sum(map(len, groups))
+        if len(of_arms) < 3 or len(groups) < 2:
             return False
-        return bool(levene(*groups, center="median").pvalue < SPREADS_LEVEL)
+        mean = np.concatenate(groups).mean()
+        between = sum(len(group) * (group.mean() - mean) ** 2 for group in groups) / (len(groups) - 1)
+        within = sum(len(group) * group.var() for group in groups) / (turns - len(groups))
+        ratio = between / max(within, _LEAST_VARIANCE)
+        return bool(fdtrc(len(groups) - 1, turns - len(groups), ratio) < SPREADS_LEVEL)
+
+    def _of(self, weights: "Array") -> Variance:
+        """The variance of `weights @ logs`."""
+        turns = self._of_turns(weights)
+        if not self.starts_differ:
+            return turns
+        # E[_between] = variance of turns + _turns_per_start * variance of starts
+        share = float(((self.design.by_start.T @ weights) ** 2).sum()) / self._turns_per_start
+        rest = max(turns.value - share * self._within.value, 0.0)
+        return _sum([Variance(share * self._between.value, self._between.df), Variance(rest, turns.df)])
+
+    def _of_turns(self, weights: "Array") -> Variance:
+        """The part of the turns: from one pooled spread, or from each arm's own."""
+        spreads, df = self._spreads
+        pooled = self._within if self.starts_differ else _mean_square(self._rest, self._scaled)
+        values = pooled.value * spreads**2 * (self.design.by_arm.T @ weights**2)
+        if not self.spreads_differ:
+            return Variance(float(values.sum()), pooled.df)
+        return _sum(Variance(float(value), float(own)) for value, own in zip(values, df, strict=True))
 
     @cached_property
-    def _pooled(self) -> Variance:
-        return self._within if self.starts_differ else _mean_square(self.design.rest, self.logs)
+    def _spreads(self) -> "tuple[Array, Array]":
+        """Each arm's spread and its degrees of freedom; 1 where all have the same one.
 
-    @cached_property
-    def _own(self) -> tuple[Variance, ...]:
-        """Of each arm's turns. Residuals mix the arms' variances by known parts; solve for them (MINQUE, Rao 1970)."""
+        Restricted maximum likelihood, by iteration: residuals are those of the model that weights the arms by spread.
+        """
         import numpy as np
 
-        arms, maker = self.design.by_arm, self.design.rest
-        solved = np.linalg.lstsq(arms.T @ maker**2 @ arms, arms.T @ (maker @ self.logs) ** 2, rcond=None)[0]
-        values = np.maximum(solved, self._pooled.value / 100)
-        df = np.maximum(arms.T @ np.diag(maker), 1)
-        return tuple(Variance(float(value), float(own)) for value, own in zip(values, df, strict=True))
+        of_arm = self.design.by_arm.T
+        spreads = np.ones(len(self.design.arms))
+        within = bool(self.design.rest_within_starts.trace() * 2 > self.design.rest.trace())
+        df = np.ones_like(spreads)
+        for _ in range(_ITERATIONS if self.spreads_differ else 0):
+            maker = self.design.residuals(spreads, within)
+            df = np.maximum(of_arm @ np.diag(maker), 1)
+            spreads = spreads * np.sqrt(of_arm @ (maker @ (self.logs / (of_arm.T @ spreads))) ** 2 / df)
+            spreads = np.maximum(spreads, np.median(spreads) / 10)
+        return spreads, df
+
+    @property
+    def _scaled(self) -> "Array":
+        """Log throughputs over their arm's spread."""
+        scaled: Array = self.logs / (self.design.by_arm @ self._spreads[0])
+        return scaled
+
+    @cached_property
+    def _rest(self) -> "Array":
+        return self.design.residuals(self._spreads[0], False) if self.spreads_differ else self.design.rest
+
+    @cached_property
+    def _rest_within_starts(self) -> "Array":
+        if not self.spreads_differ:
+            return self.design.rest_within_starts
+        return self.design.residuals(self._spreads[0], within_starts=True)
 
     @cached_property
     def _within(self) -> Variance:
         """Between the turns of a start."""
-        return _mean_square(self.design.rest_within_starts, self.logs)
+        return _mean_square(self._rest_within_starts, self._scaled)
 
     @cached_property
     def _between(self) -> Variance:
         """Between the starts of an arm."""
-        return _mean_square(self._starts, self.logs)
+        return _mean_square(self._rest - self._rest_within_starts, self._scaled)
 
     @cached_property
     def _turns_per_start(self) -> float:
-        return float(((self._starts @ self.design.by_start) ** 2).sum()) / self._between.df
-
-    @cached_property
-    def _starts(self) -> "Array":
-        return self.design.rest - self.design.rest_within_starts
+        starts = self.design.by_start / (self.design.by_arm @ self._spreads[0])[:, None]
+        return float((((self._rest - self._rest_within_starts) @ starts) ** 2).sum()) / self._between.df
 
 
 def _mean_square(projection: "Array", logs: "Array") -> Variance:

@@ -19,6 +19,8 @@ ERROR = 0.05
 """The share of benches in which an interval may miss, or some of several equal arms may be called different."""
 FEWEST_ROUNDS = 3
 """Fewer rounds give no interval and no verdict."""
+_WIDEST = math.log(1000)
+"""An interval of this factor up and down tells nothing, and is not shown."""
 
 
 class ArmVerdict(StrEnum):
@@ -107,6 +109,19 @@ class Statistics:
             for (arm, baseline), variance, error in zip(pairs, variances, errors, strict=True)
         )
 
+    @property
+    def starts_differ(self) -> bool:
+        """Whether arms differ from start to start by more than from turn to turn.
+
+        Then intervals rest on the few starts and are wide; more incarnations narrow them, more rounds do not.
+        """
+        return any(noise.starts_differ for noise, _ in self._noise_of.values())
+
+    @property
+    def spreads_differ(self) -> bool:
+        """Whether arms have plainly unequal spreads, so that each interval rests on its own arms' spreads."""
+        return any(noise.spreads_differ for noise, _ in self._noise_of.values())
+
     @cached_property
     def _noise_of(self) -> Mapping[str, tuple[Noise, int]]:
         """For each arm with a turn the noise of the arms that it is connected with, and its index among them."""
@@ -138,18 +153,18 @@ def _enough(variance: Variance, rounds: int) -> Variance | None:
 
 
 def _interval(log: float, variance: Variance | None, error: float) -> Interval | None:
-    from scipy.stats import t  # slow to import, and not needed by a launch
+    from scipy.special import stdtrit  # slow to import, and not needed by a launch
 
     if variance is None:
         return None
-    half = float(t.ppf(1 - error / 2, variance.df)) * math.sqrt(variance.value)
-    return Interval(math.exp(log - half), math.exp(log + half), 1 - error)
+    half = float(stdtrit(variance.df, 1 - error / 2)) * math.sqrt(variance.value)
+    return Interval(math.exp(log - half), math.exp(log + half), 1 - error) if half < _WIDEST else None
 
 
 def _p_value(log: float, variance: Variance | None) -> float | None:
-    from scipy.stats import t
+    from scipy.special import stdtr
 
-    return None if variance is None else 2 * float(t.sf(abs(log) / math.sqrt(variance.value), variance.df))
+    return None if variance is None else 2 * float(stdtr(variance.df, -abs(log) / math.sqrt(variance.value)))
 
 
 def _holm(p_values: Sequence[float | None]) -> list[float]:

@@ -157,8 +157,10 @@ def test_the_comparisons_after_one_that_cannot_tell_keep_its_level() -> None:
 def test_starts_that_differ_widen_the_interval() -> None:
     quiet = noisy(dict.fromkeys("abcdef", 100), sd=0.01, seed=3)
     lucky = {block: rate * (1.1 if block.incarnation else 1) for block, rate in quiet["b"].items()}
-    (pooled,) = Statistics(quiet).compare([("b", "a")])
-    (apart,) = Statistics({**quiet, "b": lucky}).compare([("b", "a")])
+    equal, unequal = Statistics(quiet), Statistics({**quiet, "b": lucky})
+    assert (equal.starts_differ, unequal.starts_differ) == (False, True)
+    (pooled,) = equal.compare([("b", "a")])
+    (apart,) = unequal.compare([("b", "a")])
     assert pooled.interval is not None
     assert apart.interval is not None
     assert apart.interval.low < 1 < apart.interval.high
@@ -168,8 +170,10 @@ def test_starts_that_differ_widen_the_interval() -> None:
 def test_a_noisy_arm_does_not_widen_the_interval_of_quiet_ones() -> None:
     quiet = noisy(dict.fromkeys("abcd", 100), sd=0.01)
     wild = noisy({"wild": 100}, sd=0.2, seed=1)
-    (alone,) = Statistics(quiet).compare([("b", "a")])
-    (beside,) = Statistics({**quiet, **wild}).compare([("b", "a")])
+    equal, unequal = Statistics(quiet), Statistics({**quiet, **wild})
+    assert (equal.spreads_differ, unequal.spreads_differ) == (False, True)
+    (alone,) = equal.compare([("b", "a")])
+    (beside,) = unequal.compare([("b", "a")])
     assert alone.interval is not None
     assert beside.interval is not None
     assert math.log(beside.interval.high / beside.interval.low) < 2 * math.log(alone.interval.high / alone.interval.low)
