@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tfdist.launch.agents.program.description import describe
-from tfdist.launch.errors import Problem, TfdistError, raise_problems
+from tfdist.launch.errors import MissingHardwareError, Problem, TfdistError, raise_problems
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.place import FOR_WORKERS, slots_of
 from tfdist.launch.text import counted
@@ -52,14 +52,14 @@ class Machine:
         """The machine with its one GPU as `parts` logical ones; unchanged if `parts` is None.
 
         Raises:
-            TfdistError: it has no GPU, or several.
+            MissingHardwareError: it has no GPU, or several.
         """
         if parts is None:
             return self
         if len(self.gpus) != 1:
             found = counted(len(self.gpus), "GPU")
             fix = "choose one with CUDA_VISIBLE_DEVICES or gpus=" if self.gpus else "run it on a machine with a GPU"
-            raise TfdistError(f"--logical-gpus {parts} cuts one GPU, and {found} can be used: {fix}")
+            raise MissingHardwareError(f"--logical-gpus {parts} cuts one GPU, and {found} can be used: {fix}")
         return replace(
             self, gpus=self.gpus * parts, gpu_ids=(self.gpu_ids or ("0",)) * parts, gpu_cores=self.gpu_cores * parts
         )

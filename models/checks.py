@@ -164,7 +164,7 @@ def _check_options(choice: StrategyChoice, chosen: Mapping[str, Any]) -> None:
 
 def _check_gpus(choice: StrategyChoice, machine: Machine) -> None:
     if choice.gpu_threads is not GpuThreads.GLOBAL and not machine.gpus:
-        raise TfdistError(f"--gpu-threads {choice.gpu_threads} needs GPUs, and none was found: omit it")
+        raise MissingHardwareError(f"--gpu-threads {choice.gpu_threads} needs GPUs, and none was found: omit it")
     if choice.logical_gpus is None:
         return
     if machine.hosts > 1:

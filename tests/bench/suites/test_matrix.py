@@ -10,19 +10,6 @@ from tfdist.bench.suites.suite import Suite, load_suite, parse_suite
 from tfdist.launch.errors import TfdistError
 from tfdist.strategies.options import Precision, StrategyName
 
-GPU_STRATEGIES = [
-    ("one-device", {"strategy": "one-device"}),
-    ("independent", {"strategy": "independent"}),
-    ("mirrored/auto", {"strategy": "mirrored"}),
-    ("mirrored/nccl", {"strategy": "mirrored", "cross_device": "nccl"}),
-    ("mirrored/hierarchical-copy", {"strategy": "mirrored", "cross_device": "hierarchical-copy"}),
-    ("mirrored/reduction-to-one", {"strategy": "mirrored", "cross_device": "reduction-to-one"}),
-    ("multiworker/nccl", {"strategy": "multiworker", "communication": "nccl"}),
-    ("multiworker/ring", {"strategy": "multiworker", "communication": "ring"}),
-    ("central-storage", {"strategy": "central-storage"}),
-    ("parameter-server", {"strategy": "parameter-server", "ps": 1}),
-]
-
 
 def suite_in(tmp_path: Path, text: str) -> Suite:
     path = tmp_path / "sweep.toml"
@@ -39,14 +26,21 @@ def error_of(tmp_path: Path, matrix: str) -> str:
     return text
 
 
-def test_the_gpu_suite_has_the_arms_that_were_written_out_before() -> None:
-    defaults = {"gpus": True, "evaluate": False, "dataset": "synthetic"}
-    scaled = [entry for entry in GPU_STRATEGIES if entry[0] not in ("central-storage", "parameter-server")]
-    expected = [{"name": f"{name}/float32", **choices, "precision": "float32"} for name, choices in GPU_STRATEGIES]
-    expected += [{"name": f"{name}/mixed_float16", **choices, "precision": "mixed_float16"} for name, choices in scaled]
-    explicit = {"defaults": defaults, "arms": expected}
-    assert load_suite("gpu").arms == parse_suite(explicit, "explicit").arms
-    assert len(expected) == 18
+def test_the_gpu_suite_has_every_count_precision_and_exchange() -> None:
+    arms = load_suite("gpu").arms
+    names = [arm.name for arm in arms]
+    assert len(arms) == 60
+    for strategy in ("independent", "mirrored/auto", "multiworker/nccl"):
+        for count in (2, 4, 8):
+            for precision in ("float32", "mixed_bfloat16", "mixed_float16", "xla"):
+                assert f"{strategy}/{count}/{precision}" in names
+    for exchange in ("mirrored/nccl", "mirrored/hierarchical-copy", "mirrored/reduction-to-one", "multiworker/ring"):
+        assert {f"{exchange}/{count}" for count in (2, 4, 8)} <= {*names}
+    choices = {arm.name: dict(arm.choices) for arm in arms}
+    assert choices["one-device/xla"] == {**choices["one-device/float32"], "xla": True}
+    assert choices["one-device/again"] == {
+        key: v for key, v in choices["one-device/float32"].items() if key != "precision"
+    }
 
 
 def test_a_sweep_over_batch_sizes_is_three_lines(tmp_path: Path) -> None:

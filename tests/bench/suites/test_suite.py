@@ -191,11 +191,15 @@ def test_the_cpu_suites_run_every_strategy_on_two_cores(name: str) -> None:
     assert all(isinstance(spec, TrainingSpec) and not spec.evaluate for spec in arms.specs.values())
 
 
-def test_the_gpu_suite_takes_every_gpu() -> None:
+@pytest.mark.parametrize(("gpus", "runs"), [(1, 6), (2, 24), (4, 42), (8, 60)])
+def test_the_gpu_suite_runs_the_arms_that_fit_and_refuses_the_others(gpus: int, runs: int) -> None:
     suite = load_suite("gpu")
-    arms = resolve_arms(suite.arms, local_machines(Machine((0, 1), ("A", "B", "C", "D"))), suite.preset)
-    assert not arms.refused
-    assert {spec.replicas for name, spec in arms.specs.items() if "one-device" not in name} == {4}
+    arms = resolve_arms(suite.arms, local_machines(Machine((0, 1), ("A",) * gpus)), suite.preset)
+    assert (len(arms.specs), len(arms.refused)) == (runs, 60 - runs)
+    assert all("GPU" in reason for reason in arms.refused.values())
+    assert max(spec.replicas for spec in arms.specs.values()) == gpus
+    one, again = (arms.specs[f"one-device/{name}"] for name in ("float32", "again"))
+    assert one == again
 
 
 def test_the_gpu_suite_is_refused_arm_by_arm_without_gpus() -> None:
