@@ -62,15 +62,15 @@ class BenchPaths:
 
     def record(self, record: Record) -> Path:
         """The file of one record; its number makes it unique."""
-        return self.records / f"{record.order:03d}-{slug(record.arm)}-r{record.round}.json"
+        return self.records / f"{record.order:03d}-{slug(record.arm)}-i{record.incarnation}.json"
 
     def refused(self, number: int, arm: str) -> Path:
         """The record of a refused arm; `number` is its position in the suite."""
         return self.records / f"refused-{number:02d}-{slug(arm)}.json"
 
-    def run(self, order: int, arm: str, round: int) -> Path:
-        """The logs of one run."""
-        return self.root / "runs" / f"{order:03d}-{slug(arm)}-r{round}"
+    def run(self, order: int, arm: str, incarnation: int) -> Path:
+        """The logs of one incarnation of an arm."""
+        return self.root / "runs" / f"{order:03d}-{slug(arm)}-i{incarnation}"
 
     def last_number(self) -> int:
         """The highest number of any run or record, unfinished ones included; 0 without any."""

@@ -74,7 +74,7 @@ def merge(records: Sequence[Record], turns: Sequence[TurnRecord]) -> Iterator[Re
         key = turn.arm, turn.incarnation
         if key in starts:
             last[key] = max(last[key], turn.round)
-            yield _of_turn(starts[key], turn)
+            yield of_turn(starts[key], turn)
     for record in records:
         done = last.get((record.arm, record.incarnation), 0)
         if not record.incarnation or (not done and record.status != RecordStatus.OK):
@@ -83,7 +83,8 @@ def merge(records: Sequence[Record], turns: Sequence[TurnRecord]) -> Iterator[Re
             yield replace(record, round=done + 1)
 
 
-def _of_turn(start: Record, turn: TurnRecord) -> Record:
+def of_turn(start: Record, turn: TurnRecord) -> Record:
+    """The record of one turn, with the rest from the record of its incarnation."""
     ranks = tuple(replace(rank, windows=turn.windows.get(rank.task, ())) for rank in start.ranks)
     return replace(
         start,
@@ -111,6 +112,12 @@ def _read_turns(path: Path) -> tuple[list[TurnRecord], list[Unreadable]]:
             reason = str(error) if isinstance(error, TfdistError) else "truncated, or not JSON"
             bad.append(Unreadable(f"{path.name}, line {number}", reason))
     return turns, bad
+
+
+def last_turn(root: Path) -> tuple[int, int]:
+    """The highest numbers of an incarnation and of a turn in the folder of a bench; 0 without any."""
+    turns, _ = _read_turns(BenchPaths(root).turns)
+    return max((turn.incarnation for turn in turns), default=0), max((turn.order for turn in turns), default=0)
 
 
 def holds_records(root: Path) -> bool:

@@ -1,6 +1,5 @@
 """Runs one training and builds the Record of its measurements. No TensorFlow."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Collection, Mapping
@@ -9,20 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.launcher_messages import Note, OnMessage
+from tfdist.launch.agents.launcher_messages import OnMessage
 from tfdist.launch.diagnosis.outcome import Outcome
-from tfdist.launch.environment import device_order
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job
-from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
 from tfdist.launch.run import launch
-from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.models.plan import plan_training
 from tfdist.models.record import RankRecord, Record, RecordStatus, TaskUsage, rank_from_json
-from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.choice import StrategyChoice
 
 _PRIVATE = frozenset(
     [
@@ -33,30 +28,9 @@ _PRIVATE = frozenset(
 """Facts about a host that are kept out of records, which may be published."""
 
 
-def run_spec(
-    spec: TrainingSpec,
-    run_dir: Path,
-    *,
-    machines: Machines,
-    arm: str,
-    round: int,
-    policy: Policy,
-    listen: OnMessage,
-) -> Record:
-    """Run one training in new processes. A failed training also has a record.
-
-    Raises:
-        TfdistError: no process was started.
-    """
-    run_dir.mkdir(parents=True, exist_ok=True)
-    job = plan_training(spec, machines, env=device_order(os.environ))
-    with RunWriter(RunDir(run_dir), lambda text: listen(Note("tfdist", text))) as writer:
-        return run_training(job, spec, writer, policy, listen, arm=arm, round=round)[1]
-
-
 def run_training(
     job: Job,
-    spec: TrainingSpec,
+    spec: StrategyChoice,
     writer: RunWriter,
     policy: Policy,
     on_message: OnMessage,
@@ -64,25 +38,36 @@ def run_training(
     fleet: Fleet | None = None,
     arm: str,
     round: int = 0,
+    needs_tensorflow: bool = True,
+    paced: bool = False,
 ) -> tuple[Outcome, Record]:
-    """Run the planned training of `spec`, by default with a fleet of its own.
+    """Run the planned training of `spec`, by default with a fleet of its own. The last two arguments as for `launch`.
 
     Raises:
         TfdistError: no process was started.
     """
     started = datetime.now(timezone.utc)
-    outcome = launch(job, writer, policy, on_message, fleet=fleet, needs_tensorflow=True)
-    return outcome, record_of(outcome, spec, job.leading, arm=arm, round=round, started=started)
+    outcome = launch(job, writer, policy, on_message, fleet=fleet, needs_tensorflow=needs_tensorflow, paced=paced)
+    record = record_of(outcome, spec, job.leading, arm=arm, round=round, started=started, with_windows=not paced)
+    return outcome, record
 
 
 def record_of(
-    outcome: Outcome, spec: TrainingSpec, measuring: Collection[str], *, arm: str, round: int, started: datetime
+    outcome: Outcome,
+    spec: StrategyChoice,
+    measuring: Collection[str],
+    *,
+    arm: str,
+    round: int,
+    started: datetime,
+    with_windows: bool = True,
 ) -> Record:
     """The record of a finished job. A successful job fails if one of its `measuring` tasks sent no valid record."""
-    ranks, problem = _ranks(outcome.records)
-    missing = sorted(set(measuring) - {rank.task for rank in ranks if rank.windows})
+    ranks, problem = ranks_of(outcome.records)
+    missing = sorted(set(measuring) - {rank.task for rank in ranks if rank.windows or not with_windows})
     if missing:
-        problem = problem or f"{', '.join(missing)} exited with code 0 but sent no record with a timed window"
+        what = " with a timed window" if with_windows else ""
+        problem = problem or f"{', '.join(missing)} exited with code 0 but sent no record{what}"
     status, reason, exit_code = RecordStatus(outcome.status), outcome.reason, outcome.exit_code
     if status is RecordStatus.OK and problem:
         status, reason, exit_code = RecordStatus.FAILED, problem, ExitCode.FAILED
@@ -96,7 +81,7 @@ def record_of(
         exit_code=exit_code,
         ranks=ranks,
         usage={name: TaskUsage(exit.peak_memory_bytes, exit.cpu_s) for name, exit in outcome.exits.items()},
-        hardware=_hardware(hosts[0]) if hosts else {},
+        hardware=hardware(hosts[0]) if hosts else {},
         command=redact_command(["tfdist", *sys.argv[1:]]),
         started=started.isoformat(timespec="seconds"),
         wall_s=outcome.wall_s,
@@ -106,13 +91,14 @@ def record_of(
     )
 
 
-def _hardware(description: Mapping[str, Any]) -> dict[str, Any]:
-    """What stays the same from run to run: an agent lists the least used cores first."""
+def hardware(description: Mapping[str, Any]) -> dict[str, Any]:
+    """A host's description for records: what stays the same from run to run, and may be published."""
+    # an agent lists the least used cores first
     public = {key: value for key, value in description.items() if key not in _PRIVATE}
     return {**public, "cores": sorted(public["cores"])} if "cores" in public else public
 
 
-def _ranks(records: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[RankRecord, ...], str]:
+def ranks_of(records: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[RankRecord, ...], str]:
     """The valid records by role and index, and the problem of the first invalid one."""
     ranks = []
     for task in sorted(records, key=lambda name: (name.rpartition("-")[0], int(name.rpartition("-")[2]))):

@@ -41,17 +41,18 @@ def connect(
     policy: Policy | None = None,
     require_all: bool = True,
     on_progress: OnProgress = lambda _: None,
+    inbox: Inbox | None = None,
 ) -> Iterator[Fleet]:
-    """An agent on every host, ended on exit. Signals become events in the inbox meanwhile.
+    """An agent on every host, ended on exit. Signals become messages in the inbox meanwhile, by default a new one.
 
     Raises:
         TfdistError: interrupted; the ssh client (or other transport) is missing; or, with `require_all`, hosts could
             not be connected (all are named). Without it, these hosts are in `Fleet.lost`.
     """
     policy = policy or Policy()
-    fleet = Fleet(Inbox(), policy)
+    fleet = Fleet(inbox or Inbox(), policy)
     allow_descriptors(SPARE_DESCRIPTORS + DESCRIPTORS * len(hosts))
-    with interruptions(fleet.inbox):
+    with interruptions(lambda message: fleet.inbox.put(None, message)):
         try:
             with heartbeats(fleet.channels, policy.heartbeat_s):
                 _Connecting(fleet, on_progress, dict.fromkeys(hosts, 0.0)).run()

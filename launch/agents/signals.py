@@ -4,10 +4,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.launcher_messages import Interrupted
 
 INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -17,10 +16,10 @@ REPEAT_S = 0.2
 
 
 @contextmanager
-def interruptions(inbox: Inbox) -> Iterator[None]:
-    """Put SIGINT, SIGTERM and SIGHUP into `inbox` as `Interrupted`. Ignored signals (nohup) stay ignored.
+def interruptions(put: Callable[[Interrupted], None]) -> Iterator[None]:
+    """Pass SIGINT, SIGTERM and SIGHUP to `put`. Ignored signals (nohup) stay ignored.
 
-    From a thread: a handler in Python runs only when the main thread does, which may wait for the inbox. The thread
+    From a thread: a handler in Python runs only when the main thread does, which may wait for a message. The thread
     learns of a signal at once, whichever thread the kernel interrupts (`signal.set_wakeup_fd`).
     Outside the main thread, which alone can receive signals, nothing is done.
     """
@@ -30,7 +29,7 @@ def interruptions(inbox: Inbox) -> Iterator[None]:
     active = [number for number in INTERRUPTIONS if signal.getsignal(number) is not signal.SIG_IGN]
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    thread = threading.Thread(target=_put_all, args=(reader, active, inbox), name="signals", daemon=True)
+    thread = threading.Thread(target=_put_all, args=(reader, active, put), name="signals", daemon=True)
     thread.start()
     wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     previous = {number: signal.signal(number, lambda *_: None) for number in active}
@@ -45,11 +44,11 @@ def interruptions(inbox: Inbox) -> Iterator[None]:
         os.close(reader)
 
 
-def _put_all(reader: int, active: list[signal.Signals], inbox: Inbox) -> None:
+def _put_all(reader: int, active: list[signal.Signals], put: Callable[[Interrupted], None]) -> None:
     last: dict[int, float] = {}
     while data := os.read(reader, 64):
         now = time.monotonic()
         for number in [number for number in data if number in active]:
             if now - last.get(number, -REPEAT_S) >= REPEAT_S:
-                inbox.put(None, Interrupted(number))
+                put(Interrupted(number))
             last[number] = now

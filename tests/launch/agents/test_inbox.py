@@ -109,7 +109,7 @@ def test_closing_frees_all_senders_and_drops_their_output():
 def test_a_signal_never_waits_for_a_full_inbox():
     inbox = Inbox(100)
     inbox.put(HOSTS[0], LINE, 100)
-    with interruptions(inbox):
+    with interruptions(lambda message: inbox.put(None, message)):
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
     assert [inbox.get(1.0).message for _ in range(3)] == [Interrupted(signal.SIGTERM), Interrupted(signal.SIGINT), LINE]
@@ -120,7 +120,7 @@ def test_a_signal_that_the_kernel_gives_to_another_thread_wakes_the_main_one():
     other = threading.Thread(target=os.read, args=(reader, 1), daemon=True)
     other.start()
     inbox = Inbox()
-    with interruptions(inbox):
+    with interruptions(lambda message: inbox.put(None, message)):
         started = time.monotonic()
         threading.Timer(0.2, lambda: signal.pthread_kill(other.ident, signal.SIGINT)).start()
         assert inbox.get(60.0).message == Interrupted(signal.SIGINT)
@@ -133,7 +133,7 @@ def test_a_signal_that_the_kernel_gives_to_another_thread_wakes_the_main_one():
 
 def test_the_same_signal_twice_at_once_counts_once():
     inbox = Inbox()
-    with interruptions(inbox):
+    with interruptions(lambda message: inbox.put(None, message)):
         for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGINT):
             signal.raise_signal(number)
     assert [inbox.get(1.0).message for _ in range(2)] == [Interrupted(signal.SIGINT), Interrupted(signal.SIGTERM)]

@@ -1,0 +1,220 @@
+"""One incarnation of an arm: its job runs in a thread, and its tasks train a turn whenever they are released."""
+
+import os
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Protocol
+
+from tfdist.bench.turns import HostReading, Parked
+from tfdist.launch.agents.connect import connect
+from tfdist.launch.agents.fleet import Fleet
+from tfdist.launch.agents.inbox import Inbox
+from tfdist.launch.agents.launcher_messages import Interrupted, Message, NextTurn
+from tfdist.launch.agents.messages import Event, Inspected
+from tfdist.launch.environment import device_order
+from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.events import Turn
+from tfdist.launch.job import Job, Program
+from tfdist.launch.machine import Machines
+from tfdist.launch.policy import Policy
+from tfdist.launch.redact import redact_command
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.writer import RunWriter
+from tfdist.models.plan import plan_command, plan_training
+from tfdist.models.record import Record, RecordStatus, Window, window_from_json
+from tfdist.models.run import hardware, ranks_of, run_training
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.choice import StrategyChoice
+
+
+@dataclass(frozen=True)
+class ArmStart:
+    """What to start."""
+
+    arm: str
+    incarnation: int
+    spec: StrategyChoice
+    """A TrainingSpec without a command."""
+    command: tuple[str, ...]
+    """The user's own program; empty: the built-in training."""
+    machines: Machines
+    run_dir: Path
+    policy: Policy
+    """Its time limit is that of the start and of each turn."""
+
+
+@dataclass(frozen=True)
+class Progressed:
+    """A task of the arm reported a phase while the arm started."""
+
+    arm: str
+    message: Message
+
+
+@dataclass(frozen=True)
+class Ended:
+    """No process of the arm runs any more."""
+
+    arm: str
+    record: Record
+
+
+News = Parked | Progressed | Ended | Interrupted
+Post = Callable[[News], None]
+"""Called in another thread."""
+
+
+class ArmProcess(Protocol):
+    """A started arm. It posts `Parked` each time all its tasks wait at the barrier, and `Ended` once, at the end."""
+
+    def release(self, turn: Turn) -> None:
+        """Let the parked tasks train a turn; one without windows ends them."""
+
+    def interrupt(self, signal: int, by: str = "") -> None:
+        """Stop the tasks, as this signal to `tfdist launch` would; a second call stops them at once."""
+
+
+class StartArm(Protocol):
+    """Starts the processes of an arm, and returns at once. As `start_arm`."""
+
+    def __call__(self, start: ArmStart, post: Post) -> ArmProcess: ...  # noqa: D102
+
+
+def start_arm(start: ArmStart, post: Post) -> ArmProcess:
+    """Start the job of an arm in a thread of its own, with agents of its own."""
+    arm = _ArmThread(start, post)
+    threading.Thread(target=arm.run, name=f"arm {start.arm}", daemon=True).start()
+    return arm
+
+
+@dataclass
+class _ArmThread:
+    start: ArmStart
+    post: Post
+    inbox: Inbox = field(default_factory=Inbox)
+    started: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+    turn: "_TurnState" = field(init=False)
+
+    def release(self, turn: Turn) -> None:
+        self.inbox.put(None, NextTurn({"windows": turn.windows, "steps": turn.steps}))
+
+    def interrupt(self, signal: int, by: str = "") -> None:
+        self.inbox.put(None, Interrupted(signal, by))
+
+    def run(self) -> None:
+        """Run the job to its end, and post how it ended, whatever happens."""
+        try:
+            record = self._train()
+        except TfdistError as error:
+            record = self._not_started(str(error), error.exit_code)
+        except Exception as error:
+            traceback.print_exc()
+            record = self._not_started(f"{type(error).__name__}: {error}", ExitCode.FAILED)
+        self.post(Ended(self.start.arm, replace(record, incarnation=self.start.incarnation)))
+
+    def _train(self) -> Record:
+        start = self.start
+        start.run_dir.mkdir(0o700, parents=True)
+        job = _plan(start)
+        with (
+            RunWriter(RunDir(start.run_dir), lambda _: None) as writer,
+            connect(job.hosts, start.policy, inbox=self.inbox) as fleet,
+        ):
+            self.turn = _TurnState(job, fleet)
+            _, record = run_training(
+                job,
+                start.spec,
+                writer,
+                start.policy,
+                self._listen,
+                fleet=fleet,
+                arm=start.arm,
+                needs_tensorflow=not start.command,
+                paced=True,
+            )
+        return _with_command(record, start)
+
+    def _listen(self, message: Message) -> None:
+        parked = self.turn.update(message)
+        if parked is not None:
+            self.post(Parked(self.start.arm, *parked, self._snapshot()))
+        elif isinstance(message, Event) and message.event.get("event") in ("phase", "ready", "barrier"):
+            self.post(Progressed(self.start.arm, message))
+
+    def _snapshot(self) -> Record:
+        """The record of the incarnation while it runs."""
+        start, turn = self.start, self.turn
+        hosts = list(turn.fleet.hellos.values())
+        record = self._record(RecordStatus.OK, "", ExitCode.SUCCESS)
+        record = replace(record, ranks=ranks_of(turn.records)[0], hardware=hardware(hosts[0]))
+        return replace(record, incarnation=start.incarnation, hosts=max(1, len(hosts)))
+
+    def _not_started(self, reason: str, exit_code: int) -> Record:
+        # above 128: 128 + the signal that tfdist received before any task ran
+        status = RecordStatus.INTERRUPTED if exit_code > 128 else RecordStatus.FAILED
+        return self._record(status, reason, exit_code)
+
+    def _record(self, status: RecordStatus, reason: str, exit_code: int) -> Record:
+        start, started = self.start, self.started.isoformat(timespec="seconds")
+        record = Record(start.arm, 0, start.spec.to_json(), status, reason, exit_code, started=started)
+        return _with_command(record, start)
+
+
+def _plan(start: ArmStart) -> Job:
+    variables = {"TFDIST_TURNS": "1", **device_order(os.environ)}
+    if isinstance(start.spec, TrainingSpec):
+        return plan_training(start.spec, start.machines, env=variables)
+    return plan_command(start.spec, Program(start.command, variables, str(Path.cwd())), start.machines)
+
+
+def _with_command(record: Record, start: ArmStart) -> Record:
+    spec = {**record.spec, "command": redact_command(start.command)} if start.command else record.spec
+    return replace(record, spec=spec)
+
+
+_Figures = tuple[float, Mapping[str, tuple[Window, ...]], tuple[HostReading, ...]]
+"""Of `Parked`: the seconds of a step, the windows and the hosts' readings."""
+
+
+@dataclass
+class _TurnState:
+    """Collects the messages of one turn after the other."""
+
+    job: Job
+    fleet: Fleet
+    records: dict[str, Mapping[str, object]] = field(default_factory=dict)
+    """The last record of each task."""
+    waiting: dict[str, float] = field(default_factory=dict)
+    """The leading tasks at the barrier, with the seconds that a step takes."""
+    windows: dict[str, tuple[Window, ...]] = field(default_factory=dict)
+    before: dict[str, Inspected] = field(default_factory=dict)
+    """The reading of each host just before the turn, by its first task."""
+    after: dict[str, Inspected] = field(default_factory=dict)
+
+    def update(self, message: Message) -> _Figures | None:
+        """The figures of a turn that has ended with this message; None if none has."""
+        match message:
+            case Event(task, event={"event": "record", "record": Mapping() as record}):
+                self.records[task] = record
+            case Event(task, event={"event": "turn", "windows": (list() | tuple()) as windows}):
+                self.windows[task] = tuple(map(window_from_json, windows))
+            case Event(task, event={"event": "barrier", "step_s": (int() | float()) as step_s}):
+                self.waiting[task] = float(step_s)
+            case NextTurn():
+                self.before, self.after = {}, {}
+                self.waiting, self.windows = {}, {}
+            case Inspected(states=states) if states:
+                parked = set(self.waiting) >= set(self.job.leading)
+                (self.after if parked else self.before)[min(states)] = message
+                if parked and len(self.after) == len(self.job.hosts):
+                    return self._end_turn()
+        return None
+
+    def _end_turn(self) -> _Figures:
+        readings = tuple(HostReading(self.before.get(first), after) for first, after in self.after.items())
+        self.after = {}
+        return max(self.waiting.values()), self.windows, readings

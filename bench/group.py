@@ -1,0 +1,207 @@
+"""Arms whose processes run at the same time: started, warmed up, released for one turn after the other, ended."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from signal import SIGTERM
+
+from tfdist.bench.arm_process import ArmProcess, ArmStart, Ended, News, Progressed, StartArm
+from tfdist.bench.memory import Memory
+from tfdist.bench.progress import Progress
+from tfdist.bench.reading import of_turn
+from tfdist.bench.turns import END, Parked, plan_turn, plan_warmup
+from tfdist.launch.agents.launcher_messages import Interrupted
+from tfdist.launch.events import Turn
+from tfdist.models.record import Record, RecordStatus, TurnRecord
+from tfdist.models.throughput import throughput
+
+END_S = 20.0
+"""For a program to end after its last turn; then it is stopped."""
+STOPPED_BY = "tfdist bench"
+
+
+class InterruptedBenchError(Exception):
+    """The bench received a signal."""
+
+    def __init__(self, signal: int) -> None:
+        super().__init__(signal)
+        self.signal = signal
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds of a suite."""
+
+    turn_s: float
+    warmup_s: float
+    window_s: float
+
+
+@dataclass
+class _Member:
+    """An arm of the group whose processes run."""
+
+    start: ArmStart
+    process: ArmProcess
+    parked: Parked | None = None
+    """When it was parked last; None: it starts."""
+    ending: bool = False
+
+
+@dataclass
+class Group:
+    """The processes of several arms. One thread calls it; the arms' threads and signals put into `news`."""
+
+    number: int
+    pace: Pace
+    news: "SimpleQueue[News]"
+    start_arm: StartArm
+    progress: Progress
+    save: Callable[[Record, Path], None]
+    """Saves the record of an arm with its folder, again whenever it changes."""
+    memory: Memory
+    members: dict[str, _Member] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    """Arms that ended too early, with the reason."""
+
+    def start(self, starts: Sequence[ArmStart], slots: int) -> list[ArmStart]:
+        """Start arms until all tasks wait at the barrier; returns those that do not fit into memory.
+
+        Args:
+            starts: in the order in which they are started.
+            slots: processes that start at the same time, or one arm if it has more.
+        """
+        waiting = list(starts)
+        while waiting or self._starting():
+            while waiting and self._has_room(waiting[0], slots):
+                self._start(waiting.pop(0))
+            if not self._starting():
+                break  # the next one does not fit
+            self._take_news()
+        return waiting
+
+    def _starting(self) -> list[_Member]:
+        return [member for member in self.members.values() if member.parked is None]
+
+    def _has_room(self, start: ArmStart, slots: int) -> bool:
+        if not self.members:
+            return True
+        processes = [processes_of(member.start) for member in self._starting()]
+        if processes and sum(processes) + processes_of(start) > slots:
+            return False
+        return self.memory.fits(processes_of(start), processes, len(start.machines))
+
+    def _start(self, start: ArmStart) -> None:
+        self.progress.starting(start.arm, start.incarnation)
+        self.members[start.arm] = _Member(start, self.start_arm(start, self.news.put))
+
+    def warm_up(self) -> None:
+        """Let one arm after the other train for a while, so that its first turn is like the others."""
+        for arm in list(self.members):
+            member = self.members.get(arm)
+            if member is not None and member.parked is not None:
+                self._release(member, plan_warmup(self.pace.warmup_s, member.parked.step_s))
+
+    def turn(self, arm: str, round: int, order: int, repeated: bool = False) -> TurnRecord | None:
+        """Release an arm for a turn and return its measurements; None if it has ended."""
+        member = self.members.get(arm)
+        if member is None or member.parked is None:
+            return None
+        started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        parked = self._release(member, plan_turn(self.pace.turn_s, member.parked.step_s, self.pace.window_s))
+        if parked is None:
+            return None
+        incarnation = member.start.incarnation
+        turn = TurnRecord(arm, round, incarnation, self.number, order, started, parked.windows, parked.hosts, repeated)
+        try:
+            rate = throughput(of_turn(parked.record, turn))
+        except (ValueError, KeyError) as error:
+            self._stop(member, f"its tasks sent no complete windows for a turn ({error})")
+            return None
+        self.progress.done(turn, rate)
+        return turn
+
+    def _release(self, member: _Member, turn: Turn) -> Parked | None:
+        """Release the tasks of an arm; returns when they are parked again, or None if they have ended."""
+        before = member.parked
+        member.process.release(turn)
+        while self.members.get(member.start.arm) is member and member.parked is before:
+            self._take_news()
+        return member.parked if member.parked is not before else None
+
+    def _stop(self, member: _Member, reason: str) -> None:
+        self.failed[member.start.arm] = reason
+        member.process.interrupt(SIGTERM, STOPPED_BY)
+        while self.members.get(member.start.arm) is member:
+            self._take_news()
+
+    def end(self) -> None:
+        """Let all tasks end; stop those that do not."""
+        for member in self.members.values():
+            member.ending = True
+            member.process.release(END)
+        until = time.monotonic() + END_S
+        while self.members and time.monotonic() < until:
+            self._take_news(until)
+        self.stop(SIGTERM, STOPPED_BY)
+
+    def stop(self, signal: int, by: str = "") -> None:
+        """Stop all tasks, and return when none runs any more. Another signal meanwhile is passed on to them."""
+        for member in self.members.values():
+            member.process.interrupt(signal, by)
+        while self.members:
+            try:
+                self._take_news()
+            except InterruptedBenchError as again:
+                for member in self.members.values():
+                    member.process.interrupt(again.signal)
+
+    def _take_news(self, until: float | None = None) -> None:
+        """Handle the next message.
+
+        Raises:
+            InterruptedBenchError: a signal was received; the tasks still run.
+        """
+        try:
+            news = self.news.get(timeout=None if until is None else max(0.0, until - time.monotonic()))
+        except Empty:
+            return
+        match news:
+            case Interrupted(signal):
+                raise InterruptedBenchError(signal)
+            case Progressed(arm, message):
+                self.progress.listen(arm, message)
+            case Parked(arm) if arm in self.members:
+                self._park(self.members[arm], news)
+            case Ended(arm, record) if arm in self.members:
+                self._end(self.members.pop(arm), record)
+
+    def _park(self, member: _Member, parked: Parked) -> None:
+        self.memory.update(parked)
+        if member.parked is None:
+            self.progress.parked(member.start.arm)
+            self.save(parked.record, member.start.run_dir)
+        member.parked = parked
+
+    def _end(self, member: _Member, record: Record) -> None:
+        """Save how an arm has ended. One that we ended has succeeded; one that ended before has not."""
+        arm = member.start.arm
+        if member.ending and record.status == RecordStatus.INTERRUPTED and record.ranks:
+            record = replace(record, status=RecordStatus.OK, reason="", exit_code=0)
+        elif arm in self.failed:
+            record = replace(record, status=RecordStatus.FAILED, reason=self.failed[arm], exit_code=1)
+        elif record.status == RecordStatus.OK and not member.ending:
+            reason = "it ended before its last turn: let the program train longer"
+            record = replace(record, status=RecordStatus.FAILED, reason=reason, exit_code=1)
+        self.save(record, member.start.run_dir)
+        if record.status in (RecordStatus.FAILED, RecordStatus.TIMEOUT):
+            self.failed[arm] = record.reason
+            self.progress.note(f"{arm}: {record.status}: {record.reason}")
+
+
+def processes_of(start: ArmStart) -> int:
+    """The number of processes of an arm."""
+    return start.spec.workers + start.spec.ps + bool(start.spec.ps)

@@ -1,0 +1,47 @@
+"""Whether another arm fits into memory beside those that are parked. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tfdist.bench.turns import Parked
+
+PROCESS_BYTES = 1_000_000_000
+"""Of a process that has not been measured yet: TensorFlow's import alone takes 620 MB."""
+HEADROOM = 1.2
+"""The start of a process needs more than it keeps."""
+RESERVE = 0.1
+"""The share of each host's memory that stays free."""
+
+
+@dataclass
+class Memory:
+    """What is known of the hosts' memory: read whenever an arm is parked."""
+
+    available: dict[str, int] = field(default_factory=dict)
+    """Bytes that each host had for new processes at its last reading, by host."""
+    total: int = 0
+    """Bytes of the first host; 0: unknown."""
+    process_bytes: int = PROCESS_BYTES
+    """Of the largest process so far, with headroom."""
+
+    def update(self, parked: Parked) -> None:
+        """Note the readings of an arm that has just been parked."""
+        self.total = int(parked.record.hardware.get("memory_bytes", self.total))
+        for number, reading in enumerate(parked.readings):
+            sizes = reading.after.resident_bytes.values()
+            self.process_bytes = max(self.process_bytes, int(HEADROOM * max(sizes, default=0)))
+            if "available_bytes" in reading.after.host:
+                self.available[str(number)] = int(reading.after.host["available_bytes"])
+
+    def fits(self, processes: int, starting: Sequence[int], hosts: int = 1) -> bool:
+        """Whether an arm of so many processes fits beside those that are starting; True before the first reading.
+
+        Args:
+            processes: of the arm.
+            starting: processes of each arm that is starting, which the readings do not hold yet.
+            hosts: that the arm runs on; its processes are spread evenly.
+        """
+        if not self.available:
+            return True
+        needed = (-(-processes // hosts) + sum(starting)) * self.process_bytes
+        return min(self.available.values()) - needed >= RESERVE * self.total

@@ -1,0 +1,222 @@
+"""Runs a bench: starts arms in groups, releases one for a turn after the other, and saves each turn at its end."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from queue import SimpleQueue
+
+from tfdist.bench.arm_process import ArmStart, News, StartArm, start_arm
+from tfdist.bench.disturbance import disturbed
+from tfdist.bench.folder import BenchFile, BenchPaths
+from tfdist.bench.group import InterruptedBenchError, Group, Pace
+from tfdist.bench.memory import Memory
+from tfdist.bench.plan import PlannedRun
+from tfdist.bench.progress import Progress
+from tfdist.bench.reading import last_turn
+from tfdist.bench.suites.arms import Arms
+from tfdist.launch.agents.signals import interruptions
+from tfdist.launch.doctor.links import Links, slowest
+from tfdist.launch.errors import ExitCode
+from tfdist.launch.json_files import save_json
+from tfdist.launch.machine import combined
+from tfdist.launch.policy import Policy
+from tfdist.launch.text import counted
+from tfdist.models.record import Record, RecordStatus, TurnRecord
+from tfdist.strategies.options import StrategyName
+
+TIMEOUT_S = 600.0
+"""For the start of an arm and for each turn, unless the suite sets it."""
+
+
+@dataclass(frozen=True)
+class RunnerHooks:
+    """What the runner needs from outside; tests pass fakes."""
+
+    progress: Progress
+    start_arm: StartArm = start_arm
+    links: Links = field(default_factory=dict)
+    """The measured links between neighbouring hosts."""
+    policy: Policy = field(default_factory=Policy)
+    """Timeouts besides that of the suite."""
+
+
+def run_bench(
+    bench: BenchFile,
+    arms: Arms,
+    root: Path,
+    hooks: RunnerHooks,
+    incarnations: Sequence[Sequence[PlannedRun]],
+    until: float | None = None,
+) -> int | None:
+    """Measure the turns of these incarnations. Every turn is saved when it ends, whatever happens later.
+
+    Args:
+        bench: the suite, and the command for the records.
+        arms: of the suite, on these machines.
+        root: the folder of the bench.
+        hooks: from outside.
+        incarnations: the turns that are left, in order, by the start of the processes that measures them.
+        until: monotonic time after which no round starts.
+
+    Returns:
+        The number of the signal that interrupted the bench, or None.
+    """
+    _save_refusals(bench, arms, root)
+    run = _Run(bench, arms, root, hooks, until)
+    with interruptions(run.news.put):
+        try:
+            run.measure(incarnations)
+        except InterruptedBenchError as interruption:
+            if run.group is not None:
+                run.group.stop(interruption.signal)
+            return interruption.signal
+    return None
+
+
+@dataclass
+class _Run:
+    bench: BenchFile
+    arms: Arms
+    root: Path
+    hooks: RunnerHooks
+    until: float | None
+    news: "SimpleQueue[News]" = field(default_factory=SimpleQueue)
+    memory: Memory = field(default_factory=Memory)
+    failed: set[str] = field(default_factory=set)
+    """Arms that ended too early; they are not started again."""
+    group: Group | None = None
+    """Whose processes run."""
+    turns: int = 0
+    """Turns so far."""
+    spent_s: float = 0.0
+    """Seconds of the turns so far."""
+
+    def __post_init__(self) -> None:
+        self.paths = BenchPaths(self.root)
+        self.number = self.paths.last_number()
+        self.incarnation, self.order = last_turn(self.root)
+        self.total = 0
+
+    def measure(self, incarnations: Sequence[Sequence[PlannedRun]]) -> None:
+        self.total = sum(map(len, incarnations))
+        for runs in incarnations:
+            if self.bench.suite.isolated:
+                self._measure_isolated(runs)
+            else:
+                self._measure_incarnation(runs)
+
+    def _measure_isolated(self, runs: Sequence[PlannedRun]) -> None:
+        """Start the processes of an arm anew for each turn."""
+        for run in runs:
+            if run.arm not in self.failed and not self._is_over():
+                self.incarnation = run.round  # the arms of a round have equal numbers
+                self._measure_group([run.arm], [run], number=1)
+
+    def _measure_incarnation(self, runs: Sequence[PlannedRun]) -> None:
+        """Measure these turns, in as many groups as memory requires; later groups have the baseline, too."""
+        waiting, number = [arm for arm in self._suite_order(runs) if arm not in self.failed], 0
+        baseline = self._baseline(waiting)
+        while waiting and not self._is_over():
+            number, self.incarnation = number + 1, self.incarnation + 1
+            again = [baseline] if number > 1 and baseline not in self.failed else []
+            waiting = self._measure_group([*again, *waiting], runs, number)
+
+    def _measure_group(self, arms: Sequence[str], runs: Sequence[PlannedRun], number: int) -> list[str]:
+        """Measure those of `runs` whose arms fit into memory together; returns the arms that do not."""
+        self.group = group = self._new_group(number)
+        left = [start.arm for start in group.start([self._start_of(arm) for arm in arms], self._slots(arms))]
+        if left:
+            self.hooks.progress.note(f"not enough memory for all arms at once; later: {', '.join(left)}")
+        group.warm_up()
+        self._measure_rounds(group, runs)
+        group.end()
+        self.group = None
+        self.failed |= group.failed.keys()
+        return [arm for arm in left if arm not in self.failed]
+
+    def _suite_order(self, runs: Sequence[PlannedRun]) -> list[str]:
+        needed = {run.arm for run in runs}
+        return [arm.name for arm in self.bench.suite.arms if arm.name in needed]
+
+    def _baseline(self, arms: Sequence[str]) -> str:
+        """The one-device arm, else the first one: it connects the groups. Empty without arms."""
+        one = (arm for arm in arms if self.arms.specs[arm].strategy is StrategyName.ONE_DEVICE)
+        return next(one, next(iter(arms), ""))
+
+    def _new_group(self, number: int) -> Group:
+        suite, hooks = self.bench.suite, self.hooks
+        pace = Pace(suite.turn_s, suite.warmup_s, suite.window_s)
+        return Group(number, pace, self.news, hooks.start_arm, hooks.progress, self._save, self.memory)
+
+    def _start_of(self, arm: str) -> ArmStart:
+        self.number += 1
+        run_dir = self.paths.run(self.number, arm, self.incarnation)
+        policy = replace(self.hooks.policy, timeout_s=self.bench.suite.timeout_s or TIMEOUT_S)
+        spec, machines = self.arms.specs[arm], self.arms.machines[arm]
+        command = self.arms.commands.get(arm, ())
+        return ArmStart(arm, self.incarnation, spec, command, machines, run_dir, policy)
+
+    def _slots(self, arms: Sequence[str]) -> int:
+        """Processes that start at the same time: one for each core."""
+        return max(2, *(len(combined(self.arms.machines[arm]).cores) for arm in arms))
+
+    def _measure_rounds(self, group: Group, runs: Sequence[PlannedRun]) -> None:
+        done: list[TurnRecord] = []
+        for _, of_round in groupby(runs, key=lambda run: run.round):
+            if self._is_over():
+                return
+            done += self._measure_runs(group, list(of_round))
+        repeats = [PlannedRun(turn.round, turn.arm) for turn in done if disturbed(turn)][: len(group.members)]
+        if repeats and not self._is_over():
+            self.hooks.progress.note(f"repeating {counted(len(repeats), 'disturbed turn')}")
+            self.total += len(repeats)
+            list(self._measure_runs(group, repeats, repeated=True))
+
+    def _measure_runs(self, group: Group, runs: Sequence[PlannedRun], repeated: bool = False) -> Iterator[TurnRecord]:
+        for run in runs:
+            if run.arm not in group.members:
+                continue
+            started = time.monotonic()
+            left_s = self.spent_s / self.turns * (self.total - self.turns) if self.turns else None
+            self.hooks.progress.turn(run, self.turns + 1, self.total, left_s)
+            self.order += 1
+            turn = group.turn(run.arm, run.round, self.order, repeated)
+            if turn is not None:
+                self._append(turn)
+                self.turns += 1
+                self.spent_s += time.monotonic() - started
+                yield turn
+
+    def _is_over(self) -> bool:
+        return self.until is not None and time.monotonic() >= self.until
+
+    def _append(self, turn: TurnRecord) -> None:
+        with self.paths.turns.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(turn.to_json()) + "\n")
+
+    def _save(self, record: Record, run_dir: Path) -> None:
+        machines = self.arms.machines[record.arm]
+        record = replace(
+            record,
+            order=int(run_dir.name.partition("-")[0]),
+            command=self.bench.command,
+            run_dir=str(run_dir.relative_to(self.root)),
+            hosts=len(machines),
+            link=slowest(self.hooks.links, list(machines)),
+        )
+        save_json(self.paths.record(record), record.to_json())
+
+
+def _save_refusals(bench: BenchFile, arms: Arms, root: Path) -> None:
+    """Save one record for each refused arm, so that reports show its reason; remove those of arms that now run."""
+    for number, arm in enumerate(bench.suite.arms, start=1):
+        path = BenchPaths(root).refused(number, arm.name)
+        path.unlink(missing_ok=True)
+        if arm.name in arms.refused:
+            reason = arms.refused[arm.name]
+            choices = dict(arm.choices)
+            refused = Record(arm.name, 1, choices, RecordStatus.REFUSED, reason, ExitCode.USAGE, hosts=arm.hosts)
+            save_json(path, refused.to_json())
