@@ -70,7 +70,7 @@ def take_turns(loop: Loop, log: WindowLog, seconds: float) -> None:
 
 def _train_turn(loop: Loop, log: WindowLog, turn: Turn) -> tuple[Window, ...]:
     # A concurrent loop needs work on all workers at both edges; any other one only lets its first step pass.
-    before, after = (2 * loop.concurrent, 2 * loop.concurrent) if loop.concurrent > 1 else (1, 0)
+    before, after = (loop.concurrent, loop.concurrent) if loop.concurrent > 1 else (1, 0)
     loop.windows((turn.steps * loop.concurrent,) * turn.windows, log, before, after)
     return log.take()
 

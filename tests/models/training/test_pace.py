@@ -82,7 +82,7 @@ def test_the_end_of_the_pipe_ends_the_turns(train):
 
 def test_concurrent_workers_have_work_at_both_edges(train):
     run = train([{"windows": 2, "steps": 3}, END], CountingLoop(concurrent=2))
-    assert run.calls == [((1, 8), 0, 0), ((6, 6), 4, 4)]
+    assert run.calls == [((1, 8), 0, 0), ((6, 6), 2, 2)]
     barriers = [event["step_s"] for event in run.events if event["event"] == "barrier"]
     assert barriers == [2.0, 2.0], "the time in which each worker takes a step"
 
