@@ -1,7 +1,7 @@
 """Reads the folder of a bench or launch; files that are not readable are listed, not raised."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -57,30 +57,34 @@ def read_folder(root: Path, label: str) -> ResultFolder:
         except (TfdistError, OSError) as error:
             unreadable.append(Unreadable(f"records/{path.name}", str(error)))
     turns, bad_turns = _read_turns(BenchPaths(root).turns)
-    records, replaced = _latest(list(merge(readable, turns)))
-    unreadable += bad_turns
-    return ResultFolder(label, bench, records, replaced, tuple(unreadable))
+    merged, repeated = merge(readable, turns)
+    records, replaced = _latest(merged)
+    return ResultFolder(label, bench, records, (*repeated, *replaced), (*unreadable, *bad_turns))
 
 
-def merge(records: Sequence[Record], turns: Sequence[TurnRecord]) -> Iterator[Record]:
-    """One record per measured turn, with the rest from the record of its incarnation; then those without turns.
+def merge(records: Sequence[Record], turns: Sequence[TurnRecord]) -> tuple[list[Record], list[Record]]:
+    """One record per measured turn, with the rest from the record of its incarnation, and one per failure.
 
-    An incarnation that failed keeps a record of its own, in the round after its last turn. One that was interrupted
-    after a turn does not: its arm has fewer rounds.
+    An incarnation that failed keeps a record of its own, in the round after the arm's last turn. So does one that was
+    interrupted, unless its arm has a turn.
+
+    Returns:
+        These records, and those of incarnations that failed before a later one of the same arm was measured.
     """
     starts = {(record.arm, record.incarnation): record for record in records if record.incarnation}
-    last = dict.fromkeys(starts, 0)
-    for turn in turns:
-        key = turn.arm, turn.incarnation
-        if key in starts:
-            last[key] = max(last[key], turn.round)
-            yield of_turn(starts[key], turn)
-    for record in records:
-        done = last.get((record.arm, record.incarnation), 0)
-        if not record.incarnation or (not done and record.status != RecordStatus.OK):
-            yield record
-        elif done and record.status in (RecordStatus.FAILED, RecordStatus.TIMEOUT):
-            yield replace(record, round=done + 1)
+    merged = [record for record in records if not record.incarnation]
+    merged += [
+        of_turn(starts[turn.arm, turn.incarnation], turn) for turn in turns if (turn.arm, turn.incarnation) in starts
+    ]
+    repeated: list[Record] = []
+    for (arm, incarnation), record in starts.items():
+        measured = [turn for turn in turns if turn.arm == arm]
+        if record.status == RecordStatus.OK or (record.status == RecordStatus.INTERRUPTED and measured):
+            continue
+        later = any(turn.incarnation > incarnation for turn in measured)
+        last = max((turn.round for turn in measured if turn.incarnation <= incarnation or not later), default=0)
+        (repeated if later else merged).append(replace(record, round=last + 1))
+    return merged, repeated
 
 
 def of_turn(start: Record, turn: TurnRecord) -> Record:

@@ -1,6 +1,5 @@
 """Runs a bench: starts arms in groups, releases one for a turn after the other, and saves each turn at its end."""
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from queue import SimpleQueue
 from tfdist.bench.arm_process import ArmStart, News, StartArm, start_arm
 from tfdist.bench.disturbance import disturbed
 from tfdist.bench.folder import BenchFile, BenchPaths
-from tfdist.bench.group import InterruptedBenchError, Group, Pace
+from tfdist.bench.group import Group, InterruptedBenchError, Pace
 from tfdist.bench.memory import Memory
 from tfdist.bench.plan import PlannedRun
 from tfdist.bench.progress import Progress
@@ -20,7 +19,7 @@ from tfdist.bench.suites.arms import Arms
 from tfdist.launch.agents.signals import interruptions
 from tfdist.launch.doctor.links import Links, slowest
 from tfdist.launch.errors import ExitCode
-from tfdist.launch.json_files import save_json
+from tfdist.launch.json_files import dumps, save_json
 from tfdist.launch.machine import combined
 from tfdist.launch.policy import Policy
 from tfdist.launch.text import counted
@@ -195,7 +194,7 @@ class _Run:
 
     def _append(self, turn: TurnRecord) -> None:
         with self.paths.turns.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(turn.to_json()) + "\n")
+            lines.write(dumps(turn.to_json()) + "\n")
 
     def _save(self, record: Record, run_dir: Path) -> None:
         machines = self.arms.machines[record.arm]

@@ -1,6 +1,7 @@
 """One `tfdist bench` from its options to its exit code: checked first, then run."""
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -12,7 +13,7 @@ from tfdist.bench.options import BenchOptions, requested_suite
 from tfdist.bench.plan import PlannedRun, incarnations, interleave, remaining
 from tfdist.bench.reading import read_folder
 from tfdist.bench.resume import read_resumable, resumed_bench
-from tfdist.bench.run import RunnerHooks, run_bench
+from tfdist.bench.runner import RunnerHooks, run_bench
 from tfdist.bench.suites.arms import Arms, resolve_arms
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import save_json
@@ -150,18 +151,9 @@ def run_session(session: Session, hooks: RunnerHooks) -> int:
         save_json(BenchPaths(session.root).bench, session.bench.to_json())
     except OSError as error:
         raise TfdistError(f"cannot write to {session.root} ({error.strerror}): choose another --out") from None
-    try:
-        records = run_bench(session.bench, session.arms, session.root, session.to_run, hooks)
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
-    if records and records[-1].status == RecordStatus.INTERRUPTED:
-        return records[-1].exit_code or ExitCode.INTERRUPTED
+    until = None if session.budget_s is None else time.monotonic() + session.budget_s
+    signal = run_bench(session.bench, session.arms, session.root, hooks, session.incarnations, until)
+    if signal is not None:
+        return 128 + signal
     failed = any(record.status in _FAILURES for record in read_folder(session.root, "").records)
     return ExitCode.FAILED if failed else ExitCode.SUCCESS
-
-
-def busy_now() -> float:
-    """The share of all cores in use, 0..1, over half a second."""
-    import psutil
-
-    return float(psutil.cpu_percent(interval=0.5)) / 100

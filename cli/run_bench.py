@@ -58,12 +58,11 @@ def _measure_links(fleet: "Fleet | None", session: Session) -> "Links":
 
 def _execute(session: Session, links: "Links", policy: Policy, stream: TextIO, quiet: bool) -> int:
     from tfdist.bench.progress import progress_on
-    from tfdist.bench.run import RunnerHooks
-    from tfdist.bench.session import busy_now, run_session
-    from tfdist.models.run import run_spec
+    from tfdist.bench.runner import RunnerHooks
+    from tfdist.bench.session import run_session
 
     with progress_on(stream, quiet) as progress:
-        return run_session(session, RunnerHooks(run_spec, progress, busy_now, links, policy))
+        return run_session(session, RunnerHooks(progress, links=links, policy=policy))
 
 
 def _report(session: Session, code: int, stream: TextIO, json: bool, quiet: bool) -> None:

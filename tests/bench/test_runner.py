@@ -1,17 +1,15 @@
 """The runner with simulated arms: what is started, released, saved, repeated and stopped."""
 
 import json
-import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tfdist.bench.arm_process import ArmStart, Ended, Post
+from tests.bench.fake_arms import Box, FakeArm, FakeArms
 from tfdist.bench.folder import BenchFile
 from tfdist.bench.plan import PlannedRun, incarnations, interleave
 from tfdist.bench.progress import Progress
@@ -19,96 +17,23 @@ from tfdist.bench.reading import read_folder
 from tfdist.bench.runner import RunnerHooks, run_bench
 from tfdist.bench.suites.arms import Arms
 from tfdist.bench.suites.suite import parse_suite
-from tfdist.bench.turns import HostReading, Parked
-from tfdist.launch.agents.messages import Inspected
-from tfdist.launch.events import Turn
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.machine import Machine
-from tfdist.models.record import RecordStatus, Window
+from tfdist.models.record import RecordStatus
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.options import StrategyName
 
 MACHINE = Machine((0, 1), ())
-GB = 10**9
-
-
-@dataclass
-class Box:
-    """The host of all simulated arms."""
-
-    gigabytes: float = 100.0
-    """Available without any arm; each process takes one."""
-    alive: list[str] = field(default_factory=list)
-    log: list[tuple[str, str]] = field(default_factory=list)
-    """What happened to which arm, in order."""
-
-    def reading(self, busy_s: float = 0.0, at: float = 0.0) -> Inspected:
-        available = (self.gigabytes - len(self.alive)) * GB
-        host = {"busy_s": busy_s, "steal_s": 0.0, "cores": 2.0, "available_bytes": available}
-        return Inspected({"worker-0": "S"}, {}, {"worker-0": 0.0}, {"worker-0": GB}, host, at)
-
-
-@dataclass
-class FakeArm:
-    """Answers each release at once. `ends`: how many releases it survives; `busy`: turns in which others are busy."""
-
-    start: ArmStart
-    post: Post
-    box: Box
-    record: Any
-    ends: int = 99
-    stubborn: bool = False
-    busy: Sequence[int] = ()
-    releases: int = 0
-
-    def park(self, windows: Mapping[str, tuple[Window, ...]], busy_s: float = 0.0) -> None:
-        readings = (HostReading(self.box.reading(), self.box.reading(busy_s, 2.5)),)
-        self.post(Parked(self.start.arm, 0.1, windows, readings, self.record))
-
-    def release(self, turn: Turn) -> None:
-        self.releases += 1
-        self.box.log.append(("end" if not turn.windows else "turn", self.start.arm))
-        if not turn.windows and not self.stubborn:
-            self.finish(RecordStatus.OK)
-        elif turn.windows and self.releases > self.ends:
-            self.finish(RecordStatus.FAILED, "worker-0 exited with code 1: boom")
-        elif turn.windows:
-            windows = (Window(turn.steps, 10 * turn.steps, 0.1 * turn.steps, 1.0),) * turn.windows
-            self.park({"worker-0": windows}, busy_s=1.0 if self.releases in self.busy else 0.0)
-
-    def interrupt(self, number: int, by: str = "") -> None:
-        self.box.log.append((f"signal {number}", self.start.arm))
-        self.finish(RecordStatus.INTERRUPTED, f"interrupted {by}")
-
-    def finish(self, status: RecordStatus, reason: str = "") -> None:
-        if self.start.arm in self.box.alive:
-            self.box.alive.remove(self.start.arm)
-            self.post(Ended(self.start.arm, replace(self.record, status=status, reason=reason)))
 
 
 @dataclass
 class Bench:
     root: Path
-    box: Box
     bench: BenchFile
     arms: Arms
     plan: tuple[PlannedRun, ...]
-    make_record: Callable[..., Any]
-    behaviour: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    on_start: Callable[[str], None] = lambda arm: None
+    fakes: FakeArms
     notes: list[str] = field(default_factory=list)
-
-    def start_arm(self, start: ArmStart, post: Post) -> FakeArm:
-        record = self.make_record(start.arm, strategy=start.spec.strategy, times=((0.1,),))
-        ranks = tuple(replace(rank, windows=()) for rank in record.ranks)
-        record = replace(record, incarnation=start.incarnation, round=0, ranks=ranks)
-        arm = FakeArm(start, post, self.box, record, **self.behaviour.get(start.arm, {}))
-        self.box.alive.append(start.arm)
-        self.box.log.append(("start", start.arm))
-        start.run_dir.mkdir(parents=True)
-        arm.park({})
-        self.on_start(start.arm)
-        return arm
 
     def run(self, until: float | None = None) -> int | None:
         bench = self
@@ -118,11 +43,8 @@ class Bench:
                 bench.notes.append(text)
 
         groups = list(incarnations(self.plan, self.bench.suite.incarnations))
-        hooks = RunnerHooks(Notes(), self.start_arm)
+        hooks = RunnerHooks(Notes(), self.fakes)
         return run_bench(self.bench, self.arms, self.root, hooks, groups, until)
-
-    def happened(self, what: str) -> list[str]:
-        return [arm for kind, arm in self.box.log if kind == what]
 
     def turns(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.root / "turns.jsonl").read_text().splitlines()]
@@ -132,7 +54,7 @@ class Bench:
 
 
 @pytest.fixture
-def make(tmp_path: Path, make_record):
+def make(tmp_path: Path):
     def build(*names: str, rounds: int = 2, box: Box | None = None, **keys: Any) -> Bench:
         strategies = {name: "one-device" if name == "one" else "independent" for name in names}
         table = [{"name": name, "strategy": strategy} for name, strategy in strategies.items()]
@@ -141,7 +63,7 @@ def make(tmp_path: Path, make_record):
         arms = Arms(specs, {}, (), {name: {LOCAL: MACHINE} for name in names})
         plan = interleave(names, rounds, 0)
         bench = BenchFile(suite, "tfdist bench", "", plan)
-        return Bench(tmp_path / "bench", box or Box(), bench, arms, plan, make_record)
+        return Bench(tmp_path / "bench", bench, arms, plan, FakeArms(box or Box()))
 
     return build
 
@@ -149,31 +71,31 @@ def make(tmp_path: Path, make_record):
 def test_arms_start_once_and_take_every_turn_in_the_planned_order(make):
     bench = make("one", "a", "b", rounds=3)
     assert bench.run() is None
-    assert bench.happened("start") == ["one", "a", "b"]
-    assert bench.happened("turn")[:3] == ["one", "a", "b"], "each is warmed up first"
-    assert bench.happened("turn")[3:] == [run.arm for run in bench.plan]
+    assert bench.fakes.happened("start") == ["one", "a", "b"]
+    assert bench.fakes.happened("turn")[:3] == ["one", "a", "b"], "each is warmed up first"
+    assert bench.fakes.happened("turn")[3:] == [run.arm for run in bench.plan]
     assert [(turn["round"], turn["arm"]) for turn in bench.turns()] == [(run.round, run.arm) for run in bench.plan]
     assert [turn["order"] for turn in bench.turns()] == list(range(1, 10))
     assert set(bench.statuses().values()) == {"ok"}
-    assert bench.box.alive == []
+    assert bench.fakes.box.alive == []
 
 
 def test_incarnations_start_the_processes_again(make):
     bench = make("one", "a", rounds=4, incarnations=2)
     bench.run()
-    assert bench.happened("start") == ["one", "a"] * 2
+    assert bench.fakes.happened("start") == ["one", "a"] * 2
     assert [turn["incarnation"] for turn in bench.turns()] == [1] * 4 + [2] * 4
 
 
 def test_isolated_turns_have_processes_of_their_own(make):
     bench = make("one", "a", rounds=2, incarnations=2, isolated=True)
     bench.run()
-    assert bench.happened("start") == [run.arm for run in bench.plan]
+    assert bench.fakes.happened("start") == [run.arm for run in bench.plan]
     assert {(turn["incarnation"], turn["round"], turn["group"]) for turn in bench.turns()} == {(1, 1, 1), (2, 2, 1)}
 
 
 def test_arms_that_do_not_fit_into_memory_follow_in_a_group_with_the_baseline(make):
-    bench = make("one", "a", "b", "c", rounds=1, box=Box(gigabytes=4.5))
+    bench = make("one", "a", "b", "c", rounds=1, box=Box(gigabytes=3.4))
     bench.run()
     groups = {number: {turn["arm"] for turn in bench.turns() if turn["group"] == number} for number in (1, 2, 3)}
     assert groups == {1: {"one", "a"}, 2: {"one", "b"}, 3: {"one", "c"}}
@@ -183,18 +105,18 @@ def test_arms_that_do_not_fit_into_memory_follow_in_a_group_with_the_baseline(ma
 
 def test_an_arm_that_dies_is_a_row_and_the_others_continue(make):
     bench = make("one", "a", rounds=4, incarnations=2)
-    bench.behaviour = {"a": {"ends": 2}}  # the warm-up and one turn
+    bench.fakes.behaviour = {"a": {"ends": 2}}  # the warm-up and one turn
     bench.run()
     statuses = bench.statuses()
     assert [statuses["one", number] for number in (1, 2, 3, 4)] == ["ok"] * 4
     assert {key: status for key, status in statuses.items() if key[0] == "a"} == {("a", 1): "ok", ("a", 2): "failed"}
     assert bench.notes == ["a: failed: worker-0 exited with code 1: boom"]
-    assert bench.happened("start") == ["one", "a", "one"], "it is not started again"
+    assert bench.fakes.happened("start") == ["one", "a", "one"], "it is not started again"
 
 
 def test_a_program_that_ends_too_early_has_failed(make):
     bench = make("one", "a", rounds=2)
-    bench.behaviour = {"a": {"ends": 1}}
+    bench.fakes.behaviour = {"a": {"ends": 1}}
     original = FakeArm.finish
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FakeArm, "finish", lambda arm, status, reason="": original(arm, RecordStatus.OK))
@@ -205,7 +127,7 @@ def test_a_program_that_ends_too_early_has_failed(make):
 
 def test_disturbed_turns_are_repeated_once(make):
     bench = make("one", "a", rounds=2)
-    bench.behaviour = {"a": {"busy": (2, 4, 5)}}  # releases: warm-up, two turns, repeats
+    bench.fakes.behaviour = {"a": {"busy": (2, 4, 5)}}  # releases: warm-up, two turns, repeats
     bench.run()
     repeated = [(turn["arm"], turn["round"]) for turn in bench.turns() if turn["repeated"]]
     assert repeated == [("a", 1)]
@@ -214,34 +136,27 @@ def test_disturbed_turns_are_repeated_once(make):
 
 
 def test_a_tiny_program_that_does_not_end_is_stopped_and_keeps_its_turns(make, monkeypatch):
-    monkeypatch.setattr("tfdist.bench.group.END_S", 0.0)
+    monkeypatch.setattr("tfdist.bench.group.END_S", 0.2)
     bench = make("one", "a", rounds=1)
-    bench.behaviour = {"a": {"stubborn": True}}
+    bench.fakes.behaviour = {"a": {"stubborn": True}}
     assert bench.run() is None
-    assert bench.happened(f"signal {int(signal.SIGTERM)}") == ["a"]
+    assert bench.fakes.happened(f"signal {int(signal.SIGTERM)}") == ["a"]
     assert set(bench.statuses().values()) == {"ok"}
 
 
 def test_no_round_starts_after_the_budget(make):
     bench = make("one", "a", rounds=3)
     assert bench.run(until=time.monotonic() - 1) is None
-    assert bench.happened("start") == []
+    assert bench.fakes.happened("start") == []
 
 
 def test_a_signal_keeps_the_turns_and_ends_all_processes(make):
     bench = make("one", "a", rounds=4, incarnations=2)
-    starts: list[str] = []
-
-    def interrupt_second_incarnation(arm: str) -> None:
-        starts.append(arm)
-        if len(starts) == 3:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    bench.on_start = interrupt_second_incarnation
+    bench.fakes.behaviour = {"a": {"ctrl_c": 3}}  # releases: warm-up, two turns
     assert bench.run() == signal.SIGINT
-    assert bench.box.alive == []
-    measured = [key for key, status in bench.statuses().items() if status == "ok"]
-    assert {number for _, number in measured} >= {1, 2}
+    assert bench.fakes.box.alive == []
+    assert bench.statuses()["a", 1] == "ok"
+    assert bench.fakes.happened("start") == ["one", "a"]
 
 
 def test_a_resumed_bench_continues_the_numbers(make):

@@ -1,25 +1,21 @@
 """A whole bench with a fake run function: order, saving, refusals, interruption, resuming."""
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.bench.fake_arms import FakeArms
 from tfdist.bench.options import BenchOptions
-from tfdist.bench.plan import PlannedRun
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
-from tfdist.bench.run import RunnerHooks
+from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import default_suite, prepare, run_session
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
-from tfdist.launch.machine import Machine, Machines, local_machines
-from tfdist.launch.policy import Policy
-from tfdist.models.record import BUSY_BEFORE, RankRecord, Record, TaskUsage, Window
-from tfdist.models.spec import TrainingSpec
+from tfdist.launch.machine import Machine, local_machines
 
 MACHINES = local_machines(Machine((0, 1), ()))
 SUITE = """
@@ -41,43 +37,8 @@ cross_device = "nccl"
 """
 
 
-@dataclass
-class FakeRuns:
-    """A fake `run_spec`; `ends` maps (arm, round) to the status of a run, by default ok."""
-
-    ends: dict[tuple[str, int], str] = field(default_factory=dict)
-    calls: list[tuple[str, int, float | None, Path]] = field(default_factory=list)
-    before_each: Callable[[], None] = lambda: None
-
-    def __call__(
-        self,
-        spec: TrainingSpec,
-        run_dir: Path,
-        *,
-        machines: Machines,
-        arm: str,
-        round: int,
-        policy: Policy,
-        listen: Any,
-    ) -> Record:
-        self.before_each()
-        assert run_dir.is_dir()
-        self.calls.append((arm, round, policy.timeout_s, run_dir))
-        status = self.ends.get((arm, round), "ok")
-        if status == "ctrl-c":
-            raise KeyboardInterrupt
-        if status == "no port":
-            raise TfdistError("port 5 on this host cannot be used: choose another")
-        window = Window(5, 5 * spec.global_batch_size, 0.5, float("nan"))
-        rank = RankRecord("worker-0", "box", spec.replicas, (), (window,), {}, 10, 10)
-        ok = status == "ok"
-        return Record(arm, round, spec.to_json(), status, "" if ok else f"it was {status}", 0 if ok else 130,
-                      ranks=(rank,) if ok else (), usage={"worker-0": TaskUsage(1, 1.0)}, wall_s=10.0,
-                      hardware={"cores": [0, 1]}, command=str(run_dir), run_dir="elsewhere")  # fmt: skip
-
-
-def hooks(runs: FakeRuns) -> RunnerHooks:
-    return RunnerHooks(runs, Progress(), lambda: 0.25)
+def hooks(fakes: FakeArms) -> RunnerHooks:
+    return RunnerHooks(Progress(), fakes)
 
 
 @pytest.fixture
@@ -87,113 +48,101 @@ def options(tmp_path: Path) -> BenchOptions:
     return BenchOptions(suite=str(path), out=tmp_path / "out; it's odd", command="tfdist bench")
 
 
-def test_a_bench_runs_every_arm_in_the_planned_order_and_saves_as_it_goes(options: BenchOptions) -> None:
+def test_a_bench_measures_every_arm_and_saves_as_it_goes(options: BenchOptions) -> None:
     session = prepare(options, MACHINES)
-    seen: list[int] = []
-    runs = FakeRuns(before_each=lambda: seen.append(len(list((session.root / "records").glob("[0-9]*.json")))))
-    assert run_session(session, hooks(runs)) == 0
-    assert [PlannedRun(number, arm) for arm, number, _, _ in runs.calls] == [
-        run for run in session.bench.plan if run.arm != "refused"
-    ]
-    assert seen == [0, 1, 2, 3]
-    assert {timeout for _, _, timeout, _ in runs.calls} == {60}
+    fakes = FakeArms()
+    assert run_session(session, hooks(fakes)) == 0
+    assert fakes.happened("start") == ["one/../device", "it's; odd"] * 2
+    assert {start.policy.timeout_s for start in fakes.starts} == {60}
     assert not list(session.root.rglob(".*"))
 
 
-def test_every_record_has_its_log_folder_and_the_load_before_it(options: BenchOptions) -> None:
+def test_every_record_has_its_log_folder(options: BenchOptions) -> None:
     session = prepare(options, MACHINES)
-    run_session(session, hooks(FakeRuns()))
+    run_session(session, hooks(FakeArms()))
     records = [one for one in read_folder(session.root, "").records if one.status == "ok"]
-    assert [record.order for record in records] == [1, 2, 3, 4]
+    assert sorted(record.order for record in records) == [1, 2, 3, 4]
     assert all((session.root / record.run_dir).is_dir() for record in records)
-    assert {record.hardware[BUSY_BEFORE] for record in records} == {0.25}
     assert {record.command for record in records} == {"tfdist bench"}
 
 
 def test_no_path_of_the_machine_is_saved(options: BenchOptions, tmp_path: Path) -> None:
     session = prepare(options, MACHINES)
-    run_session(session, hooks(FakeRuns()))
+    run_session(session, hooks(FakeArms()))
     for path in session.root.rglob("*.json"):
         assert str(tmp_path) not in path.read_text()
 
 
 def test_files_stay_in_the_folder_and_are_strict_json(options: BenchOptions) -> None:
     session = prepare(options, MACHINES)
-    run_session(session, hooks(FakeRuns()))
-    assert sorted(path.name for path in session.root.iterdir()) == ["bench.json", "records", "runs"]
+    run_session(session, hooks(FakeArms()))
+    assert sorted(path.name for path in session.root.iterdir()) == ["bench.json", "records", "runs", "turns.jsonl"]
     for path in session.root.rglob("*.json"):
         assert "NaN" not in path.read_text()
 
 
 def test_a_refused_arm_is_a_record_and_starts_nothing(options: BenchOptions) -> None:
     session = prepare(options, MACHINES)
-    runs = FakeRuns()
-    run_session(session, hooks(runs))
-    assert "refused" not in {arm for arm, *_ in runs.calls}
+    fakes = FakeArms()
+    run_session(session, hooks(fakes))
+    assert "refused" not in fakes.happened("start")
     (refused,) = [one for one in read_folder(session.root, "").records if one.status == "refused"]
     assert "NCCL" in refused.reason.upper()
 
 
-def test_a_failed_arm_makes_the_bench_fail_and_the_others_still_run(options: BenchOptions) -> None:
+def test_a_failed_arm_makes_the_bench_fail_and_the_others_are_measured(options: BenchOptions) -> None:
     session = prepare(options, MACHINES)
-    runs = FakeRuns(ends={("it's; odd", 1): "failed"})
-    assert run_session(session, hooks(runs)) == 1
-    assert len(runs.calls) == 4
-
-
-def test_a_run_that_could_not_start_is_a_failed_record(options: BenchOptions) -> None:
-    session = prepare(options, MACHINES)
-    assert run_session(session, hooks(FakeRuns(ends={("it's; odd", 2): "no port"}))) == 1
-    failed = [one for one in read_folder(session.root, "").records if one.status == "failed"]
+    fakes = FakeArms(behaviour={"it's; odd": {"ends": -1}})
+    assert run_session(session, hooks(fakes)) == 1
+    folder = read_folder(session.root, "")
+    assert [one.status for one in folder.records].count("ok") == 2
+    failed = [one for one in folder.records if one.status == "failed"]
     assert [one.reason for one in failed] == ["port 5 on this host cannot be used: choose another"]
 
 
-@pytest.mark.parametrize("end", ["interrupted", "ctrl-c"])
-def test_ctrl_c_keeps_finished_runs_and_resume_executes_the_rest(options: BenchOptions, end: str) -> None:
+def test_ctrl_c_keeps_finished_turns_and_resume_measures_the_rest(options: BenchOptions) -> None:
     session = prepare(options, MACHINES)
-    third = [run for run in session.bench.plan if run.arm != "refused"][2]
-    runs = FakeRuns(ends={(third.arm, third.round): end})
-    assert run_session(session, hooks(runs)) == 130
-    assert len(runs.calls) == 3
-    assert session.count_left() == 2
+    first = session.bench.plan[0].arm if session.bench.plan[0].arm != "refused" else session.bench.plan[1].arm
+    other = next(arm for arm in ("one/../device", "it's; odd") if arm != first)
+    assert run_session(session, hooks(FakeArms(behaviour={other: {"ctrl_c": 2}}))) == 130  # releases: warm-up, a turn
+    assert session.count_left() == 3
 
     again = prepare(BenchOptions(resume=session.root), MACHINES)
     assert again.bench == session.bench
-    more = FakeRuns()
-    assert run_session(again, hooks(more)) == 0
-    assert [(arm, number) for arm, number, *_ in more.calls] == [
-        (run.arm, run.round) for run in session.bench.plan if run.arm != "refused"
-    ][2:]
+    assert run_session(again, hooks(FakeArms())) == 0
     folder = read_folder(session.root, "")
     assert [one.status for one in folder.records].count("ok") == 4
-    assert [one.status for one in folder.replaced] == ["interrupted"]
     assert session.count_left() == 0
 
 
 def test_a_complete_bench_has_nothing_to_resume(options: BenchOptions) -> None:
     session = prepare(options, MACHINES)
-    run_session(session, hooks(FakeRuns()))
-    runs = FakeRuns()
-    assert run_session(prepare(BenchOptions(resume=session.root), MACHINES), hooks(runs)) == 0
-    assert not runs.calls
+    run_session(session, hooks(FakeArms()))
+    fakes = FakeArms()
+    assert run_session(prepare(BenchOptions(resume=session.root), MACHINES), hooks(fakes)) == 0
+    assert not fakes.starts
 
 
-def test_resume_repeats_failed_runs_and_killed_ones_without_a_record(options: BenchOptions) -> None:
+def test_resume_repeats_failed_arms_and_skips_the_numbers_of_killed_ones(options: BenchOptions) -> None:
     session = prepare(options, MACHINES)
-    run_session(session, hooks(FakeRuns(ends={("it's; odd", 1): "failed"})))
-    (session.root / "runs" / "005-it-s-odd-r1").mkdir()  # as a kill -9 leaves it
-    runs = FakeRuns()
-    assert run_session(prepare(BenchOptions(resume=session.root), MACHINES), hooks(runs)) == 0
-    assert [(arm, number) for arm, number, *_ in runs.calls] == [("it's; odd", 1)]
+    run_session(session, hooks(FakeArms(behaviour={"it's; odd": {"ends": -1}})))
+    (session.root / "runs" / "005-it-s-odd-i9").mkdir()  # as a kill -9 leaves it
+    fakes = FakeArms()
+    assert run_session(prepare(BenchOptions(resume=session.root), MACHINES), hooks(fakes)) == 0
+    assert fakes.happened("start") == ["it's; odd"] * 2
+    assert {start.run_dir.name[:3] for start in fakes.starts} == {"006", "007"}
+    folder = read_folder(session.root, "")
+    assert {one.status for one in folder.records} == {"ok", "refused"}
+    assert [one.status for one in folder.replaced] == ["failed"]
 
 
 def test_a_refused_arm_runs_on_resume_if_it_now_can(options: BenchOptions) -> None:
     session = prepare(options, MACHINES)
-    run_session(session, hooks(FakeRuns()))
+    run_session(session, hooks(FakeArms()))
     with_gpus = Machine((0, 1), ("A", "B"))
-    runs = FakeRuns()
-    run_session(prepare(BenchOptions(resume=session.root), local_machines(with_gpus)), hooks(runs))
-    assert [arm for arm, *_ in runs.calls] == ["refused", "refused"]
+    fakes = FakeArms()
+    run_session(prepare(BenchOptions(resume=session.root), local_machines(with_gpus)), hooks(fakes))
+    assert fakes.happened("start") == ["refused", "refused"]
     assert {one.status for one in read_folder(session.root, "").records} == {"ok"}
 
 
@@ -210,21 +159,21 @@ def test_a_refused_arm_runs_on_resume_if_it_now_can(options: BenchOptions) -> No
 )
 def test_a_resume_with_another_suite_is_refused(options: BenchOptions, other: dict[str, Any]) -> None:
     session = prepare(options, MACHINES)
-    run_session(session, hooks(FakeRuns()))
+    run_session(session, hooks(FakeArms()))
     with pytest.raises(TfdistError, match="was started with another"):
         prepare(replace(BenchOptions(resume=session.root), **other), MACHINES)
 
 
 def test_a_resume_with_the_same_suite_is_accepted(options: BenchOptions) -> None:
     session = prepare(options, MACHINES)
-    run_session(session, hooks(FakeRuns()))
+    run_session(session, hooks(FakeArms()))
     assert prepare(replace(options, resume=session.root, out=None), MACHINES).bench == session.bench
 
 
 def test_a_resume_on_other_hosts_is_refused_with_the_fix(options: BenchOptions) -> None:
     two = {Host(name): Machine((0, 1), ()) for name in ("h1", "h2")}
     session = prepare(options, two)
-    run_session(session, hooks(FakeRuns()))
+    run_session(session, hooks(FakeArms()))
     with pytest.raises(
         TfdistError, match="was started on h1, h2 but would resume on localhost: resume with --hosts h1,h2"
     ):
@@ -234,7 +183,7 @@ def test_a_resume_on_other_hosts_is_refused_with_the_fix(options: BenchOptions) 
 
 def test_a_resume_is_refused_if_a_measured_arm_can_no_longer_run(options: BenchOptions) -> None:
     session = prepare(options, local_machines(Machine((0, 1), ("A", "B"))))
-    run_session(session, hooks(FakeRuns()))
+    run_session(session, hooks(FakeArms()))
     with pytest.raises(TfdistError, match=r"refused was measured before and can no longer run: .*GPUs"):
         prepare(BenchOptions(resume=session.root), MACHINES)
 
