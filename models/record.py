@@ -101,10 +101,16 @@ class RankRecord:
     accuracy: float | None = None
     """On the held-out examples, 0..1; None: not evaluated."""
     peak_memory_bytes: int = 0
+    gpu_peak_bytes: tuple[int, ...] = ()
+    """The most memory that TensorFlow has allocated on each GPU of this task; empty for an asynchronous job."""
     cpu_s: float = 0.0
     affinity: tuple[int, ...] = ()
     software: Mapping[str, str] = field(default_factory=dict)
-    """`tensorflow`, `keras` (with its engine), `python`, `tfdist`, `numpy`."""
+    """`tensorflow`, `keras` (with its engine), `python`, `tfdist`, `numpy`.
+
+    With GPUs also `cuda`, `cudnn`, `nccl`, `driver`, `tf32` (on or off), and `nvidia-ml-py`: its version, or why
+    windows have no GPU readings.
+    """
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that affect speed."""
 
@@ -252,7 +258,9 @@ def rank_from_json(data: Mapping[str, Any]) -> RankRecord:
         TypeError, KeyError: incomplete.
     """
     windows = {name: tuple(map(window_from_json, data[name])) for name in ("warmup", "windows")}
-    return RankRecord(**{**data, **windows, "affinity": tuple(data.get("affinity", ()))})
+    return RankRecord(
+        **{**data, **windows, **{name: tuple(data.get(name, ())) for name in ("affinity", "gpu_peak_bytes")}}
+    )
 
 
 def window_from_json(data: Mapping[str, Any]) -> Window:

@@ -129,9 +129,11 @@ def _record(
     job: "TrainingContext", windows: Windows, trained: "Trained", phases: dict[str, float], evaluate: bool
 ) -> RankRecord:
     from tfdist.models.training.evaluate import accuracy
+    from tfdist.models.training.gpu_software import peak_gpu_memory
 
     if evaluate:
         events.emit("phase", phase=Phase.EVALUATING)
+    own_devices = job.strategy.extended.worker_devices if CATALOG[job.spec.strategy].synchronous else ()
     return RankRecord(
         task=job.task.name,
         replicas=job.replicas,
@@ -144,6 +146,7 @@ def _record(
         software=observation.software(job.spec.keras),
         environment=observation.environment(os.environ),
         **observation.process(),
+        gpu_peak_bytes=peak_gpu_memory(own_devices),
     )
 
 
