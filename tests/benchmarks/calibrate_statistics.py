@@ -141,30 +141,105 @@ MORE_STARTS = [
 QUIET = [Scenario(12, arms, starts_sd, False, turn_sd=0.015) for starts_sd, arms in product((0.0, 0.01), (2, 10))]
 
 
-def row(benches: int, scenario: Scenario) -> dict[str, float]:
-    """A scenario and its shares, in per cent; four times the benches for the default bench."""
-    number = 4 * benches if scenario == DEFAULT else benches
+TEXT = """# Calibration of intervals and verdicts
+
+How often the intervals and verdicts of `bench/statistics.py` are right in simulated benches of equal arms. Written by
+`python tests/benchmarks/calibrate_statistics.py`; the same figures are in statistics.csv. A share of 95 % is known to +-{error:.1f} or better (standard error;
+statistics.csv has the numbers of benches).
+
+- Noise of a turn: drawn from the step times of the recorded windows (heavy tails), scaled to the "turn" column, which is 6 % like the recorded rest of arm and
+  round. "unequal": a third of the arms each has half, once and twice that.
+- Drift: a random walk of 6 % from the first to the last turn, also between the turns of a round; arms react to it by half to one and a half times as
+  much, so that they share it only in part.
+- "starts": the standard deviation of an arm's throughput from one start of its processes to the next.
+
+Shares in %, and the targets; **bold** misses the target:
+
+- "figure holds", "ratio holds": 95 % intervals of an arm's images/s, and of one ratio, that hold the true value: 93 to 97.
+- "called different": benches that call any arm faster or slower than the first, all arms compared with it (Holm): at most 5.
+- "10 % found": benches that call an arm slower that is 10 % slower than the first: at least 90 in the default bench (10 arms, 12 rounds, 2 incarnations).
+
+{missed} of {rows} rows miss a target. Most of them have starts that differ by 2 %, which two incarnations seldom show: each arm's mean is then wrong by more
+than its turns say. More rounds do not help, more incarnations do. With unequal spreads and many arms, three and six rounds are too few to know each
+arm's spread.
+
+## The default bench
+
+{default}
+
+## Two incarnations
+
+{grid}
+
+## More incarnations
+
+{more}
+
+## A quiet machine
+
+{quiet}
+
+## The former method
+
+The percentile bootstrap of the median ratio held the true ratio of two equal arms in {bootstrap} of its "95 %" intervals.
+"""
+
+
+def row(benches: int, scenario: Scenario) -> dict[str, float | str]:
+    """A scenario and its shares, in per cent. The default bench counts most; those of unequal spreads take long."""
+    number = 4 * benches if scenario == DEFAULT else benches // (2 if scenario.unequal else 1)
     percent = {name: 100 * share for name, share in asdict(shares(scenario, number)).items()}
     sizes = {"starts_sd": 100 * scenario.starts_sd, "turn_sd": 100 * scenario.turn_sd}
     return {**asdict(scenario), **sizes, "benches": number, **percent}
 
 
+NAMES = {
+    "incarnations": "incarnations", "rounds": "rounds", "arms": "arms", "turn_sd": "turn", "unequal": "spreads",
+    "starts_sd": "starts", "figure_holds": "figure holds", "ratio_holds": "ratio holds",
+    "called_different": "called different", "slow_down_found": "10 % found",
+}  # fmt: skip
+MISSES = {
+    "figure_holds": lambda share: not 93 <= share <= 97,
+    "ratio_holds": lambda share: not 93 <= share <= 97,
+    "called_different": lambda share: share > 5,
+}
+"""When a share misses its target."""
+
+
 def markdown(table: pd.DataFrame) -> str:
-    """A table with numbers of one decimal."""
-    texts = [[f"{cell:.1f}" if isinstance(cell, float) else str(cell) for cell in row] for row in table.values.tolist()]
-    lines = [table.columns.tolist(), ["--:"] * len(table.columns), *texts]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    """With misses in bold."""
+
+    def cell(name: str, value: float | bool) -> str:
+        if name == "unequal":
+            return "unequal" if value else "equal"
+        text = f"{value:.1f}" if isinstance(value, float) else str(value)
+        return f"**{text}**" if name in MISSES and MISSES[name](value) else text
+
+    rows = [[cell(name, each[name]) for name in NAMES] for each in table.to_dict("records")]
+    return "\n".join("| " + " | ".join(line) + " |" for line in [[*NAMES.values()], ["--:"] * len(NAMES), *rows])
+
+
+def report(table: pd.DataFrame, bootstrap: str) -> str:
+    """The text of statistics.md."""
+    quiet, more = table.turn_sd < 100 * TURN_SD, table.incarnations > DEFAULT.incarnations
+    default = ~quiet & ~more & ~table.unequal & (table.rounds == DEFAULT.rounds) & (table.arms == DEFAULT.arms)
+    missed = sum(any(misses(each[name]) for name, misses in MISSES.items()) for each in table.to_dict("records"))
+    return TEXT.format(
+        error=100 * math.sqrt(0.95 * 0.05 / table.benches.min()), missed=missed, rows=len(table),
+        default=markdown(table[default]), grid=markdown(table[~quiet & ~more]), more=markdown(table[more]),
+        quiet=markdown(table[quiet]), bootstrap=bootstrap,
+    )  # fmt: skip
 
 
 def main(benches: int) -> None:
-    """Write the tables."""
+    """Write statistics.csv and statistics.md."""
     with ProcessPoolExecutor() as pool:
         table = pd.DataFrame(list(pool.map(partial(row, benches), [*GRID, *MORE_STARTS, *QUIET])))
+    bootstrap = ", ".join(f"{bootstrap_holds(rounds, 2000):.0%} ({rounds} rounds)" for rounds in (3, 6, 12))
     folder = ROOT / "calibration"
     folder.mkdir(exist_ok=True)
     table.to_csv(folder / "statistics.csv", index=False, float_format="%.4g", lineterminator="\n")
-    print(markdown(table))
-    print({rounds: bootstrap_holds(rounds, 2000) for rounds in (3, 6, 12)})
+    (folder / "statistics.md").write_text(report(table, bootstrap), encoding="utf-8")
 
 
 if __name__ == "__main__":
