@@ -50,3 +50,12 @@ def seconds_left(
         if number or not started:
             total += sum(pace * start_s(specs[arm]) + suite.warmup_s for arm in {run.arm for run in runs})
     return total
+
+
+def fitting_rounds(suite: Suite, specs: Mapping[str, StrategyChoice], seconds: float) -> int:
+    """The number of rounds, at least 1, that are measured in about this time with the suite's incarnations."""
+    starts_s = sum(start_s(spec) + suite.warmup_s for spec in specs.values())
+    round_s = max(1, len(specs)) * (suite.turn_s + _EDGE_S)
+    if suite.isolated:
+        return max(1, int(seconds / (round_s + starts_s)))
+    return max(1, int((seconds - suite.incarnations * starts_s) / round_s))

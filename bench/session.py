@@ -3,11 +3,11 @@
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from tfdist.bench.estimate import seconds_left
+from tfdist.bench.estimate import fitting_rounds, seconds_left
 from tfdist.bench.folder import BenchFile, BenchPaths, slug
 from tfdist.bench.options import BenchOptions, requested_suite
 from tfdist.bench.plan import PlannedRun, incarnations, interleave, remaining
@@ -15,6 +15,7 @@ from tfdist.bench.reading import read_folder
 from tfdist.bench.resume import read_resumable, resumed_bench
 from tfdist.bench.runner import RunnerHooks, run_bench
 from tfdist.bench.suites.arms import Arms, resolve_arms
+from tfdist.bench.suites.suite import Suite, adjust
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machines, combined
@@ -23,6 +24,8 @@ from tfdist.models.record import Record, RecordStatus
 
 _FAILURES = (RecordStatus.FAILED, RecordStatus.TIMEOUT)
 """Statuses that make a bench fail; a refused arm does not."""
+_FOR_A_VERDICT = 3
+"""Fewer rounds have no verdict."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +99,23 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
     now = datetime.now(timezone.utc)
     root = options.out or Path("bench_results") / f"{now:%Y%m%dT%H%M%SZ}-{slug(suite.name)}"
     _check_new_folder(root)
+    arms = resolve_arms(suite.arms, machines, suite.preset)
+    suite = _within(suite, arms, options)
     plan = interleave([arm.name for arm in suite.arms], suite.rounds, suite.seed)
     bench = BenchFile(suite, options.command, now.isoformat(timespec="seconds"), plan, _names(machines))
-    arms = resolve_arms(suite.arms, machines, suite.preset)
     return Session(root, bench, arms, notes=notes, budget_s=options.budget_s)
+
+
+def _within(suite: Suite, arms: Arms, options: BenchOptions) -> Suite:
+    """The suite with as many rounds as fit into --budget, unless --rounds says how many."""
+    if options.budget_s is None or options.rounds is not None:
+        return suite
+    rounds = fitting_rounds(suite, arms.specs, options.budget_s)
+    if rounds < _FOR_A_VERDICT and options.incarnations is None and not suite.isolated:
+        suite = replace(suite, incarnations=1)
+        rounds = fitting_rounds(suite, arms.specs, options.budget_s)
+    number = None if suite.isolated else suite.incarnations
+    return adjust(suite, {"rounds": max(rounds, number or 1), "incarnations": number})
 
 
 def _names(machines: Machines) -> tuple[str, ...]:

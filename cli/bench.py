@@ -56,7 +56,10 @@ Isolated = Annotated[
     bool, option("--isolated", "Start an arm's processes anew for each turn, with no other arm alive. Slow.", TIMING)
 ]
 Budget = Annotated[
-    str | None, option("--budget", "Begin no turn after this time, for example 10m. Default: no limit.", TIMING)
+    str | None,
+    option(
+        "--budget", "As many rounds as fit into this time, for example 10m. With --rounds: at most so many.", TIMING
+    ),
 ]
 Seed = Annotated[int | None, option("--seed", "Seed of the order of turns. Default: the suite's.", TIMING)]
 Out = Annotated[Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-SUITE.")]

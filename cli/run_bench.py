@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 
 from tfdist.bench.options import BenchOptions
+from tfdist.bench.reading import read_folder
 from tfdist.bench.session import Session, prepare
 from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.show_bench import announce, refusals, show_plan
@@ -67,6 +68,12 @@ def _execute(session: Session, links: "Links", policy: Policy, stream: TextIO, q
 
 def _report(session: Session, code: int, stream: TextIO, json: bool, quiet: bool) -> None:
     """Report on the records that the folder has now, even if the bench was interrupted."""
+    folder = read_folder(session.root, "")
+    if not folder.records and not folder.unreadable:
+        typer.echo("no turn was measured: no report", err=True)
+        if json:
+            typer.echo(dumps({"exit_code": code, "folder": str(session.root)}))
+        return
     from tfdist.bench.report.build import make_report
     from tfdist.bench.report.write import write_report
     from tfdist.cli.show_report import list_unreadable, show

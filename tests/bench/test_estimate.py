@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfdist.bench.estimate import seconds_left, start_s
+from tfdist.bench.estimate import fitting_rounds, seconds_left, start_s
 from tfdist.bench.plan import incarnations, interleave
 from tfdist.bench.suites.suite import Suite
 from tfdist.models.spec import TrainingSpec
@@ -36,3 +36,15 @@ def test_arms_that_are_ready_start_no_more_and_slow_starts_stay_slow() -> None:
 
 def test_nothing_left_takes_no_time() -> None:
     assert seconds_left((), SPECS, SUITE) == 0
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("isolated", [False, True])
+def test_rounds_that_fit_into_a_time_are_estimated_to_take_it(number: int, isolated: bool) -> None:
+    suite = replace(SUITE, incarnations=number, isolated=isolated)
+    rounds = fitting_rounds(suite, SPECS, 600.0)
+    blocks = [list(incarnations(interleave(list(SPECS), many, 0), many if isolated else number))
+              for many in (rounds, rounds + 1)]  # fmt: skip
+    fits, exceeds = (seconds_left(each, SPECS, suite) for each in blocks)
+    assert fits <= 600 < exceeds
+    assert fitting_rounds(suite, SPECS, 1.0) == 1

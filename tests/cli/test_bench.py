@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tfdist.bench.folder import BenchPaths
+from tfdist.bench.session import Session
 from tfdist.bench.suites.suite import load_suite
 from tfdist.cli.main import run
+from tfdist.launch.json_files import save_json
+from tfdist.models.record import Record, RecordStatus
 
 TINY = """
 name = "tiny"
@@ -48,6 +52,16 @@ WRONG = [
     (["--suite", "cpu", "--out", "tiny.toml/x"], ["tiny.toml", "is a file"]),
     (["--resume", "nowhere"], ["--resume nowhere", "bench.json"]),
     (["--workers-per-host", "2"], ["--workers-per-host"]),
+    (["--suite", "cpu", "--turn", "0"], ["--turn 0", "must be positive"]),
+    (["--suite", "cpu", "--turn", "soon"], ["--turn soon", "as 5s, 10m or 1h"]),
+    (["--suite", "cpu", "--turn", "100ms"], ["--turn 0.1", "as long as a window"]),
+    (["--suite", "cpu", "--budget", "-1m"], ["--budget -1m", "must be positive"]),
+    (["--suite", "cpu", "--incarnations", "13"], ["--incarnations 13", "1 to the number of rounds, 12"]),
+    (["--suite", "cpu", "--isolated", "--incarnations", "2"], ["--isolated", "omit --incarnations"]),
+    (["--suite", "cpu", "--", "no-such-program"], ["'no-such-program' is not found"]),
+    (["--suite", "cpu", "--", "python", "none.py"], ["'none.py' is not in"]),
+    (["--suite", "tiny.toml", "--", "true"], ["arm 'one device', has model", "built-in training", "omit model"]),
+    (["cpu"], ["'cpu' is not found"]),
     (["--round", "3"], ["--round", "--rounds"]),
 ]
 
@@ -111,6 +125,77 @@ def test_options_have_environment_twins(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setenv("TFDIST_ROUNDS", "4")
     assert run(["bench", "--dry-run"]) == 0
     assert "3 arms x 4 rounds" in capsys.readouterr().out
+
+
+def test_an_arm_that_no_machine_could_run_is_an_error_of_the_suite(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arm = '[[arms]]\nname = "data"\nstrategy = "one-device"\ndataset = "folder:/nowhere"\n'
+    (tmp_path / "bad.toml").write_text(TINY + arm)
+    assert run(["bench", "--suite", "bad.toml", "--out", "out"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("tfdist: arm 'data': ")
+    assert "/nowhere" in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_short_budget_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "--suite", "tiny.toml", "--budget", "2s", "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert "3 arms x 1 round " in printed
+    assert "warning: --budget 2 s: the first round takes about" in printed
+
+
+def test_a_budget_is_filled_with_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "--suite", "tiny.toml", "--budget", "1h", "--dry-run", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["suite"]["rounds"] > 100
+    assert 3400 < printed["estimate_s"] <= 3600
+
+
+def test_your_own_program_replaces_the_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train.py").write_text("")
+    words = ["bench", "--suite", "cpu", "--dry-run", "--json", "--", "python", "train.py", "--token", "abc", "--json"]
+    assert run(words) == 0
+    printed = capsys.readouterr().out
+    plan = json.loads(printed)
+    assert {tuple(arm["command"]) for arm in plan["suite"]["arms"]} == {
+        ("python", "train.py", "--token", "***", "--json")
+    }
+    assert "abc" not in printed
+    assert {entry["spec"]["cores_per_device"] for entry in plan["plan"]} == {1}
+
+
+def test_refused_arms_are_the_last_line_even_if_quiet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tfdist.cli.run_bench._execute", save_nothing)
+    (tmp_path / "gpus.toml").write_text('arms = [{ name = "a", strategy = "one-device", gpus = true }]')
+    assert run(["bench", "--suite", "gpus.toml", "--out", "out", "--quiet"]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "refused: 1 of 1 arm: a: the arm needs GPUs and this machine has none: run it on one that has"
+    ]
+
+
+def test_a_bench_that_is_interrupted_before_its_first_turn_has_no_report(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tfdist.cli.run_bench._execute", lambda session, *_: save_nothing(session) or 130)
+    assert run(["bench", "--suite", "smoke", "--out", "out", "--quiet"]) == 130
+    assert capsys.readouterr().err.splitlines() == [
+        "no turn was measured: no report",
+        "10 of 10 turns left; to continue: tfdist bench --resume out",
+    ]
+
+
+def save_nothing(session: Session, *_: object) -> int:
+    """As a bench without turns: bench.json, and a record of each refused arm."""
+    paths = BenchPaths(session.root)
+    save_json(paths.bench, session.bench.to_json())
+    for number, (arm, reason) in enumerate(session.arms.refused.items(), start=1):
+        choices = {"strategy": "one-device"}
+        save_json(paths.refused(number, arm), Record(arm, 1, choices, RecordStatus.REFUSED, reason, 2).to_json())
+    return 0
 
 
 @pytest.mark.slow
