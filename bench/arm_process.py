@@ -18,9 +18,10 @@ from tfdist.launch.agents.messages import Event, Inspected
 from tfdist.launch.environment import device_order
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Turn
-from tfdist.launch.job import Job, Program
+from tfdist.launch.job import Job
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
+from tfdist.launch.program import program_of
 from tfdist.launch.redact import redact_command
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
@@ -168,7 +169,7 @@ def _plan(start: ArmStart) -> Job:
     variables = {"TFDIST_TURNS": "1", **device_order(os.environ)}
     if isinstance(start.spec, TrainingSpec):
         return plan_training(start.spec, start.machines, env=variables)
-    return plan_command(start.spec, Program(start.command, variables, str(Path.cwd())), start.machines)
+    return plan_command(start.spec, program_of(start.command, variables, start.machines), start.machines)
 
 
 def _with_command(record: Record, start: ArmStart) -> Record:

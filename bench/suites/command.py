@@ -23,20 +23,18 @@ def with_command(suite: Suite, command: Sequence[str], built_in: bool) -> tuple[
     """
     if not command:
         return suite, ()
-    arms: dict[str, Arm] = {}
+    arms: list[tuple[Arm, Arm]] = []
     notes: list[str] = []
-    for arm in suite.arms:
+    for old in suite.arms:
         if not built_in:
-            _check_free(arm, suite)
-        new = replace(arm, choices=_of_strategy(arm.choices), command=tuple(command))
-        same = next(
-            (name for name, other in arms.items() if (other.choices, other.hosts) == (new.choices, new.hosts)), ""
-        )
-        if same:
-            notes.append(f"left out: {arm.name} does the same as {same} with your own program")
+            _check_free(old, suite)
+        new = replace(old, choices=_of_strategy(old.choices), command=tuple(command))
+        same = next((other.name for before, other in arms if _alike(new, other) and not _alike(old, before)), None)
+        if same is None:
+            arms.append((old, new))
         else:
-            arms[arm.name] = new
-    return replace(suite, arms=tuple(arms.values())), tuple(notes)
+            notes.append(f"left out: {old.name} does the same as {same} with your own program")
+    return replace(suite, arms=tuple(arm for _, arm in arms)), tuple(notes)
 
 
 def check_complete(suite: Suite, option: str) -> None:
@@ -51,6 +49,10 @@ def check_complete(suite: Suite, option: str) -> None:
             f"{option}: the command of {masked} has secrets, which are not saved: give it again, after -- "
             "or with --suite FILE"
         )
+
+
+def _alike(one: Arm, other: Arm) -> bool:
+    return (one.choices, one.hosts) == (other.choices, other.hosts)
 
 
 def _of_strategy(choices: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,14 +22,16 @@ def test_a_built_in_suite_keeps_its_strategies_and_drops_its_training() -> None:
     assert parse_suite(json.loads(json.dumps(changed.to_json())), "bench.json") == changed
 
 
-def test_arms_that_differ_only_in_the_training_are_measured_once() -> None:
-    suite = load_suite("gpu")
+def test_arms_that_differ_only_in_the_training_are_measured_once_and_twins_stay_two() -> None:
+    matrix = {"strategy": ["one-device", "mirrored"], "precision": ["float32", "mixed_float16"]}
+    twin = {"name": "twin", "strategy": "mirrored", "precision": "float32"}
+    suite = parse_suite({"matrix": matrix, "arms": [twin]}, "s")
     changed, notes = with_command(suite, COMMAND, built_in=True)
-    strategies = {(arm.choices["strategy"], arm.choices.get("cross_device"), arm.choices.get("communication"))
-                  for arm in suite.arms}  # fmt: skip
-    assert len(changed.arms) == len(strategies)
-    assert len(notes) == len(suite.arms) - len(changed.arms)
-    assert all(note.startswith("left out: ") for note in notes)
+    assert [arm.name for arm in changed.arms] == ["one-device/float32", "mirrored/float32", "twin"]
+    assert notes == (
+        "left out: one-device/mixed_float16 does the same as one-device/float32 with your own program",
+        "left out: mirrored/mixed_float16 does the same as mirrored/float32 with your own program",
+    )
 
 
 def test_without_a_command_nothing_changes() -> None:
