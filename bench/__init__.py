@@ -1,0 +1,5 @@
+"""Measuring from Python."""
+
+from tfdist.bench.frames import load
+
+__all__ = ["load"]
