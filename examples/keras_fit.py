@@ -1,6 +1,7 @@
 """A Keras program that trains under the strategy that `tfdist launch` chose, or without a launcher.
 
 tfdist launch --strategy multiworker --workers 2 -- python examples/keras_fit.py
+tfdist bench --suite smoke -- python examples/keras_fit.py
 """
 
 import os
@@ -9,6 +10,7 @@ os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # Keras 3's fit fails under s
 
 import tensorflow as tf
 
+import tfdist.measure
 import tfdist.strategies
 
 strategy = tfdist.strategies.current()
@@ -31,6 +33,10 @@ with strategy.scope():
     model.compile(tf.keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
 
 history = model.fit(
-    tf.keras.utils.experimental.DatasetCreator(replica_batches), epochs=3, steps_per_epoch=60, verbose=2
+    tf.keras.utils.experimental.DatasetCreator(replica_batches),
+    epochs=tfdist.measure.epochs(3),
+    steps_per_epoch=60,
+    callbacks=[tfdist.measure.Callback()],
+    verbose=2,
 )
 print(f"accuracy {history.history['accuracy'][-1]:.3f} with {strategy.num_replicas_in_sync} replicas in sync")

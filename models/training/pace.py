@@ -1,6 +1,6 @@
 """The steps of a training and its windows: those of its spec, or turns that the launcher releases. No TensorFlow."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
@@ -55,24 +55,39 @@ def train(loop: Loop, log: WindowLog, spec: TrainingSpec, report: Callable[[Wind
 
 
 def take_turns(loop: Loop, log: WindowLog, seconds: float) -> None:
-    """Train a turn whenever the launcher releases this task, until it sends an empty one.
+    """Train every turn that the launcher releases. Arguments as for `turns`."""
+    for turn in turns(log, loop.concurrent, seconds):
+        loop.windows(turn.sizes, log, turn.before, turn.after)
+
+
+@dataclass(frozen=True)
+class TurnPlan:
+    """The arguments of `Loop.windows` for one turn."""
+
+    sizes: tuple[int, ...]
+    before: int
+    after: int
+
+
+def turns(log: WindowLog, concurrent: int, seconds: float) -> Iterator[TurnPlan]:
+    """Wait for each release and yield the turn, which must then be trained and logged, until there is none.
 
     Args:
-        loop: the steps.
         log: without windows.
+        concurrent: as `Loop.concurrent`.
         seconds: that a step takes, or, of concurrent steps, that so many take together.
     """
     while (turn := events.wait_at_barrier(step_s=seconds)) is not None and turn.windows:
-        windows = _train_turn(loop, log, turn)
+        yield _plan(turn, concurrent)
+        windows = log.take()
         events.emit("turn", windows=[asdict(window) for window in windows])
-        seconds = step_s(windows) * loop.concurrent
+        seconds = step_s(windows) * concurrent
 
 
-def _train_turn(loop: Loop, log: WindowLog, turn: Turn) -> tuple[Window, ...]:
+def _plan(turn: Turn, concurrent: int) -> TurnPlan:
     # A concurrent loop needs work on all workers at both edges; any other one only lets its first step pass.
-    before, after = (loop.concurrent, loop.concurrent) if loop.concurrent > 1 else (1, 0)
-    loop.windows((turn.steps * loop.concurrent,) * turn.windows, log, before, after)
-    return log.take()
+    before, after = (concurrent, concurrent) if concurrent > 1 else (1, 0)
+    return TurnPlan((turn.steps * concurrent,) * turn.windows, before, after)
 
 
 def _train_steps(loop: Loop, log: WindowLog, spec: TrainingSpec) -> Windows:

@@ -1,5 +1,7 @@
 """Waiting for this task's devices."""
 
+from collections.abc import Iterable
+
 import tensorflow as tf
 
 
@@ -8,6 +10,11 @@ def wait_for_devices(strategy: tf.distribute.Strategy) -> None:
 
     tf.test.experimental.sync_devices would also wait for the devices of other workers, which fails in a cluster.
     """
-    for device in strategy.extended.worker_devices:
+    wait_for_names(strategy.extended.worker_devices)
+
+
+def wait_for_names(devices: Iterable[str]) -> None:
+    """Return when the devices with these names have finished all their work."""
+    for device in devices:
         with tf.device(device):
             tf.raw_ops.SyncDevice()

@@ -1,0 +1,96 @@
+"""`tfdist.measure.Callback`. Imports TensorFlow."""
+
+import os
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.launch.errors import TfdistError
+from tfdist.models.custom import devices
+from tfdist.models.custom.part import JobPart, job_part
+from tfdist.models.custom.program import make_stepper
+from tfdist.models.custom.stepper import Stepper
+
+
+class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow comes without types
+    """Measures `Model.fit`. A step is one call of the training function: `steps_per_execution` batches.
+
+    Without a launcher it does nothing, and Keras does not call it for each step.
+    """
+
+    def __init__(self, examples: int | None = None) -> None:
+        """Measure.
+
+        Args:
+            examples: of a step of all replicas in sync; under ParameterServerStrategy, of one worker's step. None: as
+                many as Keras counts in the first step, for its mean loss.
+
+        Raises:
+            TfdistError: `examples` is too small.
+        """
+        super().__init__()
+        self._supports_tf_logs = True  # tf_keras: no step waits for its metrics; allowed under ParameterServerStrategy
+        self._launched = "TFDIST_EVENTS_FD" in os.environ
+        self._examples = examples
+        self._stepper: Stepper | None = None
+        if examples is not None:
+            job_part().check(examples)
+
+    def _implements_train_batch_hooks(self) -> bool:
+        return self._launched
+
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
+        """Start the first window."""
+        if self._launched:
+            self._stepper = _shared_stepper(job_part())
+            self.model.stop_training = not self._stepper.start()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """End a step; after the last turn, end the training."""
+        if self._stepper is None:
+            return
+        if not self._stepper.loop.examples_per_step:
+            self._set_examples(self._stepper, logs)
+        if not self._stepper.done(logs):
+            self.model.stop_training = True
+
+    def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
+        """Check that there are no more turns."""
+        if self._stepper is not None and self._stepper.unfinished:
+            raise TfdistError(
+                f"tfdist.measure: fit ended after {self._stepper.trained} steps, before the bench did: use "
+                "epochs=tfdist.measure.epochs(N), and data that repeats or no steps_per_epoch"
+            )
+
+    def _set_examples(self, stepper: Stepper, logs: Any) -> None:
+        part = job_part()
+        examples = self._examples or _counted(self.model, logs)
+        part.check(examples)
+        stepper.loop.examples_per_step = part.share(examples)
+
+
+@cache
+def _shared_stepper(part: JobPart) -> Stepper:
+    """One for all calls of fit."""
+    return make_stepper(part, devices.find_coordinator, _loss)
+
+
+def _loss(logs: Mapping[str, Any]) -> float | None:
+    """The mean since the start of the epoch, as fit reports it."""
+    return float(logs["loss"]) if "loss" in logs else None
+
+
+def _counted(model: Any, logs: Any) -> int:
+    """Examples of the first step of all replicas, which Keras counts as the weight of the mean loss."""
+    if hasattr(logs, "fetch"):
+        logs.fetch()  # scheduled on a worker
+    counts = [metric.count for metric in model.metrics if metric.name == "loss" and hasattr(metric, "count")]
+    examples = int(tf.convert_to_tensor(counts[0])) if counts else 0
+    if examples < 1:
+        raise TfdistError(
+            "tfdist.measure.Callback: this model does not count its examples; pass examples=N, the number in one step "
+            "of all replicas together"
+        )
+    return examples

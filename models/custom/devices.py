@@ -1,0 +1,90 @@
+"""The strategy of a custom program: its devices, and the steps that it schedules. Imports no TensorFlow by itself."""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tfdist.launch.cluster import parse_tf_config
+from tfdist.launch.errors import TfdistError
+from tfdist.strategies.current import current
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+def program_strategy() -> "tf.distribute.Strategy | None":
+    """The strategy in whose scope this is called, else the one that `current()` has built; None without any."""
+    if "tensorflow" not in sys.modules:
+        return None
+    import tensorflow as tf
+
+    if tf.distribute.has_strategy():
+        return tf.distribute.get_strategy()
+    built = current() if current.cache_info().currsize else None
+    return None if built is tf.distribute.get_strategy() else built  # None for TensorFlow's default strategy
+
+
+def wait_for(strategy: "tf.distribute.Strategy | None") -> None:
+    """Return when the devices of this strategy in this task, or all of this task, have finished their work."""
+    if "tensorflow" not in sys.modules:
+        return
+    from tfdist.models.training.sync import wait_for_devices, wait_for_names
+
+    if strategy is not None:
+        wait_for_devices(strategy)
+    else:
+        wait_for_names(_local_devices())
+
+
+def _local_devices() -> list[str]:
+    """Without those of other tasks, which a cluster's strategy adds."""
+    import tensorflow as tf
+
+    text = os.environ.get("TF_CONFIG")
+    task = parse_tf_config(text)[1] if text else None
+    own = (None, None) if task is None else (task.role, task.index)
+    names = [device.name for device in tf.config.list_logical_devices() if device.device_type in ("CPU", "GPU")]
+    specs = {name: tf.DeviceSpec.from_string(name) for name in names}
+    return [name for name, spec in specs.items() if spec.job in (None, "localhost") or (spec.job, spec.task) == own]
+
+
+def find_coordinator(given: Any = None) -> Any:
+    """The ClusterCoordinator: the given one, or that of the program's strategy.
+
+    Raises:
+        TfdistError: it cannot be found.
+    """
+    if given is not None:
+        return given
+    strategy = program_strategy()
+    if strategy is None:
+        raise TfdistError("tfdist.measure: which ClusterCoordinator? Pass coordinator=... to steps()")
+    from tensorflow import distribute
+
+    return distribute.coordinator.ClusterCoordinator(strategy)  # one per strategy
+
+
+def observe_schedule(coordinator: Any) -> Callable[[], Any]:
+    """A function that returns the RemoteValue of the last step scheduled since its last call.
+
+    Raises:
+        TfdistError: by the function: none was.
+    """
+    schedule = coordinator.schedule
+    scheduled: list[Any] = []
+
+    def observed(*args: Any, **kwargs: Any) -> Any:
+        scheduled[:] = [schedule(*args, **kwargs)]
+        return scheduled[0]
+
+    def last() -> Any:
+        if not scheduled:
+            raise TfdistError(
+                "tfdist.measure: a step ended without a call of coordinator.schedule(): schedule each step in the loop "
+                "over steps()"
+            )
+        return scheduled.pop()
+
+    coordinator.schedule = observed
+    return last

@@ -1,0 +1,59 @@
+"""`tfdist.measure.steps` of a program with a launcher."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any, TypeVar
+
+from tfdist.launch.errors import TfdistError
+from tfdist.models.custom import devices
+from tfdist.models.custom.part import JobPart, job_part
+from tfdist.models.custom.program import make_stepper
+from tfdist.models.custom.stepper import Stepper
+
+T = TypeVar("T")
+_END = object()
+
+
+def measured(dataset: Iterable[T], examples: int, coordinator: Any = None) -> Iterator[T]:
+    """The batches of `dataset`; in turns, again and again until there are no more turns.
+
+    Args:
+        dataset: can be iterated over again.
+        examples: of a step of all replicas in sync; asynchronous: of one scheduled step.
+        coordinator: that schedules the steps; None: that of the strategy.
+
+    Raises:
+        TfdistError: `examples` is too small, there is no coordinator, or the data ends in turns.
+    """
+    part = job_part()
+    part.check(examples)
+    stepper, result = _shared_stepper(part, coordinator)
+    stepper.loop.examples_per_step = part.share(examples)
+    return _batches(dataset, stepper, result)
+
+
+def _batches(dataset: Iterable[T], stepper: Stepper, result: Callable[[], Any]) -> Iterator[T]:
+    more, batches = stepper.start(), iter(dataset)
+    while more:
+        batch: Any = next(batches, _END)
+        if batch is _END:
+            if not stepper.unfinished:
+                return
+            batches = iter(dataset)
+            batch = next(batches, _END)
+            if batch is _END:
+                raise TfdistError(
+                    f"tfdist.measure: the data ended after {stepper.trained} steps, and iterating over it again gives "
+                    "nothing: pass the dataset and not its iterator, or let it repeat"
+                )
+        yield batch
+        more = stepper.done(result())
+
+
+@cache
+def _shared_stepper(part: JobPart, coordinator: Any) -> tuple[Stepper, Callable[[], Any]]:
+    """One for all loops of the program, so that a second one continues the turns."""
+    if not part.workers:
+        return make_stepper(part, lambda: None), lambda: None
+    coordinator = devices.find_coordinator(coordinator)
+    return make_stepper(part, lambda: coordinator), devices.observe_schedule(coordinator)
