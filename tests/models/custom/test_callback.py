@@ -1,0 +1,100 @@
+"""`tfdist.measure.Callback` in a real fit, alone and with a launcher at the other end of the pipes."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import os
+import numpy as np
+import tensorflow as tf
+import tfdist.measure
+
+images, labels = np.zeros((24, 4), "float32"), np.zeros((24,), "int32")
+strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(2)])
+    model.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+callback = tfdist.measure.Callback()
+calls, done = [], callback.on_train_batch_end
+def observed(batch, logs=None):
+    calls.append(type(logs.get("loss")).__name__)
+    done(batch, logs)
+callback.on_train_batch_end = observed
+history = model.fit(images, labels, batch_size=8, epochs=tfdist.measure.epochs(2), callbacks=[callback], verbose=0)
+print(len(history.epoch), *calls)
+if "TWICE" in os.environ:
+    model.fit(images, labels, batch_size=8, epochs=1, callbacks=[tfdist.measure.Callback()], verbose=0)
+"""
+TURNS = [{"windows": 1, "steps": 3}, {"windows": 2, "steps": 4}, {"windows": 0, "steps": 0}]
+
+
+def fit(releases, keras="1", program=PROGRAM, **environment):
+    """The finished program and its events; `releases` None: without a launcher."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TFDIST_", "TF_CONFIG"))}
+    events, emit = os.pipe()
+    barrier, release = os.pipe()
+    launched = {"TFDIST_EVENTS_FD": str(emit), "TFDIST_BARRIER_FD": str(barrier), "TFDIST_TURNS": "1"}
+    for line in releases or ():
+        os.write(release, json.dumps(line).encode() + b"\n")
+    os.close(release)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**inherited, "TF_USE_LEGACY_KERAS": keras, **(launched if releases is not None else {}), **environment},
+        pass_fds=[emit, barrier],
+        capture_output=True,
+        text=True,
+    )
+    os.close(emit)
+    os.close(barrier)
+    with os.fdopen(events) as lines:
+        return done, [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("keras", ["1", pytest.param("0", marks=pytest.mark.slow)], ids=["tf_keras", "keras"])
+def test_fit_is_measured_in_turns_and_ends_with_them(keras):
+    done, events = fit(TURNS, keras, TWICE="1")
+    assert done.returncode == 0, done.stderr
+    turns = [event["windows"] for event in events if event["event"] == "turn"]
+    assert [[(window["steps"], window["examples"]) for window in turn] for turn in turns] == [[(3, 24)], [(4, 32)] * 2]
+    assert all(window["loss"] > 0 for turn in turns for window in turn)
+    first, last = (event["record"] for event in events if event["event"] == "record")
+    assert (first["updates_applied"], last["updates_applied"]) == (5, 5 + 4 + 9)
+    assert last["replicas"] == 1
+    epochs, *losses = done.stdout.split()
+    assert (epochs, len(losses)) == ("6", 18)
+    if keras == "1":
+        assert set(losses) == {"EagerTensor"}, "no step waits for its metrics"
+
+
+def test_without_a_launcher_keras_does_not_call_it():
+    done, events = fit(None)
+    assert done.stdout.split() == ["2"]
+    assert events == []
+
+
+@pytest.mark.slow
+def test_a_fit_that_ends_before_the_turns_is_an_error():
+    done, _ = fit(TURNS, program=PROGRAM.replace("tfdist.measure.epochs(2)", "2"))
+    assert done.returncode == 1
+    assert "fit ended after 6 steps, before the bench did: use epochs=tfdist.measure.epochs(N)" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_model_that_counts_no_examples_needs_their_number():
+    program = PROGRAM.replace(
+        "    model = tf.keras.Sequential([tf.keras.layers.Dense(2)])",
+        "    class Own(tf.keras.Sequential):\n"
+        "        def train_step(self, data):\n"
+        "            return {'mine': tf.reduce_sum(data[0])}\n"
+        "        metrics = []\n"
+        "    model = Own([tf.keras.layers.Dense(2)])",
+    )
+    done, _ = fit(TURNS, program=program)
+    assert "this model does not count its examples; pass examples=N" in done.stderr
+    done, events = fit(TURNS, program=program.replace("Callback()", "Callback(examples=8)"))
+    assert done.returncode == 0, done.stderr
+    assert [event for event in events if event["event"] == "turn"][1]["windows"][0]["loss"] is None
