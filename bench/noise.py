@@ -109,7 +109,7 @@ class Noise:
             maker = self.design.residuals(spreads, within)
             df = np.maximum(of_arm @ np.diag(maker), 1)
             spreads = spreads * np.sqrt(of_arm @ (maker @ (self.logs / (of_arm.T @ spreads))) ** 2 / df)
-            spreads = np.maximum(spreads, np.median(spreads) / 10)
+            spreads = np.maximum(spreads, max(np.median(spreads) / 10, 1e-6 * spreads.max()))
         return spreads, df
 
     @property

@@ -211,3 +211,11 @@ def test_a_comparison_turned_round_is_the_reciprocal(seed: int, rate: float) -> 
     assert back.interval is not None
     assert there.interval.low == pytest.approx(1 / back.interval.high)
     assert {there.verdict, back.verdict} in ({ArmVerdict.FASTER, ArmVerdict.SLOWER}, {ArmVerdict.CANNOT_TELL})
+
+
+def test_arms_without_any_spread_beside_a_noisy_one() -> None:
+    wild = noisy({"wild": 100}, sd=0.3)
+    blocks = list(wild["wild"])
+    bench = Statistics({**wild, **{arm: dict.fromkeys(blocks, 100.0) for arm in "abcd"}})
+    same, other = bench.compare([("b", "a"), ("wild", "a")])
+    assert {same.verdict, other.verdict} == {ArmVerdict.CANNOT_TELL}
