@@ -113,6 +113,8 @@ def check_data(spec: TrainingSpec, data: DataInfo) -> None:
 
 def strategy_warnings(choice: StrategyChoice, machine: Machine) -> tuple[str, ...]:
     """What works but may surprise, for any program."""
+    if choice.logical_gpus is not None:
+        return (f"{choice.logical_gpus} logical GPUs share one card: do not infer scaling from this run",)
     cores = choice.replicas * (choice.cores_per_device or 0)
     if machine.gpus or cores <= len(machine.cores):
         return ()

@@ -39,13 +39,12 @@ def _old_driver(host: Host, hello: Mapping[str, Any]) -> Problem | None:
 
 
 def _missing_libraries(host: Host, hello: Mapping[str, Any]) -> Problem | None:
-    missing = hello["cuda_missing"]
-    if not missing:
+    missing, version = hello["cuda_missing"], hello["packages"].get("tensorflow")
+    if not missing or version is None:  # a program without TensorFlow may need others
         return None
     what = f"CUDA libraries are missing ({', '.join(missing)}), so TensorFlow sees no GPU"
-    version = hello["packages"].get("tensorflow")
-    package = f"tensorflow[and-cuda]{'==' + version if version else ''}"
-    return Problem(what, f"run '{hello['executable']} -m pip install \"{package}\"' on the host", host.name)
+    command = f"{hello['executable']} -m pip install 'tensorflow[and-cuda]=={version}'"
+    return Problem(what, f"run on the host: {command}", host.name)
 
 
 def _version(version: str) -> tuple[int, ...]:

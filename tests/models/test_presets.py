@@ -102,7 +102,9 @@ def test_workers_with_gpus_communicate_over_nccl_by_default(machine, choices, co
 def test_the_parts_of_a_gpu_are_used_as_if_they_were_gpus(strategy, workers, devices):
     spec = resolve({"strategy": strategy, "logical_gpus": 4}, ONE_GPU, "cpu").spec
     assert (spec.workers, spec.devices, spec.gpus) == (workers, devices, True)
-    assert resolve({"logical_gpus": 4}, ONE_GPU, "cpu").spec.strategy == "mirrored"
+    resolved = resolve({"logical_gpus": 4}, ONE_GPU, "cpu")
+    assert resolved.spec.strategy == "mirrored"
+    assert resolved.warnings == ("4 logical GPUs share one card: do not infer scaling from this run",)
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_a_missing_package_is_one_row():
             {**GPU, "cuda_missing": ["libcudnn.so.9"]},
             "warning",
             "CUDA libraries are missing (libcudnn.so.9), so TensorFlow sees no GPU -> "
-            "run '/usr/bin/python3 -m pip install \"tensorflow[and-cuda]==2.21.0\"' on the host",
+            "run on the host: /usr/bin/python3 -m pip install 'tensorflow[and-cuda]==2.21.0'",
         ),
         (
             {**GPU, "gpu_processes": [["GPU-a", "7", "python3", "300 MiB"], ["GPU-b", "8", "x", "1 MiB"]]},

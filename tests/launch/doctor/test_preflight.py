@@ -66,12 +66,15 @@ def test_gpus_that_tensorflow_will_not_see_are_a_note():
     }
     machines = {host: Machine((0,), (), slots=1) for host in (H1, H2, H3)}
     planned = plan_job(Shape(roles(worker=3), True), PROGRAM, machines)
+    assert not list(
+        unseen_gpu_notes(planned, {host: {**seen, "cuda_missing": ["x"], "packages": {}} for host in (H1, H2, H3)})
+    )
     hellos = {H1: seen, H2: {**seen, "cuda_missing": ["libcudnn.so.9"]}, H3: {**seen, "gpus": [], "gpus_hidden": 2}}
     assert [(note.host, note.text) for note in unseen_gpu_notes(planned, hellos)] == [
         (
             "h2",
             "CUDA libraries are missing (libcudnn.so.9), so TensorFlow sees no GPU; "
-            "run 'py -m pip install \"tensorflow[and-cuda]==2.21.0\"' on the host",
+            "run on the host: py -m pip install 'tensorflow[and-cuda]==2.21.0'",
         ),
         ("h3", "CUDA_VISIBLE_DEVICES hides 2 GPUs; run 'unset CUDA_VISIBLE_DEVICES' on the host to use them"),
     ]
