@@ -32,6 +32,10 @@ def test_each_disturbance_has_its_reason() -> None:
     assert reason(0.11, 0.11, 0.1, 0.1, 0.1, usage=host(others=0.5)).count(";") == 1
 
 
+def test_a_drift_may_be_uneven() -> None:
+    assert "12% slower" in reason(0.246, 0.246, 0.257, 0.263, 0.253, 0.274, 0.312)
+
+
 def test_the_busiest_host_counts() -> None:
     assert disturbances({}, (host(), host(others=0.3)))[0].share == pytest.approx(0.3)
 
