@@ -1,7 +1,7 @@
 """Reads the folder of a bench or launch; files that are not readable are listed, not raised."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,7 +28,7 @@ class ResultFolder:
     bench: BenchFile | None
     """None for a launch."""
     records: tuple[Record, ...]
-    """The latest one of each arm and round, in the order of the runs."""
+    """The latest one of each arm, round and group, in the order of the runs."""
     replaced: tuple[Record, ...]
     """Those that a later run of the same arm and round replaced."""
     unreadable: tuple[Unreadable, ...]
@@ -58,8 +58,9 @@ def read_folder(root: Path, label: str) -> ResultFolder:
             unreadable.append(Unreadable(f"records/{path.name}", str(error)))
     turns, bad_turns = _read_turns(BenchPaths(root).turns)
     merged, repeated = merge(readable, turns)
-    records, replaced = _latest(merged)
-    return ResultFolder(label, bench, records, (*repeated, *replaced), (*unreadable, *bad_turns))
+    usable, unusable = _usable(merged)
+    records, replaced = _latest(usable)
+    return ResultFolder(label, bench, records, (*repeated, *replaced), (*unreadable, *bad_turns, *unusable))
 
 
 def merge(records: Sequence[Record], turns: Sequence[TurnRecord]) -> tuple[list[Record], list[Record]]:
@@ -102,6 +103,20 @@ def of_turn(start: Record, turn: TurnRecord) -> Record:
         order=turn.order,
         hosts_usage=turn.hosts,
     )
+
+
+def _usable(records: Iterable[Record]) -> tuple[list[Record], list[Unreadable]]:
+    """Without turns that have no throughput."""
+    usable: list[Record] = []
+    bad: list[Unreadable] = []
+    for record in records:
+        try:
+            if record.status == RecordStatus.OK:
+                throughput(record)
+            usable.append(record)
+        except ValueError as error:
+            bad.append(Unreadable("turns.jsonl", f"{record.arm}, round {record.round}: {error}"))
+    return usable, bad
 
 
 def _read_turns(path: Path) -> tuple[list[TurnRecord], list[Unreadable]]:
@@ -161,8 +176,9 @@ def _check_types(record: Record) -> None:
 
 
 def _latest(records: Sequence[Record]) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
-    """The last record of each arm and round, and those that it replaced."""
+    """The last record of each arm, round and group, and those that it replaced."""
     ordered = sorted(records, key=lambda record: record.order)
-    latest = {(record.arm, record.round): record for record in ordered}
-    replaced = tuple(record for record in ordered if latest[record.arm, record.round] is not record)
-    return tuple(record for record in ordered if latest[record.arm, record.round] is record), replaced
+    latest = {(record.arm, record.round, record.group): record for record in ordered}
+    kept = {id(record) for record in latest.values()}
+    replaced = tuple(record for record in ordered if id(record) not in kept)
+    return tuple(record for record in ordered if id(record) in kept), replaced

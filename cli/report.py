@@ -1,44 +1,75 @@
 """`tfdist report`."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tfdist.cli.options import Json, option
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
 
 Folders = Annotated[
     list[Path], typer.Argument(metavar="DIR...", help="Folders of benches or launches.", show_default=False)
 ]
-Out = Annotated[Path | None, option("--out", "The folder for the report. Default: the first DIR with records.")]
+Out = Annotated[
+    Path | None, option("--out", "The folder for the report. Default: DIR; required for several with records.")
+]
+Price = Annotated[
+    float | None,
+    option("--price-per-hour", "Price of one host for an hour, for the cost of a million images. Kept in report.json."),
+]
 
 
-def report(folders: Folders, out: Out = None, json: Json = False) -> None:
+def report(folders: Folders, out: Out = None, price_per_hour: Price = None, json: Json = False) -> None:
     """Write a report of the records in DIR. The report is report.md, report.csv, report.json and plots; nothing is run.
 
-    Several folders, such as runs/*, become one report with a column for the folder. Those without records are skipped.
+    Several folders, such as runs/*, become one report with a column for the folder, in the folder --out. Those without
+    records are skipped. An arm is compared with baselines of its own folder.
 
     \b
     Examples:
       tfdist report bench_results/20260101T120000Z-cpu
-      tfdist report runs/*
-      tfdist report bench_results/a bench_results/b --out /tmp/a-and-b
+      tfdist report bench_results/20260101T120000Z-gpu --price-per-hour 32.77
+      tfdist report runs/* --out all-runs
+      tfdist report bench_results/a bench_results/b --out a-and-b
     """
     from tfdist.bench.reading import holds_records
     from tfdist.bench.report.build import make_report
     from tfdist.bench.report.write import write_report
-    from tfdist.cli.show_report import list_unreadable, show
+    from tfdist.cli.show_report import last_line, list_unreadable, show
 
     empty = [folder for folder in folders if folder.is_dir() and not holds_records(folder)]
     used = [folder for folder in folders if folder not in empty] or folders
-    content = make_report(used)
-    path = write_report(content, out or used[0])
+    root = _folder_for(used, out)
+    _check_price(price_per_hour)
+    content = make_report(used, price_per_hour)
+    path = write_report(content, root)
     for folder in empty:
         typer.echo(f"tfdist: skipped {folder}: no records in it", err=True)
     list_unreadable(content)
     show(content, sys.stderr if json else sys.stdout)
     typer.echo(f"\nreport: {path}", err=json)
+    last = last_line(content)
+    if last:
+        typer.echo(last, err=json)
     if json:
         typer.echo(dumps({**content.to_json(), "report": str(path)}))
+
+
+def _folder_for(used: Sequence[Path], out: Path | None) -> Path:
+    """A report on several folders must not replace the report of one of them."""
+    if len(used) == 1:
+        return out or used[0]
+    if out is None:
+        raise TfdistError(f"{len(used)} folders with records: name the folder for their joint report with --out")
+    if out.resolve() in {folder.resolve() for folder in used}:
+        raise TfdistError(f"--out {out}: it would replace the report of that folder alone; choose another --out")
+    return out
+
+
+def _check_price(price: float | None) -> None:
+    if price is not None and not 0 < price < float("inf"):
+        raise TfdistError(f"--price-per-hour {price}: must be positive; omit it if the price does not matter")

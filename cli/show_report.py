@@ -8,7 +8,8 @@ import typer
 from tfdist.bench.report.build import Report
 from tfdist.bench.report.columns import COLUMNS, NARROW, NARROWEST, SHORT
 from tfdist.bench.report.summary import ArmRow
-from tfdist.launch.text import labelled
+from tfdist.launch.text import counted, labelled
+from tfdist.models.record import RecordStatus
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,11 +28,19 @@ def show(report: Report, stream: TextIO) -> None:
     (_table if stream.isatty() else _lines)(console, report.rows)
     for text in report.headline:
         console.print(f"\n{text}")
+    for note in report.notes:
+        console.print(note, style="dim")
     for status, reason in dict.fromkeys((row.status, row.reason) for row in report.rows if row.reason):
         arms = ", ".join(row.label for row in report.rows if (row.status, row.reason) == (status, reason))
         console.print(f"{labelled(status, reason)} ({arms})", style="red")
     for warning in report.warnings:
         console.print(f"warning: {warning.text} {warning.advice}", style="yellow")
+
+
+def last_line(report: Report) -> str:
+    """Which arms were refused, because a reader of figures does not miss them; empty: none."""
+    refused = [row.label for row in report.rows if row.status == RecordStatus.REFUSED]
+    return f"refused: {len(refused)} of {counted(len(report.rows), 'arm')}: {', '.join(refused)}" if refused else ""
 
 
 def list_unreadable(report: Report) -> None:

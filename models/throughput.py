@@ -29,6 +29,11 @@ def throughput(record: Record) -> float:
     return examples / elapsed_s
 
 
+def measuring_ranks(record: Record) -> Sequence[RankRecord]:
+    """Those whose windows count: the leader of an asynchronous job measures for all."""
+    return record.ranks[:1] if exchange(record.spec["strategy"]) is Exchange.ASYNC else record.ranks
+
+
 def window_step_ms(record: Record) -> tuple[float, ...]:
     """Milliseconds in which every device takes one step, for each timed window in order of time.
 

@@ -1,52 +1,39 @@
-"""The baseline of an arm: the one that does most nearly the same work. Pure."""
+"""The baseline of an arm: the one of its folder that does most nearly the same work. Pure."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
-from tfdist.models.record import Record, RecordStatus
+from tfdist.bench.report.arm_records import ArmRecords, devices_of
+from tfdist.models.record import Record
 from tfdist.models.throughput import exchange
-from tfdist.strategies.catalog import CATALOG, Exchange
+from tfdist.strategies.catalog import Exchange
 from tfdist.strategies.options import StrategyName
 
 Baseline = Literal["one device", "independent"]
 
 _WORK = (
     "model", "alpha", "image_size", "classes", "bn_momentum", "dataset", "optimizer", "learning_rate", "precision",
-    "keras", "api", "xla", "gpus", "cores_per_device",
+    "keras", "api", "xla", "gpus", "cores_per_device", "command",
 )  # fmt: skip
 """Fields of a spec that define the work; the others define how it is distributed."""
 _MACHINE = ("cpu", "cores", "gpus", "memory_bytes")
 """Keys of Record.hardware that distinguish machines."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A measured arm that may be a baseline."""
-
-    folder: str
-    arm: str
-    record: Record
-    """Of its first measured round."""
-    rounds: Mapping[Any, float]
-    """The throughput of each round."""
-
-
 def find_baseline(
-    folder: str, records: Sequence[Record], candidates: Sequence[Candidate], which: Baseline
-) -> tuple[Candidate, tuple[str, ...]] | None:
-    """The baseline of the arm with these records, and its `differences`; None without any.
+    arm: ArmRecords, arms: Sequence[ArmRecords], which: Baseline
+) -> tuple[ArmRecords, tuple[str, ...]] | None:
+    """The baseline of a measured arm, and its `differences`; None without any.
 
-    `one device` suits every arm; `independent` must have as many devices on as many hosts. The same folder is
-    preferred, then the fewest differences, then the first. One from another folder must have no difference.
+    `one device` suits every arm; `independent` must have as many devices on as many hosts. The one with the fewest
+    differences, then the first. Turns of other folders did not alternate with the arm's: none of those.
     """
-    record = next((record for record in records if record.status == RecordStatus.OK), None)
-    if record is None:
+    if not arm.measured:
         return None
-    suitable = [candidate for candidate in candidates if _suits(candidate.record, record, which)]
-    compared = [(candidate, differences(record, candidate.record)) for candidate in suitable]
-    allowed = [(candidate, differs) for candidate, differs in compared if candidate.folder == folder or not differs]
-    return min(allowed, key=lambda entry: (entry[0].folder != folder, len(entry[1])), default=None)
+    record = arm.measured[0]
+    suitable = [other for other in arms if other.folder == arm.folder and _suits(other, record, which)]
+    compared = [(other, differences(record, other.measured[0])) for other in suitable]
+    return min(compared, key=lambda entry: len(entry[1]), default=None)
 
 
 def differences(record: Record, baseline: Record) -> tuple[str, ...]:
@@ -60,27 +47,24 @@ def differences(record: Record, baseline: Record) -> tuple[str, ...]:
         for key in _WORK
         if spec.get(key) != other.get(key)
     ]
-    if spec["batch_size"] != other["batch_size"] and _global_batch(record) != _global_batch(baseline):
-        differing.append(f"batch per device: {spec['batch_size']}, not {other['batch_size']}")
+    if spec.get("batch_size") != other.get("batch_size") and _global_batch(record) != _global_batch(baseline):
+        differing.append(f"batch per device: {spec.get('batch_size')}, not {other.get('batch_size')}")
     if any(record.hardware.get(key) != baseline.hardware.get(key) for key in _MACHINE):
         differing.append("another machine")
     return tuple(differing)
 
 
-def _suits(candidate: Record, record: Record, which: Baseline) -> bool:
-    strategy = candidate.spec["strategy"]
+def _suits(other: ArmRecords, record: Record, which: Baseline) -> bool:
+    if not other.measured:
+        return False
     if which == "one device":
-        return bool(strategy == StrategyName.ONE_DEVICE)
+        return other.strategy is StrategyName.ONE_DEVICE
+    candidate = other.measured[0]
     same_size = (devices_of(candidate), candidate.hosts) == (devices_of(record), record.hosts)
-    return exchange(strategy) is Exchange.NONE and same_size
+    return exchange(other.strategy) is Exchange.NONE and same_size
 
 
-def devices_of(measured: Record) -> int:
-    """Number of replicas of the job. A TPU's number of cores is in the records of its tasks."""
-    if not CATALOG[StrategyName(measured.spec["strategy"])].replicas_known:
-        return sum(rank.replicas for rank in measured.ranks)
-    return int(measured.spec["workers"] * measured.spec["devices"])
-
-
-def _global_batch(record: Record) -> int:
-    return int(record.spec["batch_size"] * devices_of(record))
+def _global_batch(record: Record) -> int | None:
+    """None: the user's own program decides."""
+    batch = record.spec.get("batch_size")
+    return batch and int(batch * devices_of(record))

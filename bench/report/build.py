@@ -1,5 +1,6 @@
 """Folders of records -> a Report. Needs no TensorFlow."""
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -10,10 +11,17 @@ from tfdist.bench.reading import ResultFolder, read_folder
 from tfdist.bench.report.columns import values_of
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.headline import headline
+from tfdist.bench.report.notes import notes_on
+from tfdist.bench.report.same_arms import SamePair, same_pairs
 from tfdist.bench.report.scaling import Scaling, scaling_of
 from tfdist.bench.report.summary import ArmRow, summarize
-from tfdist.bench.report.warnings import Warning, warnings_for
+from tfdist.bench.report.unit import in_unit
+from tfdist.bench.report.warning import Warning
+from tfdist.bench.report.warnings import warnings_for
 from tfdist.launch.errors import TfdistError
+
+FORMAT = 2
+"""Of report.json. Format 1 had medians over rounds, paired by round."""
 
 
 @dataclass(frozen=True)
@@ -25,17 +33,26 @@ class Report:
     scaling: Scaling
     headline: tuple[str, ...]
     """One text per folder."""
+    same_arms: tuple[SamePair, ...]
+    """How far arms of the same configuration differ: the report's own noise."""
+    notes: tuple[str, ...]
+    """Sentences below the table."""
     warnings: tuple[Warning, ...]
     environment: dict[str, tuple[str, ...]]
     """Fact -> its distinct values."""
+    price_per_hour: float | None = None
+    """Of one host; None: unknown."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
         return {
-            "format": 1,
+            "format": FORMAT,
             "headline": list(self.headline),
             "scaling": self.scaling,
-            "rows": [values_of(row, self.scaling) for row in self.rows],
+            "price_per_hour": self.price_per_hour,
+            "rows": [values_of(row, self.scaling, self.price_per_hour) for row in self.rows],
+            "same_arms": [pair.to_json() for pair in self.same_arms],
+            "notes": list(self.notes),
             "warnings": [asdict(warning) for warning in self.warnings],
             "environment": {fact: list(values) for fact, values in self.environment.items()},
             "commands": [folder.bench.command for folder in self.folders if folder.bench],
@@ -43,8 +60,11 @@ class Report:
         }
 
 
-def make_report(roots: Sequence[Path]) -> Report:
+def make_report(roots: Sequence[Path], price_per_hour: float | None = None) -> Report:
     """The report on the records in these folders.
+
+    Args:
+        price_per_hour: of one host; None: that of an earlier report in the folder, if there is only one.
 
     Raises:
         TfdistError: a folder has no records, or none in any folder is readable.
@@ -56,7 +76,29 @@ def make_report(roots: Sequence[Path]) -> Report:
         names = ", ".join(map(str, roots))
         raise TfdistError(f"no readable record in {names} ({'; '.join(bad) or 'none written'}): run the bench again")
     rows = summarize(folders)
-    return Report(folders, rows, scaling_of(rows), headline(rows), warnings_for(rows), environment_of(records))
+    pairs = same_pairs(rows)
+    return Report(
+        folders=folders,
+        rows=rows,
+        scaling=scaling_of(rows),
+        headline=tuple(in_unit(text, rows) for text in headline(rows)),
+        same_arms=pairs,
+        notes=notes_on(rows, pairs),
+        warnings=warnings_for(rows, pairs),
+        environment=environment_of(records),
+        price_per_hour=_stored_price(roots) if price_per_hour is None else price_per_hour,
+    )
+
+
+def _stored_price(roots: Sequence[Path]) -> float | None:
+    """The price in report.json of the only folder."""
+    if len(roots) > 1:
+        return None
+    try:
+        price = json.loads((roots[0] / "report.json").read_text(encoding="utf-8")).get("price_per_hour")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return float(price) if isinstance(price, int | float) else None
 
 
 def labels_of(roots: Sequence[Path]) -> list[str]:

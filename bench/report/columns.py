@@ -3,27 +3,27 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tfdist.bench.report.cost_columns import cost_values
+from tfdist.bench.report.format import EMPTY, interval, number
 from tfdist.bench.report.summary import ArmRow, VersusBaseline
-from tfdist.bench.statistics import Interval
-
-_EMPTY = "-"
 
 
 def _parts(versus: VersusBaseline | None) -> dict[str, Any]:
     if versus is None:
-        return dict.fromkeys(("label", "ratio", "low", "high", "verdict", "efficiency"))
-    interval = versus.comparison.interval
+        return dict.fromkeys(("label", "ratio", "low", "high", "level", "verdict", "efficiency"))
+    limits = versus.comparison.interval
     return {
         "label": versus.label,
         "ratio": versus.comparison.ratio,
-        "low": interval.low if interval else None,
-        "high": interval.high if interval else None,
+        "low": limits.low if limits else None,
+        "high": limits.high if limits else None,
+        "level": limits.level if limits else None,
         "verdict": str(versus.comparison.verdict),
         "efficiency": versus.efficiency,
     }
 
 
-def values_of(row: ArmRow, scaling: str) -> dict[str, Any]:
+def values_of(row: ArmRow, scaling: str, price_per_hour: float | None = None) -> dict[str, Any]:
     """Every column of report.csv and report.json, documented in bench_results/README.md; None: not measured."""
     one, independent = _parts(row.one_device), _parts(row.independent)
     return {
@@ -42,19 +42,20 @@ def values_of(row: ArmRow, scaling: str) -> dict[str, Any]:
         "images_per_s": row.images_per_s,
         "images_per_s_low": row.spread.low if row.spread else None,
         "images_per_s_high": row.spread.high if row.spread else None,
-        "spread": _level(row.spread) if row.spread else None,
         "images_per_s_per_device": row.per_device,
         "baseline": one["label"],
         "speed_up": one["ratio"],
         "speed_up_low": one["low"],
         "speed_up_high": one["high"],
+        "speed_up_level": one["level"],
         "verdict": one["verdict"],
         "efficiency": one["efficiency"],
         "baseline_independent": independent["label"],
         "efficiency_vs_independent": independent["efficiency"],
+        "efficiency_vs_independent_low": independent["low"],
+        "efficiency_vs_independent_high": independent["high"],
         "verdict_vs_independent": independent["verdict"],
-        "peak_memory_largest_process_mb": _megabytes(row.largest_process_bytes),
-        "peak_memory_job_mb": _megabytes(row.job_bytes),
+        **cost_values(row, price_per_hour),
         "rounds": row.rounds,
         "rounds_planned": row.rounds_planned,
         "status": row.status,
@@ -68,26 +69,25 @@ COLUMNS: Mapping[str, Callable[[ArmRow], str]] = {
     "hosts": lambda row: str(row.hosts),
     "link": lambda row: _link(row.link),
     "sync or async": lambda row: str(row.exchange),
-    "devices": lambda row: _number(row.devices, "d"),
-    "batch per device": lambda row: _number(row.batch_per_replica, "d"),
-    "batch global": lambda row: _number(row.batch_global, "d"),
-    "images/s (whole job)": lambda row: _number(row.images_per_s, ".1f"),
-    "over rounds": lambda row: _spread(row.spread),
-    "images/s per device": lambda row: _number(row.per_device, ".1f"),
-    "speed-up": lambda row: _number(_parts(row.one_device)["ratio"], ".2f"),
+    "devices": lambda row: number(row.devices, "d"),
+    "batch per device": lambda row: number(row.batch_per_replica, "d"),
+    "batch global": lambda row: number(row.batch_global, "d"),
+    "images/s (whole job)": lambda row: number(row.images_per_s, ".1f"),
+    "95 % interval": lambda row: interval(row.spread, ".1f"),
+    "images/s per device": lambda row: number(row.per_device, ".1f"),
+    "speed-up": lambda row: number(_parts(row.one_device)["ratio"], ".2f"),
+    "speed-up interval": lambda row: interval(row.one_device.comparison.interval if row.one_device else None, ".2f"),
     "against one device": lambda row: _verdict(row),
-    "efficiency": lambda row: _number(_parts(row.one_device)["efficiency"], ".0%"),
-    "efficiency vs independent": lambda row: _number(_parts(row.independent)["efficiency"], ".0%"),
-    "peak memory, largest process (MB)": lambda row: _number(_megabytes(row.largest_process_bytes), ".0f"),
-    "peak memory, whole job (MB)": lambda row: _number(_megabytes(row.job_bytes), ".0f"),
+    "efficiency": lambda row: number(_parts(row.one_device)["efficiency"], ".0%"),
+    "efficiency vs independent": lambda row: number(_parts(row.independent)["efficiency"], ".0%"),
     "rounds": lambda row: f"{row.rounds} of {row.rounds_planned}",
     "status": lambda row: f"{row.status}: {row.reason}" if row.reason else row.status,
 }
-"""The columns of report.md."""
+"""The columns of the first table of report.md."""
 _SEVERAL_HOSTS = ("hosts", "link")
 """Columns shown only if an arm has several hosts."""
 
-SHORT = ("arm", "sync or async", "devices", "images/s (whole job)", "over rounds", "speed-up", "efficiency")
+SHORT = ("arm", "sync or async", "devices", "images/s (whole job)", "95 % interval", "speed-up", "efficiency")
 """The columns for a terminal."""
 NARROW = ("arm", "images/s (whole job)", "speed-up", "efficiency")
 """The columns for a narrow one."""
@@ -95,7 +95,7 @@ NARROWEST = ("arm", "images/s (whole job)")
 
 
 def columns_of(rows: Sequence[ArmRow]) -> tuple[str, ...]:
-    """The names of report.md's columns for these rows."""
+    """The names of the first table's columns for these rows."""
     several = any(row.hosts > 1 for row in rows)
     return tuple(name for name in COLUMNS if several or name not in _SEVERAL_HOSTS)
 
@@ -105,28 +105,10 @@ def _mbit_per_s(link: Mapping[str, float]) -> float:
 
 
 def _link(link: Mapping[str, float]) -> str:
-    return f"{_mbit_per_s(link):.0f} Mbit/s, {link['rtt_s'] * 1e3:.2f} ms" if link else _EMPTY
+    return f"{_mbit_per_s(link):.0f} Mbit/s, {link['rtt_s'] * 1e3:.2f} ms" if link else EMPTY
 
 
 def _verdict(row: ArmRow) -> str:
     if row.one_device is None:
-        return _EMPTY
+        return EMPTY
     return "baseline" if row.one_device.label == row.label else str(row.one_device.comparison.verdict)
-
-
-def _number(value: float | None, form: str) -> str:
-    return _EMPTY if value is None else format(value, form)
-
-
-def _spread(interval: Interval | None) -> str:
-    if interval is None:
-        return _EMPTY
-    return f"{interval.low:.1f} to {interval.high:.1f} ({_level(interval)})"
-
-
-def _level(interval: Interval) -> str:
-    return f"{100 * interval.level:.3g} %"
-
-
-def _megabytes(size: int | None) -> float | None:
-    return None if size is None else size / 1e6

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from tfdist.bench.report.summary import ArmRow, blocks_of
-from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, Statistics
+from tfdist.bench.report.summary import WRONG, ArmRow, statistics_of
+from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
 from tfdist.launch.text import counted
 from tfdist.strategies.catalog import Exchange
 
@@ -12,8 +12,8 @@ from tfdist.strategies.catalog import Exchange
 def headline(rows: Sequence[ArmRow]) -> tuple[str, ...]:
     """One text per folder, in order: the fastest arm, by how much, and how certain that is.
 
-    Trainings without exchange are a ceiling, so they are not ranked unless nothing else was measured. With several
-    arms, only those of FEWEST_ROUNDS or more are ranked.
+    Arms are ranked that have FEWEST_ROUNDS or more and the right losses. Trainings without exchange are a ceiling and
+    those on one device a baseline: they are not ranked unless nothing else was measured.
     """
     return tuple(_of_folder(list(group), folder) for folder, group in groupby(rows, key=lambda row: row.folder))
 
@@ -23,18 +23,30 @@ def _of_folder(rows: Sequence[ArmRow], folder: str) -> str:
     measured = [row for row in rows if row.measured]
     if not measured:
         return f"{prefix}Nothing was measured: {_tally(rows)}."
-    rivals = [row for row in measured if row.exchange is not Exchange.NONE] or measured
-    if len(rivals) > 1:
-        rivals = [row for row in rivals if row.rounds >= FEWEST_ROUNDS]
+    rivals = _rivals(measured)
     sentences = _ranking(rivals, measured) if rivals else [_unranked(measured, len(rows))]
+    wrong = [row.label for row in measured if row.status == WRONG]
+    sentences += [f"Not ranked, because of wrong losses: {', '.join(wrong)}."] if wrong else []
     rest = [row for row in rows if not row.measured]
     sentences += [f"Not measured: {_tally(rest)}."] if rest else []
     return prefix + " ".join(sentences)
 
 
+def _rivals(measured: Sequence[ArmRow]) -> list[ArmRow]:
+    """The arms that are compared with each other; a single one only if it is all that could be."""
+    exchanging = [row for row in measured if row.exchange is not Exchange.NONE] or list(measured)
+    right = [row for row in exchanging if row.status != WRONG]
+    if len(exchanging) > 1:
+        right = [row for row in right if row.rounds >= FEWEST_ROUNDS]
+    several = [row for row in right if (row.devices or 0) > 1]
+    return several or right
+
+
 def _unranked(measured: Sequence[ArmRow], arms: int) -> str:
-    few = f"too few rounds to compare them: use --rounds {FEWEST_ROUNDS} or more"
-    return f"{len(measured)} of {counted(arms, 'arm')} were measured, in {few}."
+    text = f"{len(measured)} of {counted(arms, 'arm')} were measured"
+    if all(row.rounds >= FEWEST_ROUNDS for row in measured):
+        return f"{text}."
+    return f"{text}, in too few rounds to compare them: use --rounds {FEWEST_ROUNDS} or more."
 
 
 def _ranking(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> list[str]:
@@ -42,10 +54,18 @@ def _ranking(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> list[str]:
     figure = f"{best.images_per_s:.1f} images/s for the whole job on {counted(best.devices or 0, 'device')}."
     if len(rivals) == 1:
         return [f"{best.arm}: {figure}", *_speed_up(best), *_ceiling(best)]
-    ceilings = [row.arm for row in measured if row.exchange is Exchange.NONE and row not in rivals]
-    without = f" ({', '.join(ceilings)} not counted: no exchange)" if ceilings else ""
-    first = f"{best.arm} was the fastest of {len(rivals)} arms{without}: {figure}"
-    return [first, *_speed_up(best), _ties(best, rivals), *_ceiling(best)]
+    first = f"{best.arm} was the fastest of {len(rivals)} arms{_without(rivals, measured)}: {figure}"
+    return [first, *_speed_up(best), _ties(best, rivals, measured), *_ceiling(best)]
+
+
+def _without(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> str:
+    """The ceilings and baselines that were not ranked."""
+    others = [row for row in measured if row not in rivals and row.status != WRONG]
+    ceilings = [row.arm for row in others if row.exchange is Exchange.NONE]
+    single = [row.arm for row in others if row.devices == 1 and row.arm not in ceilings]
+    parts = [f"{', '.join(ceilings)}, without exchange"] if ceilings else []
+    parts += [f"{', '.join(single)}, on one device"] if single else []
+    return f" (not counted: {'; '.join(parts)})" if parts else ""
 
 
 def _speed_up(best: ArmRow) -> list[str]:
@@ -64,10 +84,9 @@ def _speed_up(best: ArmRow) -> list[str]:
     return [sentence, f"Efficiency {versus.efficiency:.0%}."]
 
 
-def _ties(best: ArmRow, rivals: Sequence[ArmRow]) -> str:
+def _ties(best: ArmRow, rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> str:
     others = [row for row in rivals if row is not best]
-    statistics = Statistics({row.label: blocks_of(row.records) for row in rivals})
-    comparisons = statistics.compare([(best.label, row.label) for row in others])
+    comparisons = statistics_of(measured).compare([(best.label, row.label) for row in others])
     equal = [row.arm for row, of in zip(others, comparisons, strict=True) if of.verdict is not ArmVerdict.FASTER]
     return f"No measurable difference from {', '.join(equal)}." if equal else "Measurably faster than every other arm."
 

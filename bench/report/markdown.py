@@ -2,46 +2,67 @@
 
 from collections.abc import Iterable, Sequence
 
+from tfdist.bench.disturbance import disturbances
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.report.build import Report
 from tfdist.bench.report.scaling import DESCRIPTIONS
-from tfdist.bench.report.summary import NOT_RUN, ArmRow
+from tfdist.bench.report.summary import NOT_RUN, PARTIAL, WRONG, ArmRow
 from tfdist.models.record import Record, RecordStatus
+from tfdist.models.throughput import measuring_ranks
 
-METHOD = """\
+TURNS = """\
+The processes of an arm are started once in each incarnation, warmed up and parked. Then the arms take turns of a few
+seconds, while all others wait. A round is one turn of every arm, in shuffled order, so that drift of the machine
+affects all arms alike.
+
+- **Timing.** All processes of an arm begin a turn together. After a step that is not counted, a turn is timed in
+  windows of some steps; the clock is read at their edges only, after the devices have finished."""
+RUNS = """\
 Each run is one training in fresh processes. A round is one run of every arm, in shuffled order, so that drift of the
 machine affects all arms alike.
 
 - **Timing.** Warm-up steps are not timed. A barrier then starts the first timed window of all processes together. A
-  window is a number of steps; the clock is read at its edges only, after the devices have finished.
+  window is a number of steps; the clock is read at its edges only, after the devices have finished."""
+STATISTICS = """\
 - **images/s** is the whole job's: examples over wall time, all windows together, never a mean of rates. A window of a
   synchronous job costs the time of its slowest process. Of an asynchronous job, the applied examples are counted, on
-  the coordinator's clock. Of trainings without exchange, the windows that all of them have are counted, until the last
-  process ends.
-- **Statistics.** The figure of an arm is its median over rounds. "Over rounds" is a 95 % bootstrap interval, or
-  min..max of two rounds. Arms are compared round by round; an arm is faster or slower only if 1 lies outside both the
-  bootstrap interval of the ratio and Student's interval of its logarithm.
+  the coordinator's clock. Of trainings without exchange, all are counted until the first of them is through.
+- **Statistics.** The model is log images/s = arm + round + rest. The figure of an arm is its geometric mean over
+  rounds; a speed-up is the ratio of two figures. The interval that is shown is the one that decides: an arm is faster
+  or slower if its interval of the speed-up excludes 1. With fewer than 3 rounds there is no interval and no verdict.
 - **Speed-up** is images/s over the baseline's; **efficiency** is the same per device. `independent` runs as many
   one-device trainings side by side without exchange: efficiency against it shows the cost of the strategy itself.
-- **Peak memory** is resident memory as counted by the operating system: of the largest process, and the sum of all
-  processes' peaks. MB and GB are decimal."""
+- **Losses.** Synchronous arms of the same work, seed, batch and number of replicas must have the same losses. An arm
+  that has not is `wrong`, and is not ranked.
+- **Costs.** Start-up: from the start of the slowest process to the end of its first step. CPU s per s: CPU seconds of
+  all processes of the job, per second of its turns. Percentiles: of the windows' times per step of all devices. Memory
+  is resident memory: at the end of the last window, and the peak over the life of the process, import and trace
+  included. MB and GB are decimal."""
 
 
-def markdown(report: Report, table: str, pictures: Sequence[str]) -> str:
-    """The whole report; `table` is Markdown, `pictures` are names of files in the same folder."""
+def markdown(report: Report, table: str, costs: str, pictures: Sequence[str]) -> str:
+    """The whole report; the tables are Markdown, `pictures` are names of files in the same folder."""
     sections = (
         f"# {_title(report.folders)}\n\n" + "\n\n".join(report.headline),
         f"## Results\n\n{DESCRIPTIONS[report.scaling]}. {_baselines(report.rows)}\n\n{table}",
+        "\n".join(f"- {note}" for note in report.notes),
         "\n\n".join(f"![{name.removesuffix('.png').replace('_', ' ')}]({name})" for name in pictures),
+        f"## What a run costs\n\n{costs}" if costs else "",
         _section("Warnings", (f"**{w.code}**: {w.text} {w.advice}" for w in report.warnings)),
-        _section("Arms that did not complete", _failures(report.rows)),
-        _section("Repeated runs", _replaced(report.folders)),
+        _section("Arms that did not complete, or not as they should", _failures(report.rows)),
+        _section("Repeated turns", _replaced(report.folders)),
         _section("Unreadable records", _unreadable(report.folders)),
         _section("Environment", _environment(report.environment)),
-        f"## Method\n\n{METHOD}",
+        f"## Method\n\n{_method(report.rows)}",
         _section("Command", _commands(report.folders)),
     )
     return "\n\n".join(section.strip() for section in sections if section) + "\n"
+
+
+def _method(rows: Iterable[ArmRow]) -> str:
+    """Records without incarnations are of one training a round."""
+    turns = any(record.incarnation for row in rows for record in row.records)
+    return f"{TURNS if turns else RUNS}\n{STATISTICS}"
 
 
 def _baselines(rows: Iterable[ArmRow]) -> str:
@@ -66,7 +87,7 @@ def _failures(rows: Iterable[ArmRow]) -> Iterable[str]:
             if record.status != RecordStatus.OK:
                 logs = f" (logs: `{record.run_dir}`)" if record.run_dir else ""
                 yield f"{row.label}, {_round(record)}: **{record.status}**: {record.reason}{logs}"
-        if row.status == NOT_RUN:
+        if row.status in (NOT_RUN, PARTIAL, WRONG):
             yield f"{row.label}: **{row.status}**: {row.reason}"
 
 
@@ -77,7 +98,15 @@ def _round(record: Record) -> str:
 def _replaced(folders: Iterable[ResultFolder]) -> Iterable[str]:
     for folder in folders:
         for record in folder.replaced:
-            yield f"{record.arm}, round {record.round}: **{record.status}** at first ({record.reason}), then repeated"
+            yield f"{record.arm}, round {record.round}: {_first_outcome(record)}, then repeated"
+
+
+def _first_outcome(record: Record) -> str:
+    if record.status != RecordStatus.OK:
+        return f"**{record.status}** at first ({record.reason})"
+    windows = {rank.task: rank.windows for rank in measuring_ranks(record)}
+    reasons = "; ".join(map(str, disturbances(windows, record.hosts_usage)))
+    return f"disturbed at first ({reasons})" if reasons else "measured before"
 
 
 def _unreadable(folders: Iterable[ResultFolder]) -> Iterable[str]:

@@ -77,7 +77,7 @@ def _throughput(axes: Axes, rows: Sequence[ArmRow]) -> None:
         axes.barh(index, row.images_per_s, height=0.62, color=_COLOURS[row.exchange], label=_EXCHANGE[row.exchange])
         high = row.spread.high if row.spread else row.images_per_s
         if row.spread:
-            label = "spread over rounds"
+            label = "95 % interval"
             axes.plot([row.spread.low, high], [index, index], color=_INK, lw=1.6, marker="|", ms=8, label=label)
         ideal = _ideal(row)
         if ideal:

@@ -3,31 +3,35 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tfdist.bench.report.baseline import devices_of
+from tfdist.bench.report.arm_records import devices_of
+from tfdist.bench.report.same_arms import SamePair
 from tfdist.bench.report.scaling import scaling_of
-from tfdist.bench.report.summary import ArmRow
+from tfdist.bench.report.summary import WRONG, ArmRow
+from tfdist.bench.report.turn_warnings import turn_warnings
+from tfdist.bench.report.warning import Warning
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
-from tfdist.launch.machine import BUSY
-from tfdist.models.record import BUSY_BEFORE, Record
+from tfdist.models.record import Record
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
 
 
-@dataclass(frozen=True)
-class Warning:
-    """A problem of the figures, and how to avoid it."""
-
-    code: str
-    text: str
-    advice: str
-
-
-def warnings_for(rows: Sequence[ArmRow]) -> tuple[Warning, ...]:
-    """Those that apply, the most severe first."""
+def warnings_for(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> tuple[Warning, ...]:
+    """Those that apply, the most severe first. `pairs`: the arms of the same configuration."""
     rows = [row for row in rows if row.measured]
     comparable = (*_no_baseline(rows), *_different_work(rows), *_mixed_scaling(rows))
     arms = [warning for check in _ARM_CHECKS for warning in _arms(check, rows)]
-    return (*comparable, *_arms(_ABOVE_CEILING, rows), *_busy(rows), *arms)
+    measuring = (*_arms(_ABOVE_CEILING, rows), *_same_differ(pairs), *turn_warnings(rows))
+    return (*_wrong(rows), *comparable, *measuring, *arms)
+
+
+def _wrong(rows: Sequence[ArmRow]) -> Iterable[Warning]:
+    for row in rows:
+        if row.status == WRONG:
+            yield Warning(
+                "wrong-losses",
+                f"{row.label} does not compute what it should: {row.reason}.",
+                "Do not use its figures; look for lost gradients and for other data or initial weights.",
+            )
 
 
 def _no_baseline(rows: Sequence[ArmRow]) -> Iterable[Warning]:
@@ -59,16 +63,15 @@ def _mixed_scaling(rows: Sequence[ArmRow]) -> Iterable[Warning]:
         )
 
 
-def _busy(rows: Sequence[ArmRow]) -> Iterable[Warning]:
-    shares = [record.hardware.get(BUSY_BEFORE, 0.0) for row in rows for record in row.measured]
-    busy = [share for share in shares if share > BUSY]
-    if busy:
-        yield Warning(
-            "busy-machine",
-            f"Other programs were busy just before {len(busy)} of {len(shares)} runs (up to {max(busy):.0%} of all "
-            f"cores).",
-            "Close other programs and measure again; more rounds do not remove their effect.",
-        )
+def _same_differ(pairs: Sequence[SamePair]) -> Iterable[Warning]:
+    for pair in pairs:
+        if pair.differs:
+            yield Warning(
+                "same-arms-differ",
+                f"{pair.arm} is measurably {pair.comparison.verdict} than {pair.other} ({pair.comparison.ratio:.2f} "
+                f"times), though they are the same configuration.",
+                "Trust no difference of this size; measure again on a quiet machine, with more rounds.",
+            )
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,13 @@ def _devices_outnumber_cores(record: Record) -> bool:
 
 
 def _pinned(record: Record) -> bool:
-    return bool(record.spec["cores_per_device"]) and not record.spec["gpus"]
+    return bool(record.spec.get("cores_per_device")) and not record.spec.get("gpus")
+
+
+def _shares_pool(row: ArmRow) -> bool:
+    """Whether its CPU devices use the threads of one process together."""
+    several = CATALOG[StrategyName(row.strategy)].many_cpu_devices
+    return several and any(record.spec["devices"] > 1 and not record.spec.get("gpus") for record in row.measured)
 
 
 _ABOVE_CEILING = _ArmCheck(
@@ -119,8 +128,14 @@ _ARM_CHECKS = (
         "With enough cores their throughput would be higher.",
     ),
     _ArmCheck(
+        "shared-thread-pool",
+        _shares_pool,
+        "the CPU devices of one process share its threads, so a device is not exactly one core.",
+        "Compare them with each other; against one device per process (multiworker, independent) the cores differ.",
+    ),
+    _ArmCheck(
         "ps-share-cores",  # launch/job.py pins them there
-        lambda row: any(_pinned(record) and record.spec["ps"] for record in row.measured),
+        lambda row: any(_pinned(record) and record.spec.get("ps") for record in row.measured),
         "parameter servers share the cores of the workers, so that every arm uses the same number of cores.",
         "On separate hosts their throughput would be higher.",
     ),

@@ -1,33 +1,24 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tfdist.bench.folder import BenchFile
 from tfdist.bench.plan import interleave
-from tfdist.bench.reading import ResultFolder
 from tfdist.bench.report.columns import COLUMNS, values_of
-from tfdist.bench.report.headline import headline
 from tfdist.bench.report.scaling import scaling_of
-from tfdist.bench.report.summary import ArmRow, summarize
-from tfdist.bench.report.warnings import warnings_for
-from tfdist.bench.statistics import ArmVerdict
+from tfdist.bench.report.summary import summarize
+from tfdist.bench.report.unit import in_unit
 from tfdist.bench.suites.suite import parse_suite
 from tfdist.models.record import Record, TaskUsage
+from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import StrategyName
+
+from .rows import codes, folder, rows_of, three, timed
 
 MakeRecord = Callable[..., Record]
-
-
-def folder(records: Sequence[Record], label: str = "here", bench: BenchFile | None = None) -> ResultFolder:
-    return ResultFolder(label, bench, tuple(records), (), ())
-
-
-def rows_of(records: Sequence[Record]) -> dict[str, ArmRow]:
-    return {row.arm: row for row in summarize([folder(records)])}
-
-
-def codes(records: Sequence[Record]) -> list[str]:
-    return [warning.code for warning in warnings_for(summarize([folder(records)]))]
 
 
 def test_speed_up_and_efficiency_against_one_device_and_independent(make_record: MakeRecord) -> None:
@@ -143,9 +134,9 @@ def test_memory_comes_from_the_system_and_includes_parameter_servers(make_record
     made = make_record("ps", [[0.1]], strategy="parameter-server", workers=1, ps=1, tasks=["chief-0"])
     usage = {"chief-0": TaskUsage(700, 1.0), "worker-0": TaskUsage(900, 1.0), "ps-0": TaskUsage(500, 1.0)}
     row = rows_of([replace(made, usage=usage)])["ps"]
-    assert (row.largest_process_bytes, row.job_bytes) == (900, 2100)
+    assert (row.costs.largest_process_bytes, row.costs.job_bytes) == (900, 2100)
     row = rows_of([replace(made, usage={})])["ps"]
-    assert row.job_bytes == 600_000_000  # what the task measured of itself
+    assert row.costs.job_bytes == 600_000_000  # what the task measured of itself
 
 
 @pytest.mark.parametrize("status", ["failed", "refused", "timeout", "interrupted"])
@@ -169,7 +160,7 @@ def test_an_arm_that_was_never_reached_is_a_row_too(make_record: MakeRecord) -> 
     suite = parse_suite({"name": "s", "rounds": 2, "arms": arms}, "s")
     bench = BenchFile(suite, "tfdist bench", "", interleave(["a", "b"], 2, 0))
     a, b = summarize([folder([make_record("a")], bench=bench)])
-    assert (a.arm, a.status, a.rounds, a.rounds_planned) == ("a", "not run", 1, 2)
+    assert (a.arm, a.status, a.reason, a.rounds, a.rounds_planned) == ("a", "partial", "1 of 2 rounds", 1, 2)
     assert (b.arm, b.status, b.devices, b.images_per_s) == ("b", "not run", 2, None)
 
 
@@ -191,28 +182,6 @@ def test_a_refused_arm_shows_the_choices_of_the_suite(
     assert (row.devices, row.kind) == (devices, kind)
 
 
-def test_several_folders_have_labels_and_are_compared_without_pairing(make_record: MakeRecord) -> None:
-    one = [make_record("one", [[0.1]], round=n) for n in (1, 2, 3)]
-    two = [make_record("two", [[0.1]], round=n, strategy="mirrored", devices=2, examples=20) for n in (1, 2, 3)]
-    rows = summarize([folder(one, "x"), folder(two, "y")])
-    assert [row.label for row in rows] == ["x: one", "y: two"]
-    against = rows[1].one_device
-    assert against is not None
-    assert against.label == "x: one"
-    assert against.comparison.ratio == pytest.approx(2.0)
-    assert against.comparison.verdict is ArmVerdict.CANNOT_TELL
-
-
-def test_a_baseline_of_another_folder_must_do_the_same_work(make_record: MakeRecord) -> None:
-    rows = summarize(
-        [
-            folder([make_record("one")], "x"),
-            folder([make_record("sgd", optimizer="sgd", devices=2, strategy="mirrored")], "y"),
-        ]
-    )
-    assert rows[1].one_device is None
-
-
 def test_scaling_follows_from_the_batches(make_record: MakeRecord) -> None:
     one = make_record("one", batch_size=16)
     weak = make_record("two", strategy="mirrored", devices=2, batch_size=16)
@@ -224,107 +193,61 @@ def test_scaling_follows_from_the_batches(make_record: MakeRecord) -> None:
     assert "mixed-scaling" in codes([one, other])
 
 
-def three(make: MakeRecord, arm: str, **spec: object) -> list[Record]:
-    return [make(arm, [[0.1]], round=number, **spec) for number in (1, 2, 3)]
+def test_an_interrupted_arm_with_figures_says_in_how_many_rounds(make_record: MakeRecord) -> None:
+    cut = make_record("a", round=2, status="interrupted", reason="Ctrl-C")
+    row = rows_of([make_record("a"), cut])["a"]
+    assert (row.status, row.reason) == ("partial", "1 of 2 rounds")
+    assert COLUMNS["status"](row) == "partial: 1 of 2 rounds"
 
 
-def test_a_sound_bench_has_no_warnings(make_record: MakeRecord) -> None:
-    assert codes([*three(make_record, "one"), *three(make_record, "two", strategy="mirrored", devices=2)]) == []
+def test_several_folders_have_labels_and_are_not_compared(make_record: MakeRecord) -> None:
+    one, two = three("one"), three("two", strategy="mirrored", devices=2)
+    rows = summarize([folder(one, "x"), folder(two, "y")])
+    assert [row.label for row in rows] == ["x: one", "y: two"]
+    assert rows[0].one_device is not None
+    assert rows[1].one_device is None
 
 
-def test_each_warning_has_its_cause(make_record: MakeRecord) -> None:
-    one = three(make_record, "one")
-    assert codes([make_record()]) == ["few-rounds"]
-    assert codes(three(make_record, "two", strategy="mirrored", devices=2)) == ["no-baseline"]
-    assert codes([*one, *three(make_record, "four", strategy="mirrored", devices=4)]) == ["shared-cores"]
-    many = [replace(record, hosts=2) for record in three(make_record, "four", strategy="mirrored", devices=4)]
-    assert "shared-cores" not in codes([*one, *many])
-    four = three(make_record, "four", strategy="mirrored", devices=4, cores_per_device=None)
-    assert "shared-cores" not in codes([*one, *four])
-    assert codes([*one, *three(make_record, "two", strategy="multiworker", workers=2, tasks=["worker-0"])]) == [
-        "loopback"
-    ]
-    assert codes([*one, *three(make_record, "sgd", strategy="mirrored", devices=2, optimizer="sgd")]) == [
-        "different-work"
-    ]
-    busy = [replace(record, hardware={**record.hardware, "busy_before": 0.4}) for record in one]
-    assert codes(busy) == ["busy-machine"]
+def test_the_baseline_in_two_groups_is_measured_in_each_round_once(make_record: MakeRecord) -> None:
+    one = [replace(record, group=group) for group in (1, 2) for record in timed("one", 0.1, 0.101, 0.1)]
+    first = timed("a", 0.05, 0.0502, 0.05)
+    second = [replace(record, group=2) for record in timed("b", 0.04, 0.0402, 0.04)]
+    rows = rows_of([*one, *first, *second])
+    assert (rows["one"].rounds, len(rows["one"].rates)) == (3, 6)
+    against = rows["b"].one_device
+    assert against is not None
+    assert against.comparison.ratio == pytest.approx(2.5, rel=0.01)
 
 
-def test_parameter_servers_share_the_cores_of_workers_however_many_cores_there_are(make_record: MakeRecord) -> None:
-    def with_ps(**spec: object) -> list[str]:
-        many = {"strategy": "parameter-server", "workers": 2, "ps": 1, "tasks": ["chief-0"], **spec}
-        made = [make_record("ps", [[0.1]], round=n, **many) for n in (1, 2, 3)]
-        cores = {**made[0].hardware, "cores": list(range(64))}
-        return codes([*three(make_record, "one"), *(replace(record, hardware=cores) for record in made)])
-
-    assert "ps-share-cores" in with_ps()
-    assert "shared-cores" not in with_ps()
-    assert "ps-share-cores" not in with_ps(cores_per_device=None)
-    assert "ps-share-cores" not in with_ps(gpus=True)
+rates = st.lists(st.floats(1.0, 1e4), min_size=1, max_size=4)
 
 
-def test_a_result_above_its_ceiling_is_flagged(make_record: MakeRecord) -> None:
-    side = [make_record("side", [[0.2], [0.2]], round=n, strategy="independent", workers=2) for n in (1, 2, 3)]
-    fast = three(make_record, "fast", strategy="mirrored", devices=2, examples=30)
-    busy = [replace(record, hardware={**record.hardware, "busy_before": 0.4}) for record in fast]
-    assert codes([*three(make_record, "one"), *side, *busy])[:2] == ["above-ceiling", "busy-machine"]
+@given(st.lists(rates, min_size=2, max_size=4), st.integers(1, 5))
+@settings(deadline=None)  # the first call imports scipy
+def test_every_column_divides(arms: list[list[float]], devices: int) -> None:
+    """Whatever is missing: speed-up is images/s over the baseline's images/s, exactly as they are shown."""
+    baseline, *others = arms
+    made = timed("one", *(1 / rate for rate in baseline))
+    for number, other in enumerate(others):
+        made += timed(f"arm-{number}", *(1 / rate for rate in other), strategy="mirrored", devices=devices, alpha=0.35)
+    rows = [values_of(row, "weak") for row in summarize([folder(made)])]
+    table = {values["arm"]: values for values in rows}
+    for values in table.values():
+        base = table[values["baseline"]]
+        assert values["speed_up"] == values["images_per_s"] / base["images_per_s"]
+        assert values["efficiency"] == values["speed_up"] / values["devices"]
+        assert values["images_per_s_per_device"] == values["images_per_s"] / values["devices"]
+        interval = values["speed_up_low"], values["speed_up_high"]
+        assert (values["verdict"] != "cannot tell") == (None not in interval and not interval[0] <= 1 <= interval[1])
 
 
-def test_every_warning_names_its_arms_and_gives_advice(make_record: MakeRecord) -> None:
-    (warning,) = warnings_for(summarize([folder([make_record("lonely")])]))
-    assert "lonely" in warning.text
-    assert "--rounds 3" in warning.advice
-
-
-def text_of(records: Sequence[Record]) -> str:
-    (text,) = headline(summarize([folder(records)]))
-    return text
-
-
-def test_the_headline_names_the_fastest_arm_and_its_speed_up(bench_records: list[Record]) -> None:
-    text = text_of(bench_records)
-    assert text.startswith(
-        "mirrored/auto was the fastest of 5 arms (independent not counted: no exchange): 122.9 images/s for the whole job on 2 devices."
-    )
-    assert "1.25 times one-device" in text
-    assert "95% of independent" in text
-    assert "1 arm failed" in text
-
-
-def test_the_headline_does_not_rank_the_ceiling(make_record: MakeRecord) -> None:
-    side = make_record("side", [[0.1], [0.1]], strategy="independent", workers=2)
-    assert text_of([make_record("one"), side]).startswith("one: 100.0 images/s")
-
-
-def test_the_headline_of_the_ceiling_alone_is_its_figure(make_record: MakeRecord) -> None:
-    side = make_record("side", [[0.1], [0.1]], strategy="independent", workers=2)
-    assert text_of([side]) == "side: 200.0 images/s for the whole job on 2 devices."
-    failed = make_record("two", strategy="mirrored", devices=2, status="failed", reason="x")
-    assert text_of([side, failed]).endswith("on 2 devices. Not measured: 1 arm failed.")
-
-
-@pytest.mark.parametrize("rounds", [1, 2])
-def test_fewer_than_three_rounds_name_no_fastest_arm(make_record: MakeRecord, rounds: int) -> None:
-    side = [make_record("side", [[0.1], [0.1]], strategy="independent", workers=2)]
-    two = [make_record("two", round=n, strategy="mirrored", devices=2) for n in range(1, rounds + 1)]
-    advice = "were measured, in too few rounds to compare them: use --rounds 3 or more."
-    assert text_of([make_record("one"), *two, *side]) == f"3 of 3 arms {advice}"
-    failed = make_record("bad", strategy="mirrored", devices=2, status="failed", reason="x")
-    assert text_of([make_record("one"), *two, failed]) == f"2 of 3 arms {advice} Not measured: 1 arm failed."
-
-
-def test_arms_with_too_few_rounds_are_not_ranked(make_record: MakeRecord) -> None:
-    fast = make_record("fast", [[0.01]])
-    text = text_of([*three(make_record, "one"), *three(make_record, "two", strategy="mirrored", devices=2), fast])
-    assert "the fastest of 2 arms:" in text
-    assert "fast was" not in text
-
-
-def test_the_headline_lists_arms_without_a_measurable_difference(make_record: MakeRecord) -> None:
-    noisy = [make_record("noisy", [[t]], round=n) for n, t in enumerate((0.09, 0.13, 0.101), start=1)]
-    assert "No measurable difference from noisy." in text_of([*three(make_record, "one"), *noisy])
-
-
-def test_without_measurements_the_headline_counts_the_reasons(make_record: MakeRecord) -> None:
-    assert text_of([make_record(status="failed", reason="x")]) == "Nothing was measured: 1 arm failed."
+def test_a_program_of_the_users_own_is_a_row(make_record: MakeRecord) -> None:
+    spec = {**StrategyChoice(strategy=StrategyName.MIRRORED, devices=2).to_json(), "command": ["python", "train.py"]}
+    one = {**StrategyChoice().to_json(), "command": ["python", "train.py"]}
+    rows = rows_of([*(replace(record, spec=one) for record in three("one")),
+                    *(replace(record, spec=spec) for record in three("two", strategy="mirrored", devices=2))])  # fmt: skip
+    assert (rows["two"].batch_per_replica, rows["two"].batch_global) == (None, None)
+    assert rows["two"].one_device is not None
+    assert rows["two"].one_device.differences == ()
+    assert in_unit("images/s", list(rows.values())) == "examples/s"
+    assert in_unit("images/s", [*rows.values(), rows_of([make_record()])["one-device"]]) == "images/s"

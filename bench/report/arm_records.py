@@ -1,0 +1,100 @@
+"""The records of each arm, and what follows from them without a comparison. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tfdist.bench.reading import ResultFolder
+from tfdist.bench.statistics import Block
+from tfdist.models.record import Record, RecordStatus
+from tfdist.models.throughput import throughput
+from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.options import StrategyName
+
+
+@dataclass(frozen=True)
+class ArmRecords:
+    """One arm of one folder."""
+
+    folder: str
+    """The folder's label; empty in a report over one."""
+    arm: str
+    records: tuple[Record, ...]
+    """By round; several in a round if the arm was measured in several groups."""
+    rounds_planned: int
+    spec: Mapping[str, Any]
+    """Complete if there is a record of a run, else the choices in the suite."""
+
+    @property
+    def label(self) -> str:
+        """The arm's name, after its folder in a report over several."""
+        return f"{self.folder}: {self.arm}" if self.folder else self.arm
+
+    @property
+    def strategy(self) -> StrategyName:
+        """A row of the catalog."""
+        return StrategyName(self.spec["strategy"])
+
+    @cached_property
+    def measured(self) -> tuple[Record, ...]:
+        """The records with figures."""
+        return tuple(record for record in self.records if record.status == RecordStatus.OK)
+
+    @cached_property
+    def rates(self) -> Mapping[Block, float]:
+        """Images/s of each turn. Without incarnations each turn has fresh processes."""
+        return {
+            Block(record.group, record.round, record.incarnation or record.round): throughput(record)
+            for record in self.measured
+        }
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds with figures."""
+        return len({record.round for record in self.measured})
+
+    @property
+    def starts(self) -> tuple[Record, ...]:
+        """One record with figures for each start of the arm's processes."""
+        return tuple({record.incarnation or -record.round: record for record in self.measured}.values())
+
+    @cached_property
+    def devices(self) -> int | None:
+        """Replicas of the whole job; None if nothing was measured and the machine would have decided."""
+        return devices_of(self.measured[0]) if self.measured else _planned_devices(self.spec)
+
+
+def arms_of(folders: Sequence[ResultFolder]) -> tuple[ArmRecords, ...]:
+    """The arms of every folder in the order of the suite, those that never ran included."""
+    return tuple(arm for folder in folders for arm in _of_folder(folder, folder.label if len(folders) > 1 else ""))
+
+
+def _of_folder(folder: ResultFolder, label: str) -> Iterator[ArmRecords]:
+    suite = folder.bench.suite if folder.bench else None
+    choices = {arm.name: arm.choices for arm in suite.arms} if suite else {}
+    grouped: dict[str, list[Record]] = {name: [] for name in choices}
+    for record in sorted(folder.records, key=lambda record: (record.round, record.order)):
+        grouped.setdefault(record.arm, []).append(record)
+    for arm, records in grouped.items():
+        spec = records[0].spec if records else choices[arm]
+        yield ArmRecords(label, arm, tuple(records), suite.rounds if suite else len(records), spec)
+
+
+def devices_of(measured: Record) -> int:
+    """Number of replicas of the job. A TPU's number of cores is in the records of its tasks."""
+    if not CATALOG[StrategyName(measured.spec["strategy"])].replicas_known:
+        return sum(rank.replicas for rank in measured.ranks)
+    return int(measured.spec["workers"] * measured.spec["devices"])
+
+
+def _planned_devices(spec: Mapping[str, Any]) -> int | None:
+    workers, devices = spec.get("workers"), spec.get("devices")
+    strategy = CATALOG[StrategyName(spec["strategy"])]
+    if not strategy.replicas_known:
+        return None
+    if (strategy.many_processes and workers is None) or (
+        "--devices" in strategy.options and workers is devices is None
+    ):
+        return None
+    return int((workers or 1) * (devices or 1))

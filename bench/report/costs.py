@@ -1,0 +1,97 @@
+"""What a run of an arm costs besides its time: start-up, CPU time, step times, memory, GPUs. Pure."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median, quantiles
+
+from tfdist.bench.report.arm_records import ArmRecords
+from tfdist.bench.report.gpu_costs import GpuCosts, gpu_costs_of
+from tfdist.models.record import Record
+from tfdist.models.throughput import window_step_ms
+from tfdist.strategies.catalog import CATALOG
+
+PHASES = ("import", "strategy", "build", "trace", "first_step_end")
+"""Start-up phases in seconds; `first_step_end` counts from the start of the process to the end of the first step."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Each None or empty: not measured."""
+
+    phases_s: Mapping[str, float] = field(default_factory=dict)
+    """Of the slowest process; the median over the starts of the arm."""
+    cpu_cores: float | None = None
+    """CPU seconds of all processes of the job per second of its turns."""
+    server_cores: float | None = None
+    """The part of parameter servers."""
+    step_ms: tuple[float, float, float] | None = None
+    """Percentiles 50, 95 and 99 of `window_step_ms` over all turns."""
+    resident_bytes: int | None = None
+    """Resident memory of the largest process that trains, at the end of the last window."""
+    largest_process_bytes: int | None = None
+    """Peak resident memory of the largest process, the highest of all starts."""
+    job_bytes: int | None = None
+    """The sum of all processes' peaks, the highest of all starts."""
+    gpus: GpuCosts | None = None
+
+
+def costs_of(arm: ArmRecords) -> Costs:
+    """What the records of the arm say."""
+    peaks = [_peaks(record) for record in arm.starts]
+    return Costs(
+        phases_s=_phases(arm.starts),
+        cpu_cores=_cores(arm.measured, None),
+        server_cores=_cores(arm.measured, _parameter_servers(arm)) if arm.spec.get("ps") else None,
+        step_ms=_percentiles([value for record in arm.measured for value in window_step_ms(record)]),
+        resident_bytes=_resident(arm.measured),
+        largest_process_bytes=max((peak for record in peaks for peak in record), default=None),
+        job_bytes=max(map(sum, peaks), default=None),
+        gpus=gpu_costs_of(arm.measured),
+    )
+
+
+def _phases(starts: Sequence[Record]) -> dict[str, float]:
+    slowest = [
+        {phase: max(rank.phases_s.get(phase, 0.0) for rank in record.ranks) for phase in PHASES}
+        for record in starts
+        if record.ranks
+    ]
+    return {phase: median(phases[phase] for phases in slowest) for phase in PHASES} if slowest else {}
+
+
+def _parameter_servers(arm: ArmRecords) -> Collection[str]:
+    """The roles whose tasks hold variables and do not compute."""
+    return [role.name for role in CATALOG[arm.strategy].roles if role.serves and not role.computes]
+
+
+def _cores(records: Sequence[Record], roles: Collection[str] | None) -> float | None:
+    """CPU seconds per second of the tasks of these roles; None: of all tasks."""
+    usages = [record.hosts_usage for record in records if record.hosts_usage]
+    seconds = sum(max(host.seconds for host in hosts) for hosts in usages)
+    cpu_s = [
+        cpu_s
+        for hosts in usages
+        for host in hosts
+        for task, cpu_s in host.cpu_s.items()
+        if roles is None or task.rpartition("-")[0] in roles
+    ]
+    return sum(cpu_s) / seconds if seconds else None
+
+
+def _percentiles(values: Sequence[float]) -> tuple[float, float, float] | None:
+    if len(values) < 2:
+        return (values[0],) * 3 if values else None
+    cuts = quantiles(values, n=100, method="inclusive")
+    return cuts[49], cuts[94], cuts[98]
+
+
+def _resident(records: Sequence[Record]) -> int | None:
+    last = max(records, key=lambda record: record.order, default=None)
+    windows = [rank.windows[-1] for rank in last.ranks if rank.windows] if last else []
+    return max((window.usage.resident_bytes for window in windows if window.usage), default=None)
+
+
+def _peaks(record: Record) -> list[int]:
+    """Of each process, parameter servers included, by the operating system; else as its task measured it."""
+    usage = [task.peak_memory_bytes for task in record.usage.values()]
+    return usage or [rank.peak_memory_bytes for rank in record.ranks]

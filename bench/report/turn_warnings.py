@@ -1,0 +1,83 @@
+"""Warnings about turns: other load, stolen CPU time, drift. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tfdist.bench.disturbance import LIMIT, Cause, disturbances
+from tfdist.bench.report.drift import Drift, drifts_of
+from tfdist.bench.report.summary import ArmRow
+from tfdist.bench.report.warning import Warning
+from tfdist.launch.machine import BUSY
+from tfdist.models.record import BUSY_BEFORE, Record
+from tfdist.models.throughput import measuring_ranks
+
+_LIMIT = f"{LIMIT:.0%}"
+_TEXTS: Mapping[Cause, tuple[str, str, str]] = {
+    "others": (
+        "busy-machine",
+        f"other programs used more than {_LIMIT} of a host's cores",
+        "Close other programs and measure again; more rounds do not remove their effect.",
+    ),
+    "steal": (
+        "stolen-time",
+        f"other virtual machines used more than {_LIMIT} of a host's cores",
+        "Measure on a machine that is not shared, or at another time.",
+    ),
+    "drift": (
+        "drift-in-turn",
+        f"the step time changed by more than {_LIMIT} from the first to the second half",
+        "Look for throttling and other load; if it is the arm's own, set a longer warmup in the suite.",
+    ),
+}
+"""Code, text and advice of each cause."""
+
+
+def turn_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
+    """Those that apply, with the arms and rounds that they touch."""
+    turns = [(row, record) for row in rows for record in row.measured]
+    yield from _busy_before([record for _, record in turns])
+    found: dict[Cause, dict[str, list[int]]] = {cause: {} for cause in _TEXTS}
+    for row, record in turns:
+        for one in disturbances({rank.task: rank.windows for rank in measuring_ranks(record)}, record.hosts_usage):
+            found[one.cause].setdefault(row.label, []).append(record.round)
+    for cause, touched in found.items():
+        if touched:
+            yield _warning(cause, touched, len(turns))
+    yield from map(_of_drift, drifts_of(rows))
+
+
+def _busy_before(records: Sequence[Record]) -> Iterator[Warning]:
+    """Records of format 1 have the load just before a run only."""
+    shares = [record.hardware.get(BUSY_BEFORE, 0.0) for record in records if not record.hosts_usage]
+    busy = [share for share in shares if share > BUSY]
+    if busy:
+        yield Warning(
+            "busy-machine",
+            f"Other programs were busy just before {len(busy)} of {len(shares)} runs (up to {max(busy):.0%} of all "
+            f"cores).",
+            _TEXTS["others"][2],
+        )
+
+
+def _warning(cause: Cause, touched: Mapping[str, Sequence[int]], turns: int) -> Warning:
+    code, text, advice = _TEXTS[cause]
+    number = sum(map(len, touched.values()))
+    return Warning(code, f"In {number} of {turns} turns {text}: {_listed(touched.items())}.", advice)
+
+
+def _listed(touched: Iterable[tuple[str, Sequence[int]]]) -> str:
+    """`a (round 1), b (rounds 2, 3)`."""
+    return ", ".join(
+        f"{label} ({'round' if len(rounds) == 1 else 'rounds'} {', '.join(map(str, rounds))})"
+        for label, rounds in touched
+    )
+
+
+def _of_drift(drift: Drift) -> Warning:
+    direction = "slower" if drift.change < 0 else "faster"
+    arms = f": {', '.join(drift.arms)}" if drift.arms else ""
+    return Warning(
+        "drift-between-rounds",
+        f"From round {drift.first} to round {drift.last} the arms together became {abs(drift.change):.0%} {direction}"
+        f"{arms}.",
+        "Ratios are free of what all arms share, images/s are not: let the machine settle and measure again.",
+    )

@@ -1,0 +1,67 @@
+from dataclasses import replace
+
+import pytest
+
+from tests.bench.conftest import record
+from tfdist.bench.report.cost_columns import cost_table, cost_values
+from tfdist.bench.report.summary import summarize
+from tfdist.models.record import GpuReading, HostUsage, Record, Window, WindowUsage
+
+from .rows import folder, rows_of, three, timed
+
+
+def test_the_slowest_process_decides_and_each_start_counts_once() -> None:
+    made = record("a", [[0.1], [0.1]], strategy="multiworker", workers=2)
+    slow = replace(made.ranks[1], phases_s={**made.ranks[1].phases_s, "trace": 8.0})
+    first = [replace(made, round=n, incarnation=1, ranks=(made.ranks[0], slow)) for n in (1, 2, 3)]
+    costs = rows_of([*first, replace(made, round=4, incarnation=2)])["a"].costs
+    assert costs.phases_s == {"import": 4.0, "strategy": 0.0, "build": 1.0, "trace": 5.0, "first_step_end": 7.0}
+
+
+def test_cpu_seconds_count_servers_too() -> None:
+    usage = HostUsage(10.0, 2, {"chief-0": 1.0, "worker-0": 9.0, "worker-1": 8.0, "ps-0": 2.0}, 20.0, 0.0)
+    made = record("ps", [[0.1]], strategy="parameter-server", workers=2, ps=1, tasks=["chief-0"])
+    costs = rows_of([replace(made, hosts_usage=(usage,))])["ps"].costs
+    assert costs.cpu_cores == pytest.approx(2.0)
+    assert costs.server_cores == pytest.approx(0.2)
+
+
+def test_percentiles_are_of_all_windows() -> None:
+    costs = rows_of(timed("a", *(n / 1000 for n in range(1, 102))))["a"].costs
+    assert costs.step_ms == pytest.approx((51.0, 96.0, 100.0))
+    assert rows_of(timed("a", 0.1))["a"].costs.step_ms == pytest.approx((100.0,) * 3)
+
+
+def with_usage(made: Record, resident: int, *gpus: GpuReading) -> Record:
+    usage = WindowUsage(1.0, 1.0, 0.0, resident, gpus)
+    windows = tuple(replace(window, usage=usage) for window in made.ranks[0].windows)
+    return replace(made, order=made.round, ranks=(replace(made.ranks[0], windows=windows),))
+
+
+def test_memory_is_that_at_the_last_window() -> None:
+    turns = [with_usage(made, size) for made, size in zip(three("a"), (900, 700, 800), strict=True)]
+    assert rows_of(turns)["a"].costs.resident_bytes == 800
+    assert rows_of(three("a"))["a"].costs.resident_bytes is None
+
+
+def test_gpus_are_columns_only_where_there_are_some() -> None:
+    plain = summarize([folder(three("a"))])
+    assert not any("GPU" in name or "joule" in name or "cost" in name for name in cost_table(plain, None)[0])
+    reading = GpuReading(0, 3_000_000_000, 0.9, 200.0, 20.0, 1400, "power cap")
+    row = rows_of([with_usage(made, 1, reading) for made in three("a", gpus=True)])["a"]
+    values = cost_values(row, 3.6)
+    assert values["gpu_power_w"] == pytest.approx(200.0)  # 20 J in each window of 0.1 s
+    assert values["images_per_joule"] == pytest.approx(0.5)
+    assert values["cost_per_million_images"] == pytest.approx(10.0)
+    assert (values["gpu_memory_mb"], values["gpu_utilization"]) == (3000, 0.9)
+    assert "power cap" in cost_table([row], 3.6)[1]
+
+
+def test_nothing_measured_is_no_table() -> None:
+    assert cost_table(summarize([folder([record(status="failed", reason="x")])]), 1.0) == []
+
+
+def test_costs_of_windows_without_steps() -> None:
+    made = record("ps", [[0.1]], strategy="parameter-server", workers=1, ps=1, tasks=["chief-0"])
+    idle = replace(made.ranks[0], windows=(*made.ranks[0].windows, Window(0, 0, 0.5, None)))
+    assert rows_of([replace(made, ranks=(idle,))])["ps"].costs.step_ms == pytest.approx((100.0,) * 3)

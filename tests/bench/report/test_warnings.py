@@ -1,0 +1,106 @@
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.bench.conftest import record
+from tfdist.models.record import HostUsage, Record
+
+from .rows import codes, three, timed, warnings_of
+
+MakeRecord = Callable[..., Record]
+
+
+TWO = {"strategy": "mirrored", "devices": 2, "gpus": True}
+
+
+def test_a_sound_bench_has_no_warnings() -> None:
+    assert codes([*three("one", gpus=True), *three("two", **TWO)]) == []
+
+
+def test_each_warning_has_its_cause(make_record: MakeRecord) -> None:
+    one = three("one", gpus=True)
+    assert codes([make_record()]) == ["few-rounds"]
+    assert codes(three("two", **TWO)) == ["no-baseline"]
+    assert codes([*one, *three("sgd", **TWO, optimizer="sgd")]) == ["different-work"]
+    busy = [replace(record, hardware={**record.hardware, "busy_before": 0.4}) for record in one]
+    assert codes(busy) == ["busy-machine"]
+
+
+def test_warnings_about_cores(make_record: MakeRecord) -> None:
+    one = three("one")
+    assert codes([*one, *three("two", strategy="multiworker", workers=2, tasks=["worker-0"])]) == ["loopback"]
+    assert codes([*one, *three("two", strategy="mirrored", devices=2)]) == ["shared-thread-pool"]
+    assert "shared-cores" in codes([*one, *three("four", strategy="mirrored", devices=4)])
+    many = [replace(record, hosts=2) for record in three("four", strategy="mirrored", devices=4)]
+    assert "shared-cores" not in codes([*one, *many])
+    four = three("four", strategy="mirrored", devices=4, cores_per_device=None)
+    assert "shared-cores" not in codes([*one, *four])
+
+
+def test_parameter_servers_share_the_cores_of_workers_however_many_cores_there_are(make_record: MakeRecord) -> None:
+    def with_ps(**spec: object) -> list[str]:
+        many = {"strategy": "parameter-server", "workers": 2, "ps": 1, "tasks": ["chief-0"], **spec}
+        made = [make_record("ps", [[0.1]], round=n, **many) for n in (1, 2, 3)]
+        cores = {**made[0].hardware, "cores": list(range(64))}
+        return codes([*three("one"), *(replace(record, hardware=cores) for record in made)])
+
+    assert "ps-share-cores" in with_ps()
+    assert "shared-cores" not in with_ps()
+    assert "ps-share-cores" not in with_ps(cores_per_device=None)
+    assert "ps-share-cores" not in with_ps(gpus=True)
+
+
+def test_a_result_above_its_ceiling_is_flagged(make_record: MakeRecord) -> None:
+    side = [make_record("side", [[0.2], [0.2]], round=n, strategy="independent", workers=2) for n in (1, 2, 3)]
+    fast = three("fast", strategy="mirrored", devices=2, examples=30)
+    busy = [replace(record, hardware={**record.hardware, "busy_before": 0.4}) for record in fast]
+    assert codes([*three("one"), *side, *busy])[:2] == ["above-ceiling", "busy-machine"]
+
+
+def test_every_warning_names_its_arms_and_gives_advice(make_record: MakeRecord) -> None:
+    (warning,) = warnings_of([make_record("lonely")])
+    assert "lonely" in warning.text
+    assert "--rounds 3" in warning.advice
+
+
+WINDOWS = (0.1, 0.1, 0.1, 0.1)
+
+
+def in_turns(arm: str, seconds: Sequence[float] = WINDOWS, **usage: float) -> list[Record]:
+    """Three turns; the second one with `seconds` and a usage of the host."""
+    turns = [record(arm, [seconds if number == 2 else WINDOWS], round=number, gpus=True) for number in (1, 2, 3)]
+    host = HostUsage(10.0, 2, {"worker-0": 10.0}, 10.0 + 20 * usage.get("others", 0.0), 20 * usage.get("steal", 0.0))
+    return [replace(turn, hosts_usage=(host if turn.round == 2 else QUIET,)) for turn in turns]
+
+
+QUIET = HostUsage(10.0, 2, {"worker-0": 10.0}, 10.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("turns", "code"),
+    [
+        (in_turns("one", others=0.2), "busy-machine"),
+        (in_turns("one", steal=0.2), "stolen-time"),
+        (in_turns("one", (0.1, 0.1, 0.12, 0.12)), "drift-in-turn"),
+    ],
+)
+def test_a_disturbed_turn_is_a_warning_with_its_arm_and_round(turns: list[Record], code: str) -> None:
+    (warning,) = warnings_of(turns)
+    assert warning.code == code
+    assert warning.text.startswith("In 1 of 3 turns")
+    assert warning.text.endswith(": one (round 2).")
+
+
+def test_drift_of_all_arms_together_is_a_warning() -> None:
+    slower = (0.1, 0.104, 0.109, 0.115)
+    found = warnings_of([*timed("one", *slower, gpus=True), *timed("two", *slower, **TWO)])
+    assert [warning.code for warning in found] == ["drift-between-rounds"]
+    assert found[0].text == "From round 1 to round 4 the arms together became 13% slower: one, two."
+
+
+def test_arms_of_one_configuration_that_differ_are_a_warning() -> None:
+    noise = (0.1, 0.1001, 0.0999)
+    found = codes([*timed("a", *noise, gpus=True), *timed("b", 0.12, 0.1201, 0.12, gpus=True)])
+    assert found == ["same-arms-differ"]
+    assert codes([*timed("a", *noise, gpus=True), *timed("b", 0.1001, 0.0999, 0.1, gpus=True)]) == []
