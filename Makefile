@@ -17,7 +17,7 @@ PYTEST := $(PY) -m pytest -n 2 --dist worksteal --durations=20 --durations-min=1
 SOURCES := $(shell find package/. cli/. launch/. strategies/. models/. bench/. -not -path '*__pycache__*')
 
 .DEFAULT_GOAL := help
-.PHONY: help install bench bench-launch test test-all test-pythons check format format-check lint types build clean
+.PHONY: help install bench bench-launch calibrate test test-all test-pythons check format format-check lint types build clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,10 @@ bench: install ## Bench MobileNetV2 under every strategy, report in bench_result
 
 bench-launch: install ## Measure what the launcher costs compared with running the same commands without it
 	$(PY) tests/benchmarks/launch_cost.py
+
+calibrate: install ## Show what measuring in turns is worth, and how often intervals and verdicts are right (about 20 minutes)
+	$(PY) tests/benchmarks/calibrate_turns.py
+	$(PY) tests/benchmarks/calibrate_statistics.py
 
 test: install ## Run the tests except the slow ones: under 5 minutes on two cores
 	$(PYTEST) -m "not slow"
