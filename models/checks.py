@@ -13,6 +13,7 @@ from tfdist.models.datasets.info import DataInfo
 from tfdist.models.datasets.table import PREPARED, SYNTHETIC
 from tfdist.models.exchange_checks import check_all_reduce, check_exchange
 from tfdist.models.spec import Architecture, TrainingSpec
+from tfdist.models.training.schedule import whole_calls
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import Communication, CrossDevice, GpuThreads
@@ -23,6 +24,7 @@ from tfdist.strategies.refusals import (
     keras_refusal,
     precision_refusal,
     refuse,
+    steps_per_call_refusal,
 )
 
 _MINIMUM = {
@@ -73,6 +75,10 @@ def check_combinations(spec: TrainingSpec) -> None:
         f"{keras} --precision {spec.precision}",
     )
     check_exchange(spec)
+    refuse(
+        steps_per_call_refusal(spec.keras, spec.api, spec.steps_per_call, spec.replicas),
+        f"{keras} --api {spec.api} --steps-per-call {spec.steps_per_call}",
+    )
     _check_replicas(spec)
 
 
@@ -87,6 +93,11 @@ def check_effect(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:
     for field, option, has_no_effect in ignored:
         if has_no_effect and field in chosen:
             raise TfdistError(f"{flag_of(field)} {chosen[field]} has no effect with {option}: omit it")
+    if "steps_per_window" in chosen and spec.steps_per_window % spec.steps_per_call:
+        raise TfdistError(
+            f"--steps-per-window {spec.steps_per_window}: a window is a whole number of calls; omit it, or use "
+            f"{whole_calls(spec.steps_per_window, spec.steps_per_call)} with --steps-per-call {spec.steps_per_call}"
+        )
 
 
 def check_length(spec: TrainingSpec) -> None:

@@ -102,3 +102,15 @@ def gradient_dtype_refusal(dtype: GradientDtype, nccl: bool) -> Refusal | None:
         "TensorFlow's all-reduce over NCCL has no bfloat16",
         "use --gradient-dtype float16, or --communication ring, or --cross-device reduction-to-one",
     )
+
+
+def steps_per_call_refusal(keras: Keras, api: Api, steps_per_call: int, replicas: int) -> Refusal | None:
+    """Why this Keras does not train several steps in a call; None if it does.
+
+    Source: with keras 3.15.1, `steps_per_execution` fails under MirroredStrategy.
+    """
+    if keras is Keras.TWO or api is Api.LOOP or steps_per_call == 1 or replicas == 1:
+        return None
+    return Refusal(
+        "Keras 3's fit fails with several steps in a call of several replicas", "use --api loop or --keras 2"
+    )

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfdist.models.training import feed, optimizers, step
 from tfdist.models.training.context import Trained, TrainingContext
+from tfdist.models.training.schedule import calls
 from tfdist.models.training.windows import WindowLog
 
 AHEAD = 2
@@ -17,19 +18,22 @@ AHEAD = 2
 
 @dataclass
 class AsyncLoop:
-    """The coordinator: `schedule_one` returns the RemoteValue of a step's loss, `drain` waits for all steps.
+    """The coordinator: `schedule` returns the RemoteValue of a closure's last loss, `drain` waits for all closures.
 
     A window ends when the last step scheduled for it is done. Its examples are those that all workers applied
     meanwhile, from a counter on a parameter server. If all of them were counted before, the window becomes part of the
     next one, or is dropped if it is the last.
     """
 
-    schedule_one: Callable[[], Any]
+    schedule: Callable[[int], Any]
+    """Schedules a closure of N steps."""
     drain: Callable[[], None]
     applied: tf.Variable
     examples_per_step: int
     concurrent: int
     """Number of workers."""
+    steps_per_call: int = 1
+    """Of each closure."""
 
     def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
         """Train windows, as `pace.Loop`. With steps before and after them, workers are busy at both edges."""
@@ -54,8 +58,8 @@ class AsyncLoop:
     def _schedule(self, steps: int) -> Any:
         """Schedule steps; returns the RemoteValue of the last one, None without any."""
         last = None
-        for _ in range(steps):
-            last = self.schedule_one()
+        for size in calls(steps, self.steps_per_call):
+            last = self.schedule(size)
         return last
 
     def _count(self) -> int:
@@ -79,12 +83,16 @@ def prepare(job: TrainingContext) -> tuple[AsyncLoop, Callable[[], Trained]]:
         applied = tf.Variable(0, dtype=tf.int64, trainable=False, name="examples_applied")
     batches = feed.asynchronous(job.spec, job.strategy, coordinator, job.replicas)
     worker_step = _worker_step(job, replica_step, batches.draw, applied)
+    several = job.spec.steps_per_call > 1
     loop = AsyncLoop(
-        lambda: coordinator.schedule(worker_step, (batches.source,)),
+        lambda steps: coordinator.schedule(
+            worker_step, (batches.source, tf.constant(steps)) if several else (batches.source,)
+        ),
         coordinator.join,
         applied,
         job.batch,
         job.spec.workers,
+        job.spec.steps_per_call,
     )
     # dropping a coordinator waits for its workers
     keep_alive = batches, coordinator
@@ -94,7 +102,10 @@ def prepare(job: TrainingContext) -> tuple[AsyncLoop, Callable[[], Trained]]:
 def _worker_step(
     job: TrainingContext, replica_step: step.ReplicaStep, draw: Callable[[Any], Any], applied: tf.Variable
 ) -> Any:
-    """The tf.function that a worker runs: a step, then its examples are added to the counter. Returns the loss."""
+    """The tf.function that a worker runs for a closure: its steps, then their examples are added to the counter.
+
+    Its arguments are the source and, if `steps_per_call` is not 1, the number of steps. Returns the last step's loss.
+    """
 
     # A separate function: whatever depends on its result also waits for its updates.
     @tf.function
@@ -103,10 +114,17 @@ def _worker_step(
         return job.strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
 
     @tf.function
-    def update_and_count(source: Any) -> tf.Tensor:
-        loss = update(source)
-        with tf.control_dependencies([loss]):
-            applied.assign_add(job.batch, use_locking=True, read_value=False)
+    def update_several(source: Any, steps: tf.Tensor) -> tf.Tensor:
+        loss = tf.constant(0.0)
+        for _ in tf.range(steps):
+            loss = update(source)
         return loss
 
-    return update_and_count
+    def counted(loss: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
+        with tf.control_dependencies([loss]):
+            applied.assign_add(job.batch * tf.cast(steps, tf.int64), use_locking=True, read_value=False)
+        return loss
+
+    if job.spec.steps_per_call == 1:
+        return tf.function(lambda source: counted(update(source), 1))
+    return tf.function(lambda source, steps: counted(update_several(source, steps), steps))

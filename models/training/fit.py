@@ -81,7 +81,12 @@ def _compiled(job: TrainingContext) -> tf.keras.Model:
     with job.strategy.scope():
         model = build_model(job.spec)
         loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(optimizers.build(job.spec, model), loss, jit_compile=job.spec.xla)
+        model.compile(
+            optimizers.build(job.spec, model),
+            loss,
+            jit_compile=job.spec.xla,
+            steps_per_execution=job.spec.steps_per_call,
+        )
     return model
 
 

@@ -6,8 +6,10 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
+from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import feed, optimizers, step
 from tfdist.models.training.context import Trained, TrainingContext
+from tfdist.models.training.schedule import calls
 from tfdist.models.training.sync import wait_for_devices
 from tfdist.models.training.windows import WindowLog
 
@@ -19,10 +21,11 @@ class SyncLoop:
     strategy: tf.distribute.Strategy
     examples_per_step: int
     """Of this task's replicas."""
-    run_step: Callable[[], Any]
-    """The loss of each replica."""
+    run_steps: Callable[[int], Any]
+    """Trains a call of N steps; returns each replica's loss of the last one."""
     fetch: Callable[[Any], float]
     """Their sum; waits for the devices."""
+    steps_per_call: int = 1
     steps: int = 0
     """Trained so far."""
     concurrent: ClassVar[int] = 1
@@ -39,8 +42,8 @@ class SyncLoop:
 
     def _run(self, steps: int) -> float | None:
         losses = None
-        for _ in range(steps):
-            losses = self.run_step()
+        for size in calls(steps, self.steps_per_call):
+            losses = self.run_steps(size)
         self.steps += steps
         loss = None if losses is None else self.fetch(losses)
         wait_for_devices(self.strategy)
@@ -52,8 +55,32 @@ def prepare(job: TrainingContext) -> tuple[SyncLoop, Callable[[], Trained]]:
     spec, strategy = job.spec, job.strategy
     model, optimizer, replica_step = step.build(job)
     batches = feed.synchronous(spec, strategy, feed.share(spec, job.task, job.replicas))
-    all_replicas = tf.function(lambda source: strategy.run(replica_step, batches.draw(source)))
+    run_steps = _run_steps(strategy, lambda source: strategy.run(replica_step, batches.draw(source)), spec)
     total = tf.function(lambda losses: strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None))
     examples = spec.batch_size * job.replicas
-    loop = SyncLoop(strategy, examples, lambda: all_replicas(batches.source), lambda losses: float(total(losses)))
+    loop = SyncLoop(
+        strategy,
+        examples,
+        lambda steps: run_steps(batches.source, steps),
+        lambda losses: float(total(losses)),
+        spec.steps_per_call,
+    )
     return loop, lambda: Trained(model, loop.steps * examples, optimizers.updates(optimizer), batches)
+
+
+def _run_steps(
+    strategy: tf.distribute.Strategy, step: Callable[[Any], Any], spec: TrainingSpec
+) -> Callable[[Any, int], Any]:
+    """A call of a tf.function with the source and the number of steps, which is 1 unless `steps_per_call` is more."""
+    if spec.steps_per_call == 1:
+        one = tf.function(step)
+        return lambda source, steps: one(source)
+
+    @tf.function
+    def several(source: Any, steps: tf.Tensor) -> Any:
+        losses = strategy.run(lambda: tf.constant(0.0))
+        for _ in tf.range(steps):
+            losses = step(source)
+        return losses
+
+    return lambda source, steps: several(source, tf.constant(steps))

@@ -8,7 +8,7 @@ from tfdist.launch import events
 from tfdist.launch.events import Turn
 from tfdist.models.record import Window
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training.schedule import schedule
+from tfdist.models.training.schedule import schedule, whole_calls
 from tfdist.models.training.windows import WindowLog, step_s
 
 OPENING_STEPS = 4
@@ -20,7 +20,7 @@ class Loop(Protocol):
 
     @property
     def concurrent(self) -> int:
-        """Steps that run at the same time: the workers of an asynchronous job; else 1."""
+        """Calls that run at the same time: the workers of an asynchronous job; else 1."""
 
     def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
         """Train `before` steps, then windows of these sizes in steps, each logged, then `after` steps."""
@@ -45,18 +45,18 @@ def train(loop: Loop, log: WindowLog, spec: TrainingSpec, report: Callable[[Wind
     """
     if events.in_turns():
         log.quiet = True
-        loop.windows((1, OPENING_STEPS * loop.concurrent), log)
+        loop.windows((1, OPENING_STEPS * _at_once(loop, spec)), log)
         opening = Windows(log.take())
         report(opening, False)
-        take_turns(loop, log, step_s(opening.warmup[1:]) * loop.concurrent)
+        take_turns(loop, log, step_s(opening.warmup[1:]) * loop.concurrent, spec.steps_per_call)
         report(opening, True)
     else:
         report(_train_steps(loop, log, spec), True)
 
 
-def take_turns(loop: Loop, log: WindowLog, seconds: float) -> None:
+def take_turns(loop: Loop, log: WindowLog, seconds: float, per_call: int = 1) -> None:
     """Train every turn that the launcher releases. Arguments as for `turns`."""
-    for turn in turns(log, loop.concurrent, seconds):
+    for turn in turns(log, loop.concurrent, seconds, per_call):
         loop.windows(turn.sizes, log, turn.before, turn.after)
 
 
@@ -69,33 +69,39 @@ class TurnPlan:
     after: int
 
 
-def turns(log: WindowLog, concurrent: int, seconds: float) -> Iterator[TurnPlan]:
+def turns(log: WindowLog, concurrent: int, seconds: float, per_call: int = 1) -> Iterator[TurnPlan]:
     """Wait for each release and yield the turn, which must then be trained and logged, until there is none.
 
     Args:
         log: without windows.
         concurrent: as `Loop.concurrent`.
         seconds: that a step takes, or, of concurrent steps, that so many take together.
+        per_call: steps of a call; windows are rounded up to whole calls.
     """
     while (turn := events.wait_at_barrier(step_s=seconds)) is not None and turn.windows:
-        yield _plan(turn, concurrent)
+        yield _plan(turn, concurrent, per_call)
         windows = log.take()
         events.emit("turn", windows=[asdict(window) for window in windows])
         seconds = step_s(windows) * concurrent
 
 
-def _plan(turn: Turn, concurrent: int) -> TurnPlan:
+def _plan(turn: Turn, concurrent: int, per_call: int) -> TurnPlan:
     # A concurrent loop needs work on all workers at both edges; any other one only lets its first step pass.
-    before, after = (concurrent, concurrent) if concurrent > 1 else (1, 0)
-    return TurnPlan((turn.steps * concurrent,) * turn.windows, before, after)
+    before, after = (concurrent * per_call, concurrent * per_call) if concurrent > 1 else (1, 0)
+    return TurnPlan((whole_calls(turn.steps, per_call) * concurrent,) * turn.windows, before, after)
 
 
 def _train_steps(loop: Loop, log: WindowLog, spec: TrainingSpec) -> Windows:
     log.total = spec.steps
-    plan = schedule(spec, 2 * loop.concurrent if loop.concurrent > 1 else 0)
+    plan = schedule(spec, 2 * _at_once(loop, spec) if loop.concurrent > 1 else 0)
     if plan.warmup:
         loop.windows(plan.warmup, log)
     warmup = log.take()
     events.wait_at_barrier()
     loop.windows(plan.timed, log, plan.before, plan.after)
     return Windows(warmup, log.take())
+
+
+def _at_once(loop: Loop, spec: TrainingSpec) -> int:
+    """Steps of the calls that run at the same time; 1 of a loop that runs one call after the other."""
+    return loop.concurrent * spec.steps_per_call if loop.concurrent > 1 else 1

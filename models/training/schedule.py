@@ -21,6 +21,8 @@ class Schedule:
 def schedule(spec: TrainingSpec, margin: int = 0) -> Schedule:
     """Windows of `spec.steps_per_window` steps; smaller ones if the timed steps would not fill two.
 
+    All but the last ones are whole calls of `spec.steps_per_call` steps.
+
     Args:
         spec: its `warmup_steps` are trained first, but at most half of all steps.
         margin: steps without a window before and after the timed ones, if at least as many are left to be timed.
@@ -29,7 +31,7 @@ def schedule(spec: TrainingSpec, margin: int = 0) -> Schedule:
     left = spec.steps - warm
     margin = margin if left >= 4 * margin else 0
     timed = left - 2 * margin
-    size = max(1, min(spec.steps_per_window, timed // 2))
+    size = whole_calls(max(1, min(spec.steps_per_window, timed // 2)), spec.steps_per_call)
     first = (1,) if warm else ()
     return Schedule((*first, *_windows(warm - len(first), size)), margin, _windows(timed, size), margin)
 
@@ -37,3 +39,13 @@ def schedule(spec: TrainingSpec, margin: int = 0) -> Schedule:
 def _windows(steps: int, size: int) -> tuple[int, ...]:
     whole, rest = divmod(steps, size)
     return (size,) * whole + ((rest,) if rest else ())
+
+
+def whole_calls(steps: int, per_call: int) -> int:
+    """The number of steps, rounded up to whole calls."""
+    return -(-steps // per_call) * per_call
+
+
+def calls(steps: int, per_call: int) -> tuple[int, ...]:
+    """The steps of each call that together train `steps`: whole calls and a remainder."""
+    return _windows(steps, per_call)

@@ -33,6 +33,22 @@ WRONG = [
     (["--global-batch-size", "33", "--strategy", "mirrored", "--devices", "2"], ["33", "2 replicas", "32"]),
     (["--global-batch-size", "32", "--batch-size", "16"], ["--global-batch-size 32", "--batch-size 16"]),
     (["--image-size", "31"], ["--image-size 31", "32"]),
+    (["--steps-per-call", "0"], ["--steps-per-call 0", "at least 1"]),
+    (
+        ["--steps-per-call", "3", "--steps-per-window", "10"],
+        ["--steps-per-window 10", "use 12 with --steps-per-call 3"],
+    ),
+    (
+        ["--strategy", "mirrored", "--keras", "3", "--api", "fit", "--steps-per-call", "2"],
+        ["--steps-per-call 2", "--api loop or --keras 2"],
+    ),
+    (["--gradient-dtype", "float64", "--strategy", "mirrored"], ["float64", "bfloat16"]),
+    (["--gradient-dtype", "bfloat16", "--strategy", "parameter-server"], ["no effect", "mirrored, multiworker"]),
+    (
+        ["--gradient-dtype", "bfloat16", "--strategy", "mirrored", "--", "true"],
+        ["--gradient-dtype bfloat16", "COMMAND"],
+    ),
+    (["--bytes-per-pack", "9", "--strategy", "mirrored", "--", "true"], ["--bytes-per-pack 9", "all_reduce"]),
     (["--alpha", "0.4"], ["--alpha 0.4", "0.35"]),
     (["--batch-size", "0"], ["--batch-size 0"]),
     (["--steps", "5"], ["--steps 5", "--warmup-steps 0"]),

@@ -59,3 +59,30 @@ def test_fit_computes_the_loss_of_the_loop(tmp_path):
     loop, *fits, loop3, fit3 = loss_after_five_steps(specs, tmp_path)
     assert fits == pytest.approx([loop] * 2, rel=1e-4)
     assert fit3 == pytest.approx(loop3, rel=1e-4)
+
+
+def test_several_steps_in_a_call_are_the_same_steps(tmp_path):
+    """Windows of 4 and 4 steps, each one call; with 3 steps in a call, windows of 6 and 2."""
+    base = replace(TINY, steps=8, steps_per_window=4, warmup_steps=0, learning_rate=0.01)
+    specs = [replace(base, **TWO_REPLICAS[0])]
+    specs += [replace(base, **how, steps_per_call=4) for how in TWO_REPLICAS]
+    specs += [replace(base, **TWO_REPLICAS[0], steps_per_call=3)]
+    one, *others, uneven = (losses(ranks[0]) for ranks in train_all(specs, tmp_path))
+    assert len(one) == 2
+    assert others == [pytest.approx(one, rel=1e-6)] * 3
+    assert uneven[-1] == pytest.approx(one[-1], rel=1e-6)
+
+
+def test_several_steps_in_a_closure_are_all_counted(tmp_path):
+    spec = replace(TINY, strategy=StrategyName.PARAMETER_SERVER, workers=2, ps=1, steps=20, steps_per_window=4)
+    for (rank,) in train_all([replace(spec, steps_per_call=n) for n in (1, 4)], tmp_path):
+        assert rank.updates_applied == 20
+        assert rank.examples_applied == 20 * spec.batch_size
+
+
+def test_fit_trains_several_steps_in_a_call(tmp_path):
+    fit = replace(TINY, api=Api.FIT, steps=8, steps_per_window=4, warmup_steps=0, shuffle=1)
+    specs = [replace(fit, **TWO_REPLICAS[0], steps_per_call=n) for n in (1, 4)]
+    one, four = (losses(ranks[0]) for ranks in train_all(specs, tmp_path))
+    assert len(one) == 2
+    assert four == pytest.approx(one, rel=1e-4)

@@ -1,7 +1,7 @@
 """The chief of a parameter-server job, with simulated workers and clock."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -21,12 +21,15 @@ class Workers:
 
     ahead: Callable[[int], int]
     scheduled: int = 0
+    closures: list[int] = field(default_factory=list)
+    """The steps of each."""
     done: int = 0
     waits: int = 0
     now: float = 0.0
 
-    def schedule_one(self) -> "Step":
-        self.scheduled += 1
+    def schedule(self, steps: int) -> "Step":
+        self.scheduled += steps
+        self.closures.append(steps)
         return Step(self, self.scheduled)
 
     def drain(self) -> None:
@@ -57,7 +60,7 @@ def train(windows: tuple[int, ...], ahead: Callable[[int], int], before: int = 0
     from tfdist.models.training.async_loop import AsyncLoop
 
     log = WindowLog(clock=lambda: workers.now, read=lambda: Reading(0, 0, 0, 0))
-    loop = AsyncLoop(workers.schedule_one, workers.drain, workers, BATCH, 2)
+    loop = AsyncLoop(workers.schedule, workers.drain, workers, BATCH, 2)
     loop.windows(windows, log, before, after)
     assert workers.done == before + sum(windows) + after
     return list(log.take())
@@ -95,3 +98,13 @@ def test_a_window_without_new_steps_is_merged_into_the_next():
 
 def test_last_windows_without_new_steps_are_dropped():
     assert [window.steps for window in train((2,) * 4, lambda wait: 99)] == [6, 2]
+
+
+def test_a_closure_has_several_steps():
+    from tfdist.models.training.async_loop import AsyncLoop
+
+    workers = Workers(lambda wait: 0)
+    log = WindowLog(clock=lambda: workers.now, read=lambda: Reading(0, 0, 0, 0))
+    AsyncLoop(workers.schedule, workers.drain, workers, BATCH, 2, steps_per_call=4).windows((8, 8, 3), log)
+    assert workers.closures == [4, 4, 4, 4, 3]
+    assert [window.steps for window in log.take()] == [8, 8, 3]

@@ -4,11 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training.schedule import Schedule, schedule
+from tfdist.models.training.schedule import Schedule, calls, schedule, whole_calls
 
 
-def plan(steps: int, size: int = 10, warmup: int = 10, margin: int = 0) -> Schedule:
-    return schedule(TrainingSpec(steps=steps, steps_per_window=size, warmup_steps=warmup), margin)
+def plan(steps: int, size: int = 10, warmup: int = 10, margin: int = 0, per_call: int = 1) -> Schedule:
+    spec = TrainingSpec(steps=steps, steps_per_window=size, warmup_steps=warmup, steps_per_call=per_call)
+    return schedule(spec, margin)
 
 
 @given(st.integers(1, 2000), st.integers(1, 50), st.integers(0, 300), st.integers(0, 10))
@@ -38,3 +39,18 @@ def test_no_warm_up_on_request():
 def test_steps_before_and_after_the_timed_ones():
     assert plan(40, size=8, margin=4) == Schedule((1, 8, 1), 4, (8, 8, 6), 4)
     assert plan(20, size=5, margin=4) == Schedule((1, 5, 4), 0, (5, 5), 0), "too few steps to spare any"
+
+
+@given(st.integers(1, 500), st.integers(1, 50), st.integers(1, 60))
+def test_all_windows_but_the_last_are_whole_calls(total, size, per_call):
+    result = plan(total, size, per_call=per_call)
+    assert sum(result.warmup) + sum(result.timed) == total
+    assert all(window % per_call == 0 for window in result.timed[:-1])
+
+
+@given(st.integers(0, 500), st.integers(1, 60))
+def test_calls_have_the_same_steps_but_for_a_remainder(steps, per_call):
+    sizes = calls(steps, per_call)
+    assert sum(sizes) == steps
+    assert all(size == per_call for size in sizes[:-1])
+    assert whole_calls(steps, per_call) == per_call * len(sizes)
