@@ -9,11 +9,11 @@ from typing import Any
 from tfdist.launch.errors import MissingHardwareError, TfdistError
 from tfdist.launch.machine import Machine
 from tfdist.launch.text import counted, flag_of
+from tfdist.models.calls import whole_calls
 from tfdist.models.datasets.info import DataInfo
 from tfdist.models.datasets.table import PREPARED, SYNTHETIC
 from tfdist.models.exchange_checks import check_all_reduce, check_exchange
 from tfdist.models.spec import Architecture, TrainingSpec
-from tfdist.models.training.schedule import whole_calls
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import Communication, CrossDevice, GpuThreads

@@ -7,9 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfdist.models.calls import calls
 from tfdist.models.training import feed, optimizers, step
 from tfdist.models.training.context import Trained, TrainingContext
-from tfdist.models.training.schedule import calls
 from tfdist.models.training.windows import WindowLog
 
 AHEAD = 2

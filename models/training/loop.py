@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
+from tfdist.models.calls import calls
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import feed, optimizers, step
 from tfdist.models.training.context import Trained, TrainingContext
-from tfdist.models.training.schedule import calls
 from tfdist.models.training.sync import wait_for_devices
 from tfdist.models.training.windows import WindowLog
 

@@ -6,9 +6,10 @@ from typing import Protocol
 
 from tfdist.launch import events
 from tfdist.launch.events import Turn
+from tfdist.models.calls import whole_calls
 from tfdist.models.record import Window
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training.schedule import schedule, whole_calls
+from tfdist.models.training.schedule import schedule
 from tfdist.models.training.windows import WindowLog, step_s
 
 OPENING_STEPS = 4

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tfdist.models.calls import calls, whole_calls
 from tfdist.models.spec import TrainingSpec
 
 
@@ -33,19 +34,4 @@ def schedule(spec: TrainingSpec, margin: int = 0) -> Schedule:
     timed = left - 2 * margin
     size = whole_calls(max(1, min(spec.steps_per_window, timed // 2)), spec.steps_per_call)
     first = (1,) if warm else ()
-    return Schedule((*first, *_windows(warm - len(first), size)), margin, _windows(timed, size), margin)
-
-
-def _windows(steps: int, size: int) -> tuple[int, ...]:
-    whole, rest = divmod(steps, size)
-    return (size,) * whole + ((rest,) if rest else ())
-
-
-def whole_calls(steps: int, per_call: int) -> int:
-    """The number of steps, rounded up to whole calls."""
-    return -(-steps // per_call) * per_call
-
-
-def calls(steps: int, per_call: int) -> tuple[int, ...]:
-    """The steps of each call that together train `steps`: whole calls and a remainder."""
-    return _windows(steps, per_call)
+    return Schedule((*first, *calls(warm - len(first), size)), margin, calls(timed, size), margin)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training.schedule import Schedule, calls, schedule, whole_calls
+from tfdist.models.training.schedule import Schedule, schedule
 
 
 def plan(steps: int, size: int = 10, warmup: int = 10, margin: int = 0, per_call: int = 1) -> Schedule:
@@ -46,11 +46,3 @@ def test_all_windows_but_the_last_are_whole_calls(total, size, per_call):
     result = plan(total, size, per_call=per_call)
     assert sum(result.warmup) + sum(result.timed) == total
     assert all(window % per_call == 0 for window in result.timed[:-1])
-
-
-@given(st.integers(0, 500), st.integers(1, 60))
-def test_calls_have_the_same_steps_but_for_a_remainder(steps, per_call):
-    sizes = calls(steps, per_call)
-    assert sum(sizes) == steps
-    assert all(size == per_call for size in sizes[:-1])
-    assert whole_calls(steps, per_call) == per_call * len(sizes)
