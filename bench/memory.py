@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tfdist.bench.turns import Parked
+from tfdist.bench.turns import HostReading, Parked
 
 PROCESS_BYTES = 1_000_000_000
 """Of a process that has not been measured yet: TensorFlow's import alone takes 620 MB."""
@@ -23,6 +23,11 @@ class Memory:
     """Bytes of the first host; 0: unknown."""
     process_bytes: int = PROCESS_BYTES
     """Of the largest process so far, with headroom."""
+    gpu_free: int | None = None
+    """Bytes that the fullest GPU had free at the last reading; None: no GPU."""
+    gpu_total: int = 0
+    gpu_arm: int = 0
+    """Bytes that the largest arm so far has taken of the fullest GPU, with headroom."""
 
     def update(self, parked: Parked) -> None:
         """Note the readings of an arm that has just been parked."""
@@ -32,6 +37,18 @@ class Memory:
             self.process_bytes = max(self.process_bytes, int(HEADROOM * max(sizes, default=0)))
             if "available_bytes" in reading.after.host:
                 self.available[str(number)] = int(reading.after.host["available_bytes"])
+
+        free = [int(reading.after.host["gpu_free_bytes"]) for reading in parked.readings if _has_gpu(reading)]
+        if free:
+            self._update_gpu(
+                min(free),
+                max(int(reading.after.host["gpu_total_bytes"]) for reading in parked.readings if _has_gpu(reading)),
+            )
+
+    def _update_gpu(self, free: int, total: int) -> None:
+        before = total if self.gpu_free is None else self.gpu_free
+        self.gpu_free, self.gpu_total = free, total
+        self.gpu_arm = max(self.gpu_arm, int(HEADROOM * (before - free)))
 
     def fits(self, processes: int, starting: Sequence[int], hosts: int = 1) -> bool:
         """Whether an arm of so many processes fits beside those that are starting; True before the first reading.
@@ -43,5 +60,13 @@ class Memory:
         """
         if not self.available:
             return True
+        if self.gpu_free is not None:
+            left = self.gpu_free - (1 + len(starting)) * self.gpu_arm
+            if left < RESERVE * self.gpu_total:
+                return False
         needed = (-(-processes // hosts) + sum(starting)) * self.process_bytes
         return min(self.available.values()) - needed >= RESERVE * self.total
+
+
+def _has_gpu(reading: HostReading) -> bool:
+    return "gpu_free_bytes" in reading.after.host

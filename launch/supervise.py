@@ -54,6 +54,8 @@ class Supervisor:
     records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     paced: bool = False
     """The barrier opens only for a `NextTurn`, and the time limit is that of each turn."""
+    turns: int = 0
+    """Number of turns so far."""
     attempts: dict[str, int] = field(default_factory=dict)
     """The present attempt of each task that was restarted; 0 for the others."""
     at_barrier: set[str] = field(default_factory=set)
@@ -209,9 +211,9 @@ class Supervisor:
         self._inspect()
         self.check_joining_at = now + CHECK_S if not self.stopped else None
 
-    def _inspect(self) -> None:
+    def _inspect(self, gpus: bool = False) -> None:
         for channel, tasks in self._by_channel(self.running).items():
-            self.requests.send(channel, Inspect(tasks), self._keep_states)
+            self.requests.send(channel, Inspect(tasks, gpus), self._keep_states)
 
     def _keep_states(self, reply: Reply) -> None:
         if isinstance(reply, Inspected):
@@ -241,13 +243,15 @@ class Supervisor:
             return
         if self.paced:
             self.timeout_at = None
-            self._inspect()  # the CPU time that the turn took, and the memory in use now
+            # the CPU time that the turn took, and, once the task has started, the memory that it takes
+            self._inspect(gpus=not self.turns)
         else:
             self._open_barrier(None)
 
     def _start_turn(self, turn: Mapping[str, Any] | None, at: float) -> None:
         if self.policy.timeout_s is not None:
             self.timeout_at = at + self.policy.timeout_s
+        self.turns += 1
         self._inspect()
         self._open_barrier(turn)
         self.at_barrier.clear()

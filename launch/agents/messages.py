@@ -107,6 +107,8 @@ class Inspect(Request):
     """Report the states of these tasks' processes."""
 
     tasks: tuple[str, ...]
+    gpus: bool = False
+    """Report the memory of the host's GPUs too, which takes a moment."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,8 @@ class Inspected(Reply):
     resident_bytes: Mapping[str, int] = field(default_factory=dict)
     host: Mapping[str, float] = field(default_factory=dict)
     """CPU seconds since the start of the host: `busy_s` of all processes, `steal_s` given to other virtual machines;
-    `cores`, the number of those online; `available_bytes`, the memory that new processes can use without swapping."""
+    `cores`, the number of those online; `available_bytes`, the memory that new processes can use without swapping; if
+    requested, `gpu_free_bytes` and `gpu_total_bytes` of the GPU with the least free memory."""
     time: float = 0.0
 
 

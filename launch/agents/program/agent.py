@@ -33,6 +33,8 @@ from tfdist.launch.agents.program.files import (
     temporary_root,
     wait_channel,
 )
+from tfdist.launch.agents.program.gpu_hardware import fullest_gpu
+from tfdist.launch.agents.program.gpus import device_files
 from tfdist.launch.agents.program.ports import listening_ports, reserve
 from tfdist.launch.agents.program.processes import (
     CLEAN_UP_KILL_S,
@@ -317,22 +319,25 @@ class Agent:
         except (OSError, RuntimeError) as error:  # for example, too many open files or processes
             self._send("not_started", task=task, attempt=attempt, reason=str(error))
 
-    def _do_inspect(self, request: int, tasks: list[str]) -> None:
+    def _do_inspect(self, request: int, tasks: list[str], gpus: bool) -> None:
         running = {task.name: task.pid for task in self.by_pid.values() if task.name in tasks}
         states = {name: process_state(pid) for name, pid in running.items()}
         waits = {name: wait_channel(pid) for name, pid in running.items()}
         cpu_s = {name: cpu_time(pid) for name, pid in running.items()}
         resident = {name: resident_bytes(pid) for name, pid in running.items()}
-        self._send(
-            "inspected",
-            request=request,
-            states=states,
-            waits=waits,
-            cpu_s=cpu_s,
-            resident_bytes=resident,
-            host=host_usage(),
-            time=event_time(),
-        )
+        values: dict[str, Any] = {
+            "request": request,
+            "states": states,
+            "waits": waits,
+            "cpu_s": cpu_s,
+            "resident_bytes": resident,
+            "host": host_usage(),
+            "time": event_time(),
+        }
+        if gpus and device_files():
+            self._send_later("inspected", lambda: {**values, "host": {**values["host"], **fullest_gpu()}})
+        else:
+            self._send("inspected", **values)
 
     def _do_stop(self, tasks: list[str], grace_s: float) -> None:
         self.clean_up_grace_s = grace_s

@@ -2,7 +2,7 @@
 
 import re
 
-from tfdist.launch.agents.program.commands import output_of
+from tfdist.launch.agents.program.commands import find_program, output_of
 from tfdist.launch.agents.program.files import read_text
 
 PCI_DEVICES = "/sys/bus/pci/devices"
@@ -17,6 +17,16 @@ def gpu_memory_and_cores(tool: str) -> dict[str, tuple[int, list[int]]]:
     text = output_of([tool, "--query-gpu=uuid,memory.total,pci.bus_id", "--format=csv,noheader,nounits"])
     rows = [re.match(r"(GPU-\S+), (\d+), (\S+)", line) for line in text.splitlines()]
     return {row[1]: (int(row[2]) << 20, near_cores(row[3])) for row in rows if row}
+
+
+def fullest_gpu() -> dict[str, float]:
+    """`gpu_free_bytes` and `gpu_total_bytes` of the GPU with the least free memory; empty without nvidia-smi."""
+    tool = find_program("nvidia-smi")
+    query = "--query-gpu=memory.free,memory.total"
+    text = output_of([tool, query, "--format=csv,noheader,nounits"]) if tool else ""
+    rows = [re.match(r"(\d+), (\d+)", line) for line in text.splitlines()]
+    memory = min(((int(row[1]), int(row[2])) for row in rows if row), default=None)
+    return {} if memory is None else {"gpu_free_bytes": memory[0] << 20, "gpu_total_bytes": memory[1] << 20}
 
 
 def near_cores(bus_id: str) -> list[int]:

@@ -44,7 +44,7 @@ from tfdist.launch.agents.program import agent
 from tfdist.launch.agents.wire import decode, encode
 
 TO_AGENT = [
-    Configure(5.0, 60.0), Inspect(("worker-0",), request=3),
+    Configure(5.0, 60.0), Inspect(("worker-0",), True, request=3),
     Reserve((0, 5000), request=2), Start("worker-0", ("a b", "'\";$HOME"), {"K": "v\n"}, "/tmp", (0,), 5000, attempt=1),
     Stop(("worker-0",), 5.0),
     Release(1), Finish(), Heartbeat(1.0), Prepare("UEs=", "/a b", True), CloseProbe(),
@@ -84,6 +84,7 @@ def test_the_agent_sends_the_fields_that_the_launcher_expects():
         call.args[0].value: {keyword.arg for keyword in call.keywords}
         for call in calls
         if getattr(call.func, "attr", "") == "_send" and isinstance(call.args[0], ast.Constant)
+        if None not in {keyword.arg for keyword in call.keywords}  # values computed before
     }
     kinds = {json.loads(encode(message))["kind"]: message for message in FROM_AGENT}
     assert sent == {kind: {field.name for field in fields(kinds[kind])} for kind in sent}

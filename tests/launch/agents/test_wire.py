@@ -23,6 +23,7 @@ IS_OF_TYPE = {
     tuple[int, ...]: lambda value: type(value) is tuple and all(type(item) is int for item in value),
     tuple[str, ...]: lambda value: type(value) is tuple and all(type(item) is str for item in value),
     Mapping[str, str]: lambda value: type(value) is dict and all(type(item) is str for item in value.values()),
+    Mapping[str, int]: lambda value: type(value) is dict and all(type(item) is int for item in value.values()),
     Mapping[str, float]: lambda value: (
         type(value) is dict and all(type(item) is float and math.isfinite(item) for item in value.values())
     ),
