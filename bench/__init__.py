@@ -1,5 +1,6 @@
 """Measuring from Python."""
 
 from tfdist.bench.frames import load
+from tfdist.bench.python_api import run
 
-__all__ = ["load"]
+__all__ = ["load", "run"]

@@ -1,0 +1,81 @@
+"""`tfdist.bench.run`: a bench started from Python."""
+
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tfdist.bench.options import BenchOptions
+    from tfdist.bench.runner import RunnerHooks
+    from tfdist.launch.machine import Machines
+
+
+def run(
+    suite: str | Path | None = None,
+    *,
+    program: Sequence[str] = (),
+    arms: Sequence[str] = (),
+    rounds: int | None = None,
+    turn_s: float | None = None,
+    incarnations: int | None = None,
+    budget_s: float | None = None,
+    seed: int | None = None,
+    out: str | Path | None = None,
+    quiet: bool = True,
+) -> Path:
+    """Measure a suite on this machine and write its report, as `tfdist bench` does.
+
+    Args:
+        suite: `smoke`, `cpu`, `gpu` or a .toml file. None: gpu on a machine with GPUs, else cpu.
+        program: the command line of your own program, to be measured in place of the built-in training.
+        arms: only those whose name matches one of these patterns, as `mirrored/*`.
+        rounds: turns of each arm; None here and below: the suite's value.
+        turn_s: timed seconds of a turn.
+        incarnations: starts of each arm's processes.
+        budget_s: as many rounds as fit into this time.
+        seed: of the order of turns.
+        out: a new folder. None: bench_results/TIME-SUITE.
+        quiet: print no progress.
+
+    Returns:
+        The folder, for `load`. An arm that failed has a row with its reason.
+
+    Raises:
+        TfdistError: an argument or the suite is wrong; no process was started.
+        KeyboardInterrupt: after Ctrl-C. The turns so far are in the folder, and reported.
+    """
+    from tfdist.bench.options import BenchOptions
+    from tfdist.bench.progress import progress_on
+    from tfdist.bench.runner import RunnerHooks
+    from tfdist.launch.machine import local_machines
+
+    options = BenchOptions(
+        suite=None if suite is None else str(suite),
+        rounds=rounds,
+        patterns=tuple(arms),
+        out=None if out is None else Path(out),
+        seed=seed,
+        command="tfdist.bench.run",
+        turn_s=turn_s,
+        incarnations=incarnations,
+        budget_s=budget_s,
+        program=tuple(program),
+    )
+    with progress_on(sys.stdout, quiet) as progress:
+        return run_options(options, local_machines(), RunnerHooks(progress))
+
+
+def run_options(options: "BenchOptions", machines: "Machines", hooks: "RunnerHooks") -> Path:
+    """Run a bench on these machines and write its report; returns its folder, and raises, as `run`."""
+    from tfdist.bench.report.build import make_report
+    from tfdist.bench.report.write import write_report
+    from tfdist.bench.session import prepare, run_session
+
+    session = prepare(options, machines)
+    code = run_session(session, hooks)
+    write_report(make_report([session.root]), session.root)
+    if code == 128 + signal.SIGINT:
+        raise KeyboardInterrupt
+    return session.root

@@ -1,0 +1,65 @@
+"""`tfdist.bench.run`, with simulated arms."""
+
+import inspect
+
+import pytest
+
+import tfdist.bench
+from tests.bench.fake_arms import FakeArms
+from tfdist.bench.options import BenchOptions
+from tfdist.bench.progress import Progress
+from tfdist.bench.python_api import run_options
+from tfdist.bench.runner import RunnerHooks
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.machine import Machine, local_machines
+
+SUITE = """
+preset = "smoke"
+rounds = 3
+[[arms]]
+name = "one"
+strategy = "one-device"
+[[arms]]
+name = "two"
+strategy = "mirrored"
+devices = 2
+"""
+
+
+@pytest.fixture
+def suite(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(SUITE)
+    return path
+
+
+def test_the_folder_of_a_bench_can_be_loaded(suite, tmp_path):
+    options = BenchOptions(suite=str(suite), rounds=2, incarnations=1, out=tmp_path / "out")
+    folder = run_options(options, local_machines(Machine((0, 1), ())), RunnerHooks(Progress(), FakeArms()))
+    assert folder == tmp_path / "out"
+    assert (folder / "report.md").exists()
+    assert set(tfdist.bench.load(folder)["arm"]) == {"one", "two"}
+    assert len(tfdist.bench.load(folder, rows="turns")) == 4
+
+
+def test_ctrl_c_keeps_the_turns_and_is_raised(suite, tmp_path):
+    options = BenchOptions(suite=str(suite), incarnations=1, out=tmp_path / "out")
+    hooks = RunnerHooks(Progress(), FakeArms(behaviour={"two": {"ctrl_c": 3}}))
+    with pytest.raises(KeyboardInterrupt):
+        run_options(options, local_machines(Machine((0, 1), ())), hooks)
+    assert 0 < len(tfdist.bench.load(tmp_path / "out", rows="turns")) < 6
+
+
+def test_wrong_arguments_are_a_sentence(suite, tmp_path):
+    with pytest.raises(TfdistError, match="--rounds 0"):
+        tfdist.bench.run(suite, rounds=0)
+    with pytest.raises(TfdistError, match="no-such"):
+        tfdist.bench.run("no-such")
+    with pytest.raises(TfdistError, match="matches no arm"):
+        tfdist.bench.run(suite, arms=["three"])
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
+
+
+def test_its_arguments_are_documented():
+    documentation = inspect.getdoc(tfdist.bench.run)
+    assert all(f"{name}:" in documentation for name in inspect.signature(tfdist.bench.run).parameters)
