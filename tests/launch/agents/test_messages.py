@@ -84,13 +84,14 @@ def test_the_agent_sends_the_fields_that_the_launcher_expects():
         call.args[0].value: {keyword.arg for keyword in call.keywords}
         for call in calls
         if getattr(call.func, "attr", "") == "_send" and isinstance(call.args[0], ast.Constant)
-        if None not in {keyword.arg for keyword in call.keywords}  # values computed before
+        if None not in {keyword.arg for keyword in call.keywords}
     }
     kinds = {json.loads(encode(message))["kind"]: message for message in FROM_AGENT}
     assert sent == {kind: {field.name for field in fields(kinds[kind])} for kind in sent}
     assert kinds.keys() - sent.keys() == {
         "dial_result",
         "hello",
+        "inspected",
         "link_speed",
         "logged_in",
         "prepared",
