@@ -35,7 +35,7 @@ def _arms(folder: Path) -> "pd.DataFrame":
     from tfdist.bench.report.tables import frame
 
     report = make_report([folder])
-    return frame(report.rows, report.scaling)
+    return frame(report.rows, report.scaling, report.price_per_hour)
 
 
 def _turns(folder: Path) -> "pd.DataFrame":

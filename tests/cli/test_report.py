@@ -4,6 +4,7 @@ import io
 import json
 import re
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -37,6 +38,41 @@ def test_out_is_where_it_goes(bench: Path, tmp_path: Path) -> None:
     assert run(["report", str(bench), "--out", str(tmp_path / "else")]) == 0
     assert (tmp_path / "else" / "report.md").exists()
     assert [path.name for path in bench.iterdir()] == ["records"]
+
+
+def test_a_joint_report_replaces_none(bench: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other"
+    copytree(bench, other)
+    assert run(["report", str(bench), str(other)]) == 2
+    assert run(["report", str(bench), str(other), "--out", str(other)]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.count("\n") == printed.err.count("tfdist: ") == 2
+    assert not (bench / "report.md").exists()
+    assert not (other / "report.md").exists()
+    assert run(["report", str(bench), str(other), "--out", str(tmp_path / "both")]) == 0
+    assert (tmp_path / "both" / "report.md").exists()
+
+
+def test_a_price_is_kept_for_later_reports(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", str(bench), "--price-per-hour", "1.152"]) == 0
+    assert run(["report", str(bench), "--json"]) == 0
+    content = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert content["price_per_hour"] == 1.152
+    assert content["rows"][0]["cost_per_million_images"] == pytest.approx(1.0)
+    assert "cost per million images" in (bench / "report.md").read_text()
+
+
+@pytest.mark.parametrize("price", ["0", "-1", "nan", "inf"])
+def test_a_price_must_be_positive(bench: Path, price: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", str(bench), "--price-per-hour", price]) == 2
+    assert "--price-per-hour" in capsys.readouterr().err
+
+
+def test_the_last_line_names_refused_arms(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = Record("gpus", 1, {"strategy": "mirrored"}, "refused", "no GPUs", 2)
+    save_json(bench / "records" / "refused-02-gpus.json", record.to_json())
+    assert run(["report", str(bench)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "refused: 1 of 2 arms: gpus"
 
 
 def test_json_is_the_last_line_of_stdout(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,19 +2,23 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from tfdist.bench.folder import BenchPaths
 from tfdist.bench.report.build import labels_of, make_report
 from tfdist.bench.report.columns import COLUMNS, values_of
+from tfdist.bench.report.cost_columns import COST_COLUMNS
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.plots import PLOTS
 from tfdist.bench.report.tables import to_markdown
 from tfdist.bench.report.write import write_report
 from tfdist.launch.errors import TfdistError
-from tfdist.models.record import Record
+from tfdist.launch.json_files import save_json
+from tfdist.models.record import HostUsage, Record, TurnRecord, Window
 
 MakeRecord = Callable[..., Record]
 SaveAll = Callable[[Path, Sequence[Record]], Path]
@@ -141,7 +145,7 @@ def test_every_column_is_explained(root: Path) -> None:
     readme = (Path(__file__).parents[3] / "bench_results" / "README.md").read_text()
     for name in values_of(make_report([root]).rows[0], "weak"):
         assert f"`{name}`" in readme
-    for name in COLUMNS:
+    for name in (*COLUMNS, *COST_COLUMNS):
         assert name.partition(",")[0].partition(" (")[0].lower() in readme.lower()
 
 
@@ -174,3 +178,48 @@ def test_a_report_is_written_where_tensorflow_cannot_be_imported(root: Path) -> 
     )
     subprocess.run([sys.executable, "-c", code, str(root)], check=True, capture_output=True)
     assert set(files(root)) == FILES
+
+
+def test_a_bench_of_format_1_can_still_be_reported(tmp_path: Path) -> None:
+    stored = Path(__file__).parents[3] / "bench_results" / "20261121T032905Z-cpu"
+    report = make_report([stored])
+    write_report(report, tmp_path)
+    text = (tmp_path / "report.md").read_text()
+    assert [row.rounds for row in report.rows] == [3] * 10
+    assert "Each run is one training in fresh processes" in text
+    (pair,) = report.same_arms
+    assert (pair.arm, pair.other) == ("multiworker/ring", "multiworker/auto")
+    assert "one-device (round 1)" in next(w.text for w in report.warnings if w.code == "drift-in-turn")
+
+
+@pytest.fixture
+def in_turns(tmp_path: Path, make_record: MakeRecord) -> Path:
+    """An arm of one start and three turns, the second of which was disturbed and repeated."""
+    root = tmp_path / "turns"
+    start = replace(make_record("one", [[]]), incarnation=1)
+    save_json(BenchPaths(root).record(start), start.to_json())
+    windows = {"worker-0": tuple(Window(1, 10, 0.1, 1.0) for _ in range(4))}
+    quiet, busy = (HostUsage(10.0, 2, {"worker-0": 10.0}, 10.0 + other, 0.0) for other in (0.0, 8.0))
+    turns = [TurnRecord("one", round, 1, 1, order, "", windows, (usage,))
+             for order, (round, usage) in enumerate([(1, quiet), (2, busy), (3, quiet), (2, quiet)], start=1)]  # fmt: skip
+    lines = [json.dumps(turn.to_json()) for turn in turns]
+    (root / "turns.jsonl").write_text("\n".join(lines) + "\n")
+    return root
+
+
+def test_a_report_on_turns_lists_repeated_ones(in_turns: Path) -> None:
+    report = make_report([in_turns])
+    write_report(report, in_turns)
+    text = (in_turns / "report.md").read_text()
+    assert "take turns" in text
+    assert "one, round 2: disturbed at first (other programs used 40% of the cores), then repeated" in text
+    assert report.rows[0].rounds == 3
+    assert not any(warning.code == "busy-machine" for warning in report.warnings)
+
+
+def test_a_turn_without_windows_is_listed(in_turns: Path) -> None:
+    with (in_turns / "turns.jsonl").open("a") as lines:
+        lines.write(json.dumps(TurnRecord("one", 4, 1, 1, 5, "", {"worker-0": ()}).to_json()) + "\n")
+    report = make_report([in_turns])
+    assert report.rows[0].rounds == 3
+    assert report.folders[0].unreadable[0].reason == "one, round 4: no timed window"
