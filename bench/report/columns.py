@@ -5,7 +5,8 @@ from typing import Any
 
 from tfdist.bench.report.cost_columns import cost_values
 from tfdist.bench.report.format import EMPTY, interval, number
-from tfdist.bench.report.summary import ArmRow, VersusBaseline
+from tfdist.bench.report.summary import ArmRow
+from tfdist.bench.report.versus import VersusBaseline
 
 
 def _parts(versus: VersusBaseline | None) -> dict[str, Any]:

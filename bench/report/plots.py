@@ -11,13 +11,17 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from tfdist.bench.report.summary import ArmRow
+from tfdist.bench.report.summary import WRONG, ArmRow
+from tfdist.bench.report.unit import in_unit
 from tfdist.models.throughput import window_step_ms
 
 _COLOURS = {"sync": "#3b6ea8", "async": "#d98032", "no exchange": "#9aa5b1"}
 _INK = "#22313f"
+_RED = "#8a3a3a"
 _GRID = "#dfe4ea"
 _ROW_INCHES = 0.42
+_FEW_DOTS = 20
+"""More windows of an arm than this are drawn as smaller dots."""
 
 
 def draw(rows: Sequence[ArmRow], caption: str) -> dict[str, bytes]:
@@ -77,14 +81,16 @@ def _throughput(axes: Axes, rows: Sequence[ArmRow]) -> None:
         axes.barh(index, row.images_per_s, height=0.62, color=_COLOURS[row.exchange], label=_EXCHANGE[row.exchange])
         high = row.spread.high if row.spread else row.images_per_s
         if row.spread:
-            label = "95 % interval"
-            axes.plot([row.spread.low, high], [index, index], color=_INK, lw=1.6, marker="|", ms=8, label=label)
+            _interval(axes, row.spread.low, high, index)
         ideal = _ideal(row)
         if ideal:
             label = "ideal: one device times the number of devices"
             axes.plot([ideal, ideal], [index - 0.42, index + 0.42], color="#b3363e", lw=1.6, ls="--", label=label)
-        _write(axes, f"{row.images_per_s:.0f}", high, index)
-    axes.set_xlabel("images/s of the whole job", color=_INK)
+        if row.status == WRONG:
+            _write(axes, f"{row.images_per_s:.0f}, {WRONG} losses", high, index, color=_RED)
+        else:
+            _write(axes, f"{row.images_per_s:.0f}", high, index)
+    axes.set_xlabel(in_unit("images/s of the whole job", rows), color=_INK)
     axes.margins(x=0.08)
     axes.set_xlim(left=0)
 
@@ -107,10 +113,14 @@ def _efficiency(axes: Axes, rows: Sequence[ArmRow]) -> None:
             if versus is None:
                 continue
             axes.barh(index + offset, versus.efficiency, height=0.32, color=colour, label=label)
-            _write(axes, f"{versus.efficiency:.0%}", versus.efficiency, index + offset)
+            interval, high = versus.comparison.interval, versus.efficiency
+            if interval:
+                high = interval.high / versus.devices
+                _interval(axes, interval.low / versus.devices, high, index + offset, ms=5)
+            _write(axes, f"{versus.efficiency:.0%}", high, index + offset)
     axes.axvline(1.0, color="#b3363e", lw=1.4, ls="--", label="ideal: 100 %")
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xlabel("efficiency: images/s per device, as a share of the baseline's", color=_INK)
+    axes.set_xlabel(in_unit("efficiency: images/s per device, as a share of the baseline's", rows), color=_INK)
     axes.margins(x=0.08)
     axes.set_xlim(left=0)
 
@@ -124,7 +134,8 @@ def _windows(axes: Axes, rows: Sequence[ArmRow]) -> None:
         # in time order over the height of the row, so that drift appears as a slope
         heights = [index - 0.27 + 0.54 * (k + 0.5) / len(times) for k in range(len(times))]
         colour = _COLOURS[row.exchange]
-        axes.scatter(times, heights, s=14, color=colour, alpha=0.65, lw=0, label=_EXCHANGE[row.exchange])
+        size = max(4.0, 14 * min(1.0, _FEW_DOTS / len(times)))
+        axes.scatter(times, heights, s=size, color=colour, alpha=0.65, lw=0, label=_EXCHANGE[row.exchange])
         middle = median(times)
         axes.plot([middle, middle], [index - 0.36, index + 0.36], color=_INK, lw=1.8, label="median")
     axes.set_xlabel(
@@ -134,8 +145,12 @@ def _windows(axes: Axes, rows: Sequence[ArmRow]) -> None:
     axes.set_xlim(left=0)
 
 
+def _interval(axes: Axes, low: float, high: float, y: float, ms: float = 8) -> None:
+    axes.plot([low, high], [y, y], color=_INK, lw=1.6, marker="|", ms=ms, label="confidence interval")
+
+
 def _write_status(axes: Axes, index: int, row: ArmRow) -> None:
-    _write(axes, row.status, 0, index, color="#8a3a3a", style="italic")
+    _write(axes, row.status, 0, index, color=_RED, style="italic")
 
 
 def _write(axes: Axes, text: str, x: float, y: float, color: str = _INK, style: str = "normal") -> None:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.report.arm_records import ArmRecords, arms_of
-from tfdist.bench.report.baseline import Baseline, find_baseline
 from tfdist.bench.report.costs import Costs, costs_of
 from tfdist.bench.report.losses import wrong_arms
-from tfdist.bench.statistics import Block, Comparison, Interval, Statistics
+from tfdist.bench.report.versus import VersusBaseline, versus_baseline
+from tfdist.bench.statistics import Block, Interval, Statistics
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import exchange
 from tfdist.strategies.catalog import CATALOG, Exchange
@@ -18,26 +18,6 @@ PARTIAL = "partial"
 """Measured in fewer rounds than planned."""
 WRONG = "wrong"
 """Its losses differ from those of arms that compute the same: never ranked."""
-
-
-@dataclass(frozen=True)
-class VersusBaseline:
-    """An arm compared with one baseline."""
-
-    label: str
-    """The baseline's `ArmRow.label`."""
-    comparison: Comparison
-    devices: float
-    """The arm's number of devices over the baseline's."""
-    per_device: float
-    """The baseline's images/s per device."""
-    differences: tuple[str, ...]
-    """As `baseline.differences`."""
-
-    @property
-    def efficiency(self) -> float:
-        """Throughput per device over the baseline's; 1.0 is ideal."""
-        return self.comparison.ratio / self.devices
 
 
 @dataclass(frozen=True)
@@ -100,8 +80,8 @@ def summarize(folders: Sequence[ResultFolder]) -> tuple[ArmRow, ...]:
     """A row for every arm of every folder in the order of the suite, those that never ran included."""
     arms = arms_of(folders)
     statistics = Statistics({arm.label: arm.rates for arm in arms})
-    one_device = _compared(arms, statistics, "one device")
-    independent = _compared(arms, statistics, "independent")
+    one_device = versus_baseline(arms, statistics, "one device")
+    independent = versus_baseline(arms, statistics, "independent")
     wrong = wrong_arms(arms)
     return tuple(
         _row(arm, statistics, one_device.get(arm.label), independent.get(arm.label), wrong.get(arm.label, ""))
@@ -112,33 +92,6 @@ def summarize(folders: Sequence[ResultFolder]) -> tuple[ArmRow, ...]:
 def statistics_of(rows: Sequence[ArmRow]) -> Statistics:
     """What the figures of these rows come from, for other comparisons of them."""
     return Statistics({row.label: row.rates for row in rows})
-
-
-def _compared(arms: Sequence[ArmRecords], statistics: Statistics, which: Baseline) -> Mapping[str, VersusBaseline]:
-    """The arms that have this baseline, by label. Those of one folder are compared together."""
-    found = [(arm, found) for arm in arms if (found := find_baseline(arm, arms, which))]
-    versus: dict[str, VersusBaseline] = {}
-    for folder in dict.fromkeys(arm.folder for arm in arms):
-        group = [(arm, *baseline) for arm, baseline in found if arm.folder == folder]
-        comparisons = statistics.compare([(arm.label, baseline.label) for arm, baseline, _ in group])
-        for (arm, baseline, differences), comparison in zip(group, comparisons, strict=True):
-            versus[arm.label] = _versus(arm, baseline, comparison, statistics, differences)
-    return versus
-
-
-def _versus(
-    arm: ArmRecords,
-    baseline: ArmRecords,
-    comparison: Comparison,
-    statistics: Statistics,
-    differences: tuple[str, ...],
-) -> VersusBaseline:
-    figure, devices, of_baseline = statistics.figure(baseline.label), arm.devices, baseline.devices
-    if figure is None or devices is None or of_baseline is None:
-        raise AssertionError("both were measured")
-    return VersusBaseline(
-        baseline.label, comparison, devices / of_baseline, figure.images_per_s / of_baseline, differences
-    )
 
 
 def _row(

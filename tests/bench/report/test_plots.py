@@ -34,3 +34,18 @@ def test_the_windows_of_ranks_side_by_side_are_shown_in_the_order_of_time(make_r
     (dots,) = painted("window_times.png", [made]).collections
     shown = sorted(dots.get_offsets().tolist(), key=lambda dot: dot[1])
     assert [x for x, _ in shown] == pytest.approx([100, 200, 300, 400])
+
+
+def test_many_windows_are_smaller_dots(make_record: MakeRecord) -> None:
+    few, many = ([make_record("a", [[0.1] * 5], round=n) for n in range(1, rounds + 1)] for rounds in (3, 12))
+    sizes = [painted("window_times.png", records).collections[0].get_sizes()[0] for records in (few, many)]
+    assert sizes == [14.0, pytest.approx(14 / 3)]
+
+
+def test_efficiencies_have_the_intervals_of_the_comparison(make_record: MakeRecord) -> None:
+    made = [make_record(arm, [[t]], round=n, **spec)
+            for arm, spec in (("one", {}), ("two", {"strategy": "mirrored", "devices": 2}))
+            for n, t in enumerate((0.1, 0.11, 0.1), start=1)]  # fmt: skip
+    (interval,) = (line for line in painted("efficiency.png", made).lines if "interval" in str(line.get_label()))
+    low, high = interval.get_xdata()
+    assert low <= 0.5 <= high
