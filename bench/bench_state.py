@@ -7,8 +7,8 @@ from tfdist.bench.plan import PlannedRun
 from tfdist.launch.agents.launcher_messages import Message
 from tfdist.launch.console.job_state import JobState
 from tfdist.launch.console.rows import state_text
-from tfdist.launch.console.task_state import Activity, TaskState
-from tfdist.launch.text import duration, shortened
+from tfdist.launch.console.task_state import Activity
+from tfdist.launch.text import counted, duration, shortened
 
 _READY = (Activity.READY, Activity.SERVING)
 
@@ -68,12 +68,12 @@ class BenchState:
             yield self.run.arm
             return
         if self.starting:
-            details = [f"{arm} ({_activity(job, now)})" for arm, job in self.starting.items()]
+            details = [f"{arm}{_activity(job, now)}" for arm, job in self.starting.items()]
             yield f"starting {', '.join(details)}; {self.ready} ready"
             yield f"starting {', '.join(details)}"
             yield f"starting {shortened(self.starting, 1)}"
             return
-        yield f"{self.ready} ready" if self.ready else "starting"
+        yield f"warming up {counted(self.ready, 'arm')}" if self.ready else "starting"
 
     def left_text(self, now: float) -> str:
         """`about 12 min left`; empty if it is unknown, or if the turns take longer than estimated."""
@@ -82,6 +82,6 @@ class BenchState:
 
 
 def _activity(job: JobState, now: float) -> str:
-    """What the task does whose activity started last; servers that are ready do nothing more."""
-    busy: list[TaskState] = [task for task in job.tasks.values() if task.activity not in _READY]
-    return state_text(max(busy, key=lambda task: task.since), now) if busy else "starting"
+    """In brackets what the task does whose activity started last; servers that are ready do nothing more."""
+    busy = [task for task in job.tasks.values() if task.activity not in _READY]
+    return f" ({state_text(max(busy, key=lambda task: task.since), now)})" if busy else ""

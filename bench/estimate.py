@@ -1,6 +1,7 @@
 """How long a bench will take. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from tfdist.bench.plan import PlannedRun
 from tfdist.bench.suites.suite import Suite
@@ -59,3 +60,28 @@ def fitting_rounds(suite: Suite, specs: Mapping[str, StrategyChoice], seconds: f
     if suite.isolated:
         return max(1, int(seconds / (round_s + starts_s)))
     return max(1, int((seconds - suite.incarnations * starts_s) / round_s))
+
+
+@dataclass
+class Spent:
+    """Seconds that the starts and turns of a bench took so far."""
+
+    starts: int = 0
+    starts_s: float = 0.0
+    turns: int = 0
+    turns_s: float = 0.0
+
+    def add_start(self, seconds: float, again: bool = False) -> None:
+        """The arms of an incarnation are ready; `again`: a further group of them."""
+        self.starts += not again
+        self.starts_s += seconds
+
+    def add_turn(self, seconds: float) -> None:
+        """A turn has ended."""
+        self.turns += 1
+        self.turns_s += seconds
+
+    def left_s(self, starts: int, turns: int, turn_s: float) -> float:
+        """Seconds that more starts and turns will take, as the mean ones so far; before the first, `turn_s` each."""
+        each_s = self.turns_s / self.turns if self.turns else turn_s + _EDGE_S
+        return starts * self.starts_s / max(1, self.starts) + turns * each_s

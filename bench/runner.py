@@ -9,6 +9,7 @@ from queue import SimpleQueue
 
 from tfdist.bench.arm_process import ArmStart, News, StartArm, start_arm
 from tfdist.bench.disturbance import disturbed
+from tfdist.bench.estimate import Spent
 from tfdist.bench.folder import BenchFile, BenchPaths
 from tfdist.bench.group import Group, InterruptedBenchError, Pace
 from tfdist.bench.memory import Memory
@@ -88,10 +89,9 @@ class _Run:
     """Arms that ended too early; they are not started again."""
     group: Group | None = None
     """Whose processes run."""
-    turns: int = 0
-    """Turns so far."""
-    spent_s: float = 0.0
-    """Seconds of the turns so far."""
+    spent: Spent = field(default_factory=Spent)
+    starts_left: int = 0
+    """Number of incarnations that are still to be started."""
 
     def __post_init__(self) -> None:
         self.paths = BenchPaths(self.root)
@@ -101,6 +101,7 @@ class _Run:
 
     def measure(self, incarnations: Sequence[Sequence[PlannedRun]]) -> None:
         self.total = sum(map(len, incarnations))
+        self.starts_left = self.total if self.bench.suite.isolated else len(incarnations)
         for runs in incarnations:
             if self.bench.suite.isolated:
                 self._measure_isolated(runs)
@@ -126,10 +127,13 @@ class _Run:
     def _measure_group(self, arms: Sequence[str], runs: Sequence[PlannedRun], number: int) -> list[str]:
         """Measure those of `runs` whose arms fit into memory together; returns the arms that do not."""
         self.group = group = self._new_group(number)
+        started = time.monotonic()
         left = [start.arm for start in group.start([self._start_of(arm) for arm in arms], self._slots(arms))]
         if left:
             self.hooks.progress.note(f"not enough memory for all arms at once; later: {', '.join(left)}")
         group.warm_up()
+        self.spent.add_start(time.monotonic() - started, again=number > 1)
+        self.starts_left -= number == 1
         self._measure_rounds(group, runs)
         group.end()
         self.group = None
@@ -179,14 +183,14 @@ class _Run:
             if run.arm not in group.members:
                 continue
             started = time.monotonic()
-            left_s = self.spent_s / self.turns * (self.total - self.turns) if self.turns else None
-            self.hooks.progress.turn(run, self.turns + 1, self.total, left_s)
+            turns = self.spent.turns
+            left_s = self.spent.left_s(self.starts_left, self.total - turns, self.bench.suite.turn_s)
+            self.hooks.progress.turn(run, turns + 1, self.total, left_s)
             self.order += 1
             turn = group.turn(run.arm, run.round, self.order, repeated)
             if turn is not None:
                 self._append(turn)
-                self.turns += 1
-                self.spent_s += time.monotonic() - started
+                self.spent.add_turn(time.monotonic() - started)
                 yield turn
 
     def _is_over(self) -> bool:

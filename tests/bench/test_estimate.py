@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfdist.bench.estimate import fitting_rounds, seconds_left, start_s
+from tfdist.bench.estimate import Spent, fitting_rounds, seconds_left, start_s
 from tfdist.bench.plan import incarnations, interleave
 from tfdist.bench.suites.suite import Suite
 from tfdist.models.spec import TrainingSpec
@@ -48,3 +48,14 @@ def test_rounds_that_fit_into_a_time_are_estimated_to_take_it(number: int, isola
     fits, exceeds = (seconds_left(each, SPECS, suite) for each in blocks)
     assert fits <= 600 < exceeds
     assert fitting_rounds(suite, SPECS, 1.0) == 1
+
+
+def test_the_time_left_is_what_starts_and_turns_took_so_far() -> None:
+    spent = Spent()
+    assert spent.left_s(0, 4, 2.5) == pytest.approx(4 * 3.0)
+    spent.add_start(60.0)
+    spent.add_start(30.0, again=True)
+    assert spent.left_s(2, 0, 2.5) == pytest.approx(180.0)
+    for seconds in (2.0, 4.0):
+        spent.add_turn(seconds)
+    assert spent.left_s(1, 10, 2.5) == pytest.approx(90.0 + 30.0)
