@@ -7,7 +7,7 @@ import typer
 
 from tfdist.bench.report.build import Report
 from tfdist.bench.report.columns import COLUMNS, NARROW, NARROWEST, SHORT
-from tfdist.bench.report.summary import ArmRow
+from tfdist.bench.report.summary import WRONG, ArmRow
 from tfdist.launch.text import counted, labelled
 from tfdist.models.record import RecordStatus
 
@@ -77,7 +77,7 @@ def _table(console: "Console", rows: Sequence[ArmRow]) -> None:
     columns[-1].justify, columns[-1].no_wrap = "left", True
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in rows:
-        table.add_row(*_cells(row, names))
+        table.add_row(*_cells(row, names), style="red" if row.status == WRONG else None)
     console.print(table)
 
 

@@ -38,13 +38,15 @@ class Costs:
 def costs_of(arm: ArmRecords) -> Costs:
     """What the records of the arm say."""
     peaks = [_peaks(record) for record in arm.starts]
+    resident = _resident(arm.measured)
     return Costs(
         phases_s=_phases(arm.starts),
         cpu_cores=_cores(arm.measured, None),
         server_cores=_cores(arm.measured, _parameter_servers(arm)) if arm.spec.get("ps") else None,
         step_ms=_percentiles([value for record in arm.measured for value in window_step_ms(record)]),
-        resident_bytes=_resident(arm.measured),
-        largest_process_bytes=max((peak for record in peaks for peak in record), default=None),
+        resident_bytes=resident,
+        # the system counts both a little differently: a peak is not less than what was resident at some time
+        largest_process_bytes=max((peak for record in peaks for peak in (*record, resident or 0)), default=None),
         job_bytes=max(map(sum, peaks), default=None),
         gpus=gpu_costs_of(arm.measured),
     )

@@ -19,8 +19,8 @@ SAME_LATER = 0.08
 """Largest difference of the later losses, as a share of the drop from the first one.
 
 Training amplifies rounding errors, as another number of threads makes, to 7 % of a loss that has dropped to a twentieth
-(MobileNetV2, 96 px, batch 16, Adam, two replicas). That is 0.3 % of the drop. Relative noise of 1e-3 in the gradients,
-as TF32 makes, is 0.2 % of it, and 1.6 % with alpha 0.35 at 32 px. Without the gradients of one of n replicas the
+(MobileNetV2, 96 px, batch 16, Adam, two replicas). That is 0.3 % of the drop; 1.3 % with alpha 0.35 at 32 px. Relative
+noise of 1e-3 in the gradients, as TF32 makes, is 0.2 % and 1.6 % of it. Without the gradients of one of n replicas the
 difference is about 1/n of the drop: measured 32-33 % for n = 3, 23 % for n = 5.
 """
 _SAME = (

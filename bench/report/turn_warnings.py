@@ -1,6 +1,7 @@
 """Warnings about turns: other load, stolen CPU time, drift. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from tfdist.bench.disturbance import LIMIT, Cause, disturbances
 from tfdist.bench.report.drift import Drift, drifts_of
@@ -61,15 +62,23 @@ def _busy_before(records: Sequence[Record]) -> Iterator[Warning]:
 def _warning(cause: Cause, touched: Mapping[str, Sequence[int]], turns: int) -> Warning:
     code, text, advice = _TEXTS[cause]
     number = sum(map(len, touched.values()))
-    return Warning(code, f"In {number} of {turns} turns {text}: {_listed(touched.items())}.", advice)
+    share, arms = (f"all {turns}", "") if number == turns else (f"{number} of {turns}", _listed(touched.items()))
+    return Warning(code, f"In {share} turns {text}{': ' if arms else ''}{arms}.", advice)
 
 
 def _listed(touched: Iterable[tuple[str, Sequence[int]]]) -> str:
-    """`a (round 1), b (rounds 2, 3)`."""
+    """`a (round 1), b (rounds 2-4, 7)`."""
     return ", ".join(
-        f"{label} ({'round' if len(rounds) == 1 else 'rounds'} {', '.join(map(str, rounds))})"
+        f"{label} ({'round' if len(rounds) == 1 else 'rounds'} {', '.join(_ranges(rounds))})"
         for label, rounds in touched
     )
+
+
+def _ranges(rounds: Sequence[int]) -> Iterator[str]:
+    # consecutive numbers differ from their positions by the same amount
+    for _, group in groupby(enumerate(sorted(set(rounds))), key=lambda entry: entry[1] - entry[0]):
+        first, *rest = (number for _, number in group)
+        yield f"{first}-{rest[-1]}" if rest else str(first)
 
 
 def _of_drift(drift: Drift) -> Warning:

@@ -92,6 +92,15 @@ def test_a_disturbed_turn_is_a_warning_with_its_arm_and_round(turns: list[Record
     assert warning.text.endswith(": one (round 2).")
 
 
+def test_rounds_are_listed_as_ranges() -> None:
+    busy = HostUsage(10.0, 2, {"worker-0": 10.0}, 18.0, 0.0)
+    turns = timed("one", *(0.1,) * 9, gpus=True)
+    touched = [replace(turn, hosts_usage=(busy if turn.round in (1, 3, 4, 5, 9) else QUIET,)) for turn in turns]
+    assert warnings_of(touched)[0].text.endswith(": one (rounds 1, 3-5, 9).")
+    everywhere = [replace(turn, hosts_usage=(busy,)) for turn in turns]
+    assert warnings_of(everywhere)[0].text == "In all 9 turns other programs used more than 5% of a host's cores."
+
+
 def test_drift_of_all_arms_together_is_a_warning() -> None:
     slower = (0.1, 0.104, 0.109, 0.115)
     found = warnings_of([*timed("one", *slower, gpus=True), *timed("two", *slower, **TWO)])
