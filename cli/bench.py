@@ -29,7 +29,7 @@ Suite = Annotated[
     str | None,
     option(
         "--suite",
-        "smoke, cpu, gpu, hosts, or a .toml file. Default: hosts with --hosts, gpu on a machine with GPUs, else cpu.",
+        "smoke, cpu, gpu, hosts, knobs, or a .toml file. Default: hosts with --hosts, gpu with GPUs, else cpu.",
         WHAT,
         complete=_suites,
     ),

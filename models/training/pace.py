@@ -77,7 +77,7 @@ def turns(log: WindowLog, concurrent: int, seconds: float, per_call: int = 1) ->
         log: without windows.
         concurrent: as `Loop.concurrent`.
         seconds: that a step takes, or, of concurrent steps, that so many take together.
-        per_call: steps of a call; windows are rounded up to whole calls.
+        per_call: steps of a call; windows are rounded up to whole calls, and are fewer then.
     """
     while (turn := events.wait_at_barrier(step_s=seconds)) is not None and turn.windows:
         yield _plan(turn, concurrent, per_call)
@@ -89,7 +89,9 @@ def turns(log: WindowLog, concurrent: int, seconds: float, per_call: int = 1) ->
 def _plan(turn: Turn, concurrent: int, per_call: int) -> TurnPlan:
     # A concurrent loop needs work on all workers at both edges; any other one only lets its first step pass.
     before, after = (concurrent * per_call, concurrent * per_call) if concurrent > 1 else (1, 0)
-    return TurnPlan((whole_calls(turn.steps, per_call) * concurrent,) * turn.windows, before, after)
+    size = whole_calls(turn.steps, per_call)
+    windows = max(1, round(turn.windows * turn.steps / size))  # the turn keeps its length
+    return TurnPlan((size * concurrent,) * windows, before, after)
 
 
 def _train_steps(loop: Loop, log: WindowLog, spec: TrainingSpec) -> Windows:

@@ -163,7 +163,7 @@ def test_an_option_that_does_not_fit_is_refused_in_one_sentence(changes: dict[st
     assert str(raised.value) == expected
 
 
-@pytest.mark.parametrize("name", ["smoke", "cpu", "hosts"])
+@pytest.mark.parametrize("name", ["smoke", "cpu", "hosts", "knobs"])
 def test_built_in_suites_measure_one_arm_twice(name: str) -> None:
     """Without GPUs, AUTO is RING."""
     done = {
@@ -189,6 +189,14 @@ def test_the_cpu_suites_run_every_strategy_on_two_cores(name: str) -> None:
     assert {spec.strategy for spec in arms.specs.values()} == set(CATALOG) - {StrategyName.TPU}
     assert all(spec.replicas in (1, 2) for spec in arms.specs.values())
     assert all(isinstance(spec, TrainingSpec) and not spec.evaluate for spec in arms.specs.values())
+
+
+def test_the_suite_of_knobs_runs_all_its_arms_on_two_cores() -> None:
+    suite = load_suite("knobs")
+    arms = resolve_arms(suite.arms, local_machines(Machine((0, 1), ())), suite.preset)
+    assert not arms.refused
+    assert not arms.warnings
+    assert {spec.replicas for name, spec in arms.specs.items() if "one-device" not in name} == {2}
 
 
 @pytest.mark.parametrize(("gpus", "runs"), [(1, 6), (2, 24), (4, 42), (8, 60)])

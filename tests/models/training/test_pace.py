@@ -97,7 +97,7 @@ def test_without_turns_the_steps_of_the_spec_are_trained(train):
 
 
 def test_turns_have_windows_of_whole_calls(train):
-    turns = [{"windows": 2, "steps": 3}, {"windows": 1, "steps": 9}, END]
+    turns = [{"windows": 5, "steps": 2}, {"windows": 1, "steps": 9}, END]
     assert train(turns, CountingLoop(), steps_per_call=4).calls == [((1, 4), 0, 0), ((4, 4), 1, 0), ((12,), 1, 0)]
     concurrent = train(turns, CountingLoop(concurrent=2), steps_per_call=4).calls
     assert concurrent == [((1, 32), 0, 0), ((8, 8), 8, 8), ((24,), 8, 8)]
