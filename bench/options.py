@@ -27,6 +27,8 @@ class BenchOptions:
     budget_s: float | None = None
     program: tuple[str, ...] = ()
     """The user's own program; empty: that of the suite, or the built-in training."""
+    strategy: str | None = None
+    """Only the arms of this strategy; None: all."""
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -57,5 +59,5 @@ def changed_suite(suite: Suite, options: BenchOptions) -> tuple[Suite, tuple[str
         TfdistError: an option is wrong.
     """
     built_in = options.suite is None or options.suite in built_in_suites()
-    narrowed, notes = with_command(narrow(suite, options.patterns), options.program, built_in)
+    narrowed, notes = with_command(narrow(suite, options.patterns, options.strategy), options.program, built_in)
     return adjust(narrowed, options.changes), notes

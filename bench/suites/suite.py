@@ -112,8 +112,8 @@ def parse_suite(table: Mapping[str, Any], source: str) -> Suite:
     return suite
 
 
-def narrow(suite: Suite, patterns: Sequence[str]) -> Suite:
-    """The suite with only the arms that match one of `patterns` (fnmatch; none: all).
+def narrow(suite: Suite, patterns: Sequence[str], strategy: str | None = None) -> Suite:
+    """The suite with only the arms that match one of `patterns` (fnmatch; none: all), and of this strategy (None: all).
 
     Raises:
         TfdistError: no arm matches.
@@ -122,7 +122,11 @@ def narrow(suite: Suite, patterns: Sequence[str]) -> Suite:
     if not arms:
         names = ", ".join(arm.name for arm in suite.arms)
         raise TfdistError(f"--arm {', '.join(map(repr, patterns))} matches no arm of {suite.name}: choose from {names}")
-    return replace(suite, arms=arms)
+    of_strategy = tuple(arm for arm in arms if strategy in (None, arm.choices["strategy"]))
+    if not of_strategy:
+        others = dict.fromkeys(str(arm.choices["strategy"]) for arm in arms)
+        raise TfdistError(f"--strategy {strategy}: no arm of suite {suite.name}; {did_you_mean(str(strategy), others)}")
+    return replace(suite, arms=of_strategy)
 
 
 def adjust(suite: Suite, changes: Mapping[str, Any]) -> Suite:

@@ -1,6 +1,7 @@
 """Simulated arms, which answer each release at once."""
 
 import os
+import random
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,9 @@ class FakeArm:
     ctrl_c: int = 0
     """At this release, Ctrl-C is pressed and nothing is answered."""
     busy: Sequence[int] = ()
+    step_s: float = 0.1
+    noise: float = 0.0
+    """Standard deviation of the logarithm of a turn's step time."""
     releases: int = 0
 
     def park(self, windows: Mapping[str, tuple[Window, ...]], busy_s: float = 0.0) -> None:
@@ -60,7 +64,9 @@ class FakeArm:
         elif turn.windows and self.releases > self.ends:
             self.finish(RecordStatus.FAILED, "worker-0 exited with code 1: boom")
         elif turn.windows:
-            windows = (Window(turn.steps, 10 * turn.steps, 0.1 * turn.steps, 1.0),) * turn.windows
+            draw = random.Random(f"{self.start.arm}/{self.start.incarnation}/{self.releases}")
+            step_s = self.step_s * draw.lognormvariate(0.0, self.noise)
+            windows = (Window(turn.steps, 10 * turn.steps, step_s * turn.steps, 1.0),) * turn.windows
             self.park({"worker-0": windows}, busy_s=1.0 if self.releases in self.busy else 0.0)
 
     def interrupt(self, number: int, by: str = "") -> None:

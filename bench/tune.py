@@ -1,0 +1,145 @@
+"""Finds the fastest options of a strategy: successive halving over turns, then the best against the defaults."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import partial
+from typing import Any
+
+from tfdist.bench.estimate import seconds_left
+from tfdist.bench.folder import BenchPaths
+from tfdist.bench.halving import STAGE_ROUNDS, faster_half, stages
+from tfdist.bench.plan import PlannedRun, incarnations, interleave
+from tfdist.bench.reading import read_folder
+from tfdist.bench.report.arm_records import arms_of
+from tfdist.bench.runner import RunnerHooks, run_bench
+from tfdist.bench.session import Session
+from tfdist.bench.statistics import ArmVerdict, Block, Comparison, Statistics
+from tfdist.bench.suites.arm import Arm
+from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.json_files import save_json
+from tfdist.launch.text import flag_of
+
+_NOT_PRINTED = ("strategy", "dataset", "evaluate", "gpus")
+"""Choices of an arm that are the user's, or are no options."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What a search found."""
+
+    default: str
+    best: str = ""
+    """The fastest candidate; empty: none was left."""
+    comparison: Comparison | None = None
+    """Of the best with the default, over the rounds of the last stage, which chose neither of them."""
+    interrupted: int | None = None
+    """The signal that ended the search."""
+
+    @property
+    def gain(self) -> bool:
+        """Whether the best is measurably faster than the default."""
+        return self.comparison is not None and self.comparison.verdict is ArmVerdict.FASTER
+
+
+def search_arms(session: Session) -> tuple[str, ...]:
+    """The arms to search: the default, which is the strategy's first arm in the suite, and the candidates.
+
+    Raises:
+        TfdistError: there is nothing to choose from.
+    """
+    default, *others = (arm.name for arm in session.bench.suite.arms)
+    if default in session.arms.refused:
+        raise TfdistError(f"{default}: {session.arms.refused[default]}")
+    candidates = tuple(arm for arm in others if arm in session.arms.specs)
+    if not candidates:
+        raise TfdistError(f"suite {session.bench.suite.name} has only {default} to run here: nothing to tune")
+    return default, *candidates
+
+
+def search_s(session: Session) -> float:
+    """Wall seconds that the search will take."""
+    default, *candidates = search_arms(session)
+    left = partial(seconds_left, specs=session.arms.specs, suite=session.bench.suite)
+    return sum(left(_stage(session, [default, *candidates[:number]], 0)) for number in stages(len(candidates)))
+
+
+def tune(session: Session, hooks: RunnerHooks) -> Tuning:
+    """Search the arms of a session, and keep all turns in its folder.
+
+    Raises:
+        TfdistError: the default arm failed, or the folder is not writable.
+    """
+    return _Search(session, hooks).run()
+
+
+def _stage(session: Session, arms: Sequence[str], after: int) -> tuple[tuple[PlannedRun, ...], ...]:
+    """The runs of a stage by incarnation: of the last one, with two arms, as many as the suite wants."""
+    suite = session.bench.suite
+    rounds, number = (suite.rounds, suite.incarnations) if len(arms) == 2 else (STAGE_ROUNDS, 1)
+    plan = interleave(arms, rounds, suite.seed)
+    return tuple(tuple(replace(run, round=run.round + after) for run in runs) for runs in incarnations(plan, number))
+
+
+@dataclass
+class _Search:
+    session: Session
+    hooks: RunnerHooks
+    plan: list[PlannedRun] = field(default_factory=list)
+    """The runs of all stages so far."""
+
+    def run(self) -> Tuning:
+        default, *candidates = search_arms(self.session)
+        while candidates:
+            last = len(candidates) == 1
+            rates, signal = self._measure([default, *candidates])
+            if signal is not None:
+                return Tuning(default, interrupted=signal)
+            if last:
+                return _compare(rates, default, candidates[0])
+            candidates = list(faster_half(rates, default, candidates))
+            self.hooks.progress.note(f"after round {self.plan[-1].round}, still in: {', '.join(candidates) or 'none'}")
+        return Tuning(default)
+
+    def _measure(self, arms: Sequence[str]) -> tuple[Mapping[str, Mapping[Block, float]], int | None]:
+        """The images/s of the next stage, by arm and round, and the signal that interrupted it."""
+        after = max((run.round for run in self.plan), default=0)
+        blocks = _stage(self.session, arms, after)
+        self.plan += [run for runs in blocks for run in runs]
+        session, rounds = self.session, self.plan[-1].round
+        suite = replace(session.bench.suite, rounds=rounds)
+        bench = replace(session.bench, suite=suite, plan=tuple(self.plan))
+        save_json(BenchPaths(session.root).bench, bench.to_json())
+        signal = run_bench(bench, session.arms, session.root, self.hooks, blocks)
+        rates = {
+            arm.arm: {block: rate for block, rate in arm.rates.items() if block.round > after}
+            for arm in arms_of([read_folder(session.root, "")])
+            if arm.arm in arms
+        }
+        if signal is None and not rates.get(arms[0]):
+            raise TfdistError(f"{arms[0]}, the default, has no figure: {session.root} says why", ExitCode.FAILED)
+        return rates, signal
+
+
+def _compare(rates: Mapping[str, Mapping[Block, float]], default: str, best: str) -> Tuning:
+    if not rates.get(best):
+        return Tuning(default)
+    (comparison,) = Statistics({arm: rates[arm] for arm in (default, best)}).compare([(best, default)])
+    return Tuning(default, best, comparison)
+
+
+def launch_words(arm: Arm, preset: str | None) -> list[str]:
+    """The `tfdist launch` command line that trains as this arm did."""
+    words = [] if preset is None or arm.command else ["--preset", preset]
+    options = [word for key, value in arm.choices.items() for word in _option(key, value)]
+    program = ["--", *arm.command] if arm.command else []
+    return ["tfdist", "launch", "--strategy", str(arm.choices["strategy"]), *words, *options, *program]
+
+
+def _option(key: str, value: Any) -> Iterator[str]:
+    if key in _NOT_PRINTED:
+        return
+    if isinstance(value, bool):
+        yield flag_of(key if value else f"no_{key}")
+    else:
+        yield from (flag_of(key), str(value.value if isinstance(value, Enum) else value))

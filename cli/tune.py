@@ -1,0 +1,91 @@
+"""`tfdist tune`."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tfdist.cli.bench import Command, Quiet, Seed, Turn
+from tfdist.cli.durations import parse_seconds
+from tfdist.cli.host_options import FOR_A_BENCH, host_options
+from tfdist.cli.options import TIMING, WHAT, Json, option, refuse_tf_config
+from tfdist.cli.output import never_block
+from tfdist.cli.timeout_options import timeout_options
+
+if TYPE_CHECKING:
+    from tfdist.cli.host_selection import HostSelection
+    from tfdist.launch.policy import Policy
+
+
+def _strategies(incomplete: str) -> list[str]:
+    from tfdist.strategies.options import StrategyName
+
+    return [str(name) for name in StrategyName if str(name).startswith(incomplete)]
+
+
+Strategy = Annotated[str, option("--strategy", "The strategy whose options are searched.", WHAT, complete=_strategies)]
+Suite = Annotated[
+    str,
+    option(
+        "--suite",
+        "A suite whose arms of this strategy are the candidates; the first is the default of the others.",
+        WHAT,
+    ),
+]
+Rounds = Annotated[
+    int | None,
+    option("--rounds", "Turns of the best and of the default in the last stage. Default: the suite's.", TIMING),
+]
+Out = Annotated[Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-SUITE.")]
+DryRun = Annotated[bool, option("--dry-run", "Show the candidates and about how long it takes; start nothing.")]
+
+
+@host_options(FOR_A_BENCH)
+@timeout_options()
+def tune(
+    strategy: Strategy,
+    command: Command = None,
+    suite: Suite = "knobs",
+    rounds: Rounds = None,
+    turn: Turn = None,
+    seed: Seed = None,
+    out: Out = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    *,
+    selection: "HostSelection",
+    policy: "Policy",
+) -> None:
+    """Find the fastest options of a strategy on this machine, and print them as a 'tfdist launch' command.
+
+    \b
+    Examples:
+      tfdist tune --strategy multiworker
+      tfdist tune --strategy mirrored --turn 5s
+      tfdist tune --strategy multiworker -- python train.py
+      tfdist tune --strategy mirrored --suite candidates.toml
+
+    Candidates have 3 turns each in stages that keep the faster half. The last one is then compared with the defaults
+    in new turns; only a measurable gain is printed. All turns are kept in a folder for 'tfdist report'.
+
+    The exit code is 0, with or without a gain, or 130 after Ctrl-C.
+    """
+    from tfdist.bench.options import BenchOptions
+    from tfdist.cli.run_tune import run_tune
+    from tfdist.launch.redact import redact_command
+
+    refuse_tf_config()
+    options = BenchOptions(
+        suite=suite,
+        rounds=rounds,
+        out=out,
+        seed=seed,
+        command=redact_command(["tfdist", *sys.argv[1:]]),
+        turn_s=parse_seconds(turn, "--turn"),
+        program=tuple(command or ()),
+        strategy=strategy,
+    )
+    never_block()
+    raise typer.Exit(run_tune(options, selection, policy, dry_run=dry_run, json=json, quiet=quiet))

@@ -1,0 +1,124 @@
+"""The search for the fastest options, with simulated arms."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench.fake_arms import FakeArms
+from tfdist.bench.folder import read_bench
+from tfdist.bench.options import BenchOptions
+from tfdist.bench.progress import Progress
+from tfdist.bench.runner import RunnerHooks
+from tfdist.bench.session import Session, prepare
+from tfdist.bench.tune import launch_words, search_arms, search_s, tune
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.machine import Machine, local_machines
+
+MACHINES = local_machines(Machine((0, 1), ()))
+CANDIDATES = ("a", "b", "c", "d")
+NOISE = 0.02
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    path = tmp_path / "knobs.toml"
+    arms = [f'[[arms]]\nname = "{name}"\nstrategy = "mirrored"\ndevices = 2\n' for name in ("default", *CANDIDATES)]
+    other = '[[arms]]\nname = "other"\nstrategy = "one-device"\n'
+    path.write_text(f'preset = "smoke"\n{other}{"".join(arms)}')
+    return prepare(BenchOptions(suite=str(path), out=tmp_path / "out", strategy="mirrored"), MACHINES)
+
+
+def fakes(**arms: Any) -> FakeArms:
+    defaults = {name: {"step_s": 0.1, "noise": NOISE} for name in ("default", *CANDIDATES)}
+    return FakeArms(behaviour={name: {**values, **arms.get(name, {})} for name, values in defaults.items()})
+
+
+def search(session: Session, arms: FakeArms) -> Any:
+    return tune(session, RunnerHooks(Progress(), arms))
+
+
+def test_the_fastest_candidate_is_found_and_compared_with_the_default(session: Session) -> None:
+    arms = fakes(c={"step_s": 0.08}, d={"step_s": 0.095})
+    tuning = search(session, arms)
+    assert (tuning.default, tuning.best, tuning.gain) == ("default", "c", True)
+    assert tuning.comparison.ratio == pytest.approx(1.25, rel=0.05)
+    assert tuning.comparison.rounds == 12
+
+
+def test_each_stage_keeps_the_faster_half_and_the_default(session: Session) -> None:
+    arms = fakes(a={"step_s": 0.2}, b={"step_s": 0.2}, c={"step_s": 0.08}, d={"step_s": 0.09})
+    search(session, arms)
+    starts = [start.arm for start in arms.starts]
+    assert starts == ["default", *CANDIDATES, "default", "c", "d", "default", "c", "default", "c"]
+    bench = read_bench(session.root)
+    assert bench is not None
+    assert bench.suite.rounds == 3 + 3 + 12
+    assert [run.round for run in bench.plan] == sorted(run.round for run in bench.plan)
+
+
+def test_equal_candidates_have_no_measurable_gain(session: Session) -> None:
+    tuning = search(session, fakes())
+    assert tuning.best in CANDIDATES
+    assert not tuning.gain
+
+
+def test_candidates_that_die_are_dropped(session: Session) -> None:
+    dead = {"ends": -1}
+    tuning = search(session, fakes(a=dead, b=dead, c={"ends": 2, "step_s": 0.01}))
+    assert tuning.best == "d"
+    assert search_arms(session)[0] == "default"
+
+
+def test_without_a_candidate_that_runs_there_is_no_gain(session: Session) -> None:
+    tuning = search(session, fakes(**{name: {"ends": -1} for name in CANDIDATES}))
+    assert (tuning.best, tuning.gain) == ("", False)
+
+
+def test_without_the_default_there_is_nothing_to_compare_with(session: Session) -> None:
+    with pytest.raises(TfdistError, match="default, the default, has no figure") as raised:
+        search(session, fakes(default={"ends": -1}))
+    assert raised.value.exit_code == 1
+
+
+def test_ctrl_c_ends_the_search(session: Session) -> None:
+    tuning = search(session, fakes(a={"ctrl_c": 2}))
+    assert (tuning.interrupted, tuning.gain) == (2, False)
+
+
+def test_the_estimate_covers_all_stages(session: Session) -> None:
+    turns = (5 + 3) * 3 + 2 * 12
+    assert search_s(session) > turns * session.bench.suite.turn_s
+
+
+@pytest.mark.parametrize(
+    ("arms", "strategy", "sentence"),
+    [
+        ('{ name = "a", strategy = "mirrored" }', "mirrored", "has only a to run here: nothing to tune"),
+        ('{ name = "a", strategy = "mirrored" }', "mirored", "--strategy mirored: no arm of suite s; did you mean mirrored"),
+        ('{ name = "a", strategy = "mirrored", gpus = true }', "mirrored", "a: the arm needs GPUs"),
+    ],
+)  # fmt: skip
+def test_a_search_without_candidates_is_refused(tmp_path: Path, arms: str, strategy: str, sentence: str) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(f"arms = [{arms}]\n")
+    with pytest.raises(TfdistError, match=sentence):
+        search_arms(prepare(BenchOptions(suite=str(path), out=tmp_path / "out", strategy=strategy), MACHINES))
+
+
+def test_the_command_line_has_the_options_of_the_arm(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    choices = 'strategy = "multiworker", workers = 2, communication = "ring", gradient_dtype = "bfloat16", xla = false'
+    path.write_text(f'arms = [{{ name = "a", {choices}, timeout_collective_s = 5.0, dataset = "synthetic" }}]')
+    arm = prepare(BenchOptions(suite=str(path), out=tmp_path / "out"), MACHINES).bench.suite.arms[0]
+    assert " ".join(launch_words(arm, "cpu")) == (
+        "tfdist launch --strategy multiworker --preset cpu --workers 2 --communication ring "
+        "--gradient-dtype bfloat16 --no-xla --timeout-collective 5.0"
+    )
+
+
+def test_the_command_line_of_a_program_ends_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text('arms = [{ name = "a", strategy = "one-device", command = ["true", "--x"] }]')
+    arm = prepare(BenchOptions(suite=str(path), out=tmp_path / "out"), MACHINES).bench.suite.arms[0]
+    assert launch_words(arm, "cpu") == ["tfdist", "launch", "--strategy", "one-device", "--", "true", "--x"]
