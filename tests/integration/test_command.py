@@ -161,6 +161,8 @@ def test_mobilenet_v2_trains_with_every_strategy(strategy: str, folder: Path) ->
         (["multiworker", "--workers", "2"], "tf_config_only.py"),
         (["parameter-server", "--workers", "1"], "keras_fit.py"),
         (["mirrored", "--devices", "2"], "keras_fit.py"),
+        (["multiworker", "--workers", "2"], "custom_loop.py"),
+        (["parameter-server", "--workers", "2"], "custom_loop.py"),
     ],
     ids=str,
 )
