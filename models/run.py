@@ -17,6 +17,7 @@ from tfdist.launch.redact import redact_command
 from tfdist.launch.run import launch
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.models.record import RankRecord, Record, RecordStatus, TaskUsage, rank_from_json
+from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 
 _PRIVATE = frozenset(
@@ -66,8 +67,7 @@ def record_of(
     ranks, problem = ranks_of(outcome.records)
     missing = sorted(set(measuring) - {rank.task for rank in ranks if rank.windows or not with_windows})
     if missing:
-        what = " with a timed window" if with_windows else ""
-        problem = problem or f"{', '.join(missing)} exited with code 0 but sent no record{what}"
+        problem = problem or f"{', '.join(missing)} exited with code 0 {_without_record(spec, with_windows)}"
     status, reason, exit_code = RecordStatus(outcome.status), outcome.reason, outcome.exit_code
     if status is RecordStatus.OK and problem:
         status, reason, exit_code = RecordStatus.FAILED, problem, ExitCode.FAILED
@@ -89,6 +89,12 @@ def record_of(
         git_commit=_git_commit(),
         hosts=max(1, len(hosts)),
     )
+
+
+def _without_record(spec: StrategyChoice, with_windows: bool) -> str:
+    if not isinstance(spec, TrainingSpec):
+        return "and measured no step: use tfdist.measure.steps() or tfdist.measure.Callback() in the program"
+    return f"but sent no record{' with a timed window' if with_windows else ''}"
 
 
 def hardware(description: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from tfdist.models.presets import resolve
 from tfdist.models.record import RankRecord, Window
 from tfdist.models.run import record_of
 from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
 
 SPEC = TrainingSpec(strategy=StrategyName.MULTI_WORKER, workers=2)
@@ -22,7 +23,7 @@ def rank(task, windows=(WINDOW,)):
     return asdict(RankRecord(task, "h", 1, (), windows, {"import": 1.0}, 10, 5))
 
 
-def record(records, status=Status.OK, exit_code=0, hosts=None):
+def record(records, status=Status.OK, exit_code=0, hosts=None, spec=SPEC):
     outcome = Outcome(
         status,
         exit_code,
@@ -32,7 +33,7 @@ def record(records, status=Status.OK, exit_code=0, hosts=None):
         hosts=hosts or {"h": HOST},
     )
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)
-    return record_of(outcome, SPEC, ("worker-0", "worker-1"), arm="a", round=1, started=now)
+    return record_of(outcome, spec, ("worker-0", "worker-1"), arm="a", round=1, started=now)
 
 
 def test_ranks_are_in_order_with_their_resource_usage():
@@ -60,6 +61,11 @@ def test_a_successful_job_without_every_measurement_has_failed(records):
     result = record(records)
     assert (result.status, result.exit_code) == ("failed", 1)
     assert "worker-1" in result.reason
+
+
+def test_a_program_without_steps_is_told_how_to_measure_them():
+    result = record({"worker-0": rank("worker-0")}, spec=StrategyChoice(strategy=StrategyName.INDEPENDENT, workers=2))
+    assert result.reason.startswith("worker-1 exited with code 0 and measured no step: use tfdist.measure.steps()")
 
 
 def test_a_record_contains_no_path_and_no_gpu_id():
