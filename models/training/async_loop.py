@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
@@ -32,6 +32,7 @@ class AsyncLoop:
     examples_per_step: int
     concurrent: int
     """Number of workers."""
+    overlaps: ClassVar[bool] = True
     steps_per_call: int = 1
     """Of each closure."""
 

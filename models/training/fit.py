@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
@@ -18,16 +18,17 @@ from tfdist.strategies.options import Keras
 
 @dataclass
 class FitLoop:
-    """A call of fit for each row of windows of equal size, with a new data iterator each.
+    """A call of fit for each row of windows of equal size.
 
-    Differences from the other loops: the loss of a window is the mean over its steps, as fit reports it. With Keras 3
-    the order of examples differs: its fit creates two iterators and trains with the second one. Under parameter-server
-    fit waits for all steps of an epoch itself.
+    Differences from the other loops: each call starts with the first examples again. The loss of a window is the mean
+    over its steps, as fit reports it. With Keras 3 the order of examples differs: its fit creates two iterators and
+    trains with the second one. Under parameter-server fit waits for all steps of an epoch itself.
     """
 
     job: TrainingContext
     model: tf.keras.Model
     data: Any
+    overlaps: ClassVar[bool] = False
     steps: int = 0
     """Trained so far."""
 
@@ -42,10 +43,10 @@ class FitLoop:
         return self.job.spec.batch_size * self.job.replicas
 
     def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
-        """Train windows, as `pace.Loop`."""
-        self._fit(before, 1, [])
+        """Train windows, as `pace.Loop`, but with a whole window instead of `before` steps: in the same call of fit."""
         for size, equal in groupby(sizes):
-            self._fit(size, len(list(equal)), [self._clock(size, log)])
+            self._fit(size, len(list(equal)) + bool(before), [self._clock(size, log, int(bool(before)))])
+            before = 0
         self._fit(after, 1, [])
 
     def _fit(self, steps: int, epochs: int, callbacks: list[Any]) -> None:
@@ -53,17 +54,23 @@ class FitLoop:
             self.model.fit(self.data, epochs=epochs, steps_per_epoch=steps, callbacks=callbacks, verbose=0)
             self.steps += steps * epochs
 
-    def _clock(self, steps: int, log: WindowLog) -> tf.keras.callbacks.Callback:
-        """Opens and closes the log's windows."""
+    def _clock(self, steps: int, log: WindowLog, first: int) -> tf.keras.callbacks.Callback:
+        """Opens the log at epoch `first`, and closes a window at its end and that of each later one."""
+
+        def begin(epoch: int, logs: Any) -> None:
+            if epoch == first:
+                log.open()
 
         def end(epoch: int, logs: Mapping[str, Any]) -> None:
+            if epoch < first:
+                return
             loss = float(logs["loss"])
             if CATALOG[self.job.spec.strategy].synchronous:
                 wait_for_devices(self.job.strategy)
             log.first_step()
             log.close(steps, steps * self.examples_per_step, loss)
 
-        return tf.keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: log.open(), on_epoch_end=end)
+        return tf.keras.callbacks.LambdaCallback(on_epoch_begin=begin, on_epoch_end=end)
 
 
 def prepare(job: TrainingContext) -> tuple[FitLoop, Callable[[], Trained]]:

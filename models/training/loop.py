@@ -29,6 +29,7 @@ class SyncLoop:
     steps: int = 0
     """Trained so far."""
     concurrent: ClassVar[int] = 1
+    overlaps: ClassVar[bool] = False
 
     def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
         """Train windows, as `pace.Loop`."""

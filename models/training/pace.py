@@ -23,6 +23,10 @@ class Loop(Protocol):
     def concurrent(self) -> int:
         """Calls that run at the same time: the workers of an asynchronous job; else 1."""
 
+    @property
+    def overlaps(self) -> bool:
+        """Steps before and after the windows run at the same time as those of the windows."""
+
     def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
         """Train `before` steps, then windows of these sizes in steps, each logged, then `after` steps."""
 
@@ -96,7 +100,7 @@ def _plan(turn: Turn, concurrent: int, per_call: int) -> TurnPlan:
 
 def _train_steps(loop: Loop, log: WindowLog, spec: TrainingSpec) -> Windows:
     log.total = spec.steps
-    plan = schedule(spec, 2 * _at_once(loop, spec) if loop.concurrent > 1 else 0)
+    plan = schedule(spec, _at_once(loop, spec) if loop.overlaps else 0)
     if plan.warmup:
         loop.windows(plan.warmup, log)
     warmup = log.take()

@@ -52,7 +52,8 @@ def test_fit_computes_the_loss_of_the_loop(tmp_path):
 
     Not shuffled, because Keras 3's fit creates two iterators and trains with the second one, on the second epoch.
     """
-    fit = replace(TINY, **FIVE, api=Api.FIT, shuffle=1)
+    # without a warm-up, because each row of windows is a call of fit, which starts with the first examples
+    fit = replace(TINY, **{**FIVE, "warmup_steps": 0}, api=Api.FIT, shuffle=1)
     mirrored = replace(fit, **TWO_REPLICAS[0])
     specs = [replace(mirrored, api=Api.LOOP), mirrored, replace(fit, **TWO_REPLICAS[1])]
     specs += [replace(mirrored, api=api, keras=Keras.THREE) for api in Api]

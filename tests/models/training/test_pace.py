@@ -18,6 +18,7 @@ class CountingLoop:
     """Each step takes a second."""
 
     concurrent: int = 1
+    overlaps: bool = False
     calls: list[tuple[tuple[int, ...], int, int]] = field(default_factory=list)
     now: float = 0.0
 
