@@ -19,6 +19,7 @@ from tfdist.bench.suites.suite import Suite, adjust
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machines, combined
+from tfdist.launch.program import program_of
 from tfdist.launch.text import duration
 from tfdist.models.record import Record, RecordStatus
 
@@ -93,6 +94,8 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
     Raises:
         TfdistError: an error in the suite, its arms or the folder.
     """
+    if options.program:
+        program_of(options.program, {}, machines)
     if options.resume is not None:
         return _resumed(options, options.resume, machines)
     suite, notes = requested_suite(options, default_suite(machines))

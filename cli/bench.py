@@ -11,6 +11,7 @@ from tfdist.cli.host_options import FOR_A_BENCH, host_options
 from tfdist.cli.options import TIMING, WHAT, Json, option, refuse_tf_config
 from tfdist.cli.output import never_block, wait_for_reader
 from tfdist.cli.timeout_options import timeout_options
+from tfdist.launch.errors import TfdistError
 
 if TYPE_CHECKING:
     from tfdist.cli.host_selection import HostSelection
@@ -78,6 +79,17 @@ Command = Annotated[
 ]
 
 
+def refuse_suite(command: list[str] | None) -> None:
+    """Refuse a suite in the place of a program.
+
+    Raises:
+        TfdistError: the program is named like a suite.
+    """
+    name = command[0] if command else ""
+    if name.endswith(".toml") or (name and name in _suites(name)):
+        raise TfdistError(f"{name}: unexpected argument; a suite is given with --suite {name}")
+
+
 @host_options(FOR_A_BENCH)
 @timeout_options()
 def bench(
@@ -124,6 +136,7 @@ def bench(
     from tfdist.launch.redact import redact_command
 
     refuse_tf_config()
+    refuse_suite(command)
     options = BenchOptions(
         suite=suite,
         rounds=rounds,

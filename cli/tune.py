@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfdist.cli.bench import Command, Quiet, Seed, Turn
+from tfdist.cli.bench import Command, Quiet, Seed, Turn, refuse_suite
 from tfdist.cli.durations import parse_seconds
 from tfdist.cli.host_options import FOR_A_BENCH, host_options
 from tfdist.cli.options import TIMING, WHAT, Json, option, refuse_tf_config
@@ -58,7 +58,7 @@ def tune(
     selection: "HostSelection",
     policy: "Policy",
 ) -> None:
-    """Find the fastest options of a strategy on this machine, and print them as a 'tfdist launch' command.
+    """Find the fastest options of a strategy. Prints them as a 'tfdist launch' command line.
 
     \b
     Examples:
@@ -77,6 +77,7 @@ def tune(
     from tfdist.launch.redact import redact_command
 
     refuse_tf_config()
+    refuse_suite(command)
     options = BenchOptions(
         suite=suite,
         rounds=rounds,

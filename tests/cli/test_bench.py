@@ -61,7 +61,7 @@ WRONG = [
     (["--suite", "cpu", "--", "no-such-program"], ["'no-such-program' is not found"]),
     (["--suite", "cpu", "--", "python", "none.py"], ["'none.py' is not in"]),
     (["--suite", "tiny.toml", "--", "true"], ["arm 'one device', has model", "built-in training", "omit model"]),
-    (["cpu"], ["'cpu' is not found"]),
+    (["cpu"], ["cpu: unexpected argument; a suite is given with --suite cpu"]),
     (["--round", "3"], ["--round", "--rounds"]),
 ]
 

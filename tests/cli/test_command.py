@@ -71,7 +71,9 @@ def test_an_unreadable_file_is_named(tmp_path, monkeypatch, capsys):
 
 
 def test_a_stray_or_missing_argument_is_named(capsys):
-    assert refusal(["bench", "my.toml"], capsys) == "my.toml: unexpected argument; see 'tfdist bench --help'"
+    assert (
+        refusal(["bench", "my.toml"], capsys) == "my.toml: unexpected argument; a suite is given with --suite my.toml"
+    )
     assert refusal(["report"], capsys) == "DIR: missing argument; see 'tfdist report --help'"
 
 
