@@ -24,6 +24,10 @@ def test_a_package_imports_only_packages_below_it():
     assert upward == []
 
 
+def test_a_measured_program_imports_only_what_tasks_use():
+    assert {name[0] for name in imported(Path("package/measure.py"))} == {"launch", "models"}
+
+
 def test_subpackages_and_modules_of_a_package_have_no_import_cycle():
     graph: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
     for file in FILES:

@@ -74,12 +74,12 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
 @cache
 def _shared_stepper(part: JobPart) -> Stepper:
     """One for all calls of fit."""
-    return make_stepper(part, devices.find_coordinator, _loss)
+    return make_stepper(part, devices.find_coordinator, lambda logs: _loss(logs, part.ranks))
 
 
-def _loss(logs: Mapping[str, Any]) -> float | None:
-    """The mean since the start of the epoch, as fit reports it."""
-    return float(logs["loss"]) if "loss" in logs else None
+def _loss(logs: Mapping[str, Any], ranks: int) -> float | None:
+    """The mean since the start of the epoch. Between steps, tf_keras gives its sum over all workers."""
+    return float(logs["loss"]) / ranks if "loss" in logs else None
 
 
 def _counted(model: Any, logs: Any) -> int:
