@@ -1,13 +1,14 @@
 """One incarnation of an arm: its job runs in a thread, and its tasks train a turn whenever they are released."""
 
+import math
 import os
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from tfdist.bench.turns import HostReading, Parked
 from tfdist.launch.agents.connect import connect
@@ -177,6 +178,22 @@ def _with_command(record: Record, start: ArmStart) -> Record:
     return replace(record, spec=spec)
 
 
+def _windows(task: str, rows: Iterable[Any]) -> tuple[Window, ...]:
+    try:
+        return tuple(map(window_from_json, rows))
+    except (TypeError, KeyError, AttributeError) as error:
+        raise TfdistError(
+            f"{task} sent an incomplete window ({error}): see docs/protocol.md", ExitCode.FAILED
+        ) from None
+
+
+def _step_s(task: str, value: object) -> float:
+    if isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    what = f"{task} waits at the barrier with step_s {value!r}"
+    raise TfdistError(f"{what}: it must be the seconds that a step takes (docs/protocol.md)", ExitCode.FAILED)
+
+
 _Figures = tuple[float, Mapping[str, tuple[Window, ...]], tuple[HostReading, ...]]
 """Of `Parked`: the seconds of a step, the windows and the hosts' readings."""
 
@@ -202,9 +219,9 @@ class _TurnState:
             case Event(task, event={"event": "record", "record": Mapping() as record}):
                 self.records[task] = record
             case Event(task, event={"event": "turn", "windows": (list() | tuple()) as windows}):
-                self.windows[task] = tuple(map(window_from_json, windows))
-            case Event(task, event={"event": "barrier", "step_s": (int() | float()) as step_s}):
-                self.waiting[task] = float(step_s)
+                self.windows[task] = _windows(task, windows)
+            case Event(task, event={"event": "barrier"} as event):
+                self.waiting[task] = _step_s(task, event.get("step_s"))
             case NextTurn():
                 self.before, self.after = {}, {}
                 self.waiting, self.windows = {}, {}
@@ -217,5 +234,5 @@ class _TurnState:
 
     def _end_turn(self) -> _Figures:
         readings = tuple(HostReading(self.before.get(first), after) for first, after in self.after.items())
-        self.after = {}
-        return max(self.waiting.values()), self.windows, readings
+        seconds, self.waiting, self.after = max(self.waiting.values()), {}, {}  # a later reading ends no turn
+        return seconds, self.windows, readings

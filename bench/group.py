@@ -66,6 +66,8 @@ class Group:
     members: dict[str, _Member] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     """Arms that ended too early, with the reason."""
+    stopping: bool = False
+    """All tasks are being stopped."""
 
     def start(self, starts: Sequence[ArmStart], slots: int) -> list[ArmStart]:
         """Start arms until all tasks wait at the barrier; returns those that do not fit into memory.
@@ -146,18 +148,25 @@ class Group:
         until = time.monotonic() + END_S
         while self.members and time.monotonic() < until:
             self._take_news(until)
-        self.stop(SIGTERM, STOPPED_BY)
+        interruption = self.stop(SIGTERM, STOPPED_BY)
+        if interruption is not None:
+            raise interruption
 
-    def stop(self, signal: int, by: str = "") -> None:
-        """Stop all tasks, and return when none runs any more. Another signal meanwhile is passed on to them."""
+    def stop(self, signal: int, by: str = "") -> InterruptedBenchError | None:
+        """Stop all tasks, and return when none runs any more. A signal meanwhile is passed on to them and returned."""
+        interruption, self.stopping = None, True
         for member in self.members.values():
             member.process.interrupt(signal, by)
         while self.members:
             try:
                 self._take_news()
             except InterruptedBenchError as again:
+                interruption = again
                 for member in self.members.values():
                     member.process.interrupt(again.signal)
+            except OSError:  # its record cannot be saved; the others have to be stopped all the same
+                continue
+        return interruption
 
     def _take_news(self, until: float | None = None) -> None:
         """Handle the next message.
@@ -189,15 +198,20 @@ class Group:
     def _end(self, member: _Member, record: Record) -> None:
         """Save how an arm has ended. One that we ended has succeeded; one that ended before has not."""
         arm = member.start.arm
-        if member.ending and record.status == RecordStatus.INTERRUPTED and record.ranks:
+        if member.ending and record.status in (RecordStatus.INTERRUPTED, RecordStatus.TIMEOUT) and record.ranks:
             record = replace(record, status=RecordStatus.OK, reason="", exit_code=0)
         elif arm in self.failed:
             record = replace(record, status=RecordStatus.FAILED, reason=self.failed[arm], exit_code=1)
         elif record.status == RecordStatus.OK and not member.ending:
             reason = "it ended before its last turn: let the program train longer"
             record = replace(record, status=RecordStatus.FAILED, reason=reason, exit_code=1)
+        elif record.status == RecordStatus.TIMEOUT:
+            what = "its start" if member.parked is None else "a turn"
+            reason = f"{what} took longer than {member.start.policy.timeout_s:g} s, the timeout of the suite"
+            record = replace(record, reason=reason)
         self.save(record, member.start.run_dir)
-        if record.status in (RecordStatus.FAILED, RecordStatus.TIMEOUT):
+        stopped = record.status == RecordStatus.INTERRUPTED and not self.stopping  # with 'tfdist stop'
+        if stopped or record.status in (RecordStatus.FAILED, RecordStatus.TIMEOUT):
             self.failed[arm] = record.reason
             self.progress.note(f"{arm}: {record.status}: {record.reason}")
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from queue import SimpleQueue
+from signal import SIGTERM
 
 from tfdist.bench.arm_process import ArmStart, News, StartArm, start_arm
 from tfdist.bench.disturbance import disturbed
 from tfdist.bench.estimate import Spent
 from tfdist.bench.folder import BenchFile, BenchPaths
-from tfdist.bench.group import Group, InterruptedBenchError, Pace
+from tfdist.bench.group import STOPPED_BY, Group, InterruptedBenchError, Pace
 from tfdist.bench.memory import Memory
 from tfdist.bench.plan import PlannedRun
 from tfdist.bench.progress import Progress
@@ -19,8 +20,8 @@ from tfdist.bench.reading import last_turn
 from tfdist.bench.suites.arms import Arms
 from tfdist.launch.agents.signals import interruptions
 from tfdist.launch.doctor.links import Links, slowest
-from tfdist.launch.errors import ExitCode
-from tfdist.launch.json_files import dumps, save_json
+from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.json_files import append_line, dumps, save_json
 from tfdist.launch.machine import combined
 from tfdist.launch.policy import Policy
 from tfdist.launch.text import counted
@@ -63,6 +64,9 @@ def run_bench(
 
     Returns:
         The number of the signal that interrupted the bench, or None.
+
+    Raises:
+        TfdistError: a turn or a record could not be saved.
     """
     _save_refusals(bench, arms, root)
     run = _Run(bench, arms, root, hooks, until)
@@ -70,9 +74,14 @@ def run_bench(
         try:
             run.measure(incarnations)
         except InterruptedBenchError as interruption:
-            if run.group is not None:
-                run.group.stop(interruption.signal)
+            run.stop(interruption.signal)
             return interruption.signal
+        except OSError as error:
+            what = f"cannot write to {root} ({error.strerror or error})"
+            fix = f"free space, or make it writable, then continue with --resume {root}"
+            raise TfdistError(f"{what}: {fix}", ExitCode.FAILED) from None
+        finally:
+            run.stop(SIGTERM, STOPPED_BY)
     return None
 
 
@@ -108,6 +117,11 @@ class _Run:
             else:
                 self._measure_incarnation(runs)
 
+    def stop(self, signal: int, by: str = "") -> None:
+        """Stop the processes that still run, and wait for their end."""
+        if self.group is not None:
+            self.group.stop(signal, by)
+
     def _measure_isolated(self, runs: Sequence[PlannedRun]) -> None:
         """Start the processes of an arm anew for each turn."""
         for run in runs:
@@ -116,13 +130,21 @@ class _Run:
                 self._measure_group([run.arm], [run], number=1)
 
     def _measure_incarnation(self, runs: Sequence[PlannedRun]) -> None:
-        """Measure these turns, in as many groups as memory requires; later groups have the baseline, too."""
-        waiting, number = [arm for arm in self._suite_order(runs) if arm not in self.failed], 0
-        baseline = self._baseline(waiting)
+        """Measure these turns, in as many groups as memory requires, each with the baseline.
+
+        Only if no arm fits beside the baseline, the next group is without it.
+        """
+        order = [arm for arm in self._suite_order(runs) if arm not in self.failed]
+        baseline = self._baseline(order)
+        waiting = sorted(order, key=lambda arm: arm != baseline)
+        again: list[str] = []
+        number = 0
         while waiting and not self._is_over():
             number, self.incarnation = number + 1, self.incarnation + 1
-            again = [baseline] if number > 1 and baseline not in self.failed else []
-            waiting = self._measure_group([*again, *waiting], runs, number)
+            left = self._measure_group([*again, *waiting], runs, number)
+            shared = set(waiting) - {*left, baseline}
+            again = [baseline] if shared and baseline not in self.failed else []
+            waiting = left
 
     def _measure_group(self, arms: Sequence[str], runs: Sequence[PlannedRun], number: int) -> list[str]:
         """Measure those of `runs` whose arms fit into memory together; returns the arms that do not."""
@@ -197,8 +219,7 @@ class _Run:
         return self.until is not None and time.monotonic() >= self.until
 
     def _append(self, turn: TurnRecord) -> None:
-        with self.paths.turns.open("a", encoding="utf-8") as lines:
-            lines.write(dumps(turn.to_json()) + "\n")
+        append_line(self.paths.turns, dumps(turn.to_json()))
 
     def _save(self, record: Record, run_dir: Path) -> None:
         machines = self.arms.machines[record.arm]

@@ -5,7 +5,7 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 
 def dumps(data: Any, indent: int | None = None) -> str:
@@ -34,6 +34,19 @@ def save_json(path: Path, data: Any, mode: int = 0o666) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def append_line(path: Path, text: str) -> None:
+    """Append `text` as a line. A line before it that was cut off (killed, disk full) keeps a line of its own."""
+    with path.open("ab+") as file:
+        if file.tell() and not _ends_line(file):
+            text = f"\n{text}"
+        file.write(f"{text}\n".encode())
+
+
+def _ends_line(file: BinaryIO) -> bool:
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == b"\n"
 
 
 def _finite(value: Any) -> Any:

@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Iterator
 
-from tfdist.launch.agents.launcher_messages import Interrupted
+from tfdist.launch.agents.launcher_messages import Interrupted, Stopped
 from tfdist.launch.agents.messages import Stuck
 from tfdist.launch.diagnosis.case import Case
 from tfdist.launch.diagnosis.culprit import find_culprit
@@ -53,6 +53,9 @@ def _diagnosis(case: Case) -> tuple[Status, Diagnosis]:
         case StartTimedOut(timeout_s, tasks):
             reason = f"{listed(tasks)} not started within --start-timeout {timeout_s:g} s"
             return Status.FAILED, Diagnosis(reason, ExitCode.START_TIMEOUT)
+    stopped = next((entry.reason for entry in case.history.select(Stopped) if entry.reason), "")
+    if stopped:
+        return Status.FAILED, Diagnosis(stopped, ExitCode.FAILED)
     endings = ((plan.task.name, case.ending(plan.task.name)) for plan in case.job.plans)
     reason = next((f"{task} {ending}" for task, ending in endings if ending), "the tasks ended without a result")
     return Status.FAILED, Diagnosis(reason, ExitCode.FAILED)

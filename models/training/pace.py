@@ -87,7 +87,7 @@ def turns(log: WindowLog, concurrent: int, seconds: float, per_call: int = 1) ->
         yield _plan(turn, concurrent, per_call)
         windows = log.take()
         events.emit("turn", windows=[asdict(window) for window in windows])
-        seconds = step_s(windows) * concurrent
+        seconds = step_s(windows) * concurrent if windows else seconds
 
 
 def _plan(turn: Turn, concurrent: int, per_call: int) -> TurnPlan:

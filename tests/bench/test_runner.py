@@ -1,6 +1,8 @@
 """The runner with simulated arms: what is started, released, saved, repeated and stopped."""
 
+import errno
 import json
+import os
 import signal
 import time
 from dataclasses import dataclass, field
@@ -17,6 +19,7 @@ from tfdist.bench.reading import read_folder
 from tfdist.bench.runner import RunnerHooks, run_bench
 from tfdist.bench.suites.arms import Arms
 from tfdist.bench.suites.suite import parse_suite
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.machine import Machine
 from tfdist.models.record import RecordStatus
@@ -167,3 +170,87 @@ def test_a_resumed_bench_continues_the_numbers(make):
     assert [turn["order"] for turn in bench.turns()] == [1, 2, 3, 4]
     assert [turn["incarnation"] for turn in bench.turns()] == [1, 1, 2, 2]
     assert len(list((bench.root / "records").iterdir())) == 2
+
+
+def test_arms_that_do_not_fit_beside_the_baseline_run_without_it(make):
+    bench = make("one", "a", "b", rounds=1, box=Box(gigabytes=2.4))
+    assert bench.run() is None
+    groups = {(turn["group"], turn["arm"]) for turn in bench.turns()}
+    assert groups == {(1, "one"), (1, "a"), (2, "one"), (3, "b")}, "the first two start before memory is known"
+
+
+def test_a_baseline_that_is_not_first_in_the_suite_starts_once_in_each_group(make):
+    bench = make("a", "b", "one", rounds=1, box=Box(gigabytes=3.4))
+    assert bench.run() is None
+    assert bench.fakes.happened("start") == ["one", "a", "one", "b"]
+    assert bench.fakes.box.alive == []
+
+
+def test_a_full_disk_stops_all_arms_and_says_how_to_continue(make, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    bench = make("one", "a", rounds=2)
+    monkeypatch.setattr("tfdist.bench.runner.append_line", full)
+    with pytest.raises(TfdistError, match=rf"{bench.root} \(No space left on device\): .* --resume {bench.root}"):
+        bench.run()
+    assert bench.fakes.box.alive == []
+
+
+def test_a_signal_while_a_program_is_stopped_at_its_end_ends_the_bench(make, monkeypatch):
+    monkeypatch.setattr("tfdist.bench.group.END_S", 0.1)
+    bench = make("one", "a", rounds=4, incarnations=2)
+    bench.fakes.behaviour = {"a": {"stubborn": True}}
+    original = FakeArm.interrupt
+
+    def interrupt(arm: FakeArm, number: int, by: str = "") -> None:
+        if number == signal.SIGTERM:
+            os.kill(os.getpid(), signal.SIGINT)
+        else:
+            original(arm, number, by)
+
+    monkeypatch.setattr(FakeArm, "interrupt", interrupt)
+    assert bench.run() == signal.SIGINT
+    assert bench.fakes.happened("start") == ["one", "a"], "no second incarnation"
+    assert bench.fakes.box.alive == []
+
+
+def test_an_arm_that_a_user_stops_is_not_started_again(make):
+    bench = make("one", "a", rounds=4, incarnations=2)
+    bench.fakes.behaviour = {"a": {"ends": 1}}
+    original = FakeArm.finish
+    with pytest.MonkeyPatch.context() as patch:
+        interrupted = RecordStatus.INTERRUPTED
+
+        def finish(arm: FakeArm, status: RecordStatus, reason: str = "") -> None:
+            failed = status == RecordStatus.FAILED
+            original(arm, interrupted if failed else status, "stopped by 'tfdist stop'" if failed else reason)
+
+        patch.setattr(FakeArm, "finish", finish)
+        bench.run()
+    assert bench.notes == ["a: interrupted: stopped by 'tfdist stop'"]
+    assert bench.fakes.happened("start") == ["one", "a", "one"]
+    assert bench.statuses()["a", 1] == "interrupted"
+
+
+def test_an_arm_that_hangs_has_the_timeout_of_the_suite_as_its_reason(make):
+    bench = make("one", "a", rounds=1, timeout=7)
+    bench.fakes.behaviour = {"a": {"ends": 1}}
+    original = FakeArm.finish
+    with pytest.MonkeyPatch.context() as patch:
+        timeout = {RecordStatus.FAILED: RecordStatus.TIMEOUT}
+        patch.setattr(FakeArm, "finish", lambda arm, status, reason="": original(arm, timeout.get(status, status)))
+        bench.run()
+    assert bench.notes == ["a: timeout: a turn took longer than 7 s, the timeout of the suite"]
+
+
+def test_a_turn_that_was_cut_off_is_measured_again_on_a_line_of_its_own(make):
+    bench = make("one", rounds=2)
+    bench.run()
+    turns = bench.root / "turns.jsonl"
+    turns.write_text(turns.read_text()[:-40])
+    bench.plan = (PlannedRun(2, "one"),)
+    bench.run()
+    assert bench.statuses() == {("one", 1): "ok", ("one", 2): "ok"}
+    (unreadable,) = read_folder(bench.root, "").unreadable
+    assert (unreadable.file, unreadable.reason) == ("turns.jsonl, line 2", "truncated, or not JSON")

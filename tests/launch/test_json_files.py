@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tfdist.launch.json_files import dumps, read_json, save_json
+from tfdist.launch.json_files import append_line, dumps, read_json, save_json
 
 
 def test_nan_and_infinity_become_null():
@@ -26,3 +26,11 @@ def test_a_file_that_is_not_json_has_no_value(data, tmp_path):
     assert read_json(path) is None
     save_json(path, [1])
     assert read_json(path) == [1]
+
+
+@pytest.mark.parametrize(("before", "after"), [("", "b\n"), ("a\n", "a\nb\n"), ("a", "a\nb\n")])
+def test_a_line_follows_one_that_was_cut_off(before, after, tmp_path):
+    path = tmp_path / "lines"
+    path.write_text(before)
+    append_line(path, "b")
+    assert path.read_text() == after

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 import pytest
 
 from tfdist.launch.agents.inbox import Arrival, Inbox
-from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Stopped
+from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, NextTurn, Stopped
 from tfdist.launch.agents.messages import (
     Event,
     Exited,
@@ -449,3 +449,34 @@ def test_a_stop_at_a_time_limit_names_the_option():
     supervisor.announce = (announced := []).append
     supervisor.check_deadlines(1.0)
     assert [stopped.reason for stopped in announced] == ["--timeout 5 s"]
+
+
+def barrier(task):
+    return Event(task, time.time(), {"event": "barrier", "step_s": 0.1})
+
+
+@pytest.mark.parametrize("first", ["exit", "barrier"])
+def test_no_turn_waits_for_a_task_that_has_exited(first):
+    supervisor, channel = supervisor_of({"worker": 2})
+    supervisor.paced = True
+    messages = [exited("worker-1", 0), barrier("worker-0")]
+    for message in messages if first == "exit" else reversed(messages):
+        supervisor.handle(message)
+    assert channel.stops() == [Stop(("worker-0",), 5.0)]
+    supervisor.handle(exited("worker-0", -15))
+    outcome = diagnose(supervisor.history, supervisor.job)
+    assert (outcome.status, outcome.reason) == (
+        Status.FAILED,
+        "worker-1 exited with code 0 while other tasks wait for a turn",
+    )
+
+
+def test_after_the_last_turn_tasks_exit_one_after_the_other():
+    supervisor, channel = supervisor_of({"worker": 2})
+    supervisor.paced = True
+    for message in (barrier("worker-0"), barrier("worker-1"), NextTurn({"windows": 0, "steps": 0})):
+        supervisor.handle(message)
+    supervisor.handle(exited("worker-0", 0))
+    assert channel.stops() == []
+    supervisor.handle(exited("worker-1", 0))
+    assert diagnose(supervisor.history, supervisor.job).status is Status.OK

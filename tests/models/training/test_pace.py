@@ -102,3 +102,14 @@ def test_turns_have_windows_of_whole_calls(train):
     assert train(turns, CountingLoop(), steps_per_call=4).calls == [((1, 4), 0, 0), ((4, 4), 1, 0), ((12,), 1, 0)]
     concurrent = train(turns, CountingLoop(concurrent=2), steps_per_call=4).calls
     assert concurrent == [((1, 32), 0, 0), ((8, 8), 8, 8), ((24,), 8, 8)]
+
+
+def test_a_turn_without_a_window_keeps_the_step_time(train):
+    class NoWindow(CountingLoop):
+        def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
+            super().windows(sizes, log, before, after)
+            if before:
+                log.take()
+
+    run = train([{"windows": 1, "steps": 2}, END], NoWindow())
+    assert [event["step_s"] for event in run.events if event["event"] == "barrier"] == [1.0, 1.0]
