@@ -78,6 +78,7 @@ class ProgressLines(Progress):
         self.rates[turn.arm] = images_per_s
 
     def note(self, text: str) -> None:  # noqa: D102
+        self._end_round()
         self.say(text)
 
     def close(self) -> None:  # noqa: D102

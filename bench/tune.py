@@ -45,16 +45,22 @@ class Tuning:
 def search_arms(session: Session) -> tuple[str, ...]:
     """The arms to search: the default, which is the strategy's first arm in the suite, and the candidates.
 
+    Of arms that do the same, as the twin that shows the noise of a suite, only the first is searched.
+
     Raises:
         TfdistError: there is nothing to choose from.
     """
-    default, *others = (arm.name for arm in session.bench.suite.arms)
+    specs, suite = session.arms.specs, session.bench.suite
+    default = suite.arms[0].name
     if default in session.arms.refused:
         raise TfdistError(f"{default}: {session.arms.refused[default]}")
-    candidates = tuple(arm for arm in others if arm in session.arms.specs)
-    if not candidates:
-        raise TfdistError(f"suite {session.bench.suite.name} has only {default} to run here: nothing to tune")
-    return default, *candidates
+    work: dict[object, str] = {}
+    for arm in suite.arms:
+        if arm.name in specs:
+            work.setdefault((specs[arm.name], arm.hosts, arm.command), arm.name)
+    if len(work) < 2:
+        raise TfdistError(f"suite {suite.name} has only {default} to run here: nothing to tune")
+    return tuple(work.values())
 
 
 def search_s(session: Session) -> float:

@@ -49,9 +49,9 @@ def run_tune(
 def _announce(session: Session, arms: tuple[str, ...], stream: TextIO) -> None:
     suite, (default, *candidates) = session.bench.suite, arms
     lines = [f"suite {suite.name}: {counted(len(candidates), 'candidate')} and the default, {default}"]
-    numbers = ", ".join(str(number) for number in stages(len(candidates)))
-    last = f"the last with {counted(suite.rounds, 'round')}"
-    lines += [f"stages of {numbers} candidates with {STAGE_ROUNDS} rounds of {suite.turn_s:g} s, {last}"]
+    *earlier, last = (f"{counted(number, 'candidate')}" for number in stages(len(candidates)))
+    lines += [f"{number}: {counted(STAGE_ROUNDS, 'round')} of {suite.turn_s:g} s" for number in earlier]
+    lines += [f"{last}: {counted(suite.rounds, 'round')} of {suite.turn_s:g} s"]
     lines += [f"about {duration(search_s(session))}; results in {session.root}"]
     lines += [*session.notes, *(f"refused: {text}" for text in refusals(session))]
     lines += [f"warning: {warning}" for warning in session.arms.warnings]

@@ -64,8 +64,8 @@ def test_without_a_terminal_that_can_be_overwritten_rounds_and_starts_are_lines(
         "start 1: a [b] is ready after 0 s",
         "start 1: c is ready after 0 s",
         "round 1 (2 of 6 turns, about 2 min left): c 41.0, a [b] 42.0 images/s",
-        "c died: worker-0 was killed by SIGKILL",
         "round 2 (4 of 6 turns, about 70 s left): a [b] 43.0 images/s",
+        "c died: worker-0 was killed by SIGKILL",
         "start 2: a [b] is ready after 0 s",
         "round 3 (5 of 6 turns): a [b] 45.0 images/s",
     ]

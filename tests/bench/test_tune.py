@@ -23,7 +23,10 @@ NOISE = 0.02
 @pytest.fixture
 def session(tmp_path: Path) -> Session:
     path = tmp_path / "knobs.toml"
-    arms = [f'[[arms]]\nname = "{name}"\nstrategy = "mirrored"\ndevices = 2\n' for name in ("default", *CANDIDATES)]
+    arms = [
+        f'[[arms]]\nname = "{name}"\nstrategy = "mirrored"\ndevices = 2\nsteps_per_call = {number}\n'
+        for number, name in enumerate(("default", *CANDIDATES), start=1)
+    ]
     other = '[[arms]]\nname = "other"\nstrategy = "one-device"\n'
     path.write_text(f'preset = "smoke"\n{other}{"".join(arms)}')
     return prepare(BenchOptions(suite=str(path), out=tmp_path / "out", strategy="mirrored"), MACHINES)
@@ -96,6 +99,7 @@ def test_the_estimate_covers_all_stages(session: Session) -> None:
     [
         ('{ name = "a", strategy = "mirrored" }', "mirrored", "has only a to run here: nothing to tune"),
         ('{ name = "a", strategy = "mirrored" }', "mirored", "--strategy mirored: no arm of suite s; did you mean mirrored"),
+        ('{ name = "a", strategy = "mirrored" }, { name = "b", strategy = "mirrored", devices = 2 }', "mirrored", "has only a"),
         ('{ name = "a", strategy = "mirrored", gpus = true }', "mirrored", "a: the arm needs GPUs"),
     ],
 )  # fmt: skip
