@@ -10,7 +10,6 @@ preset = "smoke"
 rounds = 1
 [defaults]
 model = "tiny"
-steps = 20
 dataset = "synthetic"
 evaluate = false
 [[arms]]
