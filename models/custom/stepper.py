@@ -26,7 +26,14 @@ class Stepper:
         log: WindowLog,
         report: Callable[[tuple[Window, ...], int], None],
     ) -> None:
-        """Args: `concurrent` as `pace.Loop`; `report` sends a record, from warm-up windows and steps trained so far."""
+        """Connect.
+
+        Args:
+            loop: of the program.
+            concurrent: as `pace.Loop.concurrent`.
+            log: a fresh one.
+            report: sends the record, from the warm-up windows and the number of steps trained so far.
+        """
         self.loop, self.concurrent, self.log, self.report = loop, concurrent, log, report
         self.trained = 0
         """Number of steps."""
