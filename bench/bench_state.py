@@ -78,7 +78,7 @@ class BenchState:
     def left_text(self, now: float) -> str:
         """`about 12 min left`; empty if it is unknown, or if the turns take longer than estimated."""
         left_s = 0.0 if self.left_s is None else self.left_s - (now - self.turn_at)
-        return f"about {duration(left_s)} left" if left_s > 0 else ""
+        return f"about {duration(left_s)} left" if left_s >= 1 else ""
 
 
 def _activity(job: JobState, now: float) -> str:

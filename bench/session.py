@@ -54,6 +54,11 @@ class Session:
         return tuple(incarnations(self.bench.plan, self.bench.suite.incarnations, self.done, without=self.arms.refused))
 
     @property
+    def planned(self) -> tuple[PlannedRun, ...]:
+        """All runs, those that were measured before included, without refused arms."""
+        return remaining(self.bench.plan, (), without=self.arms.refused)
+
+    @property
     def to_run(self) -> tuple[PlannedRun, ...]:
         """In order."""
         return remaining(self.bench.plan, self.done, without=self.arms.refused)

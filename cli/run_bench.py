@@ -94,7 +94,7 @@ def _show_rest(session: Session, selection: HostSelection, policy: Policy) -> No
     left = session.count_left()
     if left:
         words = ["tfdist", "bench", "--resume", str(session.root), *selection.options, *timeout_words(policy)]
-        total = counted(len(session.bench.plan), "turn")
+        total = counted(len(session.planned), "turn")
         typer.echo(f"{left} of {total} left; to continue: {shlex.join(words)}", err=True)
     if session.arms.refused:
         number = f"{len(session.arms.refused)} of {counted(len(session.bench.suite.arms), 'arm')}"

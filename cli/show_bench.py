@@ -17,7 +17,7 @@ def announce(session: Session, stream: TextIO) -> None:
     """Show the suite, its purpose, the size of the bench, and the arms that cannot run."""
     suite, turns = session.bench.suite, len(session.to_run)
     size = f"{counted(len(suite.arms), 'arm')} x {counted(suite.rounds, 'round')} of {suite.turn_s:g} s"
-    rest = f" of {len(session.bench.plan)} left" if session.before else ""
+    rest = f" left of {len(session.planned)}," if session.before else ""
     time = f", about {duration(session.estimate_s)}" if turns else ""
     lines = [f"suite {suite.name}: {size}, {suite.scaling} scaling, seed {suite.seed}"]
     lines += [suite.description] if suite.description else []

@@ -125,3 +125,12 @@ def test_failed_turns_are_left(options: BenchOptions) -> None:
     failed = replace(record(run.arm, round=run.round, status="failed"), order=99)
     save_json(BenchPaths(session.root).record(failed), failed.to_json())
     assert resume(session).to_run == (run,)
+
+
+def test_turns_of_refused_arms_are_not_planned(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    one = '{ name = "a", strategy = "one-device" }'
+    path.write_text(f'rounds = 4\narms = [{one}, {{ name = "b", strategy = "one-device", gpus = true }}]\n')
+    session = prepare(BenchOptions(suite=str(path), out=tmp_path / "out"), MACHINES)
+    assert list(session.arms.refused) == ["b"]
+    assert [run.arm for run in session.planned] == ["a"] * 4
