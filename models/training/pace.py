@@ -106,6 +106,8 @@ def _train_steps(loop: Loop, log: WindowLog, spec: TrainingSpec) -> Windows:
     warmup = log.take()
     events.wait_at_barrier()
     loop.windows(plan.timed, log, plan.before, plan.after)
+    if log.steps < spec.steps:
+        events.emit("step", step=spec.steps, steps=spec.steps)
     return Windows(warmup, log.take())
 
 

@@ -118,7 +118,7 @@ def test_strong_scaling_fixes_the_global_batch(tmp_path: Path) -> None:
 
 
 def test_an_unknown_suite_lists_the_built_in_ones() -> None:
-    with pytest.raises(TfdistError, match="cpu, gpu, hosts, smoke"):
+    with pytest.raises(TfdistError, match="cpu, gpu, hosts, knobs, smoke"):
         load_suite("smokey")
 
 
