@@ -99,6 +99,8 @@ class _Run:
     group: Group | None = None
     """Whose processes run."""
     spent: Spent = field(default_factory=Spent)
+    pending: list[PlannedRun] = field(default_factory=list)
+    """Turns that are still to come, those of arms that have failed included."""
     starts_left: int = 0
     """Number of incarnations that are still to be started."""
 
@@ -106,11 +108,10 @@ class _Run:
         self.paths = BenchPaths(self.root)
         self.number = self.paths.last_number()
         self.incarnation, self.order = last_turn(self.root)
-        self.total = 0
 
     def measure(self, incarnations: Sequence[Sequence[PlannedRun]]) -> None:
-        self.total = sum(map(len, incarnations))
-        self.starts_left = self.total if self.bench.suite.isolated else len(incarnations)
+        self.pending = [run for runs in incarnations for run in runs]
+        self.starts_left = len(self.pending) if self.bench.suite.isolated else len(incarnations)
         for runs in incarnations:
             if self.bench.suite.isolated:
                 self._measure_isolated(runs)
@@ -143,7 +144,8 @@ class _Run:
             number, self.incarnation = number + 1, self.incarnation + 1
             left = self._measure_group([*again, *waiting], runs, number)
             shared = set(waiting) - {*left, baseline}
-            again = [baseline] if shared and baseline not in self.failed else []
+            again = [baseline] if shared and left and baseline not in self.failed else []
+            self.pending += [run for run in runs if run.arm in again]
             waiting = left
 
     def _measure_group(self, arms: Sequence[str], runs: Sequence[PlannedRun], number: int) -> list[str]:
@@ -197,7 +199,7 @@ class _Run:
         repeats = [PlannedRun(turn.round, turn.arm) for turn in done if disturbed(turn)][: len(group.members)]
         if repeats and not self._is_over():
             self.hooks.progress.note(f"repeating {counted(len(repeats), 'disturbed turn')}")
-            self.total += len(repeats)
+            self.pending += repeats
             list(self._measure_runs(group, repeats, repeated=True))
 
     def _measure_runs(self, group: Group, runs: Sequence[PlannedRun], repeated: bool = False) -> Iterator[TurnRecord]:
@@ -205,9 +207,10 @@ class _Run:
             if run.arm not in group.members:
                 continue
             started = time.monotonic()
-            turns = self.spent.turns
-            left_s = self.spent.left_s(self.starts_left, self.total - turns, self.bench.suite.turn_s)
-            self.hooks.progress.turn(run, turns + 1, self.total, left_s)
+            left = sum(each.arm not in self.failed | group.failed.keys() for each in self.pending)
+            left_s = self.spent.left_s(self.starts_left, left, self.bench.suite.turn_s)
+            self.hooks.progress.turn(run, self.spent.turns + 1, self.spent.turns + left, left_s)
+            self.pending.remove(run)
             self.order += 1
             turn = group.turn(run.arm, run.round, self.order, repeated)
             if turn is not None:

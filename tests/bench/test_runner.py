@@ -37,6 +37,8 @@ class Bench:
     plan: tuple[PlannedRun, ...]
     fakes: FakeArms
     notes: list[str] = field(default_factory=list)
+    numbers: list[tuple[int, int]] = field(default_factory=list)
+    """Number and total of each turn, as progress shows them."""
 
     def run(self, until: float | None = None) -> int | None:
         bench = self
@@ -44,6 +46,9 @@ class Bench:
         class Notes(Progress):
             def note(self, text: str) -> None:
                 bench.notes.append(text)
+
+            def turn(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:
+                bench.numbers.append((number, total))
 
         groups = list(incarnations(self.plan, self.bench.suite.incarnations))
         hooks = RunnerHooks(Notes(), self.fakes)
@@ -102,6 +107,7 @@ def test_arms_that_do_not_fit_into_memory_follow_in_a_group_with_the_baseline(ma
     bench.run()
     groups = {number: {turn["arm"] for turn in bench.turns() if turn["group"] == number} for number in (1, 2, 3)}
     assert groups == {1: {"one", "a"}, 2: {"one", "b"}, 3: {"one", "c"}}
+    assert bench.numbers[-1] == (6, 6)
     assert "not enough memory for all arms at once; later: b, c" in bench.notes
     assert {turn["incarnation"] for turn in bench.turns() if turn["group"] == 2} == {2}
 
@@ -115,6 +121,8 @@ def test_an_arm_that_dies_is_a_row_and_the_others_continue(make):
     assert {key: status for key, status in statuses.items() if key[0] == "a"} == {("a", 1): "ok", ("a", 2): "failed"}
     assert bench.notes == ["a: failed: worker-0 exited with code 1: boom"]
     assert bench.fakes.happened("start") == ["one", "a", "one"], "it is not started again"
+    assert {total for _, total in bench.numbers[:3]} == {8}
+    assert bench.numbers[-1] == (5, 5)
 
 
 def test_a_program_that_ends_too_early_has_failed(make):
