@@ -51,7 +51,7 @@ class Memory:
         self.gpu_arm = max(self.gpu_arm, int(HEADROOM * (before - free)))
 
     def fits(self, processes: int, starting: Sequence[int], hosts: int = 1) -> bool:
-        """Whether an arm of so many processes fits beside those that are starting; True before the first reading.
+        """Whether an arm of `processes` fits beside those that are starting; True before the first reading.
 
         Args:
             processes: of the arm.

@@ -124,7 +124,7 @@ class _Run:
             self.group.stop(signal, by)
 
     def _measure_isolated(self, runs: Sequence[PlannedRun]) -> None:
-        """Start the processes of an arm anew for each turn."""
+        """Restart the processes of an arm for each turn."""
         for run in runs:
             if run.arm not in self.failed and not self._is_over():
                 self.incarnation = run.round  # the arms of a round have equal numbers

@@ -54,12 +54,12 @@ Incarnations = Annotated[
     ),
 ]
 Isolated = Annotated[
-    bool, option("--isolated", "Start an arm's processes anew for each turn, with no other arm alive. Slow.", TIMING)
+    bool, option("--isolated", "Restart an arm's processes for each turn, with no other arm alive. Slow.", TIMING)
 ]
 Budget = Annotated[
     str | None,
     option(
-        "--budget", "As many rounds as fit into this time, for example 10m. With --rounds: at most so many.", TIMING
+        "--budget", "As many rounds as fit into this time, for example 10m. With --rounds: at most that many.", TIMING
     ),
 ]
 Seed = Annotated[int | None, option("--seed", "Seed of the order of turns. Default: the suite's.", TIMING)]

@@ -78,6 +78,8 @@ def usage_sentence(error: Any, arguments: list[str]) -> str:
         return f"{error.option_name}: no such option; {nearest} '{error.ctx.command_path} --help'"
     if ctx is None or not isinstance(param, TyperOption):
         return _about_words(" ".join(error.format_message().split()), arguments)
+    if type(error).__name__ == "MissingParameter":
+        return f"{param.opts[0]}: missing option; see '{ctx.command_path} --help'"
     words = arguments[arguments.index(ctx.info_name) + 1 :]
     value = ctx.command.make_parser(ctx).parse_args(words)[0].get(param.name)
     if value is None:

@@ -1,12 +1,12 @@
 """Warnings about turns: other load, stolen CPU time, drift. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from tfdist.bench.disturbance import LIMIT, Cause, disturbances
 from tfdist.bench.report.drift import Drift, drifts_of
 from tfdist.bench.report.summary import ArmRow
-from tfdist.bench.report.warning import Warning
+from tfdist.bench.report.warning import Warning, listed
 from tfdist.launch.machine import BUSY
 from tfdist.models.record import BUSY_BEFORE, Record
 from tfdist.models.throughput import measuring_ranks
@@ -30,6 +30,8 @@ _TEXTS: Mapping[Cause, tuple[str, str, str]] = {
     ),
 }
 """Code, text and advice of each cause."""
+_MANY_ARMS = 5
+"""Fewer than these are always listed with the rounds of each."""
 
 
 def turn_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
@@ -42,8 +44,8 @@ def turn_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
             found[one.cause].setdefault(row.label, []).append(record.round)
     for cause, touched in found.items():
         if touched:
-            yield _warning(cause, touched, len(turns))
-    yield from map(_of_drift, drifts_of(rows))
+            yield _warning(cause, touched, len(turns), len(rows))
+    yield from (_of_drift(drift, len(rows)) for drift in drifts_of(rows))
 
 
 def _busy_before(records: Sequence[Record]) -> Iterator[Warning]:
@@ -59,18 +61,20 @@ def _busy_before(records: Sequence[Record]) -> Iterator[Warning]:
         )
 
 
-def _warning(cause: Cause, touched: Mapping[str, Sequence[int]], turns: int) -> Warning:
+def _warning(cause: Cause, touched: Mapping[str, Sequence[int]], turns: int, rows: int) -> Warning:
     code, text, advice = _TEXTS[cause]
     number = sum(map(len, touched.values()))
-    share, arms = (f"all {turns}", "") if number == turns else (f"{number} of {turns}", _listed(touched.items()))
+    share, arms = (f"all {turns}", "") if number == turns else (f"{number} of {turns}", _with_rounds(touched, rows))
     return Warning(code, f"In {share} turns {text}{': ' if arms else ''}{arms}.", advice)
 
 
-def _listed(touched: Iterable[tuple[str, Sequence[int]]]) -> str:
-    """`a (round 1), b (rounds 2-4, 7)`."""
+def _with_rounds(touched: Mapping[str, Sequence[int]], rows: int) -> str:
+    """`a (round 1), b (rounds 2-4, 7)`; of many arms that are all touched, `all arms (rounds 1-4, 7)`."""
+    if len(touched) == rows >= _MANY_ARMS:
+        touched = {"all arms": [number for rounds in touched.values() for number in rounds]}
     return ", ".join(
-        f"{label} ({'round' if len(rounds) == 1 else 'rounds'} {', '.join(_ranges(rounds))})"
-        for label, rounds in touched
+        f"{label} ({'round' if len(set(rounds)) == 1 else 'rounds'} {', '.join(_ranges(rounds))})"
+        for label, rounds in touched.items()
     )
 
 
@@ -81,9 +85,9 @@ def _ranges(rounds: Sequence[int]) -> Iterator[str]:
         yield f"{first}-{rest[-1]}" if rest else str(first)
 
 
-def _of_drift(drift: Drift) -> Warning:
+def _of_drift(drift: Drift, rows: int) -> Warning:
     direction = "slower" if drift.change < 0 else "faster"
-    arms = f": {', '.join(drift.arms)}" if drift.arms else ""
+    arms = f": {listed(drift.arms, rows)}" if drift.arms else ""
     return Warning(
         "drift-between-rounds",
         f"From round {drift.first} to round {drift.last} the arms together became {abs(drift.change):.0%} {direction}"

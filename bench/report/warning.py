@@ -1,5 +1,6 @@
 """A problem of the figures of a report."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -10,3 +11,8 @@ class Warning:
     code: str
     text: str
     advice: str
+
+
+def listed(arms: Sequence[str], measured: int) -> str:
+    """The names of the arms that a warning is about; `all arms` if they are all of several `measured` ones."""
+    return "all arms" if len(arms) == measured > 1 else ", ".join(arms)

@@ -8,7 +8,7 @@ from tfdist.bench.report.same_arms import SamePair
 from tfdist.bench.report.scaling import scaling_of
 from tfdist.bench.report.summary import WRONG, ArmRow
 from tfdist.bench.report.turn_warnings import turn_warnings
-from tfdist.bench.report.warning import Warning
+from tfdist.bench.report.warning import Warning, listed
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
 from tfdist.models.record import Record
 from tfdist.strategies.catalog import CATALOG
@@ -85,9 +85,9 @@ class _ArmCheck:
 
 
 def _arms(check: _ArmCheck, rows: Sequence[ArmRow]) -> Iterable[Warning]:
-    labels = ", ".join(row.label for row in rows if check.applies(row))
+    labels = [row.label for row in rows if check.applies(row)]
     if labels:
-        yield Warning(check.code, f"{labels}: {check.text}", check.advice)
+        yield Warning(check.code, f"{listed(labels, len(rows))}: {check.text}", check.advice)
 
 
 def _devices_outnumber_cores(record: Record) -> bool:

@@ -38,7 +38,7 @@ def check_choices(choices: Mapping[str, Any], source: str) -> dict[str, Any]:
         raise TfdistError(
             f"{source} has {counted}, but a bench trains in turns of seconds: use turn, warmup and rounds"
         )
-    check_keys(choices, TRAINING_KEYS, source)
+    check_keys(choices, [key for key in TRAINING_KEYS if key not in IN_STEPS], source)
     return {key: check_value(key, value, _TYPES[key], source) for key, value in choices.items()}
 
 

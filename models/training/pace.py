@@ -80,7 +80,7 @@ def turns(log: WindowLog, concurrent: int, seconds: float, per_call: int = 1) ->
     Args:
         log: without windows.
         concurrent: as `Loop.concurrent`.
-        seconds: that a step takes, or, of concurrent steps, that so many take together.
+        seconds: in which `concurrent` steps are done; of steps that are not concurrent, one.
         per_call: steps of a call; windows are rounded up to whole calls, and are fewer then.
     """
     while (turn := events.wait_at_barrier(step_s=seconds)) is not None and turn.windows:

@@ -26,7 +26,7 @@ def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], ["--strategy"]),
+        ([], ["--strategy: missing option; see 'tfdist tune --help'"]),
         (["--strategy", "tpu", "--suite", "two.toml"], ["--strategy tpu", "choose from mirrored"]),
         (["--strategy", "mirrored", "--suite", "none.toml"], ["--suite none.toml"]),
         (["--strategy", "mirrored", "--suite", "two.toml", "--turn", "0"], ["--turn 0", "positive"]),

@@ -62,6 +62,8 @@ def test_every_warning_names_its_arms_and_gives_advice(make_record: MakeRecord) 
     (warning,) = warnings_of([make_record("lonely")])
     assert "lonely" in warning.text
     assert "--rounds 3" in warning.advice
+    pair = [make_record("one"), make_record("two", **TWO)]
+    assert warnings_of(pair)[-1].text == "all arms: fewer than 3 rounds, so there is no verdict."
 
 
 WINDOWS = (0.1, 0.1, 0.1, 0.1)
@@ -97,6 +99,8 @@ def test_rounds_are_listed_as_ranges() -> None:
     turns = timed("one", *(0.1,) * 9, gpus=True)
     touched = [replace(turn, hosts_usage=(busy if turn.round in (1, 3, 4, 5, 9) else QUIET,)) for turn in turns]
     assert warnings_of(touched)[0].text.endswith(": one (rounds 1, 3-5, 9).")
+    five = [replace(turn, arm=name) for name in "abcde" for turn in touched]
+    assert warnings_of(five)[0].text.endswith(": all arms (rounds 1, 3-5, 9).")
     everywhere = [replace(turn, hosts_usage=(busy,)) for turn in turns]
     assert warnings_of(everywhere)[0].text == "In all 9 turns other programs used more than 5% of a host's cores."
 
@@ -105,7 +109,7 @@ def test_drift_of_all_arms_together_is_a_warning() -> None:
     slower = (0.1, 0.104, 0.109, 0.115)
     found = warnings_of([*timed("one", *slower, gpus=True), *timed("two", *slower, **TWO)])
     assert [warning.code for warning in found] == ["drift-between-rounds"]
-    assert found[0].text == "From round 1 to round 4 the arms together became 13% slower: one, two."
+    assert found[0].text == "From round 1 to round 4 the arms together became 13% slower: all arms."
 
 
 def test_arms_of_one_configuration_that_differ_are_a_warning() -> None:

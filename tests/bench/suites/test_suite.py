@@ -117,6 +117,12 @@ def test_strong_scaling_fixes_the_global_batch(tmp_path: Path) -> None:
     assert [arm.choices["global_batch_size"] for arm in load_suite(str(path)).arms] == [8, 8]
 
 
+def test_an_unknown_key_lists_those_that_have_an_effect(tmp_path: Path) -> None:
+    message = sentence_of(tmp_path, GOOD.replace("devices = 2", "cpus = 4"))
+    assert "batch_size" in message
+    assert "steps," not in message
+
+
 def test_an_unknown_suite_lists_the_built_in_ones() -> None:
     with pytest.raises(TfdistError, match="cpu, gpu, hosts, knobs, smoke"):
         load_suite("smokey")
