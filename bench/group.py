@@ -213,7 +213,7 @@ class Group:
         stopped = record.status == RecordStatus.INTERRUPTED and not self.stopping  # with 'tfdist stop'
         if stopped or record.status in (RecordStatus.FAILED, RecordStatus.TIMEOUT):
             self.failed[arm] = record.reason
-            self.progress.note(f"{arm}: {record.status}: {record.reason}")
+            self.progress.note(f"{arm}: {record.status}: {record.reason} (logs: {member.start.run_dir})")
 
 
 def processes_of(start: ArmStart) -> int:

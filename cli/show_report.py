@@ -8,6 +8,7 @@ import typer
 from tfdist.bench.report.build import Report
 from tfdist.bench.report.columns import COLUMNS, NARROW, NARROWEST, SHORT
 from tfdist.bench.report.summary import WRONG, ArmRow
+from tfdist.bench.report.unit import in_unit
 from tfdist.launch.text import counted, labelled
 from tfdist.models.record import RecordStatus
 
@@ -54,8 +55,12 @@ def _cells(row: ArmRow, names: Sequence[str]) -> list[str]:
     return [*(COLUMNS[name](row) for name in names), row.status]
 
 
+def _header(rows: Sequence[ArmRow], names: Sequence[str]) -> list[str]:
+    return [in_unit(name, rows) for name in (*names, "status")]
+
+
 def _widths(rows: Sequence[ArmRow], names: Sequence[str]) -> list[int]:
-    lines = [[*names, "status"], *(_cells(row, names) for row in rows)]
+    lines = [_header(rows, names), *(_cells(row, names) for row in rows)]
     return [max(map(len, column)) for column in zip(*lines, strict=True)]
 
 
@@ -72,7 +77,7 @@ def _table(console: "Console", rows: Sequence[ArmRow]) -> None:
 
     names, others = _columns(console.width, rows)
     longest = max(len(row.label) for row in rows)
-    columns = [Column(name, overflow="fold", justify="right") for name in (*names, "status")]
+    columns = [Column(name, overflow="fold", justify="right") for name in _header(rows, names)]
     columns[0].justify, columns[0].min_width = "left", max(8, min(longest, console.width - others))
     columns[-1].justify, columns[-1].no_wrap = "left", True
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
@@ -83,6 +88,6 @@ def _table(console: "Console", rows: Sequence[ArmRow]) -> None:
 
 def _lines(console: "Console", rows: Sequence[ArmRow]) -> None:
     widths = _widths(rows, SHORT)
-    for line in ([*SHORT, "status"], *(_cells(row, SHORT) for row in rows)):
+    for line in (_header(rows, SHORT), *(_cells(row, SHORT) for row in rows)):
         padded = (text.ljust(width) for text, width in zip(line, widths, strict=True))
         console.print("  ".join(padded).rstrip())
