@@ -15,7 +15,7 @@ from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.launcher_messages import Interrupted, Message, NextTurn
-from tfdist.launch.agents.messages import Event, Inspected
+from tfdist.launch.agents.messages import Event, Heartbeat, Inspected
 from tfdist.launch.environment import device_order
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Turn
@@ -51,7 +51,7 @@ class ArmStart:
 
 @dataclass(frozen=True)
 class Progressed:
-    """A task of the arm reported a phase while the arm started."""
+    """A message of the arm's job while it started; heartbeats let a display count on."""
 
     arm: str
     message: Message
@@ -100,6 +100,8 @@ class _ArmThread:
     inbox: Inbox = field(default_factory=Inbox)
     started: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
     turn: "_TurnState" = field(init=False)
+    starting: bool = True
+    """Its tasks have not waited at the barrier yet."""
 
     def release(self, turn: Turn) -> None:
         self.inbox.put(None, NextTurn({"windows": turn.windows, "steps": turn.steps}))
@@ -143,8 +145,9 @@ class _ArmThread:
     def _listen(self, message: Message) -> None:
         parked = self.turn.update(message)
         if parked is not None:
+            self.starting = False
             self.post(Parked(self.start.arm, *parked, self._snapshot()))
-        elif isinstance(message, Event) and message.event.get("event") in ("phase", "ready", "barrier"):
+        elif self.starting and isinstance(message, Heartbeat | Event):
             self.post(Progressed(self.start.arm, message))
 
     def _snapshot(self) -> Record:

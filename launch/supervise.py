@@ -241,9 +241,10 @@ class Supervisor:
     def _after_barrier(self) -> None:
         if not self.at_barrier or not self.at_barrier | self.finished >= set(self.job.leading):
             return
-        early = sorted(self.finished)
-        if self.paced and early:  # no turn can follow: it would wait for this task
-            self._stop(self.policy.grace_s, f"{early[0]} exited with code 0 while other tasks wait for a turn")
+        if self.paced and self.finished:  # no turn can follow: it would wait for this task
+            if not self.stopped:
+                early = min(self.finished)
+                self._stop(self.policy.grace_s, f"{early} exited with code 0 while other tasks wait for a turn")
         elif self.paced:
             self.timeout_at = None
             # the CPU time that the turn took, and, once the task has started, the memory that it takes

@@ -480,3 +480,11 @@ def test_after_the_last_turn_tasks_exit_one_after_the_other():
     assert channel.stops() == []
     supervisor.handle(exited("worker-1", 0))
     assert diagnose(supervisor.history, supervisor.job).status is Status.OK
+
+
+def test_a_task_that_exits_when_it_is_stopped_stops_nothing_again():
+    supervisor, channel = supervisor_of({"worker": 2})
+    supervisor.paced = True
+    for message in (barrier("worker-0"), barrier("worker-1"), Interrupted(signal.SIGINT), exited("worker-1", 0)):
+        supervisor.handle(message)
+    assert channel.stops() == [Stop(("worker-0", "worker-1"), 5.0)]
