@@ -45,6 +45,7 @@ def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None) ->
         try:
             hosts = _hosts_of(arm, machines)
             resolved = _resolve(arm, hosts, preset)
+            _check_workers(arm, resolved.spec.workers)
         except MissingHardwareError as error:
             refused[arm.name] = str(error)
         except TfdistError as error:
@@ -67,6 +68,11 @@ def _resolve(arm: Arm, hosts: Machines, preset: str | None) -> Resolved[Strategy
     # a core for each device, as in the built-in training: else arms of one device would use all cores
     pins = CATALOG[arm.choices["strategy"]].pins_cores and not machine.gpus
     return resolve_strategy({**({"cores_per_device": 1} if pins else {}), **arm.choices}, machine)
+
+
+def _check_workers(arm: Arm, workers: int) -> None:
+    if workers < arm.hosts:
+        raise TfdistError(f"hosts = {arm.hosts} with {counted(workers, 'worker')}: give each host a worker")
 
 
 def _hosts_of(arm: Arm, machines: Machines) -> Machines:

@@ -53,6 +53,7 @@ def test_an_arm_that_does_not_fit_is_refused_with_its_reason() -> None:
 
 NO_MACHINE: list[tuple[dict[str, Any], str]] = [
     ({"strategy": "mirrored", "hosts": 2}, "is one process"),
+    ({"strategy": "multiworker", "workers": 1, "hosts": 2}, "hosts = 2 with 1 worker: give each host a worker"),
     ({"strategy": "one-device", "dataset": "folder:/nowhere"}, "/nowhere"),
     ({"strategy": "one-device", "workers": 2, "cross_device": "nccl"}, "no effect"),
     ({"strategy": "mirrored", "devices": 3, "cross_device": "hierarchical-copy"}, "drops the gradients"),
