@@ -125,3 +125,14 @@ def test_words_stay_whole_in_a_narrow_terminal(bench: Path, columns: int, monkey
         assert word in table
     assert ("speed-up" in table) == (columns >= 60)
     assert max(map(len, printed.splitlines())) <= columns
+
+
+def test_figures_of_a_program_of_ones_own_are_examples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rank = RankRecord("worker-0", "box", 1, (), (Window(10, 640, 2.0, None),), {}, 640, 10)
+    spec = {**TrainingSpec().to_json(), "command": ["python", "train.py"]}
+    record = Record("one-device", 1, spec, "ok", "", 0, ranks=(rank,), command="tfdist bench")
+    save_json(tmp_path / "records" / "001-one-device-r1.json", record.to_json())
+    assert run(["report", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "examples/s (whole job)" in printed
+    assert "images" not in printed
