@@ -28,9 +28,10 @@ from tfdist.strategies.refusals import (
 )
 
 _MINIMUM = {
-    "workers": 1, "ps": 0, "devices": 1, "cores_per_device": 1, "logical_gpus": 2, "packs": 1, "bytes_per_pack": 1,
-    "classes": 2, "batch_size": 1, "steps": 1, "epochs": 1, "steps_per_window": 1, "steps_per_call": 1,
-    "warmup_steps": 0, "shuffle": 1, "seed": 0, "image_size": 32,  # MobileNetV2 halves the image five times
+    "workers": 1, "ps": 0, "devices": 1, "cores_per_device": 1, "intra_op_threads": 1, "logical_gpus": 2, "packs": 1,
+    "bytes_per_pack": 1, "classes": 2, "batch_size": 1, "steps": 1, "epochs": 1, "steps_per_window": 1,
+    "steps_per_call": 1, "warmup_steps": 0, "shuffle": 1, "seed": 0,
+    "image_size": 32,  # MobileNetV2 halves the image five times
 }  # fmt: skip
 _MAX_SEED = 2**32 - 1  # of NumPy
 _ALPHAS = (0.35, 0.5, 0.75, 1.0, 1.3, 1.4)

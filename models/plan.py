@@ -57,8 +57,10 @@ def _environment(choice: StrategyChoice) -> dict[str, str]:
     https://www.tensorflow.org/guide/gpu_performance_analysis (TF_GPU_THREAD_MODE).
     """
     fail_fast = {"GRPC_FAIL_FAST": "use_caller"} if choice.ps else {}
-    threads = {} if choice.gpu_threads is GpuThreads.GLOBAL else {"TF_GPU_THREAD_MODE": str(choice.gpu_threads)}
-    return {**choice.to_env(), **choice.keras.environment, **fail_fast, **threads}
+    gpu_threads = {} if choice.gpu_threads is GpuThreads.GLOBAL else {"TF_GPU_THREAD_MODE": str(choice.gpu_threads)}
+    pools = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS") if choice.intra_op_threads else ()
+    threads = dict.fromkeys(pools, str(choice.intra_op_threads))
+    return {**choice.to_env(), **choice.keras.environment, **fail_fast, **gpu_threads, **threads}
 
 
 def only_task(job: Job, cluster: Cluster, task: Task) -> Job:

@@ -30,6 +30,8 @@ class StrategyChoice:
     """Devices (replicas) of each worker process."""
     cores_per_device: int | None = 1
     """CPU cores of each virtual CPU device; None: not pinned."""
+    intra_op_threads: int | None = None
+    """TensorFlow's intra-op threads of each task; None: one per pinned core, or TensorFlow's default if not pinned."""
     gpus: bool = False
     """The devices are GPUs."""
     logical_gpus: int | None = None

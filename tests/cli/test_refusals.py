@@ -33,6 +33,8 @@ WRONG = [
     (["--global-batch-size", "33", "--strategy", "mirrored", "--devices", "2"], ["33", "2 replicas", "32"]),
     (["--global-batch-size", "32", "--batch-size", "16"], ["--global-batch-size 32", "--batch-size 16"]),
     (["--image-size", "31"], ["--image-size 31", "32"]),
+    (["--intra-op-threads", "0"], ["--intra-op-threads 0", "at least 1"]),
+    (["--intra-op-threads", "0", "--", "true"], ["--intra-op-threads 0", "at least 1"]),
     (["--steps-per-call", "0"], ["--steps-per-call 0", "at least 1"]),
     (
         ["--steps-per-call", "3", "--steps-per-window", "10"],

@@ -5,8 +5,9 @@ import pytest
 
 from tfdist.launch.agents.messages import Exited
 from tfdist.launch.diagnosis.outcome import Outcome, Status
+from tfdist.launch.job import Program
 from tfdist.launch.machine import Machine, local_machines
-from tfdist.models.plan import plan_training, shape_of
+from tfdist.models.plan import plan_command, plan_training, shape_of
 from tfdist.models.presets import resolve
 from tfdist.models.record import RankRecord, Window
 from tfdist.models.run import record_of
@@ -98,6 +99,21 @@ def test_the_threads_of_gpus_are_set_in_every_tasks_environment(threads, variabl
     spec = resolve({"strategy": "multiworker", "gpu_threads": threads}, machine, "cpu").spec
     job = plan_training(spec, local_machines(machine))
     assert {plan.program.env.get("TF_GPU_THREAD_MODE") for plan in job.plans} == {variable}
+
+
+@pytest.mark.parametrize(("threads", "expected"), [(None, "1"), (2, "2")])
+def test_intra_op_threads_replace_one_thread_per_core(threads, expected):
+    machines = local_machines(Machine((0, 1), ()))
+    spec = resolve({"strategy": "multiworker", "intra_op_threads": threads}, Machine((0, 1), ()), "cpu").spec
+    command = Program(("true",), {"OMP_NUM_THREADS": "7"}, "/", False)
+    trained, run = plan_training(spec, machines), plan_command(spec, command, machines)
+    assert {threads_of(plan) for plan in trained.plans} == {(expected, expected, "2")}
+    assert {threads_of(plan) for plan in run.plans} == {(expected, "7", "2")}
+
+
+def threads_of(plan):
+    variables = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS", "TF_NUM_INTEROP_THREADS")
+    return tuple(plan.program.env[name] for name in variables)
 
 
 def test_the_order_in_which_an_agent_lists_the_cores_is_not_part_of_the_hardware():
