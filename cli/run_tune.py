@@ -49,6 +49,7 @@ def run_tune(
 def _announce(session: Session, arms: tuple[str, ...], stream: TextIO) -> None:
     suite, (default, *candidates) = session.bench.suite, arms
     lines = [f"suite {suite.name}: {counted(len(candidates), 'candidate')} and the default, {default}"]
+    lines += [f"candidates: {', '.join(candidates)}"]
     *earlier, last = (f"{counted(number, 'candidate')}" for number in stages(len(candidates)))
     lines += [f"{number}: {counted(STAGE_ROUNDS, 'round')} of {suite.turn_s:g} s" for number in earlier]
     lines += [f"{last}: {counted(suite.rounds, 'round')} of {suite.turn_s:g} s"]

@@ -112,12 +112,12 @@ def test_a_search_without_candidates_is_refused(tmp_path: Path, arms: str, strat
 
 def test_the_command_line_has_the_options_of_the_arm(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
-    choices = 'strategy = "multiworker", workers = 2, communication = "ring", gradient_dtype = "bfloat16", xla = false'
+    choices = 'strategy = "multiworker", workers = 2, communication = "ring", gradient_dtype = "bfloat16", batch_size = 32, intra_op_threads = 2, xla = false'
     path.write_text(f'arms = [{{ name = "a", {choices}, timeout_collective_s = 5.0, dataset = "synthetic" }}]')
     arm = prepare(BenchOptions(suite=str(path), out=tmp_path / "out"), MACHINES).bench.suite.arms[0]
     assert " ".join(launch_words(arm, "cpu")) == (
         "tfdist launch --strategy multiworker --preset cpu --workers 2 --communication ring "
-        "--gradient-dtype bfloat16 --no-xla --timeout-collective 5.0"
+        "--gradient-dtype bfloat16 --batch-size 32 --intra-op-threads 2 --no-xla --timeout-collective 5.0"
     )
 
 

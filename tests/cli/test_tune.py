@@ -45,7 +45,7 @@ def test_wrong_input_is_one_sentence(
 def test_dry_run_shows_the_search_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tune", "--strategy", "mirrored", "--suite", "two.toml", "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "suite two: 1 candidate and the default, default"
+    assert lines[:2] == ["suite two: 1 candidate and the default, default", "candidates: copy"]
     assert [path.name for path in tmp_path.iterdir()] == ["two.toml"]
 
 

@@ -203,6 +203,8 @@ def test_the_suite_of_knobs_runs_all_its_arms_on_two_cores() -> None:
     assert not arms.refused
     assert not arms.warnings
     assert {spec.replicas for name, spec in arms.specs.items() if "one-device" not in name} == {2}
+    batches = {(spec.strategy, spec.batch_size) for spec in arms.specs.values() if isinstance(spec, TrainingSpec)}
+    assert batches >= {(name, batch) for name in ("one-device", "multiworker", "mirrored") for batch in (16, 32, 64)}
 
 
 @pytest.mark.parametrize(("gpus", "runs"), [(1, 6), (2, 24), (4, 42), (8, 60)])
