@@ -73,15 +73,16 @@ class Group:
         """Start arms until all tasks wait at the barrier; returns those that do not fit into memory.
 
         Args:
-            starts: in the order in which they are started.
+            starts: in the order in which they are started; one that fits is not held up by one that does not.
             slots: processes that start at the same time, or one arm if it has more.
         """
         waiting = list(starts)
         while waiting or self._starting():
-            while waiting and self._has_room(waiting[0], slots):
-                self._start(waiting.pop(0))
+            while (fitting := next((start for start in waiting if self._has_room(start, slots)), None)) is not None:
+                waiting.remove(fitting)
+                self._start(fitting)
             if not self._starting():
-                break  # the next one does not fit
+                break  # none of the others fits
             self._take_news()
         return waiting
 
