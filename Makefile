@@ -30,7 +30,7 @@ bench: install ## Bench MobileNetV2 under every strategy, report in bench_result
 bench-launch: install ## Measure what the launcher costs compared with running the same commands without it
 	$(PY) tests/benchmarks/launch_cost.py
 
-calibrate: install ## Show what measuring in turns is worth, and how often intervals and verdicts are right (about 20 minutes)
+calibrate: install ## Show what measuring in turns is worth, and how often intervals and verdicts are right (about 15 minutes)
 	$(PY) tests/benchmarks/calibrate_turns.py
 	$(PY) tests/benchmarks/calibrate_statistics.py
 

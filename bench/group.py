@@ -13,10 +13,12 @@ from tfdist.bench.memory import Memory
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import of_turn
 from tfdist.bench.turns import END, Parked, plan_turn, plan_warmup
-from tfdist.launch.agents.launcher_messages import Interrupted
+from tfdist.launch.agents.launcher_messages import Interrupted, Message
+from tfdist.launch.agents.messages import Event
 from tfdist.launch.events import Turn
 from tfdist.models.record import Record, RecordStatus, TurnRecord
 from tfdist.models.throughput import throughput
+from tfdist.strategies.catalog import CATALOG
 
 END_S = 20.0
 """For a program to end after its last turn; then it is stopped."""
@@ -48,7 +50,20 @@ class _Member:
     process: ArmProcess
     parked: Parked | None = None
     """When it was parked last; None: it starts."""
+    ready_servers: set[str] = field(default_factory=set)
+    """Its tasks that only serve, and wait for the others."""
     ending: bool = False
+
+    @property
+    def busy(self) -> int:
+        """Processes that use a core while the arm starts."""
+        return processes_of(self.start) - len(self.ready_servers)
+
+    def note(self, message: Message) -> None:
+        """Note a message of a task while the arm starts."""
+        leader = CATALOG[self.start.spec.strategy].leader
+        if isinstance(message, Event) and message.event.get("event") == "ready" and leader is not None:
+            self.ready_servers |= {message.task} - {f"{leader}-0"}
 
 
 @dataclass
@@ -74,7 +89,7 @@ class Group:
 
         Args:
             starts: in the order in which they are started; one that fits is not held up by one that does not.
-            slots: processes that start at the same time, or one arm if it has more.
+            slots: one more arm is started while fewer processes than this are busy starting.
         """
         waiting = list(starts)
         while waiting or self._starting():
@@ -92,9 +107,10 @@ class Group:
     def _has_room(self, start: ArmStart, slots: int) -> bool:
         if not self.members:
             return True
-        processes = [processes_of(member.start) for member in self._starting()]
-        if processes and sum(processes) + processes_of(start) > slots:
+        starting = self._starting()
+        if sum(member.busy for member in starting) >= slots:
             return False
+        processes = [processes_of(member.start) for member in starting]
         return self.memory.fits(processes_of(start), processes, len(start.machines))
 
     def _start(self, start: ArmStart) -> None:
@@ -184,6 +200,8 @@ class Group:
                 raise InterruptedBenchError(signal)
             case Progressed(arm, message):
                 self.progress.listen(arm, message)
+                if arm in self.members:
+                    self.members[arm].note(message)
             case Parked(arm) if arm in self.members:
                 self._park(self.members[arm], news)
             case Ended(arm, record) if arm in self.members:

@@ -41,9 +41,9 @@ from tfdist.models.throughput import throughput
 
 PACE = Pace(turn_s=2.5, warmup_s=3.0, window_s=0.5)
 PARKED_S = 10.0
-PHASES, TURNS = 4, 5
+PHASES, TURNS = 3, 5
 """Times that the neighbours are started; turns of the arm with and without them each time."""
-ROUNDS = 12
+ROUNDS = 8
 Choices = dict[str, object]
 MEASURED: Choices = {"strategy": "multiworker", "workers": 2, "communication": "ring"}
 NEIGHBOURS: dict[str, Choices] = {
