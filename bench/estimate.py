@@ -9,15 +9,15 @@ from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
 
 _START_S: Mapping[str, float] = {
-    StrategyName.ONE_DEVICE: 11,
-    StrategyName.MIRRORED: 22,
-    StrategyName.MULTI_WORKER: 18,
-    StrategyName.CENTRAL_STORAGE: 18,
-    StrategyName.PARAMETER_SERVER: 14,
-    StrategyName.INDEPENDENT: 9,
+    StrategyName.ONE_DEVICE: 2,
+    StrategyName.MIRRORED: 4,
+    StrategyName.MULTI_WORKER: 7,
+    StrategyName.CENTRAL_STORAGE: 3,
+    StrategyName.PARAMETER_SERVER: 5,
+    StrategyName.INDEPENDENT: 2,
 }
-"""Seconds until the first step is over, plus _PROCESS_S for each process. Measured on two cores in
-bench_results/20261121T032905Z-cpu."""
+"""Seconds until the first step is over, plus _PROCESS_S for each process: shares of the wall time in which all arms of
+suite cpu start, as many processes at a time as there are cores, on two cores."""
 _PROCESS_S = 3.0
 _EDGE_S = 0.5
 """Of a turn besides its timed windows: the release, a step that is not counted, and saving."""
@@ -26,7 +26,7 @@ _EDGE_S = 0.5
 def start_s(choice: StrategyChoice) -> float:
     """Wall seconds from the start of an arm's processes until they wait for their first turn."""
     processes = choice.workers + choice.ps + bool(choice.ps)
-    return _START_S.get(choice.strategy, 20) + _PROCESS_S * processes
+    return _START_S.get(choice.strategy, 5) + _PROCESS_S * processes
 
 
 def seconds_left(
