@@ -42,8 +42,8 @@ class AsyncLoop:
         first, pending = self._schedule(before), self._fill(deque(), waiting)
         if first is not None:
             first.fetch()
+        counted = self._count()  # before the clock is read, as at the other edges
         log.open()
-        counted = self._count()
         for _ in sizes:
             last = self._fill(pending, waiting).popleft()
             if not waiting and len(pending) == 1 and not after:

@@ -111,8 +111,8 @@ def test_the_figures_of_a_record_add_up(training: Training) -> None:
     batch_size = record.spec["batch_size"]
     for rank in record.ranks:
         in_windows = sum(window.steps for window in (*rank.warmup, *rank.windows))
-        # one step of each of two workers before and after the timed windows; those in progress may be on either side
-        around = 6 if training.strategy == "parameter-server" else 0
+        # a parameter-server's workers have steps before and after the timed windows, and take some while an edge is read
+        around = STEPS // 5 if training.strategy == "parameter-server" else 0
         assert STEPS - around <= in_windows <= STEPS
         assert rank.warmup
         assert rank.updates_applied == STEPS
