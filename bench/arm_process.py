@@ -155,8 +155,8 @@ class _ArmThread:
         start, turn = self.start, self.turn
         hosts = list(turn.fleet.hellos.values())
         record = self._record(RecordStatus.OK, "", ExitCode.SUCCESS)
-        record = replace(record, ranks=ranks_of(turn.records)[0], hardware=hardware(hosts[0]))
-        return replace(record, incarnation=start.incarnation, hosts=max(1, len(hosts)))
+        ranks = ranks_of(turn.records)[0]
+        return replace(record, ranks=ranks, hardware=hardware(hosts[0]), incarnation=start.incarnation)
 
     def _not_started(self, reason: str, exit_code: int) -> Record:
         # above 128: 128 + the signal that tfdist received before any task ran

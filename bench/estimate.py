@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tfdist.bench.plan import PlannedRun
 from tfdist.bench.suites.suite import Suite
+from tfdist.models.plan import task_count
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
 
@@ -25,8 +26,7 @@ _EDGE_S = 0.5
 
 def start_s(choice: StrategyChoice) -> float:
     """Wall seconds from the start of an arm's processes until they wait for their first turn."""
-    processes = choice.workers + choice.ps + bool(choice.ps)
-    return _START_S.get(choice.strategy, 5) + _PROCESS_S * processes
+    return _START_S.get(choice.strategy, 5) + _PROCESS_S * task_count(choice)
 
 
 def seconds_left(

@@ -16,6 +16,7 @@ from tfdist.bench.turns import END, Parked, plan_turn, plan_warmup
 from tfdist.launch.agents.launcher_messages import Interrupted, Message
 from tfdist.launch.agents.messages import Event
 from tfdist.launch.events import Turn
+from tfdist.models.plan import task_count
 from tfdist.models.record import Record, RecordStatus, TurnRecord
 from tfdist.models.throughput import throughput
 from tfdist.strategies.catalog import CATALOG
@@ -57,7 +58,7 @@ class _Member:
     @property
     def busy(self) -> int:
         """Processes that use a core while the arm starts."""
-        return processes_of(self.start) - len(self.ready_servers)
+        return task_count(self.start.spec) - len(self.ready_servers)
 
     def note(self, message: Message) -> None:
         """Note a message of a task while the arm starts."""
@@ -110,8 +111,8 @@ class Group:
         starting = self._starting()
         if sum(member.busy for member in starting) >= slots:
             return False
-        processes = [processes_of(member.start) for member in starting]
-        return self.memory.fits(processes_of(start), processes, len(start.machines))
+        processes = [task_count(member.start.spec) for member in starting]
+        return self.memory.fits(task_count(start.spec), processes, len(start.machines))
 
     def _start(self, start: ArmStart) -> None:
         self.progress.starting(start.arm, start.incarnation)
@@ -233,8 +234,3 @@ class Group:
         if stopped or record.status in (RecordStatus.FAILED, RecordStatus.TIMEOUT):
             self.failed[arm] = record.reason
             self.progress.note(f"{arm}: {record.status}: {record.reason} (logs: {member.start.run_dir})")
-
-
-def processes_of(start: ArmStart) -> int:
-    """The number of processes of an arm."""
-    return start.spec.workers + start.spec.ps + bool(start.spec.ps)

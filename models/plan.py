@@ -32,6 +32,11 @@ def shape_of(choice: StrategyChoice, base_port: int | None = None) -> Shape:
     )
 
 
+def task_count(choice: StrategyChoice) -> int:
+    """The number of tasks of the strategy's job."""
+    return sum(role.count for role in shape_of(choice).roles.values())
+
+
 def plan_training(
     spec: TrainingSpec, machines: Machines, base_port: int | None = None, env: Mapping[str, str] | None = None
 ) -> Job:
