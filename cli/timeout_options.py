@@ -1,6 +1,7 @@
 """The options that set timeouts, shared by launch, bench and doctor."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfdist.cli.options import annotation, gather
@@ -44,7 +45,8 @@ def read_timeouts(values: Mapping[str, float | None]) -> "Policy":
                 f"{flag_of(name)} {value:g}: must be {least:g} to {MAX_S:.0f} seconds; "
                 f"omit it for {getattr(default, field):g}"
             )
-    return Policy(**{row[1]: value for row, value in given})
+    fields: dict[str, Any] = {row[1]: value for row, value in given}
+    return replace(default, **fields)
 
 
 def timeout_words(policy: "Policy") -> list[str]:

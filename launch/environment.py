@@ -10,6 +10,7 @@ from tfdist.launch.errors import TfdistError
 COMPUTED: Mapping[str, str] = {
     "TF_CONFIG": "omit it, or use --inherit-tf-config",
     "CUDA_VISIBLE_DEVICES": "choose GPUs with gpus= in the hostfile, or set it for tfdist itself",
+    "TFDIST_CHECKPOINT_DIR": "use --checkpoint-dir",
     **dict.fromkeys(
         (
             "TF_GRPC_REUSE_PORT",
@@ -19,6 +20,9 @@ COMPUTED: Mapping[str, str] = {
             "TFDIST_EVENTS_FD",
             "TFDIST_BARRIER_FD",
             "TFDIST_TURNS",
+            "TFDIST_ATTEMPT",
+            "TFDIST_STACKS_FD",
+            "TFDIST_CHECKPOINTING",
         ),
         "omit it",
     ),

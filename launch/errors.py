@@ -12,9 +12,13 @@ class ExitCode(IntEnum):
     FAILED = 1
     """An arm of a bench failed, a training ended without a record, or a file could not be written."""
     USAGE = 2
+    PREEMPTED = 42
+    """A checkpoint was saved and the job can be resumed: of a task, `restart me`."""
     HOST_LOST = 69
     START_TIMEOUT = 75
     """Tasks were not started within --start-timeout."""
+    STALL = 76
+    """No step from any task within --stall-timeout."""
     TIMEOUT = 124
     NOT_STARTED = 127
     """A task's program could not be started."""

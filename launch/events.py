@@ -40,8 +40,9 @@ def emit(event: str, **values: Any) -> None:
 
     Args:
         event: `phase` (phase: a `Phase` or any text), `ready` (the strategy exists), `step` (step, and as far as they
-            are known steps: the total, images_per_s, loss), `barrier`, `turn` (windows), `record` (record), or any
-            other name.
+            are known steps: the total, images_per_s, loss), `barrier`, `turn` (windows), `record` (record),
+            `checkpoint` (step, examples, path, seconds; final: whether nothing more will be trained), `resumed` (step,
+            examples, path), `evaluation` (step, accuracy), `stacks` (signal, pid), or any other name.
         values: of the event; JSON.
     """
     descriptor = os.environ.get("TFDIST_EVENTS_FD")

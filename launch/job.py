@@ -39,6 +39,10 @@ class RoleShape:
     """The job succeeds once every leading task has exited with code 0; the other tasks are then stopped."""
     serves: bool = False
     """Its tasks serve the leading ones: an earlier exit is a failure, even with code 0."""
+    restarts: tuple[str, ...] | None = None
+    """The roles whose tasks are all restarted when one of this role fails; empty: that task alone; None: no restart."""
+    follows: bool = False
+    """Once the leading tasks have exited, the job waits for its tasks to exit too (an evaluator)."""
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,26 @@
-"""Timeouts of a launch."""
+"""Timeouts of a launch, and when its tasks are restarted."""
 
 from dataclasses import dataclass
+
+from tfdist.launch.str_enum import StrEnum
 
 START_TIMEOUT_S = 60.0
 """The default of `start_timeout_s`."""
 
 
+class RestartOn(StrEnum):
+    """What tasks are restarted after."""
+
+    FAILURE = "failure"
+    """Any end but exit code 42."""
+    PREEMPTION = "preemption"
+    """Exit code 42, which means "restart me" (TensorFlow's PreemptionCheckpointHandler)."""
+    ANY = "any"
+
+
 @dataclass(frozen=True)
 class Policy:
-    """All values are seconds."""
+    """Times are seconds."""
 
     timeout_s: float | None = None
     """Limit of the whole job, from the start of its tasks; None: no limit."""
@@ -33,6 +45,18 @@ class Policy:
     """Without a message from an agent on another host, until it counts as lost."""
     launcher_timeout_s: float = 60.0
     """Without a message from the launcher, until an agent on another host stops its tasks."""
+
+    max_restarts: int = 0
+    """Number of restarts of the whole run, whichever tasks they restart."""
+    restart_on: RestartOn = RestartOn.ANY
+    min_workers: int | None = None
+    """Restart with fewer workers, at least this many, if hosts are lost; None: all hosts are needed."""
+    saves_on_signal: bool = False
+    """SIGTERM, SIGUSR1 and SIGUSR2 go to one leading task first, whose job then saves a checkpoint and ends with 42."""
+    stall_timeout_s: float | None = 300.0
+    """Without a step from any task, until the job is stopped; None: no limit."""
+    stop_on_nan: bool = False
+    """Stop the job when a task reports a loss that is not finite."""
 
     @property
     def login_s(self) -> float:

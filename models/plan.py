@@ -21,7 +21,8 @@ def shape_of(choice: StrategyChoice, base_port: int | None = None) -> Shape:
     counts = {"one": 1, "workers": choice.workers, "ps": choice.ps}
     return Shape(
         roles={
-            role.name: RoleShape(counts[role.count], role.computes, role.leads, role.serves) for role in strategy.roles
+            role.name: RoleShape(counts[role.count], role.computes, role.leads, role.serves, role.restarts)
+            for role in strategy.roles
         },
         has_cluster=strategy.has_cluster,
         devices=choice.devices,

@@ -45,6 +45,9 @@ class TrainingSpec(StrategyChoice):
     shuffle: int = 1024
     """Shuffle buffer, examples."""
     steps: int = 100
+    examples: int | None = None
+    """Train until this many examples of all workers together, instead of `steps`, which is then only an estimate: set
+    when a restart changes the number of workers."""
     epochs: int | None = None
     """If set, `steps` was computed from it."""
     learning_rate: float = 0.001

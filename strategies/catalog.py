@@ -29,6 +29,8 @@ class Role:
     serves: bool = False
     """Its tasks run a TensorFlow server for the leading ones and no program. The job ends without them, but they must
     not end before it."""
+    restarts: tuple[str, ...] | None = ()
+    """The roles whose tasks are all restarted when one of this role fails; empty: that task alone; None: no restart."""
 
     @property
     def leads(self) -> bool:
@@ -82,7 +84,7 @@ class Strategy:
         return next(role.name for role in self.roles if role.leads) if serving else None
 
 
-_WORKERS = (Role("worker", "workers"),)
+_WORKERS = (Role("worker", "workers", restarts=("worker",)),)
 
 _ROWS = (
     Strategy(
@@ -140,7 +142,7 @@ _ROWS = (
         roles=(
             Role("chief", "one", computes=False),
             Role("worker", "workers", serves=True),
-            Role("ps", "ps", computes=False, serves=True),
+            Role("ps", "ps", computes=False, serves=True, restarts=("chief", "ps")),
         ),
         exchange=Exchange.ASYNC,
         has_cluster=True,
@@ -170,7 +172,7 @@ _ROWS = (
         tf_name="OneDeviceStrategy in each process",
         summary="N one-device trainings side by side without gradient exchange: the upper bound for the others",
         needs="one device for each worker",
-        roles=_WORKERS,
+        roles=(Role("worker", "workers", restarts=None),),
         exchange=Exchange.NONE,
         options=("--workers",),
     ),

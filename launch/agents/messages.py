@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-StreamName = Literal["stdout", "stderr"]
+StreamName = Literal["stdout", "stderr", "stacks"]
+"""`stacks`: the stacks of all threads, after `DumpStacks`."""
+FolderAction = Literal["write", "read", "remove"]
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,22 @@ class Inspect(Request):
     tasks: tuple[str, ...]
     gpus: bool = False
     """Report the memory of the host's GPUs too, which takes a moment."""
+
+
+@dataclass(frozen=True)
+class DumpStacks(Request):
+    """Write the stacks of these tasks' threads to their stream `stacks`."""
+
+    tasks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CheckFolder(Request):
+    """Create the folder and write a file with this token in it; or read that file; or remove it."""
+
+    path: str
+    token: str
+    action: FolderAction
 
 
 @dataclass(frozen=True)
@@ -225,6 +243,20 @@ class Inspected(Reply):
 
 
 @dataclass(frozen=True)
+class StacksDumped(Reply):
+    """How the stacks of each task were found: `faulthandler`, `py-spy` or `/proc`; a reason if they were not."""
+
+    methods: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class FolderChecked(Reply):
+    """Why the action failed; empty if it did not."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class Started(TaskMessage):
     """A task was started."""
 
@@ -296,11 +328,12 @@ class Leaving:
 
 
 ToAgent = (
-    Configure | Prepare | Reserve | Dial | MeasureLink | CloseProbe | Inspect
+    Configure | Prepare | Reserve | Dial | MeasureLink | CloseProbe | Inspect | DumpStacks | CheckFolder
     | Start | Stop | Release | Finish | Heartbeat
 )  # fmt: skip
 FromAgent = (
     LoggedIn | Alive | Hello | Prepared | Reserved | NotReserved | DialResult | LinkSpeed | Inspected
-    | Started | NotStarted | Listening | Output | Event | Exited | Stuck | Heartbeat | Leaving
+    | StacksDumped | FolderChecked | Started | NotStarted | Listening | Output | Event | Exited | Stuck | Heartbeat
+    | Leaving
 )  # fmt: skip
 """Times are seconds since 1970 by the host's clock; the channel converts them to this machine's clock."""

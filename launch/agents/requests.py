@@ -7,8 +7,11 @@ from typing import Protocol
 
 from tfdist.launch.agents.launcher_messages import Message
 from tfdist.launch.agents.messages import (
+    CheckFolder,
     Dial,
     DialResult,
+    DumpStacks,
+    FolderChecked,
     Inspect,
     Inspected,
     LinkSpeed,
@@ -19,11 +22,12 @@ from tfdist.launch.agents.messages import (
     Reply,
     Reserve,
     Reserved,
+    StacksDumped,
     ToAgent,
 )
 from tfdist.launch.hosts.host import Host
 
-AnyRequest = Prepare | Reserve | Dial | MeasureLink | Inspect
+AnyRequest = Prepare | Reserve | Dial | MeasureLink | Inspect | DumpStacks | CheckFolder
 OnReply = Callable[[Reply], None]
 
 
@@ -70,6 +74,8 @@ def answers(request: AnyRequest, reply: Reply) -> bool:
             | (Prepare(), Prepared())
             | (MeasureLink(), LinkSpeed())
             | (Inspect(), Inspected())
+            | (DumpStacks(), StacksDumped())
+            | (CheckFolder(), FolderChecked())
         ):
             return True
     return False

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tfdist.launch.agents.messages import Exited
+from tfdist.launch.attempts import Attempt
 from tfdist.launch.str_enum import StrEnum
 
 
@@ -44,6 +45,8 @@ class Outcome:
     hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Each host's description from its agent."""
     run_dir: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    """In the order of their starts; the last one is how the job ended."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""

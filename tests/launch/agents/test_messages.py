@@ -9,13 +9,16 @@ import pytest
 from tfdist.launch.agents.bootstrap import program_text
 from tfdist.launch.agents.messages import (
     Alive,
+    CheckFolder,
     CloseProbe,
     Configure,
     Dial,
     DialResult,
+    DumpStacks,
     Event,
     Exited,
     Finish,
+    FolderChecked,
     FromAgent,
     Heartbeat,
     Hello,
@@ -34,6 +37,7 @@ from tfdist.launch.agents.messages import (
     Release,
     Reserve,
     Reserved,
+    StacksDumped,
     Start,
     Started,
     Stop,
@@ -49,13 +53,14 @@ TO_AGENT = [
     Stop(("worker-0",), 5.0),
     Release(1), Finish(), Heartbeat(1.0), Prepare("UEs=", "/a b", True), CloseProbe(),
     Dial((("::1", 5000), ("h2", 5001)), "token", 4.0), MeasureLink("h2", 5000, "token", 1.0),
+    DumpStacks(("worker-0",)), CheckFolder("/a b", "token", "write"),
 ]  # fmt: skip
 FROM_AGENT = [
     LoggedIn(), Alive(1.0), Inspected({"worker-0": "S"}, {"worker-0": ""}, request=3), Listening("t", 1.0), Stuck("t", 1.0, "D", "x"),
     Hello({"cores": [0, 1]}), Prepared("/work", "/home"), Reserved((1, 2)), NotReserved(1, "busy"),
     DialResult(("", "refused")), LinkSpeed(0.1, 5.0, ""), Started("t", 7, 1.0), NotStarted("t", "no program"),
     Output("t", "stdout", "text\n"), Event("t", 1.0, {"event": "ready", "steps": [1]}), Exited("t", -9, 1.0, 5, 0.1, 1, "", attempt=1),
-    Heartbeat(1.0), Leaving("killed"),
+    Heartbeat(1.0), Leaving("killed"), StacksDumped({"worker-0": "/proc"}), FolderChecked("read-only"),
 ]  # fmt: skip
 
 
