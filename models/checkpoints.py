@@ -1,0 +1,216 @@
+"""Checkpoints in a folder: their names, their manifests, which are complete, and who may resume them. No TensorFlow.
+
+A checkpoint is the files that tf.train.Checkpoint writes, and a manifest, which is moved into place last: without it,
+or with other file sizes than it says, the checkpoint does not count.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Protocol
+
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.text import flag_of, listed
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.catalog import CATALOG, Exchange
+from tfdist.strategies.choice import StrategyChoice
+
+FORMAT = 1
+MAY_CHANGE = frozenset([
+    "steps", "epochs", "examples", "evaluate", "warmup_steps", "steps_per_window", "timeout_collective_s",
+    "workers", "ps", "gpus", "logical_gpus", "cores_per_device", "intra_op_threads", "gpu_threads", "data_dir",
+])  # fmt: skip
+"""Fields of a spec that may differ from the saved one: the length, what depends on the hosts, timeouts, measuring."""
+_FILE = re.compile(r"step-(\d{8,})([._].*)")
+
+
+def name_of(step: int) -> str:
+    """The common beginning of the names of a checkpoint's files; TensorFlow reads it by this prefix."""
+    return f"step-{step:08d}"
+
+
+def step_of(file: str) -> int | None:
+    """The step of the checkpoint that a file or folder belongs to; None: to none."""
+    found = _FILE.fullmatch(file)
+    return int(found[1]) if found else None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a checkpoint contains."""
+
+    step: int
+    """Steps trained so far."""
+    examples: int
+    """Trained so far by all workers together: the position in the data."""
+    spec: Mapping[str, Any]
+    """TrainingSpec.to_json()."""
+    files: Mapping[str, int]
+    """Bytes of each file of the checkpoint, by name."""
+    attempt: int = 0
+    """Of the task that saved it."""
+    final: bool = False
+    """The training was complete."""
+
+    @property
+    def name(self) -> str:
+        """See `name_of`."""
+        return name_of(self.step)
+
+    @property
+    def file(self) -> str:
+        """The name of the manifest's file."""
+        return f"{self.name}.json"
+
+    def to_text(self) -> str:
+        """The content of the manifest's file."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n"
+
+    @classmethod
+    def from_text(cls, text: str) -> "Manifest":
+        """The inverse of `to_text`.
+
+        Raises:
+            ValueError: the text is something else.
+        """
+        data = json.loads(text)
+        if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
+            raise ValueError(f"not a manifest of format {FORMAT}")
+        if {field.name for field in fields(cls)} != set(data):
+            raise ValueError("not the fields of a manifest")
+        return cls(**data)
+
+
+class Files(Protocol):
+    """Reads a folder. Every method raises OSError."""
+
+    def names(self, folder: str) -> Sequence[str]:
+        """Of all files and folders in it; none if it does not exist."""
+
+    def text(self, path: str) -> str:
+        """The content of a text file."""
+
+    def size(self, path: str) -> int:
+        """Bytes of a file."""
+
+
+class LocalFiles:
+    """Reads folders of this machine."""
+
+    def names(self, folder: str) -> Sequence[str]:
+        """As `Files.names`."""
+        try:
+            return [path.name for path in Path(folder).iterdir()]
+        except FileNotFoundError:
+            return []
+
+    def text(self, path: str) -> str:
+        """As `Files.text`."""
+        return Path(path).read_text(encoding="utf-8")
+
+    def size(self, path: str) -> int:
+        """As `Files.size`."""
+        return Path(path).stat().st_size
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The checkpoints of a folder."""
+
+    complete: tuple[Manifest, ...]
+    """The newest one first. Whether their content is intact, only TensorFlow can tell, by its checksums."""
+    problems: Mapping[int, str]
+    """Why a checkpoint that has a manifest does not count, by step: a sentence that names the file."""
+
+    @property
+    def newest(self) -> Manifest | None:
+        """The newest complete checkpoint."""
+        return self.complete[0] if self.complete else None
+
+
+def list_checkpoints(folder: str, files: Files | None = None) -> Listing:
+    """The checkpoints in a folder, a local one unless `files` reads others. Without the folder there are none.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    files = files or LocalFiles()
+    complete, problems = [], {}
+    for name in sorted(files.names(folder), reverse=True):
+        step = step_of(name)
+        if step is None or name != f"{name_of(step)}.json":
+            continue
+        try:
+            complete.append(_complete(folder, name, files))
+        except ValueError as error:
+            problems[step] = str(error)
+    return Listing(tuple(sorted(complete, key=lambda manifest: manifest.step, reverse=True)), problems)
+
+
+def _complete(folder: str, name: str, files: Files) -> Manifest:
+    """The manifest in the file `name`, unless it or one of the files that it lists is damaged: then a ValueError."""
+    try:
+        manifest = Manifest.from_text(files.text(f"{folder}/{name}"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{name} cannot be read ({error})") from None
+    for file, expected in manifest.files.items():
+        try:
+            size = files.size(f"{folder}/{file}")
+        except OSError:
+            raise ValueError(f"{file} is missing") from None
+        if size != expected:
+            raise ValueError(f"{file} has {size} bytes, not {expected}")
+    return manifest
+
+
+def differences(saved: Mapping[str, Any], spec: TrainingSpec) -> tuple[str, ...]:
+    """The options that differ and may not, as `--seed 0 (now 1)`. `saved`: the spec of a manifest."""
+    defaults, now = TrainingSpec().to_json(), spec.to_json()
+    return tuple(
+        f"{flag_of(name)} {saved.get(name, defaults[name])} (now {now[name]})"
+        for name in now
+        if name not in MAY_CHANGE and saved.get(name, defaults[name]) != now[name]
+    )
+
+
+def check_same_training(manifest: Manifest, spec: TrainingSpec, folder: str) -> None:
+    """Refuse to continue a checkpoint with a spec that trains something else.
+
+    Raises:
+        TfdistError: it names the options that differ.
+    """
+    different = differences(manifest.spec, spec)
+    if different:
+        raise TfdistError(
+            f"{folder}: the checkpoint of step {manifest.step} was trained with {listed(different)}: "
+            "use the saved values, or another --checkpoint-dir"
+        )
+
+
+def check_empty(listing: Listing, folder: str) -> None:
+    """Refuse to start from the beginning in a folder that holds checkpoints.
+
+    Raises:
+        TfdistError: it holds some.
+    """
+    if listing.newest is not None or listing.problems:
+        step = listing.newest.step if listing.newest is not None else max(listing.problems)
+        raise TfdistError(
+            f"--checkpoint-dir {folder}: it holds a checkpoint of step {step}; use --resume {folder} to continue it, "
+            "or another folder"
+        )
+
+
+def check_can_be_saved(choice: StrategyChoice) -> None:
+    """Refuse checkpoints of a strategy whose tasks do not train one model.
+
+    Raises:
+        TfdistError: independent tasks.
+    """
+    if CATALOG[choice.strategy].exchange is Exchange.NONE:
+        raise TfdistError(
+            f"--strategy {choice.strategy}: each task trains a model of its own, so there is no checkpoint of the job; "
+            "omit the checkpoint options, or use another strategy"
+        )
