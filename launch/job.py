@@ -43,6 +43,8 @@ class RoleShape:
     """The roles whose tasks are all restarted when one of this role fails; empty: that task alone; None: no restart."""
     follows: bool = False
     """Once the leading tasks have exited, the job waits for its tasks to exit too (an evaluator)."""
+    needs_checkpoints: bool = True
+    """Its tasks read or write the job's folder of checkpoints, if it has one."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,19 @@ class Job:
     cluster: Cluster = field(default_factory=lambda: Cluster({}))
     shared: Mapping[str, str] = field(default_factory=dict)
     """Variables of the launcher's environment that every task gets, unless its program or tfdist sets them."""
+    checkpoint_dir: str = ""
+    """The folder of checkpoints, if it is to be checked before tasks start: an absolute path."""
 
     @property
     def hosts(self) -> tuple[Host, ...]:
         """The hosts in the order of their first task."""
         return tuple(dict.fromkeys(plan.host for plan in self.plans))
+
+    @property
+    def checkpoint_hosts(self) -> tuple[Host, ...]:
+        """The hosts whose tasks need `checkpoint_dir`; empty if there is none."""
+        hosts = (plan.host for plan in self.plans if self.roles[plan.task.role].needs_checkpoints)
+        return tuple(dict.fromkeys(hosts)) if self.checkpoint_dir else ()
 
     @cached_property
     def leading(self) -> tuple[str, ...]:

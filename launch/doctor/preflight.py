@@ -8,6 +8,7 @@ from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.launcher_messages import Note
 from tfdist.launch.cluster import Task
 from tfdist.launch.doctor.agent_requests import close_probes, dial, measure, new_token, prepare, reserve
+from tfdist.launch.doctor.checkpoint_folder import check_checkpoint_folder
 from tfdist.launch.doctor.gpu_problems import unseen_gpus
 from tfdist.launch.doctor.links import Links
 from tfdist.launch.doctor.problems import (
@@ -46,6 +47,7 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
     raise_problems([*filter(None, missing), *versions.values()])
     clocks = [clock_problem(host, fleet.behind_s[host]) for host in fleet.hellos]  # in the order of the hosts
     job, folders = _prepare(job, fleet)
+    check_checkpoint_folder(job, fleet)
     targets = dial_targets(job)
     token = new_token() if targets else ""
     job, ports = _reserve(job, fleet, token)

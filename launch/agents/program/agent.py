@@ -48,6 +48,7 @@ from tfdist.launch.agents.program.processes import (
     run_program,
     terminate,
 )
+from tfdist.launch.agents.program.shared_folder import check_folder
 from tfdist.launch.agents.program.text import end_of_characters, nests_deeper
 
 HEARTBEAT_S = 2.0
@@ -301,6 +302,10 @@ class Agent:
         from tfdist.launch.agents.probe import measure_link
 
         self._send_later("link_speed", lambda: {"request": request, **measure_link(address, port, token, seconds)})
+
+    def _do_check_folder(self, request: int, path: str, token: str, action: str) -> None:
+        # in a thread: a network file system may take long to answer
+        self._send_later("folder_checked", lambda: {"request": request, "reason": check_folder(path, token, action)})
 
     def _do_start(
         self,
