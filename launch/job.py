@@ -42,7 +42,8 @@ class RoleShape:
     restarts: tuple[str, ...] | None = None
     """The roles whose tasks are all restarted when one of this role fails; empty: that task alone; None: no restart."""
     follows: bool = False
-    """Once the leading tasks have exited, the job waits for its tasks to exit too (an evaluator)."""
+    """Once the leading tasks have exited, the job waits for its tasks to exit too (an evaluator). They are outside the
+    cluster, so they have no port."""
     needs_checkpoints: bool = True
     """Its tasks read or write the job's folder of checkpoints, if it has one."""
 
@@ -168,12 +169,15 @@ def _plan_host(
     plans = {}
     for position, task in enumerate(tasks):
         index = computing.index(task) if task in computing else None
+        follows = shape.roles[task.role].follows
         cores = _pinned_cores(index, len(computing), shape, machine.cores)
+        if follows:
+            cores = _cores_besides(cores, machine.cores)
         env = {**_device_environment(gpus.get(task), cores), **program.env}
         if near and index is not None:
             cores = near[index]
         argv = (machine.python, *program.argv) if program.python else program.argv
-        port = base_port + position if base_port else base_port
+        port = None if follows else base_port + position if base_port else base_port
         plans[task] = TaskPlan(task, host, replace(program, env=env, argv=argv), cores, port)
     return plans
 
@@ -220,6 +224,11 @@ def _pinned_cores(index: int | None, computing: int, shape: Shape, cores: tuple[
     per_task = shape.devices * shape.cores_per_device
     first, count = (0, per_task * computing) if index is None else (index * per_task, per_task)
     return tuple(sorted({cores[(first + offset) % len(cores)] for offset in range(count)}))
+
+
+def _cores_besides(pinned: tuple[int, ...], cores: tuple[int, ...]) -> tuple[int, ...]:
+    """The host's cores to which nothing is pinned; if there are none, the pinned ones."""
+    return tuple(core for core in cores if core not in pinned) or pinned if pinned else ()
 
 
 def _gpus_of_tasks(

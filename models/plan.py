@@ -13,6 +13,8 @@ from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import GpuThreads
 
 _TRAINING_COMMAND = ("-m", "tfdist.models.training.task")
+EVALUATOR = "evaluator"
+"""The role of tasks outside the cluster that evaluate checkpoints."""
 
 
 def shape_of(choice: StrategyChoice, base_port: int | None = None) -> Shape:
@@ -39,20 +41,33 @@ def task_count(choice: StrategyChoice) -> int:
 
 
 def plan_training(
-    spec: TrainingSpec, machines: Machines, base_port: int | None = None, env: Mapping[str, str] | None = None
+    spec: TrainingSpec,
+    machines: Machines,
+    base_port: int | None = None,
+    env: Mapping[str, str] | None = None,
+    *,
+    evaluator: bool = False,
 ) -> Job:
-    """The built-in training as a job; its tasks also get the variables of `env`."""
+    """The built-in training as a job; its tasks also get the variables of `env`.
+
+    With `evaluator`, one more task follows the checkpoints: without GPUs (unless its host has role=evaluator and
+    gpus=), and on cores without a training task if its host has any.
+    """
     # PYTHONSAFEPATH: the working directory may contain a random.py
     variables = {**(env or {}), **_environment(spec), "PYTHONSAFEPATH": "1"}
-    return plan_job(shape_of(spec, base_port), Program(_TRAINING_COMMAND, variables, str(Path.cwd()), True), machines)
+    shape = shape_of(spec, base_port)
+    if evaluator:
+        role = RoleShape(1, computes=False, leads=False, restarts=(), follows=True)
+        shape = replace(shape, roles={**shape.roles, EVALUATOR: role})
+    return plan_job(shape, Program(_TRAINING_COMMAND, variables, str(Path.cwd()), True), machines)
 
 
 def plan_command(choice: StrategyChoice, command: Program, machines: Machines, base_port: int | None = None) -> Job:
     """A custom program as a job. Hosts with role=evaluator run it too; the program's variables win over ours."""
     shape = shape_of(choice, base_port)
-    evaluators = sum(host.slots or 1 for host in machines if host.role == "evaluator")
+    evaluators = sum(host.slots or 1 for host in machines if host.role == EVALUATOR)
     if evaluators and shape.has_cluster:
-        shape = replace(shape, roles={**shape.roles, "evaluator": RoleShape(evaluators, computes=False, leads=False)})
+        shape = replace(shape, roles={**shape.roles, EVALUATOR: RoleShape(evaluators, computes=False, leads=False)})
     return plan_job(shape, replace(command, env={**_environment(choice), **command.env}), machines)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.job import Program, Shape, plan_job
+from tfdist.launch.job import Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import Machine, local_machines
 
 from .jobs import roles
@@ -35,6 +35,16 @@ def test_chief_and_ps_share_the_workers_cores():
     assert {each.task.name: each.cores for each in job.plans} == {
         "chief-0": (0, 1), "worker-0": (0,), "worker-1": (1,), "ps-0": (0, 1),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("cores", "expected"), [((0, 1, 2, 3), (2, 3)), ((0, 1), (0, 1))])
+def test_a_follower_gets_the_cores_that_no_worker_has_and_no_port(cores, expected):
+    followed = {**roles(worker=2), "evaluator": RoleShape(1, computes=False, leads=False, follows=True)}
+    job = plan(Shape(followed, True, cores_per_device=1, base_port=3000), Machine(cores, ()))
+    evaluator = job.plans[2]
+    assert (evaluator.cores, evaluator.port) == (expected, None)
+    assert evaluator.program.env["TF_NUM_INTRAOP_THREADS"] == "2"
+    assert plan(Shape(followed, True)).plans[2].cores == ()
 
 
 def test_by_default_nothing_is_pinned_and_thread_pools_are_unchanged():

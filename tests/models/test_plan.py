@@ -5,6 +5,8 @@ import pytest
 
 from tfdist.launch.agents.messages import Exited
 from tfdist.launch.diagnosis.outcome import Outcome, Status
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Program
 from tfdist.launch.machine import Machine, local_machines
 from tfdist.models.plan import plan_command, plan_training, shape_of
@@ -91,6 +93,28 @@ def test_every_task_receives_the_spec_in_its_environment():
     for plan in job.plans:
         assert plan.program.env["TF_USE_LEGACY_KERAS"] == "1"
         assert plan.program.env.keys() >= spec.to_env().keys()
+
+
+@pytest.mark.parametrize("strategy", [StrategyName.MIRRORED, StrategyName.MULTI_WORKER, StrategyName.PARAMETER_SERVER])
+def test_an_evaluator_is_outside_the_cluster_and_does_not_end_the_job(strategy):
+    machine = Machine((0, 1, 2, 3), ("A100",) * 4)
+    spec = resolve({"strategy": str(strategy)}, machine, "smoke").spec
+    assert "evaluator" not in plan_training(spec, local_machines(machine)).roles
+    job = plan_training(spec, local_machines(machine), evaluator=True)
+    ports = {plan.task.name: 3000 + number for number, plan in enumerate(job.plans) if plan.port is not None}
+    job, evaluator = job.with_ports(ports), job.plans[-1]
+    assert (evaluator.task.name, evaluator.port) == ("evaluator-0", None)
+    assert "evaluator-0" not in (*job.leading, *job.serving)
+    assert evaluator.program.env["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert not any("evaluator" in job.environment(plan).get("TF_CONFIG", "") for plan in job.plans[:-1])
+
+
+def test_an_evaluator_runs_on_the_host_with_its_role():
+    spec = resolve({"strategy": "one-device"}, Machine((0, 1), ()), "smoke").spec
+    machines = {Host("h1"): Machine((0, 1), ()), Host("h2", role="evaluator"): Machine((0, 1), ())}
+    assert [plan.host.name for plan in plan_training(spec, machines, evaluator=True).plans] == ["h1", "h2"]
+    with pytest.raises(TfdistError, match="h2 has role=evaluator, but this job has no evaluator"):
+        plan_training(spec, machines)
 
 
 @pytest.mark.parametrize(("threads", "variable"), [("gpu_private", "gpu_private"), ("global", None)])
