@@ -14,8 +14,8 @@ from tfdist.launch.runs.writer import RunWriter
 if TYPE_CHECKING:
     from tfdist.launch.diagnosis.outcome import Outcome
 
-LOGS_PER_TASK = 2
-"""Open files of a task: the logs of its stdout and stderr."""
+LOGS_PER_TASK = 3
+"""Open files of a task: the logs of its stdout and stderr, and its stacks."""
 
 
 def launch(

@@ -24,11 +24,13 @@ def current() -> "tf.distribute.Strategy":
     from tfdist.launch import events
     from tfdist.launch.cluster import parse_tf_config
     from tfdist.launch.events import Phase
+    from tfdist.launch.stack_dumps import dump_on_request
     from tfdist.strategies.build import build
     from tfdist.strategies.choice import StrategyChoice
     from tfdist.strategies.serve import serve, serves
 
     events.report_failures()
+    dump_on_request()
     choice, tf_config = StrategyChoice.from_env(os.environ), os.environ.get("TF_CONFIG")
     if choice is None:
         import tensorflow as tf

@@ -87,7 +87,7 @@ class PrefixedLines:
         match message:
             case Note(host, text) if not self.options.quiet:
                 self._printer("stderr").whole(f"[{host}] {text}\n")
-            case Output(task, stream, text) if self._prints(task):
+            case Output(task, stream, text) if stream != "stacks" and self._prints(task):
                 self._print_text(task, stream, replace_surrogates(text))
             case Event(task, event={"event": "step"}) if self._prints(task) and not self.options.quiet:
                 self._print_lines(task, [_step_line(message)], self._printer("stdout"))

@@ -87,8 +87,8 @@ class RunDir:
         return sorted((int(folder.parent.name.removeprefix("attempt-")), folder.name) for folder in folders)
 
     def log(self, task: str, stream: str, attempt: int = 0) -> Path:
-        """The log of a task's `stdout` or `stderr`."""
-        return self.path / f"attempt-{attempt}" / task / f"{stream}.log"
+        """The log of a task's `stdout` or `stderr`, or its `stacks`."""
+        return self.path / f"attempt-{attempt}" / task / f"{stream}.{'txt' if stream == 'stacks' else 'log'}"
 
 
 def create_run_dir(runs_dir: Path, name: str, now: datetime | None = None) -> RunDir:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from tfdist.launch.stack_dumps import dump_on_request
 from tfdist.models.custom import devices
 from tfdist.models.custom.part import JobPart
 from tfdist.models.custom.report import reporter
@@ -21,6 +22,7 @@ def make_stepper(part: JobPart, coordinator: Callable[[], Any], loss: Loss = lam
         coordinator: returns the ClusterCoordinator; called only if the task has one.
         loss: of the result of a step.
     """
+    dump_on_request()
     loop: SyncWindows | AsyncWindows
     if part.workers:
         loop = AsyncWindows(0, 2 * part.workers, coordinator().join, loss)

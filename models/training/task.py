@@ -12,6 +12,7 @@ from tfdist.launch import events
 from tfdist.launch.cluster import Cluster, Task, parse_tf_config
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Phase
+from tfdist.launch.stack_dumps import dump_on_request
 from tfdist.models.checks import check_combinations, check_data
 from tfdist.models.datasets import table
 from tfdist.models.record import RankRecord
@@ -36,6 +37,7 @@ def main() -> int:
         traceback goes there.
     """
     events.report_failures()
+    dump_on_request()
     try:
         _train(_spec(), *_cluster_and_task())
     except TfdistError as error:

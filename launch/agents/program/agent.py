@@ -38,6 +38,7 @@ from tfdist.launch.agents.program.gpus import device_files
 from tfdist.launch.agents.program.ports import listening_ports, reserve
 from tfdist.launch.agents.program.processes import (
     CLEAN_UP_KILL_S,
+    INHERITED,
     PR_SET_CHILD_SUBREAPER,
     children,
     fork_reaper,
@@ -49,6 +50,13 @@ from tfdist.launch.agents.program.processes import (
     terminate,
 )
 from tfdist.launch.agents.program.shared_folder import check_folder
+from tfdist.launch.agents.program.stacks import (
+    DUMP_S,
+    examine_stacks,
+    request_stacks,
+    stack_header,
+    wait_for_stacks,
+)
 from tfdist.launch.agents.program.text import end_of_characters, nests_deeper
 
 HEARTBEAT_S = 2.0
@@ -71,6 +79,8 @@ LAST_MESSAGES_S = 5.0
 """Wait until the launcher has read the last messages."""
 LISTEN_POLL_S, LISTEN_SOON_S = 0.5, 30.0
 """Interval of the checks whether the server of a task listens, and for how long; then with each heartbeat."""
+MOST_STACK_HANDLERS = 64
+"""Processes of a task that are asked for their stacks."""
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """Exit codes of a task that was killed, and of a shell whose program was killed."""
 
@@ -94,6 +104,15 @@ class _RunningTask:
         self.partial_due: dict[str, float] = {}
         self.skips_event = self.has_skipped = False
         self.oom_kills_before = oom_kills()
+        self.stack_handlers: dict[int, int] = {}  # signals that make its processes write their stacks, by pid
+        self.stacks_written_at = -math.inf
+
+    def add_stack_handler(self, event: dict[str, Any]) -> None:
+        """Keep the values of its event `stacks`, if they are valid."""
+        pid, number = event.get("pid"), event.get("signal")
+        valid = isinstance(pid, int) and isinstance(number, int) and pid > 1 and 0 < number <= signal.SIGRTMAX
+        if valid and len(self.stack_handlers) < MOST_STACK_HANDLERS:
+            self.stack_handlers[pid] = number
 
     def release(self, turn: dict[str, Any] | None) -> None:
         """Open the barrier: the task, which reads the other end of this pipe, gets the turn as a line, or the end."""
@@ -344,6 +363,37 @@ class Agent:
         else:
             self._send("inspected", **values)
 
+    def _do_dump_stacks(self, request: int, tasks: list[str]) -> None:
+        running = [task for task in self.by_pid.values() if task.name in tasks]
+        asked = {task.name: (self._request_stacks(task), time.monotonic()) for task in running}
+        deadline = time.monotonic() + DUMP_S
+
+        def methods() -> dict[str, Any]:
+            found = {task.name: self._collect_stacks(task, *asked[task.name], deadline) for task in running}
+            return {"request": request, "methods": found}
+
+        self._send_later("stacks_dumped", methods)
+
+    def _request_stacks(self, task: _RunningTask) -> bool:
+        sent = False
+        for pid, number in task.stack_handlers.items():
+            if request_stacks(task.pid, pid, number):
+                self._send_text(task, "stacks", stack_header("faulthandler", pid).encode())
+                sent = True
+        return sent
+
+    def _collect_stacks(self, task: _RunningTask, asked: bool, since: float, deadline: float) -> str:
+        """In a thread: wait for the task's own stacks, or find others; return the method, or why there are none."""
+        try:
+            if asked and wait_for_stacks(lambda: task.stacks_written_at, since):
+                return "faulthandler"
+            method, text = examine_stacks(task.pid, deadline)
+        except (OSError, ValueError) as error:
+            return f"{type(error).__name__}: {error}"
+        values = {"task": task.name, "attempt": task.attempt, "stream": "stacks", "text": text}
+        self.replies.append(("output", values))
+        return method
+
     def _do_stop(self, tasks: list[str], grace_s: float) -> None:
         self.clean_up_grace_s = grace_s
         for name in tasks:
@@ -382,11 +432,11 @@ class Agent:
         inner: dict[str, int] = {}  # the task's ends of the pipes
         outer: dict[str, int] = {}
         try:
-            for stream in ("failure", "stdout", "stderr", "events"):
+            for stream in ("failure", "stdout", "stderr", "events", "stacks"):
                 outer[stream], inner[stream] = os.pipe()
             inner["barrier"], outer["barrier"] = os.pipe()
             os.set_blocking(outer["barrier"], False)
-            descriptors = {"TFDIST_EVENTS_FD": str(inner["events"]), "TFDIST_BARRIER_FD": str(inner["barrier"])}
+            descriptors = {f"TFDIST_{name.upper()}_FD": str(inner[name]) for name in INHERITED}
             environment = self._task_environment(env) | descriptors
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
@@ -450,6 +500,8 @@ class Agent:
             chunk = os.read(task.pipes[stream], CHUNK)
         except BlockingIOError:
             return False
+        if stream == "stacks" and chunk:
+            task.stacks_written_at = time.monotonic()
         if not chunk or stream == "failure":
             self.task_selector.unregister(task.pipes[stream])
             os.close(task.pipes.pop(stream))
@@ -509,6 +561,8 @@ class Agent:
             event = dict(json.loads(line))
         except (ValueError, TypeError, RecursionError):
             return
+        if event.get("event") == "stacks":
+            task.add_stack_handler(event)
         if not nests_deeper(event, MAX_EVENT_DEPTH):
             self._send("event", task=task.name, attempt=task.attempt, time=event_time(), event=event)
 
@@ -599,7 +653,7 @@ class Agent:
             for _ in range(MAX_CHUNKS_IN_PIPE):
                 if stream not in task.pipes or not self._relay(task, stream):
                     break
-        for stream in ("stdout", "stderr"):  # a pipe may be open in another process
+        for stream in ("stdout", "stderr", "stacks"):  # a pipe may be open in another process
             self._send_text(task, stream, task.partial.pop(stream, b""))
         if task.launched:
             task.report_exit()

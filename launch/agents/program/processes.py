@@ -13,6 +13,8 @@ CLEAN_UP_KILL_S = 3.0
 """Wait for processes after SIGKILL, when the agent cleans up."""
 AGENT_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 """They make the agent stop its tasks and exit."""
+INHERITED = ("events", "barrier", "stacks")
+"""Pipes of a task whose descriptors are in its environment: TFDIST_EVENTS_FD, ..."""
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # man 2 prctl
 LIBC = ctypes.CDLL(None)
 
@@ -34,7 +36,7 @@ def run_program(
             (os.open(os.devnull, os.O_RDONLY), descriptors["stdout"], descriptors["stderr"])
         ):
             os.dup2(source, target)
-        for name in ("events", "barrier"):
+        for name in INHERITED:
             os.set_inheritable(descriptors[name], True)
         os.chdir(cwd)
         try:

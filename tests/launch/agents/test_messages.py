@@ -95,11 +95,13 @@ def test_the_agent_sends_the_fields_that_the_launcher_expects():
     assert sent == {kind: {field.name for field in fields(kinds[kind])} for kind in sent}
     assert kinds.keys() - sent.keys() == {
         "dial_result",
+        "folder_checked",
         "hello",
         "inspected",
         "link_speed",
         "logged_in",
         "prepared",
+        "stacks_dumped",
     }  # sent from threads, as dictionaries; the login by a shell
 
 

@@ -122,7 +122,7 @@ def test_a_task_starts_with_default_signals_its_cores_and_no_other_descriptors()
         "ignored = open('/proc/self/status').read().split('SigIgn:')[1].split()[0]\n"
         "print(f'{int(ignored, 16) & 0x7FFFFFFF:016x}')\n"  # above 31 are those of the C library
         "print(sorted(os.sched_getaffinity(0)), os.getsid(0) == os.getpgrp() == os.getpid())\n"
-        "fds = {int(os.environ[f'TFDIST_{name}_FD']) for name in ('EVENTS', 'BARRIER')} | {0, 1, 2}\n"
+        "fds = {int(os.environ[f'TFDIST_{name}_FD']) for name in ('EVENTS', 'BARRIER', 'STACKS')} | {0, 1, 2}\n"
         "print(sorted(set(map(int, os.listdir('/proc/self/fd'))) - fds)[1:], os.environ['PYTHONUNBUFFERED'])"
     )
     core = min(os.sched_getaffinity(0))

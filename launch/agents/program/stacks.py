@@ -1,0 +1,114 @@
+"""What the threads of a task do: from its own signal handler, from py-spy, or from /proc. Part of the agent."""
+
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from tfdist.launch.agents.program.commands import find_program, output_of
+from tfdist.launch.agents.program.files import cpu_time, process_stat, process_state, read_text
+
+HANDLER_S, HANDLER_PAUSE_S = 3.0, 0.2
+"""For a process to begin to write its stacks; they are complete after this pause."""
+DUMP_S = 10.0
+"""For all tasks of the host; then py-spy is no longer used."""
+MOST_PROCESSES = 8
+"""Processes of one task that are examined without its help."""
+SUSPENDED = ("T", "t", "Z", "X")
+"""States of processes that handle no signal."""
+
+
+def session_processes(session: int) -> list[int]:
+    """The processes of a session. A task's session has the task's pid."""
+    pids = map(int, filter(str.isdigit, os.listdir("/proc")))
+    return sorted(pid for pid in pids if process_stat(pid)[3:4] == [str(session)])
+
+
+def catches_signal(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal (SigCgt in man 5 proc_pid_status), and is not suspended."""
+    lines = dict(line.split(":", 1) for line in read_text(f"/proc/{pid}/status").splitlines() if ":" in line)
+    caught = int(lines.get("SigCgt", "0").strip(), 16)
+    return bool(caught >> (number - 1) & 1) and process_state(pid) not in SUSPENDED
+
+
+def request_stacks(session: int, pid: int, number: int) -> bool:
+    """Send the signal that makes a process write its stacks, if it is in the session and catches it."""
+    if process_stat(pid)[3:4] != [str(session)] or not catches_signal(pid, number):
+        return False
+    try:
+        os.kill(pid, number)
+    except OSError:  # it has ended, or runs as another user
+        return False
+    return True
+
+
+def wait_for_stacks(written_at: Callable[[], float], since: float) -> bool:
+    """Wait until a process has written its stacks; returns whether it has. Times are monotonic.
+
+    Args:
+        written_at: returns when it last wrote any.
+        since: the time of the signal.
+    """
+    while time.monotonic() < since + HANDLER_S:
+        if since <= written_at() <= time.monotonic() - HANDLER_PAUSE_S:
+            return True
+        time.sleep(0.02)
+    return since <= written_at()
+
+
+def examine_stacks(session: int, deadline: float) -> "tuple[str, str]":
+    """The method, `py-spy` or `/proc`, and what it shows of the Python processes of a session, or of all if none is.
+
+    Args:
+        session: the pid of its first process.
+        deadline: monotonic; py-spy is not started after it.
+    """
+    pids = session_processes(session)
+    pids = ([pid for pid in pids if is_python(pid)] or pids)[:MOST_PROCESSES]
+    spied = {pid: spy_stacks(pid) if time.monotonic() < deadline else "" for pid in pids}
+    return "py-spy" if any(spied.values()) else "/proc", "".join(spied[pid] or proc_threads(pid) for pid in pids)
+
+
+def spy_stacks(pid: int) -> str:
+    """What py-spy shows of a process; empty if it is not installed or fails. The process continues meanwhile."""
+    spy = find_spy()
+    if spy is None or process_state(pid) in SUSPENDED or not is_python(pid):
+        return ""
+    dump = output_of([spy, "dump", "--nonblocking", "--full-filenames", "--pid", str(pid)])
+    return stack_header("py-spy", pid) + dump if dump else ""
+
+
+def is_python(pid: int) -> bool:
+    """Whether a process runs a Python interpreter."""
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("python")
+    except OSError:
+        return False
+
+
+def find_spy() -> "str | None":
+    """The path of py-spy: on PATH, or beside the running Python."""
+    beside = os.path.join(os.path.dirname(sys.executable), "py-spy")
+    return find_program("py-spy") or (beside if os.access(beside, os.X_OK) else None)
+
+
+def proc_threads(pid: int) -> str:
+    """The threads of a process, those in the same state as one line."""
+    alike: Counter[str] = Counter()
+    for thread in sorted(os.listdir(f"/proc/{pid}/task") if os.path.isdir(f"/proc/{pid}/task") else (), key=int):
+        folder = f"/proc/{pid}/task/{thread}"
+        state = (read_text(f"{folder}/stat").rpartition(")")[2].split() or ["?"])[0]
+        name, wait = read_text(f"{folder}/comm").strip(), read_text(f"{folder}/wchan").strip("0")
+        call = (read_text(f"{folder}/syscall").split() or [""])[0]
+        what = f"{'main thread' if thread == str(pid) else 'thread'} {name}: state {state}"
+        what += f", waits in {wait}" if wait else ""
+        alike[what + (f", system call {call}" if call.isdigit() else "")] += 1
+    lines = "".join(f"  {f'{count} x ' if count > 1 else ''}{what}\n" for what, count in alike.items())
+    command = " ".join(read_text(f"/proc/{pid}/cmdline").split("\0")).strip()[:200]
+    return f"{stack_header('/proc', pid)}  {command}, CPU time {cpu_time(pid):.1f} s\n{lines}" if lines else ""
+
+
+def stack_header(method: str, pid: int) -> str:
+    """The line before the stacks of one process."""
+    return f"--- {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} process {pid}, from {method}\n"
