@@ -110,8 +110,8 @@ class _RunningTask:
     def add_stack_handler(self, event: dict[str, Any]) -> None:
         """Keep the values of its event `stacks`, if they are valid."""
         pid, number = event.get("pid"), event.get("signal")
-        valid = isinstance(pid, int) and isinstance(number, int) and pid > 1 and 0 < number <= signal.SIGRTMAX
-        if valid and len(self.stack_handlers) < MOST_STACK_HANDLERS:
+        full = len(self.stack_handlers) >= MOST_STACK_HANDLERS
+        if isinstance(pid, int) and isinstance(number, int) and pid > 1 and 0 < number <= signal.SIGRTMAX and not full:
             self.stack_handlers[pid] = number
 
     def release(self, turn: dict[str, Any] | None) -> None:
