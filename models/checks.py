@@ -114,13 +114,19 @@ def check_data(spec: TrainingSpec, data: DataInfo) -> None:
     """Refuse other classes than the data set has, evaluation without held-out examples, and a batch larger than it."""
     if data.classes not in (None, spec.classes):
         raise TfdistError(f"--classes {spec.classes}: {spec.dataset} has {data.classes} classes; omit --classes")
-    if spec.evaluate and not data.test_examples:
-        raise TfdistError(f"--evaluate: {spec.dataset} has no held-out examples; omit it, or use --dataset digits")
+    if spec.evaluate:
+        check_held_out(spec, data, "--evaluate")
     if data.train_examples is not None and data.train_examples < spec.global_batch_size:
         raise TfdistError(
             f"{spec.dataset} has {data.train_examples} training examples, less than one global batch of "
             f"{spec.global_batch_size}: use a smaller --batch-size"
         )
+
+
+def check_held_out(spec: TrainingSpec, data: DataInfo, option: str) -> None:
+    """Refuse an option that needs held-out examples if there are none."""
+    if not data.test_examples:
+        raise TfdistError(f"{option}: {spec.dataset} has no held-out examples; omit it, or use --dataset digits")
 
 
 def strategy_warnings(choice: StrategyChoice, machine: Machine) -> tuple[str, ...]:

@@ -7,6 +7,8 @@ from pathlib import Path
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.job import Job, Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import Machines
+from tfdist.models.checks import check_held_out
+from tfdist.models.datasets.table import describe
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
@@ -52,11 +54,15 @@ def plan_training(
 
     With `evaluator`, one more task follows the checkpoints: without GPUs (unless its host has role=evaluator and
     gpus=), and on cores without a training task if its host has any.
+
+    Raises:
+        TfdistError: the tasks do not fit on the hosts, or the evaluator has no held-out examples.
     """
     # PYTHONSAFEPATH: the working directory may contain a random.py
     variables = {**(env or {}), **_environment(spec), "PYTHONSAFEPATH": "1"}
     shape = shape_of(spec, base_port)
     if evaluator:
+        check_held_out(spec, describe(spec.dataset, spec.data_dir), "--evaluator")
         role = RoleShape(1, computes=False, leads=False, restarts=(), follows=True)
         shape = replace(shape, roles={**shape.roles, EVALUATOR: role})
     return plan_job(shape, Program(_TRAINING_COMMAND, variables, str(Path.cwd()), True), machines)

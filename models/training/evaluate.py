@@ -1,5 +1,9 @@
 """Accuracy on the held-out examples, computed the same way for every strategy."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
 import tensorflow as tf
 
 from tfdist.models.architectures.build import build as build_model
@@ -18,27 +22,46 @@ def accuracy(job: TrainingContext, trained: Trained) -> float:
     model = _plain_copy(job, trained.model)
     part = feed.share(job.spec, job.task, job.replicas) if job.workers > 1 else pipeline.Share()
     examples = pipeline.held_out(table.examples(job.spec.dataset, job.spec.data_dir), job.spec, part)
-    correct, total = _count(model, examples)
+    correct, total = counter(model)(examples)
     if job.workers > 1:
         correct, total = _sum(job, correct), _sum(job, total)
     return correct / total
 
 
-def _plain_copy(job: TrainingContext, model: tf.keras.Model) -> tf.keras.Model:
-    weights = model.get_weights()
-    copy = build_model(job.spec)
-    copy.set_weights(weights)
-    return copy
+def counter(model: tf.keras.Model) -> Callable[[tf.data.Dataset], tuple[float, float]]:
+    """A function that counts the examples that the model classifies correctly, and all examples."""
 
-
-def _count(model: tf.keras.Model, examples: tf.data.Dataset) -> tuple[float, float]:
     @tf.function(reduce_retracing=True)
     def correct(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         predicted = tf.argmax(model(images, training=False), axis=-1, output_type=labels.dtype)
         return tf.math.count_nonzero(predicted == labels)
 
-    counts = [(int(correct(images, labels)), int(labels.shape[0])) for images, labels in examples]
-    return float(sum(count for count, _ in counts)), float(sum(size for _, size in counts))
+    def count(examples: tf.data.Dataset) -> tuple[float, float]:
+        counts = [(int(correct(images, labels)), int(labels.shape[0])) for images, labels in examples]
+        return float(sum(count for count, _ in counts)), float(sum(size for _, size in counts))
+
+    return count
+
+
+def _plain_copy(job: TrainingContext, model: tf.keras.Model) -> tf.keras.Model:
+    weights = model.get_weights()
+    copy = build_model(job.spec)
+    copy.set_weights(join_shards(weights, [tuple(weight.shape) for weight in copy.weights]))
+    return copy
+
+
+def join_shards(parts: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[Any]:
+    """Weights of these shapes from NumPy arrays: each whole, or as its consecutive shards along the first axis.
+
+    get_weights() returns the shards of variables that a partitioner of ParameterServerStrategy has divided.
+    """
+    left, weights = list(parts), []
+    for shape in shapes:
+        weight = left.pop(0)
+        while weight.shape != shape:
+            weight = np.concatenate([weight, left.pop(0)])
+        weights.append(weight)
+    return weights
 
 
 def _sum(job: TrainingContext, value: float) -> float:

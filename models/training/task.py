@@ -15,6 +15,7 @@ from tfdist.launch.events import Phase
 from tfdist.launch.stack_dumps import dump_on_request
 from tfdist.models.checks import check_combinations, check_data
 from tfdist.models.datasets import table
+from tfdist.models.plan import EVALUATOR
 from tfdist.models.record import RankRecord
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import observation, pace
@@ -70,6 +71,11 @@ def _cluster_and_task() -> tuple[Cluster, Task]:
 
 def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
     phases = {"import": _import(spec.keras)}
+    if task.role == EVALUATOR:
+        from tfdist.models.training.evaluator import follow
+
+        follow(spec)
+        leave(ExitCode.SUCCESS)
     if serves(spec, task):
         serve(spec, cluster, task)
     started_at = time.perf_counter()
