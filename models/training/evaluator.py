@@ -127,6 +127,7 @@ def _accuracy_of(spec: TrainingSpec) -> Callable[[str], float]:
     from tfdist.models.training.evaluate import counter
     from tfdist.models.training.plain import build_plain, load_weights
 
+    tf.get_logger().setLevel("ERROR")  # after a damaged checkpoint it would list every variable
     devices.configure(StrategyChoice(gpus=spec.gpus))
     model = build_plain(spec, spec.precision)
     count = counter(model)
