@@ -29,21 +29,24 @@ _FIND_PYTHON = f'{_LOGGED_IN} command -v "$1" >/dev/null 2>&1 && p=$1 || p=$2; e
 
 _FILES = (
     "clock", "files", "cgroups", "commands", "cuda", "gpu_hardware", "gpus", "description", "ports", "processes",
-    "shared_folder", "stacks", "text", "agent",
+    "shared_folder", "stacks", "predecessor", "text", "agent",
 )  # fmt: skip
 """The program, in an order in which each file needs only earlier ones."""
 _IMPORT = re.compile(rf"^from {re.escape(program.__name__)}\.\w+ import (\([^)]*\)|.*)$", re.MULTILINE)
 
 
-def agent_argv(host: Host) -> tuple[str, ...]:
+def agent_argv(host: Host, mark: str = "") -> tuple[str, ...]:
     """The command that starts an agent on `host`. Write `agent_source(host)` to its stdin first.
+
+    The command line of the agent ends with `mark`, by which a later agent on the host finds it.
 
     On another host it runs `host.python`, or else the path of the running Python if that exists there, or else python3.
     """
     if host.local:
-        return (host.python or sys.executable, "-u", "-c", _BOOTSTRAP + (_RUN_TEXT if host.python else _RUN_CODE))
+        run = _RUN_TEXT if host.python else _RUN_CODE
+        return (host.python or sys.executable, "-u", "-c", _BOOTSTRAP + run + mark)
     pythons = (host.python, host.python) if host.python else (sys.executable, "python3")
-    command = ("sh", "-c", _FIND_PYTHON, "tfdist", *pythons, _BOOTSTRAP + _RUN_TEXT)
+    command = ("sh", "-c", _FIND_PYTHON, "tfdist", *pythons, _BOOTSTRAP + _RUN_TEXT + mark)
     if host.remote_prefix:  # it may take a while
         host = replace(host, remote_prefix=f"{_LOGGED_IN} {host.remote_prefix}")
     return command_on(host, command)

@@ -67,6 +67,8 @@ class Channel:
             TfdistError: the program that connects to the host cannot be started.
         """
         self.host = host
+        self.mark = f"#tfdist-{os.urandom(6).hex()}"
+        """The end of the agent's command line on its host."""
         self.last_received = time.monotonic()
         """When the last message came; infinity while the stream is left unread."""
         self.alive = False
@@ -77,13 +79,15 @@ class Channel:
         self.silent = False
         """Nothing was received for too long, so `close` does not wait for the agent."""
         self._measured_at = 0.0
-        self._closing = self._lost = False
+        self.lost = False
+        """The stream ended, or the agent said that it leaves. `AgentLost` was or will be sent to the present inbox."""
+        self._inbox, self._closing = inbox, False
         self._unsent: SimpleQueue[bytes | None] = SimpleQueue()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._stderr_start = 0
         try:
             self._process = subprocess.Popen(
-                agent_argv(host),
+                agent_argv(host, self.mark),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
@@ -95,7 +99,7 @@ class Channel:
             fix = "raise 'ulimit -n'" if error.errno == errno.EMFILE else "install it, or specify another program"
             raise TfdistError(f"cannot run {program!r} ({error.strerror}): {fix}") from None
         self._unsent.put(agent_source(host))
-        self._reader = threading.Thread(target=self._read, args=(inbox,), name=f"from {host.name}", daemon=True)
+        self._reader = threading.Thread(target=self._read, name=f"from {host.name}", daemon=True)
         self._writer = threading.Thread(target=self._write, name=f"to {host.name}", daemon=True)
         self._reader.start()
         self._writer.start()
@@ -103,6 +107,10 @@ class Channel:
     def send(self, message: ToAgent) -> None:
         """Send one message. Does not raise if the agent is gone: the inbox then gets an `AgentLost`."""
         self._unsent.put(encode(message))
+
+    def deliver_to(self, inbox: Inbox) -> None:
+        """Send what arrives from now on to another inbox."""
+        self._inbox = inbox
 
     def close_stdin(self) -> None:
         """Make the agent clean up its host and exit, after all messages; do not wait for it."""
@@ -155,7 +163,7 @@ class Channel:
         with contextlib.suppress(OSError):
             self._process.stdin.close()
 
-    def _read(self, inbox: Inbox) -> None:
+    def _read(self) -> None:
         assert self._process.stdout is not None
         text, invalid = "", False
         while line := self._process.stdout.readline(MAX_LINE):
@@ -163,34 +171,34 @@ class Channel:
             if invalid:  # read on: an agent that cleans up must not block
                 continue
             try:
-                self._receive(line, inbox)
+                self._receive(line)
             except ValueError as error:
                 if self.alive:
                     invalid = True
-                    self._report_loss(inbox, str(error))
+                    self._report_loss(str(error))
                     self.close_stdin()
                 else:  # output of a login script, or why the login failed
                     text = line[:MAX_NOISE].decode(errors="replace").strip() or text
-        self._report_loss(inbox, self._stderr_text() or text or "its stream ended")
+        self._report_loss(self._stderr_text() or text or "its stream ended")
 
-    def _receive(self, line: bytes, inbox: Inbox) -> None:
+    def _receive(self, line: bytes) -> None:
         if len(line) == MAX_LINE:
             raise ValueError(f"a line of more than {MAX_LINE >> 20} MiB from the agent")
         message = decode(line)
         if isinstance(message, Leaving):
-            self._report_loss(inbox, message.reason)
+            self._report_loss(message.reason)
             return
         size = len(line) + OVERHEAD if isinstance(message, Output | Event) and not self._closing else 0
         if size:
             self.last_received = math.inf
-        inbox.put(self.host, self._on_our_clock(message), size)
+        self._inbox.put(self.host, self._on_our_clock(message), size)
         self.last_received = time.monotonic()
 
-    def _report_loss(self, inbox: Inbox, reason: str) -> None:
-        if not self._lost:
-            self._lost = True
+    def _report_loss(self, reason: str) -> None:
+        if not self.lost:
+            self.lost = True  # before the inbox is read: see `Fleet.add`
             heard_at = event_time() - max(0.0, time.monotonic() - self.last_received)
-            inbox.put(self.host, AgentLost(self.host.name, plain(reason[-MOST_REASON:]), heard_at))
+            self._inbox.put(self.host, AgentLost(self.host.name, plain(reason[-MOST_REASON:]), heard_at))
 
     def _on_our_clock(self, message: FromAgent) -> FromAgent:
         if isinstance(message, Alive | Heartbeat):

@@ -51,17 +51,27 @@ def connect(
     """
     policy = policy or Policy()
     fleet = Fleet(inbox or Inbox(), policy)
-    allow_descriptors(SPARE_DESCRIPTORS + DESCRIPTORS * len(hosts))
     with interruptions(lambda message: fleet.inbox.put(None, message)):
         try:
             with heartbeats(fleet.channels, policy.heartbeat_s):
-                _Connecting(fleet, on_progress, dict.fromkeys(hosts, 0.0)).run()
+                connect_more(fleet, hosts, on_progress)
                 fleet.hellos = {host: fleet.hellos[host] for host in hosts if host in fleet.hellos}
                 if require_all:
                     raise_problems(fleet.lost[host] for host in hosts if host in fleet.lost)
                 yield fleet
         finally:
-            _close(fleet)
+            fleet.inbox.close()
+            close_all(list(fleet.channels.values()), policy)
+
+
+def connect_more(fleet: Fleet, hosts: Sequence[Host], on_progress: OnProgress = lambda _: None) -> None:
+    """Start an agent on each host, and wait until every one of them is in `fleet.hellos` or `fleet.lost`.
+
+    Raises:
+        TfdistError: interrupted; the ssh client (or other transport) is missing.
+    """
+    allow_descriptors(SPARE_DESCRIPTORS + DESCRIPTORS * (len(fleet.channels) + len(hosts)))
+    _Connecting(fleet, on_progress, dict.fromkeys(hosts, 0.0)).run()
 
 
 def allow_descriptors(number: int) -> None:
@@ -169,11 +179,10 @@ class _Connecting:
         self.fleet.lost.setdefault(host, connection_problem(host, reason))
 
 
-def _close(fleet: Fleet) -> None:
-    fleet.inbox.close()
-    channels = list(fleet.channels.values())
+def close_all(channels: Sequence[Channel], policy: Policy) -> None:
+    """Make all these agents exit, and wait until they have cleaned up."""
     for channel in channels:
         channel.close_stdin()
-    until = time.monotonic() + fleet.policy.grace_s + CLEAN_UP_S
+    until = time.monotonic() + policy.grace_s + CLEAN_UP_S
     for channel in channels:
         channel.close(max(0.0, until - time.monotonic()))

@@ -102,6 +102,24 @@ class Fleet:
         for channel, message in self.silence.newly_silent(connected, time.monotonic()):
             self.lose(channel.host, message.reason)
 
+    def remove(self, host: Host) -> None:
+        """Forget a host that was lost, and end the connection to its agent; nothing more arrives from it."""
+        self.hellos.pop(host, None)
+        self.lost.pop(host, None)
+        channel = self.channels.pop(host, None)
+        if channel is not None:
+            channel.silent = True
+            channel.close(0.0)
+            self.inbox.drop_from(host)
+
+    def add(self, channel: Channel, hello: Mapping[str, Any]) -> None:
+        """Take a connected agent, whose messages went to another inbox until now. It may be in `lost` afterwards."""
+        host = channel.host
+        self.channels[host], self.hellos[host] = channel, hello
+        channel.deliver_to(self.inbox)
+        if channel.lost:  # said to the other inbox
+            self.lose(host, "its stream ended")
+
     def lose(self, host: Host, reason: str) -> None:
         """Add a host to `lost`."""
         fix = "check whether the host is overloaded, or out of memory or disk space, and retry"

@@ -6,7 +6,7 @@ from collections import deque
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, NextTurn
+from tfdist.launch.agents.launcher_messages import AgentLost, HostReady, Interrupted, NextTurn
 from tfdist.launch.agents.messages import FromAgent
 from tfdist.launch.hosts.host import Host
 
@@ -20,7 +20,7 @@ class Arrival(NamedTuple):
 
     host: Host | None
     """Whose agent sent it; None: from the launcher itself."""
-    message: FromAgent | AgentLost | Interrupted | NextTurn
+    message: FromAgent | AgentLost | HostReady | Interrupted | NextTurn
     at: float
     """Monotonic."""
     size: int
@@ -39,8 +39,12 @@ class Inbox:
         self._queue: SimpleQueue[Arrival] = SimpleQueue()
         self._signals: deque[Arrival] = deque()
         """Not delivered yet. They are in the queue, too, to wake `get`."""
+        self._not_before: dict[Host | None, float] = {}
+        """Monotonic time before which messages from a host are not delivered."""
 
-    def put(self, host: Host | None, message: FromAgent | AgentLost | Interrupted | NextTurn, size: int = 0) -> None:
+    def put(
+        self, host: Host | None, message: FromAgent | AgentLost | HostReady | Interrupted | NextTurn, size: int = 0
+    ) -> None:
         """Add a message, with a size as soon as there is room for it; drop it if the inbox is closed."""
         arrival = Arrival(host, message, time.monotonic(), size)
         if size:
@@ -64,13 +68,20 @@ class Inbox:
             if self._signals:
                 return self._signals.popleft()
             arrival = self._queue.get(timeout=max(0.0, deadline - time.monotonic()))
-            if not isinstance(arrival.message, Interrupted):
-                break
-        if arrival.size:
+            self._make_room(arrival.size)
+            stale = arrival.at < self._not_before.get(arrival.host, 0.0)
+            if not stale and not isinstance(arrival.message, Interrupted):
+                return arrival
+
+    def drop_from(self, host: Host) -> None:
+        """Deliver no message that has come from this host so far: its next ones are from another agent."""
+        self._not_before[host] = time.monotonic()
+
+    def _make_room(self, size: int) -> None:
+        if size:
             with self._changed:
-                self._used -= arrival.size
+                self._used -= size
                 self._changed.notify_all()
-        return arrival
 
     def close(self) -> None:
         """Let all senders continue: nothing will be read any more, so messages are dropped."""

@@ -18,6 +18,13 @@ class AgentLost:
 
 
 @dataclass(frozen=True)
+class HostReady:
+    """A host that the job has lost, or that is new, can be used by the next attempt."""
+
+    host: str
+
+
+@dataclass(frozen=True)
 class Note:
     """A note for the user about a host."""
 
@@ -54,6 +61,6 @@ class NextTurn:
     """JSON that each task receives."""
 
 
-Message = FromAgent | AgentLost | Interrupted | NextTurn | Note | Stopped
+Message = FromAgent | AgentLost | HostReady | Interrupted | NextTurn | Note | Stopped
 OnMessage = Callable[[Message], None]
 """Called with every message of a running job. The loop waits for it, so it must return quickly."""

@@ -61,8 +61,21 @@ class Prepare(Request):
 
 
 @dataclass(frozen=True)
+class EndAgent(Request):
+    """End the agent of this job that served the host before, and its tasks. For a host that was lost and is back."""
+
+    mark: str
+    """The end of its command line."""
+    seconds: float
+    """It is killed before this time has passed."""
+
+
+@dataclass(frozen=True)
 class Reserve(Request):
-    """Reserve these ports (0: any free one). With a token, answer probes on them until `CloseProbe`."""
+    """Reserve these ports (0: any free one) instead of those reserved before.
+
+    With a token, answer probes on them until `CloseProbe`.
+    """
 
     ports: tuple[int, ...]
     token: str = ""
@@ -191,6 +204,13 @@ class Prepared(Reply):
     """With `~` expanded."""
     actual: str
     """The home folder if the requested one does not exist; empty if tasks cannot run there either."""
+
+
+@dataclass(frozen=True)
+class AgentEnded(Reply):
+    """No earlier agent is left, or, with a reason, it could not be ended."""
+
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -328,11 +348,11 @@ class Leaving:
 
 
 ToAgent = (
-    Configure | Prepare | Reserve | Dial | MeasureLink | CloseProbe | Inspect | DumpStacks | CheckFolder
+    Configure | Prepare | EndAgent | Reserve | Dial | MeasureLink | CloseProbe | Inspect | DumpStacks | CheckFolder
     | Start | Stop | Release | Finish | Heartbeat
 )  # fmt: skip
 FromAgent = (
-    LoggedIn | Alive | Hello | Prepared | Reserved | NotReserved | DialResult | LinkSpeed | Inspected
+    LoggedIn | Alive | Hello | Prepared | AgentEnded | Reserved | NotReserved | DialResult | LinkSpeed | Inspected
     | StacksDumped | FolderChecked | Started | NotStarted | Listening | Output | Event | Exited | Stuck | Heartbeat
     | Leaving
 )  # fmt: skip

@@ -7,10 +7,12 @@ from typing import Protocol
 
 from tfdist.launch.agents.launcher_messages import Message
 from tfdist.launch.agents.messages import (
+    AgentEnded,
     CheckFolder,
     Dial,
     DialResult,
     DumpStacks,
+    EndAgent,
     FolderChecked,
     Inspect,
     Inspected,
@@ -27,7 +29,7 @@ from tfdist.launch.agents.messages import (
 )
 from tfdist.launch.hosts.host import Host
 
-AnyRequest = Prepare | Reserve | Dial | MeasureLink | Inspect | DumpStacks | CheckFolder
+AnyRequest = Prepare | EndAgent | Reserve | Dial | MeasureLink | Inspect | DumpStacks | CheckFolder
 OnReply = Callable[[Reply], None]
 
 
@@ -72,6 +74,7 @@ def answers(request: AnyRequest, reply: Reply) -> bool:
         case (
             (Reserve(), NotReserved())
             | (Prepare(), Prepared())
+            | (EndAgent(), AgentEnded())
             | (MeasureLink(), LinkSpeed())
             | (Inspect(), Inspected())
             | (DumpStacks(), StacksDumped())

@@ -36,6 +36,7 @@ from tfdist.launch.agents.program.files import (
 from tfdist.launch.agents.program.gpu_hardware import fullest_gpu
 from tfdist.launch.agents.program.gpus import device_files
 from tfdist.launch.agents.program.ports import listening_ports, reserve
+from tfdist.launch.agents.program.predecessor import end_agent
 from tfdist.launch.agents.program.processes import (
     CLEAN_UP_KILL_S,
     INHERITED,
@@ -292,20 +293,28 @@ class Agent:
         zipfile.ZipFile(io.BytesIO(base64.b64decode(package))).extractall(self.package)
         sys.path.insert(0, self.package)
 
+    def _do_end_agent(self, request: int, mark: str, seconds: float) -> None:
+        self._send_later("agent_ended", lambda: {"request": request, "reason": end_agent(mark, seconds)})
+
     def _do_reserve(self, request: int, ports: list[int], token: str) -> None:
+        self._release_ports()
         for port in ports:
             try:
                 self.reserved_sockets.append(reserve(port))
             except OSError as error:
                 self._send("not_reserved", request=request, port=port, reason=os.strerror(error.errno or 0))
                 return
-        new_sockets = self.reserved_sockets[len(self.reserved_sockets) - len(ports) :]
-        numbers = [reserved.getsockname()[1] for reserved in new_sockets]
+        numbers = [reserved.getsockname()[1] for reserved in self.reserved_sockets]
         if token:
             from tfdist.launch.agents.probe import ProbeServer  # installed, or unpacked by _do_prepare
 
             self.probe_server = ProbeServer(numbers, token)
         self._send("reserved", request=request, ports=numbers)
+
+    def _release_ports(self) -> None:
+        self._do_close_probe()
+        while self.reserved_sockets:
+            self.reserved_sockets.pop().close()
 
     def _do_close_probe(self) -> None:
         if self.probe_server is not None:
@@ -706,8 +715,7 @@ class Agent:
                 kill_groups(left)
             self._step(0.02)
         remove_folder(self.temporary)
-        for reserved in self.reserved_sockets:
-            reserved.close()
+        self._release_ports()
         self._send_last_messages()
 
     def _send_last_messages(self) -> None:

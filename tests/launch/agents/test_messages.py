@@ -8,6 +8,7 @@ import pytest
 
 from tfdist.launch.agents.bootstrap import program_text
 from tfdist.launch.agents.messages import (
+    AgentEnded,
     Alive,
     CheckFolder,
     CloseProbe,
@@ -15,6 +16,7 @@ from tfdist.launch.agents.messages import (
     Dial,
     DialResult,
     DumpStacks,
+    EndAgent,
     Event,
     Exited,
     Finish,
@@ -53,14 +55,14 @@ TO_AGENT = [
     Stop(("worker-0",), 5.0),
     Release(1), Finish(), Heartbeat(1.0), Prepare("UEs=", "/a b", True), CloseProbe(),
     Dial((("::1", 5000), ("h2", 5001)), "token", 4.0), MeasureLink("h2", 5000, "token", 1.0),
-    DumpStacks(("worker-0",)), CheckFolder("/a b", "token", "write"),
+    DumpStacks(("worker-0",)), CheckFolder("/a b", "token", "write"), EndAgent("#tfdist-1", 5.0),
 ]  # fmt: skip
 FROM_AGENT = [
     LoggedIn(), Alive(1.0), Inspected({"worker-0": "S"}, {"worker-0": ""}, request=3), Listening("t", 1.0), Stuck("t", 1.0, "D", "x"),
     Hello({"cores": [0, 1]}), Prepared("/work", "/home"), Reserved((1, 2)), NotReserved(1, "busy"),
     DialResult(("", "refused")), LinkSpeed(0.1, 5.0, ""), Started("t", 7, 1.0), NotStarted("t", "no program"),
     Output("t", "stdout", "text\n"), Event("t", 1.0, {"event": "ready", "steps": [1]}), Exited("t", -9, 1.0, 5, 0.1, 1, "", attempt=1),
-    Heartbeat(1.0), Leaving("killed"), StacksDumped({"worker-0": "/proc"}), FolderChecked("read-only"),
+    Heartbeat(1.0), Leaving("killed"), StacksDumped({"worker-0": "/proc"}), FolderChecked("read-only"), AgentEnded("still runs"),
 ]  # fmt: skip
 
 
@@ -94,6 +96,7 @@ def test_the_agent_sends_the_fields_that_the_launcher_expects():
     kinds = {json.loads(encode(message))["kind"]: message for message in FROM_AGENT}
     assert sent == {kind: {field.name for field in fields(kinds[kind])} for kind in sent}
     assert kinds.keys() - sent.keys() == {
+        "agent_ended",
         "dial_result",
         "folder_checked",
         "hello",

@@ -1,0 +1,166 @@
+"""Connects hosts that a running job has lost, and hosts that are new, without disturbing the job."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from tfdist.launch.agents.channel import CLEAN_UP_S, Channel, heartbeats
+from tfdist.launch.agents.connect import close_all, connect_more
+from tfdist.launch.agents.fleet import Fleet
+from tfdist.launch.agents.inbox import Inbox
+from tfdist.launch.agents.launcher_messages import HostReady, Interrupted
+from tfdist.launch.agents.messages import AgentEnded, EndAgent
+from tfdist.launch.errors import Problem, TfdistError
+from tfdist.launch.hosts.host import Host
+
+REJOIN_S = 30.0
+"""Between two connections to a host that does not answer."""
+HURRY_S = 1.0
+"""The same while the job waits for the host."""
+ANSWER_S = 5.0
+"""For the answer to `EndAgent`, in addition to its own time limit."""
+
+
+class Rejoin:
+    """Hosts that the job may use but does not, and a thread that connects them.
+
+    The messages of their agents go to an inbox of the thread's own, so that the job sees none of them. Once a host has
+    answered, and what an agent that was lost has left there is ended, the host is ready: the job's inbox gets
+    `HostReady`. Its agent then waits without tasks until `take`.
+    """
+
+    def __init__(self, fleet: Fleet, wanted: Callable[[], Sequence[Host]], interval_s: float = REJOIN_S) -> None:
+        """Args: the job's fleet; the hosts that the job may use now, called in the thread; seconds between rounds."""
+        self._fleet, self._wanted, self._interval_s = fleet, wanted, interval_s
+        self.problems: dict[str, Problem] = {}
+        """Why the last connection failed, by host name."""
+        self._marks: dict[str, str] = {}
+        """Of the agents that were lost, by host name."""
+        self._channels: dict[Host, Channel] = {}
+        """Of hosts that are ready or being connected."""
+        self._ready: dict[Host, Mapping[str, Any]] = {}
+        """Their descriptions."""
+        self._inbox = Inbox()
+        """What the thread waits for while it connects."""
+        self._nowhere = Inbox()
+        self._nowhere.close()
+        self._changed = threading.Condition()
+        self._hurried = self._closed = False
+        self._thread = threading.Thread(target=self._run, name="rejoin", daemon=True)
+
+    def lose(self, host: Host) -> None:
+        """Remove a host from the fleet, as its agent is lost; connect it again when it answers."""
+        if host in self._fleet.channels:
+            self._marks[host.name] = self._fleet.channels[host].mark  # the thread may connect it from now on
+        self._fleet.remove(host)
+
+    def hurry(self, hurried: bool) -> None:
+        """Connect now and every second, or in the usual interval again."""
+        with self._changed:
+            self._hurried = hurried
+            self._changed.notify()
+
+    def take(self) -> list[Host]:
+        """Add the hosts that are ready to the fleet."""
+        with self._changed:
+            taken = [(host, hello) for host, hello in self._ready.items() if self._is_alive(host)]
+            for host, hello in taken:
+                del self._ready[host]
+                self._fleet.add(self._channels.pop(host), hello)
+        return [host for host, _ in taken if host not in self._fleet.lost]
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread and its agents."""
+        with self._changed:
+            self._closed = True
+            self._inbox.put(None, Interrupted(signal.SIGTERM))
+            self._changed.notify()
+        self._thread.join(CLEAN_UP_S)
+        close_all(list(self._channels.values()), self._fleet.policy)
+
+    def _is_alive(self, host: Host) -> bool:
+        channel = self._channels[host]
+        silent_s = 0.0 if host.local else time.monotonic() - channel.last_received
+        return not channel.lost and silent_s < self._fleet.policy.silence_s
+
+    def _run(self) -> None:
+        with heartbeats(self._channels, self._fleet.policy.heartbeat_s):
+            while self._pause():
+                with suppress(TfdistError):  # closed; or a transport or a hostfile that is wrong now and may be fixed
+                    self._connect(self._missing())
+
+    def _pause(self) -> bool:
+        with self._changed:
+            if not self._closed:
+                self._changed.wait(HURRY_S if self._hurried else self._interval_s)
+            return not self._closed
+
+    def _missing(self) -> list[Host]:
+        with self._changed:
+            dead = [host for host in self._ready if not self._is_alive(host)]
+            for host in dead:
+                del self._ready[host]
+        for host in dead:
+            self._close(host)
+        used = {host.name for host in (*list(self._fleet.channels), *list(self._ready))}
+        return [host for host in self._wanted() if host.name not in used]
+
+    def _connect(self, hosts: Sequence[Host]) -> None:
+        """Connect all of them, and keep those that have answered."""
+        with self._changed:
+            if self._closed:
+                return
+            self._inbox = Inbox()
+        fleet = Fleet(self._inbox, self._fleet.policy, channels=self._channels)
+        try:
+            connect_more(fleet, hosts)
+            self._end_predecessors(fleet)
+        finally:
+            for host in hosts:
+                if host in fleet.hellos and host not in fleet.lost:
+                    self._keep(host, fleet.hellos[host])
+                else:
+                    self._close(host)
+            self.problems |= {host.name: problem for host, problem in fleet.lost.items()}
+
+    def _end_predecessors(self, fleet: Fleet) -> None:
+        seconds = fleet.policy.grace_s + CLEAN_UP_S
+        requests = {
+            host: EndAgent(self._marks[host.name], seconds) for host in fleet.hellos if host.name in self._marks
+        }
+        replies = fleet.ask(requests, "end the agent that was lost", seconds + ANSWER_S)
+        for host, reply in replies.items():
+            if isinstance(reply, AgentEnded) and reply.reason:
+                fix = "end it, or reboot the host"
+                fleet.lost[host] = Problem(reply.reason, fix, host.name)
+
+    def _keep(self, host: Host, hello: Mapping[str, Any]) -> None:
+        self.problems.pop(host.name, None)
+        self._channels[host].deliver_to(self._nowhere)
+        with self._changed:
+            self._ready[host] = hello
+        self._fleet.inbox.put(None, HostReady(host.name))
+
+    def _close(self, host: Host) -> None:
+        channel = self._channels.pop(host, None)
+        if channel is not None:
+            channel.silent = True
+            channel.close(0.0)
+
+
+@contextmanager
+def rejoining(fleet: Fleet, wanted: Callable[[], Sequence[Host]], interval_s: float = REJOIN_S) -> Iterator[Rejoin]:
+    """A `Rejoin` whose thread runs until the context ends. Arguments as for `Rejoin`."""
+    rejoin = Rejoin(fleet, wanted, interval_s)
+    rejoin.start()
+    try:
+        yield rejoin
+    finally:
+        rejoin.close()
