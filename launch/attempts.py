@@ -1,6 +1,14 @@
 """The attempts of a run: what each restarted, and how it ended."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from typing import TYPE_CHECKING
+
+from tfdist.launch.agents.messages import Event
+
+if TYPE_CHECKING:
+    from tfdist.launch.diagnosis.outcome import Outcome
 
 FIRST = 0
 """Number of the first attempt. A restart counts one up, whichever tasks it restarts, and is the attempt of these."""
@@ -28,3 +36,38 @@ class Attempt:
     """The highest step that any task reported."""
     note: str = ""
     """What is different from the attempt before, as in `3 workers instead of 4 (lost h2)`."""
+
+
+@dataclass
+class AttemptLog:
+    """Keeps the attempts of a run, from its messages. The last attempt is the one that runs."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    saved_step: int | None = None
+    """The step of the newest checkpoint that a task has reported."""
+
+    def open(self, tasks: Iterable[str], time: float, note: str = "") -> int:
+        """Add an attempt that starts these tasks; returns its number."""
+        self.attempts.append(Attempt(len(self.attempts), tuple(tasks), time, note=note))
+        return self.attempts[-1].number
+
+    def update(self, message: Event) -> None:
+        """Note a step, or the checkpoint that was saved or restored."""
+        last, step = self.attempts[-1], message.event.get("step")
+        if not isinstance(step, int):
+            return
+        match message.event.get("event"):
+            case "step":
+                first = message.time if last.first_step is None and message.task in last.tasks else last.first_step
+                self.attempts[-1] = replace(last, first_step=first, last_step=max(step, last.last_step or 0))
+            case "checkpoint":
+                self.saved_step = step
+            case "resumed":
+                self.saved_step = step
+                self.attempts[-1] = replace(last, resumed_from=step)
+
+    def closed(self, outcome: "Outcome", time: float) -> list[Attempt]:
+        """The attempts, if the last one has ended like this, at that time (in seconds since 1970)."""
+        code, culprit = int(outcome.exit_code), outcome.culprit
+        last = replace(self.attempts[-1], ended=time, reason=outcome.reason, culprit=culprit, exit_code=code)
+        return [*self.attempts[:-1], last]

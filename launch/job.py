@@ -26,6 +26,8 @@ class Program:
     cwd: str
     python: bool = False
     """Run `argv` with the Python interpreter of the task's host."""
+    reports_steps: bool = False
+    """Its leading tasks emit a `step` event for every few steps; False: unknown."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,16 @@ class Job:
     def leading(self) -> tuple[str, ...]:
         """Names of the tasks whose exits with code 0 end the job. They run the training loop and measure it."""
         return tuple(plan.task.name for plan in self.plans if self.roles[plan.task.role].leads)
+
+    @cached_property
+    def following(self) -> tuple[str, ...]:
+        """Names of the tasks that end some time after the leading ones."""
+        return tuple(plan.task.name for plan in self.plans if self.roles[plan.task.role].follows)
+
+    @cached_property
+    def reports_steps(self) -> bool:
+        """Whether its leading tasks emit `step` events."""
+        return any(plan.program.reports_steps for plan in self.plans)
 
     @cached_property
     def serving(self) -> tuple[str, ...]:

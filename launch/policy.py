@@ -32,6 +32,8 @@ class Policy:
     """Upper limit of `grace_s` once a host is lost: the job has failed, and peers of the lost tasks only wait."""
     settle_s: float = 3.0
     """After the first failure, before the other tasks are stopped; those that exit meanwhile help to find the cause."""
+    settle_killed_s: float = 0.5
+    """The same if it was killed from outside, which no other failure causes; other tasks may be killed with it."""
     settle_secondary_s: float = 12.0
     """The same while every failed task reports only that a peer has failed. TensorFlow takes 8 to 10 s to notice that a
     peer is silent, and an agent counts as lost after `silence_s`."""

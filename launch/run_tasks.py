@@ -1,21 +1,30 @@
 """Run the tasks of a job on connected hosts: the sequence of steps from the preflight to the outcome."""
 
 import os
-from dataclasses import replace
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.launcher_messages import Message, OnMessage
-from tfdist.launch.agents.messages import Finish, Start
+from tfdist.launch.agents.launcher_messages import AgentLost, Message, OnMessage, Restarting
+from tfdist.launch.agents.messages import Finish
+from tfdist.launch.agents.program.clock import event_time
+from tfdist.launch.attempts import AttemptLog
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.outcome import Outcome
 from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.dry_run import save_plan
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import safe_text
+from tfdist.launch.replan import Replan, same_plan
+from tfdist.launch.restarts import Restart, announcement, decide
 from tfdist.launch.runs.control import serve
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervise import Supervisor, supervise
+from tfdist.launch.task_group import TaskGroup
 
 
 def run_tasks(
@@ -26,27 +35,99 @@ def run_tasks(
     on_message: OnMessage,
     needs_tensorflow: bool,
     paced: bool = False,
+    replan: Replan = same_plan,
 ) -> Outcome:
     """Check the hosts, start the tasks, supervise them to their end and say how they ended. Arguments as for `launch`.
 
     Raises:
         TfdistError: the preflight failed; no task was started.
     """
-    job, notes = preflight(job.sharing(os.environ), fleet, needs_tensorflow)
-    for note in notes:
-        on_message(note)
-    hellos = {host.name: hello for host, hello in fleet.hellos.items()}
-    save_plan(job, hellos, writer)
-    supervisor = _start(job, fleet, policy, writer, on_message, paced)
-    with serve(writer.run_dir, fleet.inbox, lambda: sorted(supervisor.running)):
-        wall_s = supervise(supervisor, writer, on_message)
+    run = _Run(fleet, writer, policy, on_message, needs_tensorflow, paced, replan)
+    job = run.prepare(job)
+    started = time.monotonic()
+    timeout_at = None if policy.timeout_s is None else started + policy.timeout_s
+    with serve(writer.run_dir, fleet.inbox, run.running):
+        outcome = run.to_the_end(job, timeout_at)
     for channel in fleet.channels.values():
         channel.send(Finish())
-    outcome = _safe(diagnose(supervisor.history, job))
-    outcome = replace(outcome, wall_s=wall_s, records=supervisor.records, hosts=hellos)
+    outcome = replace(outcome, wall_s=time.monotonic() - started, hosts=_described(fleet))
     outcome = replace(outcome, run_dir=str(writer.run_dir.path))
     writer.save_outcome(outcome.to_json())  # signals would end the launcher later
     return outcome
+
+
+@dataclass
+class _Run:
+    """The attempts of a run, one after the other. The first arguments are those of `run_tasks`."""
+
+    fleet: Fleet
+    writer: RunWriter
+    policy: Policy
+    on_message: OnMessage
+    needs_tensorflow: bool
+    paced: bool
+    replan: Replan
+    log: AttemptLog = field(default_factory=AttemptLog)
+    supervisor: Supervisor | None = None
+
+    def running(self) -> list[str]:
+        """The tasks that run."""
+        return sorted(self.supervisor.tasks.running) if self.supervisor else []
+
+    def prepare(self, job: Job) -> Job:
+        """Check the hosts, reserve ports and save the plan; returns the job with its ports.
+
+        Raises:
+            TfdistError: the preflight failed.
+        """
+        job, notes = preflight(job.sharing(os.environ), self.fleet, self.needs_tensorflow)
+        for note in notes:
+            self.on_message(note)
+        save_plan(job, _described(self.fleet), self.writer)
+        return job
+
+    def to_the_end(self, job: Job, timeout_at: float | None) -> Outcome:
+        """Run the job, and restart it as often as the policy allows; `timeout_at` is monotonic."""
+        outcome = self._attempt(job, timeout_at)
+        while isinstance(restart := decide(outcome, job, self.policy, self.log.attempts), Restart):
+            try:
+                plan = self.replan(job, self.fleet)
+                job = plan.job if plan.job is job else self.prepare(plan.job)
+            except TfdistError as error:
+                return replace(outcome, not_restarted=safe_text(str(error)))
+            self._announce_restart(outcome, restart, job, plan.note)
+            outcome = self._attempt(job, timeout_at, restart.delay_s, plan.note)
+        return replace(outcome, not_restarted=restart.reason)
+
+    def _announce_restart(self, outcome: Outcome, restart: Restart, job: Job, note: str) -> None:
+        number, tasks = len(self.log.attempts), tuple(plan.task.name for plan in job.plans)
+        restart = replace(restart, tasks=tasks)
+        reason = announcement(outcome, restart, job, self.policy, number, self.log.saved_step)
+        lines = "; ".join(filter(None, (reason, note)))
+        self._announce(Restarting(number, tasks, True, lines, restart.delay_s, event_time()))
+
+    def _announce(self, message: Message) -> None:
+        self.writer.write(message)
+        self.on_message(message)
+
+    def _attempt(self, job: Job, timeout_at: float | None, delay_s: float = 0.0, note: str = "") -> Outcome:
+        """Start all tasks in `delay_s` seconds and supervise them to their end."""
+        channels = {plan.task.name: self.fleet.channels[plan.host] for plan in job.plans}
+        tasks = TaskGroup(job, channels, self.policy, self.fleet.requests, self._announce)
+        tasks.attempts = dict.fromkeys(channels, self.log.open(channels, event_time(), note))
+        self.supervisor = Supervisor(tasks, self.fleet.inbox, self.log, self.paced)
+        self.supervisor.start(time.monotonic(), delay_s, timeout_at)
+        supervise(self.supervisor, self.writer, self.on_message)
+        for lost in tasks.history.select(AgentLost):
+            for host in [host for host in self.fleet.channels if host.name == lost.host]:
+                self.fleet.lose(host, lost.reason)
+        outcome = _safe(diagnose(tasks.history, job))
+        self.log.attempts = self.log.closed(outcome, self.supervisor.failure_time(time.monotonic()))
+        return replace(outcome, records=self.supervisor.records, attempts=tuple(self.log.attempts))
+
+
+def _described(fleet: Fleet) -> dict[str, Mapping[str, Any]]:
+    return {host.name: hello for host, hello in fleet.hellos.items()}
 
 
 def _safe(outcome: Outcome) -> Outcome:
@@ -57,19 +138,3 @@ def _safe(outcome: Outcome) -> Outcome:
         casualties={task: safe_text(ending) for task, ending in outcome.casualties.items()},
         warnings=tuple(map(safe_text, outcome.warnings)),
     )
-
-
-def _start(job: Job, fleet: Fleet, policy: Policy, writer: RunWriter, on_message: OnMessage, paced: bool) -> Supervisor:
-    def announce(message: Message) -> None:
-        writer.write(message)
-        on_message(message)
-
-    channels = {plan.task.name: fleet.channels[plan.host] for plan in job.plans}
-    tasks = set(channels)
-    supervisor = Supervisor(job, channels, policy, fleet.inbox, tasks, fleet.requests, announce=announce, paced=paced)
-    for plan in job.plans:
-        program = plan.program
-        port = job.cluster.port(plan.task)
-        start = Start(plan.task.name, program.argv, job.environment(plan), program.cwd, plan.cores, port)
-        channels[plan.task.name].send(start)
-    return supervisor

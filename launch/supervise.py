@@ -6,89 +6,95 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from queue import Empty
-from typing import Any
+from typing import Any, Protocol
 
-from tfdist.launch.agents.channel import Channel
 from tfdist.launch.agents.inbox import Arrival, Inbox
-from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, NextTurn, OnMessage, Stopped
-from tfdist.launch.agents.messages import (
-    Event,
-    Exited,
-    Heartbeat,
-    Inspect,
-    Inspected,
-    NotStarted,
-    Release,
-    Reply,
-    Started,
-    Stop,
-    Stuck,
-    TaskMessage,
-)
+from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, NextTurn, OnMessage, Restarting
+from tfdist.launch.agents.messages import Event, Exited, Heartbeat, NotStarted, Started, Stuck, TaskMessage
 from tfdist.launch.agents.program.clock import event_time
-from tfdist.launch.agents.requests import Requests
 from tfdist.launch.agents.silence import SilenceDetector
+from tfdist.launch.attempts import AttemptLog
+from tfdist.launch.barrier import Barrier
 from tfdist.launch.diagnosis.culprit import shows_cause
-from tfdist.launch.diagnosis.history import Failed, History, ProcessState, StartTimedOut, TimedOut
-from tfdist.launch.job import Job
+from tfdist.launch.diagnosis.diagnose import diagnose
+from tfdist.launch.diagnosis.endings import killed_from_outside
+from tfdist.launch.diagnosis.history import Entry, Failed, Frozen, History, NotJoined, StartTimedOut, TimedOut
+from tfdist.launch.errors import ExitCode
+from tfdist.launch.frozen import FrozenWatch
 from tfdist.launch.joining import CHECK_S, JoinWatch
-from tfdist.launch.policy import Policy
+from tfdist.launch.restarting import PendingStarts
+from tfdist.launch.restarts import Restart, announcement, decide
 from tfdist.launch.runs.writer import RunWriter
+from tfdist.launch.task_group import TaskGroup
 from tfdist.launch.text import shortened, signal_name
+
+FOLLOW_S = 300.0
+"""For the tasks that follow the leading ones to end after them."""
+SAVING_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+"""What a scheduler sends some time before it ends a job."""
+
+
+class Watch(Protocol):
+    """Looks for one kind of failure. It sets deadlines in the `TaskGroup`, and calls `Supervisor.fail`."""
+
+    def note(self, message: Message, now: float) -> None:
+        """Take a message about a present attempt, or from the launcher; `now` is the monotonic time of its arrival."""
+
+    def forget(self, tasks: Collection[str]) -> None:
+        """Drop what is known about these tasks: they are restarted."""
 
 
 @dataclass
 class Supervisor:
     """The state of a running job. Messages and deadlines decide what happens; private methods do it."""
 
-    job: Job
-    channels: Mapping[str, Channel]
-    """By task."""
-    policy: Policy
+    tasks: TaskGroup
     inbox: Inbox
-    running: set[str]
-    requests: Requests = field(default_factory=Requests)
-    announce: OnMessage = lambda _: None
-    """Called with the supervisor's own messages: silent hosts, and stops."""
-    history: History = field(default_factory=History)
-    records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    log: AttemptLog = field(default_factory=AttemptLog)
     paced: bool = False
-    """The barrier opens only for a `NextTurn`, and the time limit is that of each turn."""
+    """The barrier opens only for a `NextTurn`, and the time limit is that of each turn. Nothing is restarted."""
+    watches: list[Watch] = field(default_factory=list)
+    records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     turns: int = 0
     """Number of turns so far."""
-    attempts: dict[str, int] = field(default_factory=dict)
-    """The present attempt of each task that was restarted; 0 for the others."""
-    at_barrier: set[str] = field(default_factory=set)
-    started: set[str] = field(default_factory=set)
-    finished: set[str] = field(default_factory=set)
-    """Leading tasks that exited with code 0."""
     failed_at: float | None = None
-    """Monotonic time of the first failure."""
-    stopped: bool = False
-    """The running tasks have been stopped."""
-    stop_at: float | None = None
-    """Monotonic time at which the running tasks are stopped."""
-    timeout_at: float | None = None
-    start_timeout_at: float | None = None
-    """Monotonic time at which all tasks must have been started."""
-    check_joining_at: float | None = None
-    """Monotonic time of the next check of tasks that may wait for one that has exited."""
-    check_silence_at: float = -math.inf
-    """Monotonic time of the next check for silent agents; not with each message, as there may be a thousand agents."""
+    """Monotonic time of the first failure since the start, or since the last restart."""
+    saving: bool = False
+    """One leading task has been asked to save a checkpoint, and the others are stopped after it."""
+    barrier: Barrier = field(init=False)
+    starts: PendingStarts = field(init=False)
     silence: SilenceDetector = field(init=False)
     joining: JoinWatch = field(init=False)
 
     def __post_init__(self) -> None:
+        self.policy, self.job, self.history = self.tasks.policy, self.tasks.job, self.tasks.history
+        self.deadlines = self.tasks.deadlines
+        self.barrier = Barrier(self.tasks)
+        self.starts = PendingStarts(self.tasks, self._after_start)
         self.silence = SilenceDetector(self.policy.silence_s)
         self.joining = JoinWatch(self.job, self.history)
+        self.deadlines.set(self._check_silence, -math.inf)
+
+    def start(self, now: float, delay_s: float = 0.0, timeout_at: float | None = None) -> None:
+        """Start all tasks in `delay_s` seconds. Times are monotonic; `timeout_at` is the time limit."""
+        self.starts.add(self.tasks.channels, now + delay_s)
+        if timeout_at is not None:
+            self.deadlines.set(self._time_out, timeout_at)
+        if not self.paced:
+            FrozenWatch(self.tasks, self.fail).start(now)
+
+    @property
+    def active(self) -> bool:
+        """Whether a task runs or will be started."""
+        return bool(self.tasks.running or self.starts.waiting)
 
     def accepts(self, arrival: Arrival) -> bool:
         """Whether a message about a task is from its host, which must not affect others, and about a known attempt."""
         message = arrival.message
         if not isinstance(message, TaskMessage):
             return True
-        channel = self.channels.get(message.task)
-        known = 0 <= message.attempt <= self.attempts.get(message.task, 0)
+        channel = self.tasks.channels.get(message.task)
+        known = 0 <= message.attempt <= self.tasks.attempt(message.task)
         return channel is not None and channel.host == arrival.host and known
 
     def handle(self, message: Message, at: float | None = None) -> None:
@@ -99,179 +105,268 @@ class Supervisor:
             at: monotonic time of its arrival; None: now.
         """
         at = time.monotonic() if at is None else at
-        self.history.add(message, event_time() - (time.monotonic() - at))
-        if isinstance(message, TaskMessage) and message.attempt != self.attempts.get(message.task, 0):
+        if isinstance(message, TaskMessage) and not self.tasks.is_current(message):
+            self.starts.note_end(message)
             return
+        self.history.add(message, event_time() - (time.monotonic() - at))
+        for watch in self.watches:
+            watch.note(message, at)
         match message:
             case Started(task):
-                self.started.add(task)
-                if self.started >= set(self.channels):
-                    self.start_timeout_at = None
-            case Event(task, event={"event": "record", "record": Mapping() as record}):
-                self.records[task] = record
-            case Event(task, event={"event": "barrier"}):
-                self.at_barrier.add(task)
-                self._after_barrier()
-            case Event(event={"event": "failed"}):
-                self._after_failure(at)
+                self.tasks.started.add(task)
+                if self.tasks.started >= set(self.tasks.channels):
+                    self.deadlines.cancel(self._start_timed_out)
+            case Event():
+                self._after_event(message, at)
             case Exited(task, code):
-                self.running.discard(task)
+                self.tasks.running.discard(task)
                 self._after_exit(task, code, at)
             case Stuck(task):
-                self.running.discard(task)
+                self.tasks.running.discard(task)
             case NotStarted(task):
-                self.running.discard(task)
+                self.tasks.running.discard(task)
                 self._stop(self.policy.grace_s, f"{task} could not be started")
             case NextTurn(turn):
                 self._start_turn(turn, at)
-            case Interrupted(number, by):
-                first = len(self.history.select(Interrupted)) == 1
-                reason = by or ("Ctrl-C" if number == signal.SIGINT else signal_name(number))
-                self._stop(self.policy.grace_s if first else 0.0, reason)
+            case Interrupted():
+                self._interrupt(message, at)
             case AgentLost(host):
                 self._abandon(host, at)
 
-    def check_deadlines(self, now: float) -> None:
-        """Decide what the time changes: time limits, the end of the settling time, silent agents."""
-        if self.timeout_at is not None and now >= self.timeout_at:
-            self.timeout_at = None
-            timeout_s = self.policy.timeout_s or 0.0
-            self.history.entries.append(TimedOut(timeout_s))
-            self._stop(self.policy.grace_s, f"--timeout {timeout_s:g} s")
-        if self.start_timeout_at is not None and now >= self.start_timeout_at:
-            self.start_timeout_at = None
-            missing = tuple(sorted(set(self.channels) - self.started))
-            self.history.entries.append(StartTimedOut(self.policy.start_timeout_s, missing))
-            self.running -= set(missing)
-            self._stop(self.policy.grace_s, f"{shortened(missing)} not started in time")
-        if self.stop_at is not None and now >= self.stop_at:
+    def fail(self, entry: Entry, now: float) -> None:
+        """Handle a failure that a watch has found: add it to the history, and restart or stop tasks at once."""
+        if not self.tasks.stopped:
+            self.history.entries.append(entry)
+            self.failed_at = now if self.failed_at is None else self.failed_at
             self._settle(now)
-        if self.check_joining_at is not None and now >= self.check_joining_at:
-            self._check_joining(now)
-        if now >= self.check_silence_at:
-            self._check_silence(now)
 
-    def next_deadline(self) -> float:
-        """Monotonic time of the next check, even if no message arrives."""
-        heartbeat = time.monotonic() + self.policy.heartbeat_s
-        checks = (self.check_joining_at, self.check_silence_at, heartbeat)
-        dues = (self.stop_at, self.timeout_at, self.start_timeout_at, *checks)
-        return min(due for due in dues if due is not None)
+    def _after_event(self, message: Event, at: float) -> None:
+        self.log.update(message)
+        match message.event:
+            case {"event": "record", "record": Mapping() as record}:
+                self.records[message.task] = record
+            case {"event": "barrier"}:
+                self.barrier.waiting.add(message.task)
+                self._after_barrier()
+            case {"event": "failed"}:
+                self._after_failure(at, self.policy.settle_s)
 
     def _after_exit(self, task: str, code: int, at: float) -> None:
-        early = task in self.job.serving and not self.finished >= set(self.job.leading)
-        if code != 0 or early:
-            self._after_failure(at)
+        if self.saving:
+            self._after_save(code, at)
             return
-        self.finished |= {task} & set(self.job.leading)
-        if self.finished >= set(self.job.leading):
-            if not self.stopped:
-                self._stop(self.policy.grace_s)
+        early = task in self.job.serving and not self.tasks.succeeded
+        if code != 0 or early:
+            killed = killed_from_outside(code)
+            self._after_failure(at, self.policy.settle_killed_s if killed else self.policy.settle_s)
+            if code != 0 and self._is_independent(task):
+                self._restart(at)
+            return
+        self.tasks.finished |= {task} & set(self.job.leading)
+        if self.tasks.succeeded:
+            self._end(at)
             return
         self._after_barrier()  # the others need not wait for this one
         if self.joining.note_exit(task):
-            self.check_joining_at = at + max(0.0, self.policy.settle_secondary_s - 2 * CHECK_S)
+            self.deadlines.set(self._check_joining, at + max(0.0, self.policy.settle_secondary_s - 2 * CHECK_S))
 
-    def _after_failure(self, at: float) -> None:
-        if self.failed_at is None and not self.stopped:
-            self.failed_at, self.stop_at = at, at + self.policy.settle_s
-            self._inspect()
+    def _is_independent(self, task: str) -> bool:
+        """Whether nothing but this task has failed, and no other failure can be the cause."""
+        role = self.job.roles[task.rpartition("-")[0]]
+        alone = role.restarts == () and not role.leads
+        return alone and not self.tasks.stopped and diagnose(self.history, self.job).culprits == (task,)
+
+    def _end(self, now: float) -> None:
+        """Stop the servers once all leading tasks have succeeded."""
+        if not self.tasks.stopped:
+            following = set(self.job.following) & self.tasks.running
+            self._stop(self.policy.grace_s, spared=following)
+            if following:
+                self.deadlines.set(self._stop_following, now + FOLLOW_S)
+
+    def _stop_following(self, _: float) -> None:
+        self._stop(self.policy.grace_s, f"waited {FOLLOW_S:g} s for {shortened(sorted(self.tasks.running))}")
+
+    def _after_failure(self, at: float, settle_s: float) -> None:
+        if self.tasks.stopped:
+            return
+        if self.failed_at is None:
+            self.failed_at = at
+            self.tasks.inspect()
+        due = self.deadlines.of(self._settle)
+        self.deadlines.set(self._settle, at + settle_s if due is None else min(due, at + settle_s))
 
     def _settle(self, now: float) -> None:
-        """Stop the other tasks, but not as long as every failure may be the consequence of one not seen yet.
+        """Restart or stop tasks, but not as long as every failure may be the consequence of one not seen yet.
 
         A task that reported its exception gets more time: it may save its logs before it exits.
         """
         until = (self.failed_at or now) + self.policy.settle_secondary_s
         if now < until and not shows_cause(self.history, self.job):
-            self.stop_at = min(until, now + 1.0)
-            self._inspect()
+            self.deadlines.set(self._settle, min(until, now + 1.0))
+            self.tasks.inspect()
             return
-        ending = {entry.task for entry in self.history.select(Failed)} & self.running
+        if self._restart(now):
+            return
+        ending = {entry.task for entry in self.history.select(Failed)} & self.tasks.running
         if now >= until:
-            self._stop(self.policy.grace_s, _first_failure(self.history), self.running - ending if self.stopped else ())
+            stopped = self.tasks.stopped
+            self._stop(self._failure_grace_s, _first_failure(self.history), self._all_but(ending) if stopped else ())
             return
-        self._stop(self.policy.grace_s, _first_failure(self.history), ending)
+        self._stop(self._failure_grace_s, _first_failure(self.history), ending)
         if ending:
-            self.stop_at = until
+            self.deadlines.set(self._settle, until)
+
+    def _all_but(self, tasks: set[str]) -> set[str]:
+        return self.tasks.running - tasks
+
+    @property
+    def _failure_grace_s(self) -> float:
+        """A restart does not wait for long: what the tasks would save is lost in any case."""
+        return min(self.policy.grace_s, self.policy.lost_grace_s) if self.policy.max_restarts else self.policy.grace_s
+
+    def _restart(self, now: float) -> bool:
+        """Restart the tasks that have failed if others continue; returns whether it did."""
+        if self.tasks.stopped or self.paced or not self.policy.max_restarts:
+            return False
+        outcome = diagnose(self.history, self.job)
+        attempts = self.log.closed(outcome, self.failure_time(now))
+        restart = decide(outcome, self.job, self.policy, attempts)
+        if not isinstance(restart, Restart) or restart.whole:
+            return False
+        self.log.attempts = attempts
+        number = self.log.open(restart.tasks, event_time())
+        reason = announcement(outcome, restart, self.job, self.policy, number, self.log.saved_step)
+        self._forget(restart.tasks, number)
+        message = Restarting(number, restart.tasks, False, reason, restart.delay_s, event_time())
+        self.tasks.announce(message)
+        self.tasks.stop(self.tasks.running & set(restart.tasks), self._failure_grace_s)
+        self.starts.add(restart.tasks, now + restart.delay_s)
+        return True
+
+    def failure_time(self, now: float) -> float:
+        """When the present failure was noticed, in seconds since 1970; `now` is the monotonic time."""
+        return event_time() - (now - (self.failed_at or now))
+
+    def _forget(self, tasks: Collection[str], attempt: int) -> None:
+        """The next attempt of these tasks is `attempt`."""
+        for task in tasks:
+            self.tasks.attempts[task] = attempt
+            self.records.pop(task, None)
+        for group in (self.tasks.started, self.tasks.finished, self.barrier.waiting):
+            group -= set(tasks)
+        self.history.forget(tasks)
+        for watch in self.watches:
+            watch.forget(tasks)
+        self.failed_at = None
+        self.deadlines.cancel(self._settle, self._start_timed_out)
+
+    def _time_out(self, _: float) -> None:
+        timeout_s = self.policy.timeout_s or 0.0
+        self.history.entries.append(TimedOut(timeout_s))
+        self._stop(self.policy.grace_s, f"--timeout {timeout_s:g} s")
+
+    def _after_start(self, now: float) -> None:
+        self.deadlines.set(self._start_timed_out, now + self.policy.start_timeout_s)
+
+    def _start_timed_out(self, _: float) -> None:
+        missing = tuple(sorted(self.tasks.running - self.tasks.started))
+        if not missing:  # the others wait for their start
+            return
+        self.history.entries.append(StartTimedOut(self.policy.start_timeout_s, missing))
+        self.tasks.running -= set(missing)
+        self._stop(self.policy.grace_s, f"{shortened(missing)} not started in time")
 
     def _check_silence(self, now: float) -> None:
-        channels = set(self.channels.values())
+        channels = set(self.tasks.channels.values())
         for _, lost in self.silence.newly_silent(channels, now):
             self.handle(lost)
-            self.announce(lost)
+            self.tasks.announce(lost)
         at_most_s = min(self.policy.heartbeat_s, self.policy.silence_s / 4)
-        self.check_silence_at = min([now + at_most_s, *map(self.silence.deadline, channels)])
+        self.deadlines.set(self._check_silence, min([now + at_most_s, *map(self.silence.deadline, channels)]))
 
     def _check_joining(self, now: float) -> None:
-        not_joined = self.joining.check(self.running, event_time())
-        if not_joined is not None and not self.stopped:
-            self.history.entries.append(not_joined)
-            self._stop(self.policy.grace_s, f"{not_joined.task} did not join the cluster")
-        self._inspect()
-        self.check_joining_at = now + CHECK_S if not self.stopped else None
-
-    def _inspect(self, gpus: bool = False) -> None:
-        for channel, tasks in self._by_channel(self.running).items():
-            self.requests.send(channel, Inspect(tasks, gpus), self._keep_states)
-
-    def _keep_states(self, reply: Reply) -> None:
-        if isinstance(reply, Inspected):
-            for task, state in reply.states.items():
-                self.history.states[task] = ProcessState(state, reply.waits.get(task, ""), reply.cpu_s.get(task, 0.0))
-
-    def _by_channel(self, tasks: Collection[str]) -> dict[Channel, tuple[str, ...]]:
-        by_channel: dict[Channel, tuple[str, ...]] = {}
-        for task in sorted(tasks):
-            channel = self.channels[task]
-            by_channel[channel] = (*by_channel.get(channel, ()), task)
-        return by_channel
+        not_joined = self.joining.check(self.tasks.running, event_time())
+        if not_joined is not None:
+            self.fail(not_joined, now)
+        self.tasks.inspect()
+        if not self.tasks.stopped:
+            self.deadlines.set(self._check_joining, now + CHECK_S)
 
     def _stop(self, grace_s: float, reason: str = "", spared: Collection[str] = ()) -> None:
-        self.stop_at, self.start_timeout_at, self.stopped = None, None, True
+        """Stop all running tasks but the spared ones, and start no more."""
+        self.tasks.stopped = True
+        self.starts.cancel()
+        self.deadlines.cancel(self._settle, self._start_timed_out)
         if self.history.select(AgentLost):
             grace_s = min(grace_s, self.policy.lost_grace_s)
-        stopped = Stopped(tuple(sorted(self.running.difference(spared))), grace_s, event_time(), reason)
-        self.history.entries.append(stopped)
-        if stopped.tasks:
-            self.announce(stopped)
-        for channel, tasks in self._by_channel(stopped.tasks).items():
-            channel.send(Stop(tasks, grace_s))
+        tasks = self.tasks.running.difference(spared)
+        self.tasks.note_stop(tasks, grace_s, reason)
+        self.tasks.stop(tasks, grace_s)
+
+    def _interrupt(self, message: Interrupted, at: float) -> None:
+        first = len(self.history.select(Interrupted)) == 1
+        reason = message.by or ("Ctrl-C" if message.signal == signal.SIGINT else signal_name(message.signal))
+        leaders = self.tasks.leaders
+        if first and not self.tasks.stopped and leaders and self._saves_on(message):
+            self._save(leaders[0], reason, at)
+        else:
+            self.saving = False
+            self._stop(self.policy.grace_s if first else 0.0, reason)
+
+    def _saves_on(self, message: Interrupted) -> bool:
+        return self.policy.saves_on_signal and message.signal in SAVING_SIGNALS
+
+    def _save(self, leader: str, reason: str, at: float) -> None:
+        """Let the tasks save a checkpoint: one of them gets the signal, and tells the others at which step.
+
+        All are noted as stopped, for how they exit is not a failure.
+        """
+        self.saving = self.tasks.stopped = True
+        self.starts.cancel()
+        self.deadlines.cancel(self._settle, self._start_timed_out)
+        self.tasks.note_stop(self.tasks.running, self.policy.grace_s, f"{reason}, saving a checkpoint")
+        self.tasks.stop([leader], self.policy.grace_s)
+        self.deadlines.set(self._stop_rest, at + self.policy.grace_s)
+
+    def _after_save(self, code: int, at: float) -> None:
+        if not self.tasks.leaders or code not in (ExitCode.SUCCESS, ExitCode.PREEMPTED):
+            self._stop_rest(at)
+
+    def _stop_rest(self, _: float) -> None:
+        self.saving = False
+        self.deadlines.cancel(self._stop_rest)
+        self.tasks.stop(self.tasks.running, min(self.policy.grace_s, self.policy.lost_grace_s))
 
     def _after_barrier(self) -> None:
-        if not self.at_barrier or not self.at_barrier | self.finished >= set(self.job.leading):
+        if not self.barrier.complete:
             return
-        if self.paced and self.finished:  # no turn can follow: it would wait for this task
-            if not self.stopped:
-                early = min(self.finished)
+        if self.paced and self.tasks.finished:  # no turn can follow: it would wait for this task
+            if not self.tasks.stopped:
+                early = min(self.tasks.finished)
                 self._stop(self.policy.grace_s, f"{early} exited with code 0 while other tasks wait for a turn")
         elif self.paced:
-            self.timeout_at = None
+            self.deadlines.cancel(self._time_out)
             # the CPU time that the turn took, and, once the task has started, the memory that it takes
-            self._inspect(gpus=not self.turns)
+            self.tasks.inspect(gpus=not self.turns)
         else:
-            self._open_barrier(None)
+            self.barrier.open(None)
 
     def _start_turn(self, turn: Mapping[str, Any] | None, at: float) -> None:
         if self.policy.timeout_s is not None:
-            self.timeout_at = at + self.policy.timeout_s
+            self.deadlines.set(self._time_out, at + self.policy.timeout_s)
         self.turns += 1
-        self._inspect()
-        self._open_barrier(turn)
-        self.at_barrier.clear()
-
-    def _open_barrier(self, turn: Mapping[str, Any] | None) -> None:
-        for attempt in {self.attempts.get(task, 0) for task in self.at_barrier}:
-            for channel in dict.fromkeys(self.channels.values()):
-                channel.send(Release(attempt, turn))
+        self.tasks.inspect()
+        self.barrier.open(turn)
+        self.barrier.waiting.clear()
 
     def _abandon(self, host: str, at: float) -> None:
         # Its tasks end without us: an agent stops them, and the parent of an agent kills what a killed one leaves.
-        lost = {task for task in self.running if self.channels[task].host.name == host}
-        self.running -= lost
-        if lost and not self.stopped:  # other hosts may be lost at the same time
+        lost = self.tasks.of_host(host) & (self.tasks.running | self.starts.tasks)
+        self.tasks.running -= lost
+        if lost and not self.tasks.stopped:  # other hosts may be lost at the same time
             self.failed_at = self.failed_at or at
-            self.stop_at = at + min(self.policy.settle_s, self.policy.lost_grace_s)
+            self.deadlines.set(self._settle, at + min(self.policy.settle_s, self.policy.lost_grace_s))
 
 
 def _first_failure(history: History) -> str:
@@ -283,20 +378,23 @@ def _first_failure(history: History) -> str:
                 return f"{task} failed"
             case AgentLost(host):
                 return f"lost {host}"
+            case NotJoined(task):
+                return f"{task} did not join the cluster"
+            case Frozen(tasks):
+                return f"{shortened(tasks)} stopped by a signal"
     return "a task has ended too early"
 
 
-def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) -> float:
-    """Run the loop until no task runs; returns its wall time in seconds."""
-    started = time.monotonic()
-    if supervisor.policy.timeout_s is not None:
-        supervisor.timeout_at = started + supervisor.policy.timeout_s
-    supervisor.start_timeout_at = started + supervisor.policy.start_timeout_s
-    while supervisor.running:
+def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) -> None:
+    """Run the loop until no task runs."""
+    heartbeat_s = supervisor.policy.heartbeat_s
+    while True:
         now = time.monotonic()
-        supervisor.check_deadlines(now)
+        supervisor.deadlines.run_due(now)
+        if not supervisor.active:
+            return
         try:
-            arrival = supervisor.inbox.get(supervisor.next_deadline() - now)
+            arrival = supervisor.inbox.get(min(supervisor.deadlines.next() - now, heartbeat_s))
         except Empty:
             on_message(Heartbeat(event_time()))  # a display counts its seconds on
             continue
@@ -304,7 +402,6 @@ def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) 
             writer.refuse(arrival)
             continue
         writer.write(arrival.message)
-        supervisor.requests.take(arrival.host, arrival.message)
+        supervisor.tasks.requests.take(arrival.host, arrival.message)
         supervisor.handle(arrival.message, arrival.at)
         on_message(arrival.message)
-    return time.monotonic() - started

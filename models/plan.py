@@ -65,7 +65,7 @@ def plan_training(
         check_held_out(spec, describe(spec.dataset, spec.data_dir), "--evaluator")
         role = RoleShape(1, computes=False, leads=False, restarts=(), follows=True)
         shape = replace(shape, roles={**shape.roles, EVALUATOR: role})
-    return plan_job(shape, Program(_TRAINING_COMMAND, variables, str(Path.cwd()), True), machines)
+    return plan_job(shape, Program(_TRAINING_COMMAND, variables, str(Path.cwd()), True, True), machines)
 
 
 def plan_command(choice: StrategyChoice, command: Program, machines: Machines, base_port: int | None = None) -> Job:
@@ -73,7 +73,7 @@ def plan_command(choice: StrategyChoice, command: Program, machines: Machines, b
     shape = shape_of(choice, base_port)
     evaluators = sum(host.slots or 1 for host in machines if host.role == EVALUATOR)
     if evaluators and shape.has_cluster:
-        shape = replace(shape, roles={**shape.roles, EVALUATOR: RoleShape(evaluators, computes=False, leads=False)})
+        shape = replace(shape, roles={**shape.roles, EVALUATOR: RoleShape(evaluators, computes=False, leads=False, restarts=())})
     return plan_job(shape, replace(command, env={**_environment(choice), **command.env}), machines)
 
 

@@ -14,6 +14,7 @@ from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
+from tfdist.launch.replan import Replan
 from tfdist.launch.run import launch
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.models.record import RankRecord, Record, RecordStatus, TaskUsage, rank_from_json
@@ -41,14 +42,17 @@ def run_training(
     round: int = 0,
     needs_tensorflow: bool = True,
     paced: bool = False,
+    replan: Replan | None = None,
 ) -> tuple[Outcome, Record]:
-    """Run the planned training of `spec`, by default with a fleet of its own. The last two arguments as for `launch`.
+    """Run the planned training of `spec`, by default with a fleet of its own. The last three arguments as for `launch`.
 
     Raises:
         TfdistError: no process was started.
     """
     started = datetime.now(timezone.utc)
-    outcome = launch(job, writer, policy, on_message, fleet=fleet, needs_tensorflow=needs_tensorflow, paced=paced)
+    outcome = launch(
+        job, writer, policy, on_message, fleet=fleet, needs_tensorflow=needs_tensorflow, paced=paced, replan=replan
+    )
     record = record_of(outcome, spec, job.leading, arm=arm, round=round, started=started, with_windows=not paced)
     return outcome, record
 

@@ -45,6 +45,22 @@ class Stopped:
 
 
 @dataclass(frozen=True)
+class Restarting:
+    """The launcher starts these tasks again, once they have ended."""
+
+    attempt: int
+    """The number of the attempt that starts."""
+    tasks: tuple[str, ...]
+    whole: bool
+    """They are all tasks of the job from now on; False: the other tasks continue."""
+    reason: str
+    """What has happened, and what is restarted from where."""
+    delay_s: float = 0.0
+    """Before the start."""
+    time: float = 0.0
+
+
+@dataclass(frozen=True)
 class Interrupted:
     """The launcher received this signal."""
 
@@ -61,6 +77,6 @@ class NextTurn:
     """JSON that each task receives."""
 
 
-Message = FromAgent | AgentLost | HostReady | Interrupted | NextTurn | Note | Stopped
+Message = FromAgent | AgentLost | HostReady | Interrupted | NextTurn | Note | Restarting | Stopped
 OnMessage = Callable[[Message], None]
 """Called with every message of a running job. The loop waits for it, so it must return quickly."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfdist.launch.agents.launcher_messages import AgentLost, Message, Stopped
+from tfdist.launch.agents.launcher_messages import AgentLost, Message, Restarting, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Listening, NotStarted, Started, Stuck, TaskMessage
 from tfdist.launch.console.task_state import Activity, TaskState
 from tfdist.launch.events import Phase
@@ -68,7 +68,18 @@ class JobState:
             case Stopped(names):
                 self._stop([self.tasks[name] for name in names if name in self.tasks], now)
                 return True
+            case Restarting():
+                self._restart(message, now)
+                return True
         return False
+
+    def _restart(self, restarting: Restarting, now: float) -> None:
+        self.failed, self.stopped_at = "", None
+        if restarting.whole:  # with fewer tasks than before, or with others
+            self.tasks = {name: self.tasks.get(name) or TaskState(name) for name in restarting.tasks}
+        for name in restarting.tasks:
+            old = self.tasks.setdefault(name, TaskState(name))
+            self.tasks[name] = TaskState(name, old.host, old.leads, old.serves, restarting.attempt, since=now)
 
     def _update_task(self, task: TaskState, message: TaskMessage, now: float) -> bool:
         match message:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TextIO
 
-from tfdist.launch.agents.launcher_messages import Message, Note, Stopped
+from tfdist.launch.agents.launcher_messages import Message, Note, Restarting, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Output
 from tfdist.launch.console.printer import Printer, target
 from tfdist.launch.console.step_values import number_text, step_text, step_values
+from tfdist.launch.console.stream import STALL_S
 from tfdist.launch.console.task_lines import TaskLines
 from tfdist.launch.console.visible import KEPT_CHARACTERS, has_controls, replace_surrogates, visible
 from tfdist.launch.text import counted
@@ -93,6 +94,8 @@ class PrefixedLines:
                 self._print_lines(task, [_step_line(message)], self._printer("stdout"))
             case Stopped():
                 self._announce(message)
+            case Restarting():
+                self._announce_restart(message)
             case Exited(task):
                 self._end_lines([key for key in self.texts if key[0] == task])
         for printer in self.printers.values():
@@ -117,6 +120,12 @@ class PrefixedLines:
             advice = "; Ctrl-C again kills them" if stopped.reason == "Ctrl-C" and stopped.grace_s else ""
             tasks = counted(len(stopped.tasks), "task")
             self._printer("stderr").whole(f"[tfdist] {stopped.reason}: {verb} {tasks}{advice}\n")
+
+    def _announce_restart(self, restarting: Restarting) -> None:
+        for printer in self.printers.values():
+            printer.stall_s = STALL_S
+        if not self.options.quiet:
+            self._printer("stderr").whole(f"[tfdist] {restarting.reason}\n")
 
     def _prints(self, task: str) -> bool:
         return self.options.tasks is None or task in self.options.tasks

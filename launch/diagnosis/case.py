@@ -8,7 +8,8 @@ from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Stopp
 from tfdist.launch.agents.messages import Exited, NotStarted, Stuck
 from tfdist.launch.diagnosis.endings import describe_ending, describe_stopped, describe_stuck
 from tfdist.launch.diagnosis.evidence import Raised, exception_at_exit, is_peer_failure
-from tfdist.launch.diagnosis.history import Failed, History, NotJoined, StartTimedOut, TimedOut
+from tfdist.launch.diagnosis.history import Failed, Frozen, History, NotJoined, StartTimedOut, TimedOut
+from tfdist.launch.errors import ExitCode
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Job
 
@@ -114,6 +115,16 @@ class Case:
     def not_joined(self) -> NotJoined | None:
         """A worker that its peers wait for."""
         return next(iter(self.history.select(NotJoined)), None)
+
+    @cached_property
+    def frozen(self) -> Frozen | None:
+        """Tasks whose processes were stopped by a signal for too long."""
+        return next(iter(self.history.select(Frozen)), None)
+
+    @cached_property
+    def preempted(self) -> bool:
+        """A leading task has exited with the code that means: a checkpoint is saved, restart me."""
+        return any(exit.code == ExitCode.PREEMPTED for task, exit in self.exits.items() if task in self.job.leading)
 
     @cached_property
     def succeeded(self) -> bool:

@@ -10,7 +10,7 @@ from tfdist.launch.agents.messages import Exited
 from tfdist.launch.diagnosis.case import Case
 from tfdist.launch.diagnosis.failures import Diagnosis, Failure, failures_of, single
 from tfdist.launch.diagnosis.history import History
-from tfdist.launch.diagnosis.suspects import frozen, left_early, raised_later, suspect, victims_of
+from tfdist.launch.diagnosis.suspects import frozen, frozen_sentence, left_early, raised_later, suspect, victims_of
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job
 from tfdist.launch.text import last_line, listed
@@ -33,13 +33,13 @@ def find_culprit(case: Case) -> Diagnosis | None:
         return _early(case, early)
     if failures:
         return _alike(case, failures) or _together(case, failures) or single(failures[0])
-    return _not_joined(case) or suspect(case)
+    return _frozen(case) or _not_joined(case) or suspect(case)
 
 
 def shows_cause(history: History, job: Job) -> bool:
     """Whether the cause of a failure is known: a failure that cannot be the consequence of another one."""
     case = Case(history, job)
-    if case.not_started or case.lost or case.early or failures_of(case) or case.not_joined:
+    if case.not_started or case.lost or case.early or failures_of(case) or case.frozen or case.not_joined:
         return True
     victims = victims_of(case)
     return bool(victims) and any(rule(case, victims) for rule in (raised_later, frozen, left_early))
@@ -105,6 +105,12 @@ def _early(case: Case, early: Sequence[Exited]) -> Diagnosis:
     place = case.place(tasks[0]) if len(tasks) == 1 else ""
     reason = f"{listed(tasks)} exited with code 0{place}, but {needs} {them}"
     return Diagnosis(f"{reason}: a script without server.join() is the usual cause", ExitCode.FAILED, tasks)
+
+
+def _frozen(case: Case) -> Diagnosis | None:
+    if case.frozen is None:
+        return None
+    return Diagnosis(frozen_sentence(case, case.frozen.tasks), ExitCode.FAILED, case.frozen.tasks)
 
 
 def _not_joined(case: Case) -> Diagnosis | None:

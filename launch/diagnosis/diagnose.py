@@ -47,7 +47,7 @@ def _diagnosis(case: Case) -> tuple[Status, Diagnosis]:
         case Interrupted(number, by):
             code = ExitCode.INTERRUPTED if number == signal.SIGINT else exit_code(-number)
             reason = f"stopped by '{by}'" if by else f"interrupted by {signal_name(number)}"
-            return Status.INTERRUPTED, Diagnosis(reason, code)
+            return Status.INTERRUPTED, _preempted(case, reason) if case.preempted else Diagnosis(reason, code)
         case TimedOut(timeout_s):
             return Status.TIMEOUT, Diagnosis(f"stopped after --timeout {timeout_s:g} s", ExitCode.TIMEOUT)
         case StartTimedOut(timeout_s, tasks):
@@ -59,6 +59,12 @@ def _diagnosis(case: Case) -> tuple[Status, Diagnosis]:
     endings = ((plan.task.name, case.ending(plan.task.name)) for plan in case.job.plans)
     reason = next((f"{task} {ending}" for task, ending in endings if ending), "the tasks ended without a result")
     return Status.FAILED, Diagnosis(reason, ExitCode.FAILED)
+
+
+def _preempted(case: Case, reason: str) -> Diagnosis:
+    step = case.history.saved_step
+    saved = "exited with code 42 (restart requested)" if step is None else f"saved step {step}"
+    return Diagnosis(f"{reason}: {saved}", ExitCode.PREEMPTED)
 
 
 def _casualties(case: Case, diagnosis: Diagnosis) -> dict[str, str]:

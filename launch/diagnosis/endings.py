@@ -4,6 +4,7 @@ import signal
 
 from tfdist.launch.agents.launcher_messages import Stopped
 from tfdist.launch.agents.messages import Exited, Stuck
+from tfdist.launch.errors import ExitCode
 from tfdist.launch.text import signal_name
 
 _SHELL = 128
@@ -14,12 +15,16 @@ def describe_exit(code: int, place: str = "") -> str:
     """`exited with code 3 on h2`, or `was killed by SIGTERM on h2 (not by tfdist)`; `place` is ` on h2` or empty."""
     number = signal_number(code)
     if number is None:
-        return f"exited with code {code}{place}"
+        return f"exited with code {code}{place}" + (" (restart requested)" if code == ExitCode.PREEMPTED else "")
     name = signal_name(number)
     if code > 0:
         return f"exited with code {code}{place} (its program was killed by {name})"
-    sent = number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-    return f"was killed by {name}{place}{' (not by tfdist)' if sent else ''}"
+    return f"was killed by {name}{place}{' (not by tfdist)' if number in _SENT else ''}"
+
+
+def killed_from_outside(code: int) -> bool:
+    """Whether another process, or the kernel for lack of memory, has killed the task or the program in its shell."""
+    return signal_number(code) in _SENT
 
 
 def describe_ending(exit: Exited, place: str = "") -> str:
@@ -59,6 +64,8 @@ def signal_number(code: int) -> int | None:
     return code - _SHELL if code - _SHELL in _REPORTED_BY_SHELLS else None
 
 
+_SENT = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+"""Signals that a process does not cause itself."""
 _REPORTED_BY_SHELLS = (
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE,
     signal.SIGKILL, signal.SIGSEGV, signal.SIGPIPE, signal.SIGTERM,

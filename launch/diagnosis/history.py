@@ -4,8 +4,8 @@ All times are seconds since 1970 by this machine's clock: channels convert the t
 """
 
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, Stopped
@@ -43,6 +43,14 @@ class NotJoined:
 
 
 @dataclass(frozen=True)
+class Frozen:
+    """A signal has stopped these tasks' processes, and nothing continued them."""
+
+    tasks: tuple[str, ...]
+    time: float
+
+
+@dataclass(frozen=True)
 class TimedOut:
     """The job reached its time limit."""
 
@@ -65,6 +73,7 @@ Entry = (
     | Stuck
     | Failed
     | NotJoined
+    | Frozen
     | AgentLost
     | Interrupted
     | TimedOut
@@ -88,6 +97,8 @@ class ProcessState:
     """The kernel function that it sleeps in; empty if unknown."""
     cpu_s: float = 0.0
     """CPU time used so far, all threads together."""
+    time: float = 0.0
+    """When the launcher learned of it."""
 
 
 class Line(NamedTuple):
@@ -105,6 +116,8 @@ class History:
     entries: list[Entry] = field(default_factory=list)
     steps: dict[str, tuple[int, float]] = field(default_factory=dict)
     """The last step of each task and its time."""
+    saved_step: int | None = None
+    """The step of the last checkpoint that a task reported."""
     outputs: dict[str, float] = field(default_factory=dict)
     """When each task last wrote anything."""
     tails: dict[tuple[str, str], deque[Line]] = field(default_factory=dict)
@@ -122,10 +135,21 @@ class History:
                 self._keep_lines(task, stream, text, now)
             case Event(task, time, event={"event": "step", "step": int() as step}):
                 self.steps[task] = step, time
+            case Event(event={"event": "checkpoint", "step": int() as step}):
+                self.saved_step = step
             case Event(task, time, event={"event": "failed"} as event):
                 self.entries.append(_failed(task, event, time, message.attempt))
             case message if isinstance(message, _KEPT):
                 self.entries.append(message)
+
+    def forget(self, tasks: Collection[str]) -> None:
+        """Drop what is known about these tasks: they are restarted."""
+        self.entries = [kept for entry in self.entries if (kept := _without(entry, tasks)) is not None]
+        for by_task in (self.steps, self.outputs, self.states):
+            for task in tasks:
+                by_task.pop(task, None)
+        self.tails = {key: lines for key, lines in self.tails.items() if key[0] not in tasks}
+        self._open = {key for key in self._open if key[0] not in tasks}
 
     def _keep_lines(self, task: str, stream: str, text: str, now: float) -> None:
         lines = self.tails.setdefault((task, stream), deque(maxlen=TAIL_LINES))
@@ -153,6 +177,17 @@ class History:
     def tail(self, task: str, stream: str = "stderr") -> list[str]:
         """The last lines that a task wrote to a stream."""
         return [line.text for line in self.lines(task, stream)]
+
+
+def _without(entry: Entry, tasks: Collection[str]) -> Entry | None:
+    """The entry as far as it is about other tasks; None if it is about these alone."""
+    match entry:
+        case AgentLost() | Interrupted() | TimedOut():
+            return entry
+        case Stopped(names) | Frozen(names) | StartTimedOut(tasks=names):
+            left = tuple(name for name in names if name not in tasks)
+            return replace(entry, tasks=left) if left else None
+    return None if entry.task in tasks else entry
 
 
 def _kept(line: str) -> str:

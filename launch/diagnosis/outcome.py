@@ -47,6 +47,8 @@ class Outcome:
     run_dir: str = ""
     attempts: tuple[Attempt, ...] = ()
     """In the order of their starts; the last one is how the job ended."""
+    not_restarted: str = ""
+    """Why the job was not restarted after its last failure; empty if no restart was asked for."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""

@@ -71,9 +71,13 @@ def frozen(case: Case, victims: Sequence[Victim]) -> Diagnosis | None:
     tasks = [task for task in _unharmed(case, victims) if task in states and states[task].state in ("T", "t")]
     if not tasks:
         return None
+    return Diagnosis(frozen_sentence(case, tasks), victims[0].code, tuple(tasks))
+
+
+def frozen_sentence(case: Case, tasks: Sequence[str]) -> str:
+    """`worker-1 on h2 is stopped (state T: SIGSTOP or a debugger)`."""
     who = listed([f"{task}{case.place(task)}" for task in tasks])
-    reason = f"{who} {'is' if len(tasks) == 1 else 'are'} stopped (state T: SIGSTOP or a debugger)"
-    return Diagnosis(reason, victims[0].code, tuple(tasks))
+    return f"{who} {'is' if len(tasks) == 1 else 'are'} stopped (state T: SIGSTOP or a debugger)"
 
 
 def left_early(case: Case, victims: Sequence[Victim]) -> Diagnosis | None:

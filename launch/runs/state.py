@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch.agents.messages import Exited
+from tfdist.launch.attempts import Attempt
 from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.json_files import read_json
 from tfdist.launch.runs.control import answers
@@ -101,9 +102,16 @@ def read_outcome(run_dir: RunDir) -> Outcome | None:
     try:
         known = {field.name: _tuples(values[field.name]) for field in fields(Outcome) if field.name in values}
         exits = {task: Exited(**exit) for task, exit in known.pop("exits", {}).items()}
-        return Outcome(**{**known, "status": Status(known["status"]), "exits": exits, "run_dir": str(run_dir.path)})
+        attempts = tuple(_attempt(values) for values in known.pop("attempts", ()))
+        known |= {"status": Status(known["status"]), "run_dir": str(run_dir.path)}
+        return Outcome(**known, exits=exits, attempts=attempts)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _attempt(values: Mapping[str, Any]) -> Attempt:
+    known = {field.name for field in fields(Attempt)}
+    return Attempt(**{name: _tuples(value) for name, value in values.items() if name in known})
 
 
 def _tuples(value: Any) -> Any:

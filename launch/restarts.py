@@ -1,0 +1,153 @@
+"""Whether tasks are restarted after a failure, which ones, and when. Pure: tests replay attempts."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from tfdist.launch.attempts import Attempt
+from tfdist.launch.diagnosis.outcome import Outcome, Status
+from tfdist.launch.errors import ExitCode
+from tfdist.launch.job import Job
+from tfdist.launch.policy import Policy, RestartOn
+from tfdist.launch.text import counted
+
+MOST_ALIKE = 3
+"""Failures of one task at the same step before it is not restarted any more."""
+ALIKE_S = 60.0
+"""The same for a task that emits no steps: failures within this time."""
+MOST_DELAY_S = 60.0
+OUT_OF_MEMORY = re.compile(r"out of memory|MemoryError|ResourceExhaustedError|OOM when allocating", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Start tasks again."""
+
+    tasks: tuple[str, ...]
+    """In the order of the job."""
+    whole: bool
+    """No other task continues."""
+    delay_s: float
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Do not restart anything."""
+
+    reason: str = ""
+    """Why not, as in `worker-0 failed 3 times at step 40`; empty if the policy asks for no restart."""
+
+
+def decide(outcome: Outcome, job: Job, policy: Policy, attempts: Sequence[Attempt]) -> Restart | Refusal:
+    """What to do after a failure.
+
+    Args:
+        outcome: of the attempt that has failed.
+        job: of the attempt.
+        policy: of the run.
+        attempts: all so far; the last one has failed.
+    """
+    if not policy.max_restarts or outcome.status is not Status.FAILED:
+        return Refusal()
+    reason = _refused(outcome, job, policy, attempts)
+    if reason is not None:
+        return Refusal(reason)
+    tasks = tasks_to_restart(job, outcome.culprits)
+    if tasks is None:
+        return Refusal("a job of this strategy cannot be restarted")
+    whole = set(tasks) == {plan.task.name for plan in job.plans}
+    return Restart(tasks, whole, delay_s(attempts))
+
+
+def _refused(outcome: Outcome, job: Job, policy: Policy, attempts: Sequence[Attempt]) -> str | None:
+    """Why this failure leads to no restart; None if it does."""
+    preempted = outcome.exit_code == ExitCode.PREEMPTED
+    if policy.restart_on is (RestartOn.FAILURE if preempted else RestartOn.PREEMPTION):
+        return ""
+    if outcome.exit_code in (ExitCode.USAGE, ExitCode.NOT_STARTED):
+        return "the input is wrong, which a restart does not change"
+    if outcome.exit_code == ExitCode.START_TIMEOUT and not outcome.culprits:
+        return "its tasks could not be started in time"
+    if outcome.warnings:
+        return "a process could not be killed"
+    if _out_of_memory_at_start(outcome, job, attempts):
+        return "it was out of memory before its first step"
+    alike = alike_failures(job, attempts)
+    if alike:
+        return alike
+    if len(attempts) > policy.max_restarts:
+        return f"--max-restarts {policy.max_restarts} is used up"
+    return None
+
+
+def tasks_to_restart(job: Job, culprits: Sequence[str]) -> tuple[str, ...] | None:
+    """The tasks that are restarted after a failure of these; all of them if a host is to blame. None: no restart."""
+    names = [plan.task.name for plan in job.plans]
+    roles = {plan.task.name: plan.task.role for plan in job.plans}
+    if any(job.roles[role].restarts is None for role in ({roles[task] for task in culprits} or set(roles.values()))):
+        return None
+    if not culprits:
+        return tuple(names)
+    together = {role for task in culprits for role in job.roles[roles[task]].restarts or ()}
+    tasks = [task for task in names if task in culprits or roles[task] in together]
+    lasting = set(names) - set(tasks) - set(job.following)
+    return tuple(tasks if lasting else names)
+
+
+def delay_s(attempts: Sequence[Attempt]) -> float:
+    """Seconds before the next attempt: 0 after an attempt that got further than the one before, else 1, 2, 4, ..."""
+    ended = [attempt for attempt in attempts if attempt.ended is not None]
+    stuck = len(list(takewhile(lambda at: not _got_further(ended, at), range(len(ended) - 1, 0, -1))))
+    return min(MOST_DELAY_S, 2.0 ** (stuck - 1)) if stuck else 0.0
+
+
+def _got_further(attempts: Sequence[Attempt], at: int) -> bool:
+    """Whether this attempt took steps that no attempt before it has taken or, without steps, lasted for a while."""
+    attempt = attempts[at]
+    if attempt.last_step is None:
+        return attempt.ended is not None and attempt.ended - attempt.started >= ALIKE_S
+    return attempt.last_step > max((each.last_step or 0 for each in attempts[:at]), default=0)
+
+
+def alike_failures(job: Job, attempts: Sequence[Attempt]) -> str:
+    """Why a further attempt would fail as the last ones did; empty if that is not known."""
+    last = attempts[-1]
+    alike = list(takewhile(lambda each: _culprit(each) == _culprit(last), reversed(attempts)))
+    steps_known = last.culprit not in job.serving and (
+        job.reports_steps or any(each.last_step is not None for each in attempts)
+    )
+    who = last.culprit or "it"
+    if steps_known:
+        same = list(takewhile(lambda each: each.last_step == last.last_step, alike))
+        at = "before the first step" if last.last_step is None else f"at step {last.last_step}"
+        return f"{who} failed {len(same)} times {at}" if len(same) >= MOST_ALIKE else ""
+    ends = [each.ended or 0.0 for each in alike]
+    recent = len(ends) >= MOST_ALIKE and ends[0] - ends[MOST_ALIKE - 1] <= ALIKE_S
+    return f"{who} failed {MOST_ALIKE} times within {ALIKE_S:g} s" if recent else ""
+
+
+def _culprit(attempt: Attempt) -> str:
+    return attempt.culprit or attempt.reason
+
+
+def _out_of_memory_at_start(outcome: Outcome, job: Job, attempts: Sequence[Attempt]) -> bool:
+    steps_known = job.reports_steps or any(attempt.first_step is not None for attempt in attempts)
+    return steps_known and attempts[-1].last_step is None and OUT_OF_MEMORY.search(outcome.reason) is not None
+
+
+def announcement(
+    outcome: Outcome, restart: Restart, job: Job, policy: Policy, number: int, saved_step: int | None
+) -> str:
+    """`worker-1 was killed by SIGKILL (not by tfdist); restart 1 of 3: all tasks, from step 120`."""
+    many = len(restart.tasks)
+    what = "all tasks" if restart.whole and many > 1 else ", ".join(restart.tasks[:4])
+    what += f" and {counted(many - 4, 'more task')}" if many > 4 and not restart.whole else ""
+    if set(restart.tasks).isdisjoint(job.leading):
+        start = ""
+    elif saved_step is not None:
+        start = f", from step {saved_step}"
+    else:
+        start = ", from the start: no checkpoint" if job.reports_steps else ""
+    wait = f", in {restart.delay_s:g} s" if restart.delay_s else ""
+    return f"{outcome.reason}; restart {number} of {policy.max_restarts}: {what}{start}{wait}"

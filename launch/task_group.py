@@ -1,0 +1,109 @@
+"""The processes of a running job: which of them run, and the messages that start, inspect and stop them."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from tfdist.launch.agents.channel import Channel
+from tfdist.launch.agents.launcher_messages import OnMessage, Stopped
+from tfdist.launch.agents.messages import Inspect, Inspected, Reply, Start, Stop, TaskMessage, ToAgent
+from tfdist.launch.agents.program.clock import event_time
+from tfdist.launch.agents.requests import Requests
+from tfdist.launch.attempts import FIRST
+from tfdist.launch.deadlines import Deadlines
+from tfdist.launch.diagnosis.history import History, ProcessState
+from tfdist.launch.job import Job
+from tfdist.launch.policy import Policy
+
+
+@dataclass
+class TaskGroup:
+    """What the parts of a supervisor share. Messages to agents are sent through it."""
+
+    job: Job
+    channels: Mapping[str, Channel]
+    """By task."""
+    policy: Policy
+    requests: Requests = field(default_factory=Requests)
+    announce: OnMessage = lambda _: None
+    """Called with the launcher's own messages."""
+    history: History = field(default_factory=History)
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    attempts: dict[str, int] = field(default_factory=dict)
+    """The present attempt of each task; `FIRST` for those that are missing."""
+    running: set[str] = field(default_factory=set)
+    """Tasks that have a process, or will get one as soon as their agent has read the request."""
+    started: set[str] = field(default_factory=set)
+    """Tasks whose present attempt has been started."""
+    finished: set[str] = field(default_factory=set)
+    """Leading tasks that exited with code 0."""
+    stopped: bool = False
+    """All tasks have been stopped; none is started again."""
+
+    def attempt(self, task: str) -> int:
+        """The number of the task's present attempt."""
+        return self.attempts.get(task, FIRST)
+
+    def is_current(self, message: TaskMessage) -> bool:
+        """Whether a message is about the present attempt of its task."""
+        return message.attempt == self.attempt(message.task)
+
+    @property
+    def leaders(self) -> list[str]:
+        """The leading tasks that run."""
+        return [task for task in self.job.leading if task in self.running]
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether all leading tasks have exited with code 0."""
+        return self.finished >= set(self.job.leading)
+
+    def start(self, tasks: Collection[str]) -> None:
+        """Start the present attempts of these tasks."""
+        for plan in self.job.plans:
+            task, program = plan.task.name, plan.program
+            if task not in tasks:
+                continue
+            number = self.attempt(task)
+            env = {**self.job.environment(plan), "TFDIST_ATTEMPT": str(number)}
+            port = self.job.cluster.port(plan.task)
+            self.running.add(task)
+            self.channels[task].send(Start(task, program.argv, env, program.cwd, plan.cores, port, attempt=number))
+
+    def inspect(self, gpus: bool = False) -> None:
+        """Ask for the states of the running processes; the answers go into the history."""
+        for channel, tasks in self._by_channel(self.running).items():
+            self.requests.send(channel, Inspect(tasks, gpus), self._keep_states)
+
+    def stop(self, tasks: Collection[str], grace_s: float) -> None:
+        """Send SIGTERM to these tasks, and SIGKILL `grace_s` later."""
+        for channel, names in self._by_channel(tasks).items():
+            channel.send(Stop(names, grace_s))
+
+    def note_stop(self, tasks: Collection[str], grace_s: float, reason: str) -> None:
+        """Announce that these tasks are being stopped: their exits are not failures."""
+        stopped = Stopped(tuple(sorted(tasks)), grace_s, event_time(), reason)
+        self.history.entries.append(stopped)
+        if stopped.tasks:
+            self.announce(stopped)
+
+    def send_to_all(self, message: ToAgent) -> None:
+        """Send a message to every agent."""
+        for channel in dict.fromkeys(self.channels.values()):
+            channel.send(message)
+
+    def of_host(self, host: str) -> set[str]:
+        """The tasks on the host of that name."""
+        return {task for task, channel in self.channels.items() if channel.host.name == host}
+
+    def _keep_states(self, reply: Reply) -> None:
+        if isinstance(reply, Inspected):
+            for task, state in reply.states.items():
+                seen = ProcessState(state, reply.waits.get(task, ""), reply.cpu_s.get(task, 0.0), event_time())
+                self.history.states[task] = seen
+
+    def _by_channel(self, tasks: Collection[str]) -> dict[Channel, tuple[str, ...]]:
+        by_channel: dict[Channel, tuple[str, ...]] = {}
+        for task in sorted(tasks):
+            channel = self.channels[task]
+            by_channel[channel] = (*by_channel.get(channel, ()), task)
+        return by_channel
