@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-
 from typing import TYPE_CHECKING
 
 from tfdist.launch.agents.messages import Event

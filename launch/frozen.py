@@ -27,7 +27,7 @@ class FrozenWatch:
 
     def start(self, now: float) -> None:
         """Check from now on."""
-        if self.tasks.job.cluster.tasks:
+        if self.tasks.job.cluster.addresses:
             self.tasks.deadlines.set(self.check, now + CHECK_S)
 
     def check(self, now: float) -> None:

@@ -73,7 +73,9 @@ def plan_command(choice: StrategyChoice, command: Program, machines: Machines, b
     shape = shape_of(choice, base_port)
     evaluators = sum(host.slots or 1 for host in machines if host.role == EVALUATOR)
     if evaluators and shape.has_cluster:
-        shape = replace(shape, roles={**shape.roles, EVALUATOR: RoleShape(evaluators, computes=False, leads=False, restarts=())})
+        shape = replace(
+            shape, roles={**shape.roles, EVALUATOR: RoleShape(evaluators, computes=False, leads=False, restarts=())}
+        )
     return plan_job(shape, replace(command, env={**_environment(choice), **command.env}), machines)
 
 

@@ -4,7 +4,6 @@ import json
 import signal
 import time
 from dataclasses import replace
-from queue import SimpleQueue
 
 import pytest
 
@@ -22,6 +21,7 @@ from tfdist.launch.agents.messages import (
     Release,
     Stop,
 )
+from tfdist.launch.attempts import AttemptLog
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.outcome import Status
 from tfdist.launch.hosts.host import LOCAL, Host
@@ -31,6 +31,7 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervise import Supervisor, supervise
+from tfdist.launch.task_group import TaskGroup
 
 from .jobs import roles
 
@@ -51,8 +52,16 @@ def supervisor_of(counts, *, ports=False, **policy):
     job = job.with_ports({plan.task.name: 5000 + at for at, plan in enumerate(job.plans)}) if ports else job
     channel = FakeChannel()
     names = [plan.task.name for plan in job.plans]
-    supervisor = Supervisor(job, dict.fromkeys(names, channel), Policy(**policy), SimpleQueue(), running=set(names))
+    group = TaskGroup(job, dict.fromkeys(names, channel), Policy(**policy), running=set(names))
+    supervisor = Supervisor(group, Inbox(), log_of(names))
     return supervisor, channel
+
+
+def log_of(tasks):
+    """The first attempt has started."""
+    log = AttemptLog()
+    log.open(tasks, time.time())
+    return log
 
 
 def exited(task, code):
@@ -62,18 +71,18 @@ def exited(task, code):
 def test_the_other_tasks_are_stopped_a_while_after_a_failure():
     supervisor, channel = supervisor_of({"worker": 3}, settle_s=3.0)
     supervisor.handle(exited("worker-1", 1))
-    supervisor.check_deadlines(time.monotonic() + 2.0)
+    supervisor.deadlines.run_due(time.monotonic() + 2.0)
     assert channel.stops() == []
-    supervisor.check_deadlines(time.monotonic() + 3.1)
+    supervisor.deadlines.run_due(time.monotonic() + 3.1)
     assert channel.stops() == [Stop(("worker-0", "worker-2"), 5.0)]
 
 
 def test_a_second_failure_does_not_delay_the_stop():
     supervisor, _ = supervisor_of({"worker": 3}, settle_s=3.0)
     supervisor.handle(exited("worker-1", 1))
-    first = supervisor.stop_at
+    first = supervisor.deadlines.of(supervisor._settle)
     supervisor.handle(exited("worker-2", 1))
-    assert supervisor.stop_at == first
+    assert supervisor.deadlines.of(supervisor._settle) == first
 
 
 def frozen(task):
@@ -89,10 +98,10 @@ def test_while_a_failure_is_a_peers_the_others_are_looked_at_and_not_stopped():
     supervisor.handle(exited("worker-0", 1))
     now = time.monotonic()
     for seconds in (3.1, 5.0, 8.0, 11.9):
-        supervisor.check_deadlines(now + seconds)
+        supervisor.deadlines.run_due(now + seconds)
     assert channel.stops() == []
     assert any(isinstance(message, Inspect) and message.tasks == ("worker-1",) for message in channel.sent)
-    supervisor.check_deadlines(now + 12.1)
+    supervisor.deadlines.run_due(now + 12.1)
     assert channel.stops() == [Stop(("worker-1",), 5.0)]
 
 
@@ -101,11 +110,11 @@ def test_a_process_that_is_stopped_ends_the_settling():
     supervisor.handle(Output("worker-0", "stderr", PEER))
     supervisor.handle(exited("worker-0", 1))
     (request,) = (message for message in channel.sent if isinstance(message, Inspect))
-    supervisor.requests.take(LOCAL, replace(frozen("worker-1"), request=request.request))
-    supervisor.check_deadlines(time.monotonic() + 3.1)
+    supervisor.tasks.requests.take(LOCAL, replace(frozen("worker-1"), request=request.request))
+    supervisor.deadlines.run_due(time.monotonic() + 3.1)
     assert channel.stops() == [Stop(("worker-1",), 5.0)]
     supervisor.handle(exited("worker-1", -9))
-    outcome = diagnose(supervisor.history, supervisor.job)
+    outcome = diagnose(supervisor.tasks.history, supervisor.job)
     assert outcome.reason == "worker-1 is stopped (state T: SIGSTOP or a debugger)"
 
 
@@ -114,13 +123,13 @@ def test_a_reported_exception_stops_the_others_first():
     failed = {"event": "failed", "type": "ValueError", "message": "bad data", "where": "train.py:7"}
     now = time.monotonic()
     supervisor.handle(Event("worker-1", time.time(), failed))
-    supervisor.check_deadlines(now + 3.1)
+    supervisor.deadlines.run_due(now + 3.1)
     assert channel.stops() == [Stop(("worker-0",), 5.0)]
     supervisor.handle(exited("worker-0", -15))
-    supervisor.check_deadlines(now + 12.1)
+    supervisor.deadlines.run_due(now + 12.1)
     assert channel.stops()[1:] == [Stop(("worker-1",), 5.0)]
     supervisor.handle(exited("worker-1", -15))
-    outcome = diagnose(supervisor.history, supervisor.job)
+    outcome = diagnose(supervisor.tasks.history, supervisor.job)
     assert (outcome.reason, outcome.exit_code) == ("worker-1 failed: ValueError: bad data", 1)
 
 
@@ -128,8 +137,8 @@ def test_a_task_that_is_already_stopped_is_not_stopped_again_with_one_that_had_m
     supervisor, channel = supervisor_of({"worker": 2}, grace_s=60.0)
     now = time.monotonic()
     supervisor.handle(Event("worker-1", time.time(), {"event": "failed", "type": "ValueError"}))
-    supervisor.check_deadlines(now + 3.1)
-    supervisor.check_deadlines(now + 12.1)
+    supervisor.deadlines.run_due(now + 3.1)
+    supervisor.deadlines.run_due(now + 12.1)
     assert channel.stops() == [Stop(("worker-0",), 60.0), Stop(("worker-1",), 60.0)]
 
 
@@ -139,20 +148,20 @@ def test_a_second_lost_host_is_waited_for():
     plans = tuple(replace(plan, host=host) for plan, host in zip(supervisor.job.plans, hosts, strict=True))
     supervisor.job = replace(supervisor.job, plans=plans)
     channels = {f"worker-{index}": FakeChannel(host) for index, host in enumerate(hosts)}
-    supervisor.channels = channels
+    supervisor.tasks.channels = channels
     now = time.monotonic()
     supervisor.handle(AgentLost("h1", "no message for 10 s", time.time()), now)
     supervisor.handle(AgentLost("h2", "no message for 10 s", time.time()), now + 1.8)
-    supervisor.check_deadlines(now + 3.7)
+    supervisor.deadlines.run_due(now + 3.7)
     assert channels["worker-0"].stops() == []
-    supervisor.check_deadlines(now + 3.9)
+    supervisor.deadlines.run_due(now + 3.9)
     assert channels["worker-0"].stops() == [Stop(("worker-0",), 2.0)]
-    assert diagnose(supervisor.history, supervisor.job).exit_code == 69
+    assert diagnose(supervisor.tasks.history, supervisor.job).exit_code == 69
 
 
 def test_messages_about_attempts_that_never_were_are_refused():
     supervisor, channel = supervisor_of({"worker": 1})
-    supervisor.attempts["worker-0"] = 1
+    supervisor.tasks.attempts["worker-0"] = 1
     outputs = {attempt: Output("worker-0", "stdout", "x", attempt=attempt) for attempt in (-1, 0, 1, 2)}
     arrivals = {attempt: Arrival(channel.host, output, 0.0, 0) for attempt, output in outputs.items()}
     assert [attempt for attempt in outputs if supervisor.accepts(arrivals[attempt])] == [0, 1]
@@ -162,7 +171,7 @@ def test_an_interruption_after_a_failure_does_not_settle_again():
     supervisor, channel = supervisor_of({"worker": 2})
     supervisor.handle(Interrupted(signal.SIGINT))
     supervisor.handle(exited("worker-0", 1))
-    supervisor.check_deadlines(time.monotonic() + 60.0)
+    supervisor.deadlines.run_due(time.monotonic() + 60.0)
     assert len(channel.stops()) == 1
 
 
@@ -175,11 +184,11 @@ def test_servers_that_exit_with_0_are_not_stopped_again():
 
 def test_tasks_that_were_stopped_before_their_start_do_not_start_too_late():
     supervisor, channel = supervisor_of({"worker": 2}, grace_s=300.0)
-    supervisor.start_timeout_at = time.monotonic() + 60.0
+    supervisor.deadlines.set(supervisor._start_timed_out, time.monotonic() + 60.0)
     supervisor.handle(Interrupted(signal.SIGINT))
-    supervisor.check_deadlines(time.monotonic() + 61.0)
+    supervisor.deadlines.run_due(time.monotonic() + 61.0)
     assert len(channel.stops()) == 1
-    assert supervisor.running == {"worker-0", "worker-1"}
+    assert supervisor.tasks.running == {"worker-0", "worker-1"}
 
 
 def inspected(supervisor, channel, **cpu_s):
@@ -187,7 +196,7 @@ def inspected(supervisor, channel, **cpu_s):
     request = [message for message in channel.sent if isinstance(message, Inspect)][-1]
     times = {name.replace("_", "-"): value for name, value in cpu_s.items()}
     reply = Inspected(dict.fromkeys(times, "S"), {}, times, request=request.request)
-    supervisor.requests.take(LOCAL, reply)
+    supervisor.tasks.requests.take(LOCAL, reply)
 
 
 def after_an_early_exit(listening=("worker-0",), cpu_per_check=0.01, output=None):
@@ -198,9 +207,9 @@ def after_an_early_exit(listening=("worker-0",), cpu_per_check=0.01, output=None
         supervisor.handle(Listening(task, time.time() - 60.0))
     supervisor.handle(exited("worker-1", 0), now)
     for check in range(1, 10):
-        if supervisor.check_joining_at is not None:
-            supervisor.check_deadlines(now + 2.0 * check)
-            if output and not supervisor.stopped:
+        if supervisor.deadlines.of(supervisor._check_joining) is not None:
+            supervisor.deadlines.run_due(now + 2.0 * check)
+            if output and not supervisor.tasks.stopped:
                 supervisor.handle(output)
             if any(isinstance(message, Inspect) for message in channel.sent):
                 inspected(supervisor, channel, worker_0=cpu_per_check * check)
@@ -211,7 +220,7 @@ def test_a_worker_that_waits_for_one_that_never_joined_is_stopped():
     supervisor, channel = after_an_early_exit()
     assert channel.stops() == [Stop(("worker-0",), 5.0)]
     supervisor.handle(exited("worker-0", -15))
-    outcome = diagnose(supervisor.history, supervisor.job)
+    outcome = diagnose(supervisor.tasks.history, supervisor.job)
     assert outcome.reason == "worker-1 exited with code 0 before it joined the cluster; worker-0 waits for it"
     assert outcome.exit_code == 1
 
@@ -230,7 +239,7 @@ def test_a_worker_that_continues_alone_is_left_alone(peer):
     supervisor, channel = after_an_early_exit(**peer)
     assert channel.stops() == []
     supervisor.handle(exited("worker-0", 0))
-    assert diagnose(supervisor.history, supervisor.job).status is Status.OK
+    assert diagnose(supervisor.tasks.history, supervisor.job).status is Status.OK
 
 
 def test_the_barrier_does_not_wait_for_tasks_that_have_exited():
@@ -243,7 +252,7 @@ def test_the_barrier_does_not_wait_for_tasks_that_have_exited():
 def test_a_serving_task_that_exits_with_code_0_before_the_leader_is_a_failure():
     supervisor, channel = supervisor_of({"chief": 1, "ps": 1}, settle_s=3.0)
     supervisor.handle(exited("ps-0", 0))
-    supervisor.check_deadlines(time.monotonic() + 3.1)
+    supervisor.deadlines.run_due(time.monotonic() + 3.1)
     assert channel.stops() == [Stop(("chief-0",), 5.0)]
 
 
@@ -268,8 +277,8 @@ def test_the_leaders_exit_stops_the_servers_and_succeeds():
     assert channel.stops() == [Stop(("ps-0", "worker-0"), 5.0)]
     supervisor.handle(exited("ps-0", -15))
     supervisor.handle(exited("worker-0", -15))
-    assert not supervisor.running
-    assert diagnose(supervisor.history, supervisor.job).status is Status.OK
+    assert not supervisor.tasks.running
+    assert diagnose(supervisor.tasks.history, supervisor.job).status is Status.OK
 
 
 def test_a_task_that_cannot_start_stops_the_others_at_once():
@@ -281,18 +290,18 @@ def test_a_task_that_cannot_start_stops_the_others_at_once():
 def test_the_tasks_of_a_lost_agent_no_longer_run():
     supervisor, _ = supervisor_of({"worker": 2})
     supervisor.handle(AgentLost("localhost", "its stream ended"))
-    assert not supervisor.running
-    assert diagnose(supervisor.history, supervisor.job).exit_code == 69
+    assert not supervisor.tasks.running
+    assert diagnose(supervisor.tasks.history, supervisor.job).exit_code == 69
 
 
 def test_a_silent_agent_is_lost():
     supervisor, channel = supervisor_of({"worker": 1}, silence_s=10.0)
     channel.host = Host("h2", "10.0.0.2")
     for seconds in (4.0, 8.0, 9.9):
-        supervisor.check_deadlines(channel.last_received + seconds)
-    assert supervisor.running
-    supervisor.check_deadlines(channel.last_received + 10.1)
-    assert not supervisor.running
+        supervisor.deadlines.run_due(channel.last_received + seconds)
+    assert supervisor.tasks.running
+    supervisor.deadlines.run_due(channel.last_received + 10.1)
+    assert not supervisor.tasks.running
 
 
 def test_after_a_pause_of_the_launcher_agents_get_the_full_limit_again():
@@ -300,26 +309,26 @@ def test_after_a_pause_of_the_launcher_agents_get_the_full_limit_again():
     channel.host = Host("h2", "10.0.0.2")
     resumed = channel.last_received + 60.0
     for seconds in (0.0, 4.0, 8.0, 9.9):
-        supervisor.check_deadlines(resumed + seconds)
-    assert supervisor.running
-    supervisor.check_deadlines(resumed + 10.1)
-    assert not supervisor.running
+        supervisor.deadlines.run_due(resumed + seconds)
+    assert supervisor.tasks.running
+    supervisor.deadlines.run_due(resumed + 10.1)
+    assert not supervisor.tasks.running
 
 
 def test_the_local_agent_may_be_silent():
     supervisor, channel = supervisor_of({"worker": 1}, silence_s=10.0)
-    supervisor.check_deadlines(channel.last_received + 1000.0)
-    assert supervisor.running
+    supervisor.deadlines.run_due(channel.last_received + 1000.0)
+    assert supervisor.tasks.running
 
 
 def test_the_time_limit_stops_the_job_once():
     supervisor, channel = supervisor_of({"worker": 1}, timeout_s=5.0)
-    supervisor.timeout_at = 100.0
+    supervisor.deadlines.set(supervisor._time_out, 100.0)
     channel.last_received = 100.0
-    supervisor.check_deadlines(99.9)
+    supervisor.deadlines.run_due(99.9)
     assert not channel.stops()
-    supervisor.check_deadlines(100.0)
-    supervisor.check_deadlines(101.0)
+    supervisor.deadlines.run_due(100.0)
+    supervisor.deadlines.run_due(101.0)
     assert len(channel.stops()) == 1
 
 
@@ -341,7 +350,7 @@ def test_the_barrier_opens_when_all_training_tasks_have_reached_it(counts, arriv
 def test_messages_about_a_task_of_another_host_are_dropped_and_logged(tmp_path):
     supervisor, channel = supervisor_of({"worker": 2})
     other = FakeChannel(Host("h2", "10.0.0.2"))
-    supervisor.channels = {"worker-0": channel, "worker-1": other}
+    supervisor.tasks.channels = {"worker-0": channel, "worker-1": other}
     supervisor.inbox = Inbox()
     forged = (Output("worker-0", "stdout", "forged\n"), Output("../../x", "stdout", "x\n"), exited("worker-0", 0))
     for message in (*forged, Event("worker-0", 0.0, {"event": "record", "record": {}}), exited("worker-1", 3)):
@@ -364,13 +373,13 @@ def test_messages_about_a_task_of_another_host_are_dropped_and_logged(tmp_path):
 def test_stops_and_silent_hosts_are_announced():
     supervisor, channel = supervisor_of({"worker": 2}, silence_s=10.0)
     seen = []
-    supervisor.announce = seen.append
+    supervisor.tasks.announce = seen.append
     supervisor.handle(Interrupted(signal.SIGINT))
     (stopped,) = seen
     assert (type(stopped), stopped.tasks) == (Stopped, ("worker-0", "worker-1"))
     channel.host = Host("h2", "10.0.0.2")
     for seconds in (4.0, 8.0, 10.1):
-        supervisor.check_deadlines(channel.last_received + seconds)
+        supervisor.deadlines.run_due(channel.last_received + seconds)
     assert (type(seen[1]), seen[1].host) == (AgentLost, "h2")
 
 
@@ -391,12 +400,12 @@ def test_a_display_can_count_seconds_while_no_message_arrives(tmp_path):
 
 def test_messages_of_an_earlier_attempt_change_nothing():
     supervisor, channel = supervisor_of({"worker": 2})
-    supervisor.attempts = {"worker-1": 1}
+    supervisor.tasks.attempts = {"worker-1": 1}
     supervisor.handle(Event("worker-0", 0.0, {"event": "barrier"}))
     supervisor.handle(Event("worker-1", 0.0, {"event": "barrier"}))
     supervisor.handle(exited("worker-1", 1))
-    assert supervisor.running == {"worker-0", "worker-1"}
-    assert supervisor.stop_at is None
+    assert supervisor.tasks.running == {"worker-0", "worker-1"}
+    assert supervisor.deadlines.of(supervisor._settle) is None
     assert channel.sent == []
     supervisor.handle(Event("worker-1", 0.0, {"event": "barrier"}, attempt=1))
     assert sorted(message.attempt for message in channel.sent) == [0, 1]
@@ -405,22 +414,22 @@ def test_messages_of_an_earlier_attempt_change_nothing():
 def test_a_host_whose_tasks_have_ended_may_leave():
     supervisor, channel = supervisor_of({"worker": 2})
     elsewhere = FakeChannel(Host("h2", "10.0.0.2"))
-    supervisor.channels = {"worker-0": channel, "worker-1": elsewhere}
+    supervisor.tasks.channels = {"worker-0": channel, "worker-1": elsewhere}
     supervisor.handle(exited("worker-1", 0))
     supervisor.handle(AgentLost("h2", "its stream ended", time.time()))
-    assert supervisor.running == {"worker-0"}
-    assert supervisor.stop_at is None
+    assert supervisor.tasks.running == {"worker-0"}
+    assert supervisor.deadlines.of(supervisor._settle) is None
     supervisor.handle(exited("worker-0", 0))
-    assert diagnose(supervisor.history, supervisor.job).status is Status.OK
+    assert diagnose(supervisor.tasks.history, supervisor.job).status is Status.OK
 
 
 def stop_reasons(counts, *messages, checks_at=0.0, **policy):
     """The reasons of the stops that these messages lead to."""
     supervisor, _ = supervisor_of(counts, **policy)
-    supervisor.announce = (announced := []).append
+    supervisor.tasks.announce = (announced := []).append
     for message in messages:
         supervisor.handle(message)
-    supervisor.check_deadlines(time.monotonic() + checks_at)
+    supervisor.deadlines.run_due(time.monotonic() + checks_at)
     return [(message.reason, message.grace_s > 0) for message in announced if isinstance(message, Stopped)]
 
 
@@ -445,9 +454,9 @@ def test_a_stop_of_servers_after_success_has_no_reason():
 
 def test_a_stop_at_a_time_limit_names_the_option():
     supervisor, _ = supervisor_of({"worker": 1}, timeout_s=5.0)
-    supervisor.timeout_at = 0.0
-    supervisor.announce = (announced := []).append
-    supervisor.check_deadlines(1.0)
+    supervisor.deadlines.set(supervisor._time_out, 0.0)
+    supervisor.tasks.announce = (announced := []).append
+    supervisor.deadlines.run_due(1.0)
     assert [stopped.reason for stopped in announced] == ["--timeout 5 s"]
 
 
@@ -464,7 +473,7 @@ def test_no_turn_waits_for_a_task_that_has_exited(first):
         supervisor.handle(message)
     assert channel.stops() == [Stop(("worker-0",), 5.0)]
     supervisor.handle(exited("worker-0", -15))
-    outcome = diagnose(supervisor.history, supervisor.job)
+    outcome = diagnose(supervisor.tasks.history, supervisor.job)
     assert (outcome.status, outcome.reason) == (
         Status.FAILED,
         "worker-1 exited with code 0 while other tasks wait for a turn",
@@ -479,7 +488,7 @@ def test_after_the_last_turn_tasks_exit_one_after_the_other():
     supervisor.handle(exited("worker-0", 0))
     assert channel.stops() == []
     supervisor.handle(exited("worker-1", 0))
-    assert diagnose(supervisor.history, supervisor.job).status is Status.OK
+    assert diagnose(supervisor.tasks.history, supervisor.job).status is Status.OK
 
 
 def test_a_task_that_exits_when_it_is_stopped_stops_nothing_again():
