@@ -103,7 +103,7 @@ ROWS = (
     Replay("a crash", (exited("worker-0", -11, 1.0),), "worker-0 was killed by SIGSEGV", 139, ("worker-0",), roles=ONE),
     Replay("SIGTERM from elsewhere", (exited("worker-0", -15, 1.0),), "worker-0 was killed by SIGTERM (not by tfdist)", 143, ("worker-0",), roles=ONE),
     Replay("an unknown signal", (exited("worker-0", -60, 1.0),), "worker-0 was killed by signal 60", 188, ("worker-0",), roles=ONE),
-    Replay("the restart code of TensorFlow's preemption handler", (exited("worker-0", 42, 1.0),), "worker-0 exited with code 42", 42, ("worker-0",), roles=ONE),
+    Replay("the restart code of TensorFlow's preemption handler", (exited("worker-0", 42, 1.0),), "worker-0 exited with code 42 (restart requested)", 42, ("worker-0",), roles=ONE),
     Replay(
         "a stopped task needed SIGKILL",
         (exited("worker-1", 3, 1.0), stopped(4.0, "worker-0"), exited("worker-0", -9, 9.0)),
