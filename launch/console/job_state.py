@@ -121,6 +121,9 @@ class JobState:
                 task.connected = True
                 task.enter(Activity.TRAINING, now)
                 task.note_step(event, now)
+            case {"event": "evaluation"}:
+                task.enter(Activity.READY, now)
+                task.note_evaluation(event)
             case {"event": "record"}:
                 task.enter(Activity.ENDING, now)
 

@@ -38,7 +38,12 @@ def task_row(task: TaskState, now: float) -> TaskRow:
 
 
 def state_text(task: TaskState, now: float) -> str:
-    """The activity of the task, with its duration where that is useful: `importing 3 s`."""
+    """The activity of the task, with its duration where that is useful: `importing 3 s`.
+
+    Of an evaluator that waits for the next checkpoint, its last result: `accuracy 0.913`.
+    """
+    if task.activity == Activity.READY and task.accuracy is not None:
+        return f"accuracy {task.accuracy:.3f}"
     seconds = int(now - task.since)
     timeless = task.ended or task.activity in TIMELESS or seconds < 1
     return str(task.activity) if timeless else f"{task.activity} {duration(seconds)}"

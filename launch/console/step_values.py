@@ -1,4 +1,4 @@
-"""The values of a `step` event, and their text."""
+"""The values of `step` and `evaluation` events, and their text."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -22,6 +22,11 @@ def step_values(event: Mapping[str, Any]) -> StepValues:
         _number(event.get("images_per_s")),
         _number(event.get("loss")),
     )
+
+
+def evaluation_values(event: Mapping[str, Any]) -> tuple[int | None, float | None]:
+    """The step and the accuracy, 0..1, of an `evaluation` event of a task, which may hold anything."""
+    return _count(event.get("step")), _number(event.get("accuracy"))
 
 
 def step_text(step: int | None, steps: int | None) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from tfdist.launch.console.step_values import step_values
+from tfdist.launch.console.step_values import evaluation_values, step_values
 from tfdist.launch.str_enum import StrEnum
 
 RECENT = 8
@@ -59,8 +59,15 @@ class TaskState:
     """The total, if known."""
     images_per_s: float | None = None
     loss: float | None = None
+    accuracy: float | None = None
+    """Of the last checkpoint that an evaluator has evaluated; `step` is its step."""
     recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=RECENT))
     """Times and numbers of the last steps since the last pause."""
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether other tasks may wait for it; an evaluator is outside the cluster."""
+        return self.leads or self.serves
 
     @property
     def started(self) -> bool:
@@ -104,3 +111,7 @@ class TaskState:
             self.recent.clear()
         if self.step is not None:
             self.recent.append((now, self.step))
+
+    def note_evaluation(self, event: Mapping[str, Any]) -> None:
+        """Note the values of an `evaluation` event."""
+        self.step, self.accuracy = evaluation_values(event)

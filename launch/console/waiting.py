@@ -40,7 +40,7 @@ def _barrier(job: JobState, now: float) -> str:
 def _connection(job: JobState, now: float) -> str:
     if not any(task.activity == Phase.CONNECTING for task in job.running):
         return ""
-    return _waiting((task for task in job.running if not task.connected), "connect")
+    return _waiting((task for task in job.running if task.in_cluster and not task.connected), "connect")
 
 
 def _leaders(job: JobState, now: float) -> str:

@@ -59,3 +59,20 @@ def test_of_many_tasks_the_failed_the_first_and_the_slowest_are_shown_in_order()
 def test_few_tasks_are_all_shown():
     shown, others = choose_tasks(state_of(job_of(worker=2)), 2)
     assert ([task.name for task in shown], others) == (["worker-0", "worker-1"], "")
+
+
+def test_an_evaluator_shows_its_last_result_while_it_waits_for_the_next_checkpoint():
+    state = replayed(state_of(job_of(worker=1, evaluator=1)), Started("evaluator-0", 1, 0.0))
+    seen = []
+    for message in (
+        event("evaluator-0", "ready"),
+        event("evaluator-0", "phase", phase="evaluating"),
+        event("evaluator-0", "evaluation", step=120, accuracy=0.9126),
+        event("evaluator-0", "phase", phase="evaluating"),
+        event("evaluator-0", "evaluation", step=None, accuracy="high"),
+    ):
+        texts = task_row(replayed(state, message).tasks["evaluator-0"], 3.0).texts
+        seen.append((texts["state"], texts["step"]))
+    assert seen == [
+        ("ready", ""), ("evaluating 2 s", ""), ("accuracy 0.913", "120"), ("evaluating 2 s", "120"), ("ready", "")
+    ]  # fmt: skip

@@ -39,6 +39,13 @@ def test_workers(messages, text):
     assert waits_for(replayed(state_of(job_of(worker=2)), *messages), 10.0) == text
 
 
+def test_an_evaluator_does_not_connect_and_the_job_waits_for_its_end():
+    state = replayed(state_of(job_of(worker=2, evaluator=1)), W0, W1, Started("evaluator-0", 3, 0.0), CONNECTS)
+    assert waits_for(state, 5.0) == "waiting for worker-1 to connect"
+    replayed(state, exited("worker-0", 0), exited("worker-1", 0))
+    assert waits_for(state, 9.0) == "waiting for evaluator-0 to end"
+
+
 def test_a_lost_host_is_named():
     state = replayed(state_of(job_of(worker=2)), W0, W1)
     state.tasks["worker-1"].host = "h2"
