@@ -2,12 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from tfdist.launch.agents.messages import Event
-
-if TYPE_CHECKING:
-    from tfdist.launch.diagnosis.outcome import Outcome
 
 FIRST = 0
 """Number of the first attempt. A restart counts one up, whichever tasks it restarts, and is the attempt of these."""
@@ -65,8 +61,7 @@ class AttemptLog:
                 self.saved_step = step
                 self.attempts[-1] = replace(last, resumed_from=step)
 
-    def closed(self, outcome: "Outcome", time: float) -> list[Attempt]:
-        """The attempts, if the last one has ended like this, at that time (in seconds since 1970)."""
-        code, culprit = int(outcome.exit_code), outcome.culprit
-        last = replace(self.attempts[-1], ended=time, reason=outcome.reason, culprit=culprit, exit_code=code)
+    def closed(self, time: float, reason: str, culprit: str | None, exit_code: int) -> list[Attempt]:
+        """The attempts, if the last one has ended at that time (in seconds since 1970), for that reason."""
+        last = replace(self.attempts[-1], ended=time, reason=reason, culprit=culprit, exit_code=int(exit_code))
         return [*self.attempts[:-1], last]

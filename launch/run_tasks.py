@@ -122,7 +122,8 @@ class _Run:
             for host in [host for host in self.fleet.channels if host.name == lost.host]:
                 self.fleet.lose(host, lost.reason)
         outcome = _safe(diagnose(tasks.history, job))
-        self.log.attempts = self.log.closed(outcome, self.supervisor.failure_time(time.monotonic()))
+        ended = self.supervisor.failure_time(time.monotonic())
+        self.log.attempts = self.log.closed(ended, outcome.reason, outcome.culprit, outcome.exit_code)
         return replace(outcome, records=self.supervisor.records, attempts=tuple(self.log.attempts))
 
 

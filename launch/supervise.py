@@ -230,7 +230,8 @@ class Supervisor:
         if self.tasks.stopped or self.paced or not self.policy.max_restarts:
             return False
         outcome = diagnose(self.history, self.job)
-        attempts = self.log.closed(outcome, self.failure_time(now))
+        ended = self.failure_time(now)
+        attempts = self.log.closed(ended, outcome.reason, outcome.culprit, outcome.exit_code)
         restart = decide(outcome, self.job, self.policy, attempts)
         if not isinstance(restart, Restart) or restart.whole:
             return False
