@@ -12,6 +12,7 @@ import typer
 from tfdist.cli.host_options import host_options
 from tfdist.cli.options import ENVIRONMENT, WHAT, Json, Port, option, refuse_tf_config, training_options
 from tfdist.cli.output import never_block, wait_for_reader
+from tfdist.cli.recovery_options import Recovery, recovery_options
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
 from tfdist.cli.timeout_options import TIMEOUTS, timeout_options
 from tfdist.launch.errors import TfdistError
@@ -19,6 +20,7 @@ from tfdist.launch.errors import TfdistError
 if TYPE_CHECKING:
     from tfdist.cli.config import JobFile
     from tfdist.cli.host_selection import HostSelection
+    from tfdist.cli.resume import Source
     from tfdist.cli.run_launch import RunOptions
     from tfdist.launch.policy import Policy
 
@@ -35,6 +37,10 @@ Examples:
   tfdist launch --hosts h1,h2 --preset smoke
   tfdist launch --hostfile hosts.txt --dry-run -- python train.py
   tfdist launch --detach -- python train.py
+  tfdist launch --preset smoke --steps 500 --checkpoint-every 100 \\
+    --max-restarts 3
+  tfdist launch --resume last --steps 1000
+  tfdist launch --max-restarts 3 -- python train.py
   tfdist launch --config job.toml --workers 4
 
 Your own program finds TF_CONFIG in its environment; tfdist.strategies.current() builds the chosen strategy.
@@ -113,12 +119,14 @@ Verbose = Annotated[
 
 @training_options()
 @host_options()
+@recovery_options()
 @timeout_options()
 def launch(
     ctx: typer.Context,
     choices: Mapping[str, Any],
     selection: "HostSelection",
     *,
+    recovery: Recovery,
     timeout: Timeout = None,
     policy: "Policy",
     command: Command = None,
@@ -145,10 +153,12 @@ def launch(
     from tfdist.launch.console.lines import LineOptions
 
     _check(timeout, detach, dry_run, inherit_tf_config)
-    job_options = LaunchOptions(choices, tuple(command or ()), port, _variables(env, env_file), inherit_tf_config)
+    source = _source(recovery, runs_dir, command, selection)
+    variables = _variables(env, env_file)
+    job_options = LaunchOptions(choices, tuple(command or ()), port, variables, inherit_tf_config, recovery, source)
     lines = LineOptions(verbose=verbose, prefix=prefix, timestamps=timestamps, quiet=quiet)
     run_options = RunOptions(name, runs_dir, dry_run, json, output, lines, _job_file(save_config, ctx))
-    policy = replace(policy, timeout_s=timeout)
+    policy = replace(policy, timeout_s=timeout, **recovery.policy)
     raise typer.Exit(_start(partial(run_launch, job_options, selection, policy, run_options), run_options, detach))
 
 
@@ -165,6 +175,15 @@ def _variables(env: list[str] | None, env_file: Path | None) -> Mapping[str, str
     from tfdist.launch.environment import forwarded_variables
 
     return forwarded_variables(env or (), env_file, os.environ)
+
+
+def _source(
+    recovery: Recovery, runs_dir: Path, command: list[str] | None, selection: "HostSelection"
+) -> "Source | None":
+    from tfdist.cli.resume import find_resumed
+
+    remote = bool(selection.hosts) and not any(host.local for host in selection.hosts)
+    return find_resumed(recovery, runs_dir, tuple(command or ()), remote=remote)
 
 
 def _job_file(path: Path | None, ctx: typer.Context) -> "JobFile | None":

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.policy import RestartOn
 from tfdist.launch.text import flag_of
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import field_types
@@ -72,7 +73,7 @@ _SPEC_NAMES = {"timeout_collective": "timeout_collective_s"}
 _TYPES = {**field_types(TrainingSpec), "preset": str, "global_batch_size": int}
 _KINDS = {name: _TYPES[_SPEC_NAMES.get(name, name)] for name, _, _ in _ROWS}
 CHOICES: Mapping[str, tuple[str, ...]] = {
-    name: tuple(map(str, kind)) for name, kind in _KINDS.items() if issubclass(kind, Enum)
+    name: tuple(map(str, kind)) for name, kind in (*_KINDS.items(), ("restart_on", RestartOn)) if issubclass(kind, Enum)
 }
 """The closed choices: option name -> values."""
 

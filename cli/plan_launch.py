@@ -6,6 +6,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from tfdist.cli.plan_recovery import plan_recovery
+from tfdist.cli.recovery_options import Recovery
+from tfdist.cli.resume import Source
 from tfdist.launch.cluster import Cluster, parse_tf_config
 from tfdist.launch.environment import device_order
 from tfdist.launch.errors import TfdistError
@@ -14,8 +17,10 @@ from tfdist.launch.job import Job, Program
 from tfdist.launch.machine import BUSY, Machine, Machines, combined, local_machines
 from tfdist.launch.program import program_of
 from tfdist.launch.text import flag_of
+from tfdist.models.checkpointing import Checkpointing
 from tfdist.models.plan import only_task, plan_command, plan_training
 from tfdist.models.presets import resolve, resolve_strategy
+from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import LEGACY_KERAS
 
@@ -34,6 +39,8 @@ class PlannedLaunch:
     notes: tuple[str, ...]
     """Decisions that tfdist made."""
     warnings: tuple[str, ...]
+    checkpointing: Checkpointing | None = None
+    """Its folder is empty for the one in the run's folder, until `with_checkpoints`. None: the job is not saved."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +55,19 @@ class LaunchOptions:
     """Variables of every task."""
     inherit_tf_config: bool = False
     """Run only the task that TF_CONFIG in the environment describes."""
+    recovery: Recovery = field(default_factory=Recovery)
+    source: Source | None = None
+    """What --resume names."""
+
+    @property
+    def base(self) -> StrategyChoice | None:
+        """What is resumed: it has the values of options that are not given."""
+        return None if self.source is None else self.source.spec
 
     @property
     def devices(self) -> int:
         """Devices per task; 1 if not given."""
-        return max(1, int(self.choices.get("devices", 1)))
+        return max(1, int(self.choices.get("devices", 1 if self.base is None else self.base.devices)))
 
 
 def plan_request(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
@@ -61,7 +76,8 @@ def plan_request(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
     Raises:
         TfdistError: an option is wrong.
     """
-    return _plan_inherited(options, machines) if options.inherit_tf_config else _plan(options, machines)
+    planned = _plan_inherited(options, machines) if options.inherit_tf_config else _plan(options, machines)
+    return plan_recovery(planned, options)
 
 
 def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
@@ -71,15 +87,17 @@ def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
             raise TfdistError(
                 f"--env {LEGACY_KERAS}={options.env[LEGACY_KERAS]}: the built-in training sets it; use --keras 2 or 3"
             )
-        resolved = resolve({**choices, "preset": None}, machine, choices.get("preset"))
-        job = plan_training(resolved.spec, machines, options.port, {**device_order(os.environ), **options.env})
+        base = options.base if isinstance(options.base, TrainingSpec) else None
+        resolved = resolve({**choices, "preset": None}, machine, choices.get("preset"), base)
+        env = {**device_order(os.environ), **options.env}
+        job = plan_training(resolved.spec, machines, options.port, env, evaluator=options.recovery.evaluator)
         return PlannedLaunch(job, resolved.spec, (), resolved.notes, resolved.warnings)
     _refuse_training_options(choices)
     env = {**device_order(os.environ), **options.env}
     if LEGACY_KERAS in os.environ and "keras" not in choices:
         env.setdefault(LEGACY_KERAS, os.environ[LEGACY_KERAS])  # other hosts do not have it
     program = program_of(options.command, env, machines)
-    chosen = resolve_strategy(choices, machine)
+    chosen = resolve_strategy(choices, machine, options.base)
     job = plan_command(chosen.spec, program, machines, options.port)
     notes = (*chosen.notes, *_program_notes(program, chosen.spec, choices))
     return PlannedLaunch(job, chosen.spec, options.command, notes, chosen.warnings)

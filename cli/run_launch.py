@@ -10,6 +10,7 @@ import typer
 from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.output_tasks import output_tasks
 from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, busy_warnings, plan_request
+from tfdist.cli.plan_recovery import with_checkpoints
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.launcher_messages import Note
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
@@ -26,6 +27,7 @@ from tfdist.launch.runs.state import RunState
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.run import run_training
+from tfdist.models.saved_spec import SavedSpec
 from tfdist.models.spec import TrainingSpec
 
 if TYPE_CHECKING:
@@ -83,9 +85,12 @@ def run_launch(
             for line in run_options.job_file.save():
                 typer.echo(line, err=True)
         if run_options.dry_run:
-            _show_plan(planned, fleet, run_options)
+            folder = run_options.runs_dir.absolute() / f"TIME-{run_options.name}" / "checkpoints"
+            _show_plan(with_checkpoints(planned, str(folder), check=False), fleet, run_options)
             return 0
         run_dir = create_run_dir(run_options.runs_dir, run_options.name)
+        planned = with_checkpoints(planned, str(run_dir.checkpoints.absolute()))
+        policy = replace(policy, saves_on_signal=planned.checkpointing is not None)
         if background is not None:
             background.expect((plan.task.name for plan in planned.job.plans), run_dir)
         console = _console(planned, run_options, background)
@@ -133,9 +138,9 @@ def _run(
 ) -> tuple[Outcome, Record | None]:
     """Run the job and keep it: its launcher, its spec and, if no task was started, why."""
     with console, RunWriter(run_dir, lambda text: console.handle(Note("tfdist", text))) as writer:
-        command = redact_arguments(planned.argv)
+        saved = SavedSpec(planned.spec, tuple(redact_arguments(planned.argv)), planned.checkpointing)
         writer.save(run_dir.launcher, this_launcher().to_json())
-        writer.save(run_dir.spec, {"command": command, **planned.spec.to_json()})
+        writer.save(run_dir.spec, saved.to_json())
         try:
             return _run_kept(planned, writer, policy, console, fleet)
         except TfdistError as error:

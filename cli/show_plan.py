@@ -13,10 +13,11 @@ from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.dry_run import describe_plan, with_free_ports
 from tfdist.launch.json_files import dumps
+from tfdist.models.checkpointing import Checkpointing
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 
-INTERNAL = (TrainingSpec.VARIABLE, StrategyChoice.VARIABLE)
+INTERNAL = (TrainingSpec.VARIABLE, StrategyChoice.VARIABLE, Checkpointing.VARIABLE)
 """Long variables that only tfdist reads."""
 
 

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any, TextIO
+from typing import TextIO
 
 from tfdist.cli.steps import Steps
 from tfdist.launch.agents.launcher_messages import Message
@@ -16,12 +16,12 @@ from tfdist.launch.console.table import LiveTable
 from tfdist.launch.console.terminal import can_redraw
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job, Program, TaskPlan
-from tfdist.launch.json_files import read_json
 from tfdist.launch.runs.follow import POLL_S, RunFollower, wait_for_end
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import read_run, tasks_of
 from tfdist.models.plan import shape_of
-from tfdist.models.spec import TrainingSpec
+from tfdist.models.saved_spec import read_saved_spec
+from tfdist.strategies.choice import StrategyChoice
 
 LAST_LINES = 10
 """Of each log, and steps of each task, shown at first."""
@@ -76,16 +76,15 @@ def _is_step(message: Message) -> bool:
 
 def _console(run_dir: RunDir, out: TextIO, verbose: bool, clock: _Clock) -> PrefixedLines:
     """As a launch chooses it: a live table for the built-in training on a terminal, else prefixed lines."""
-    spec = read_json(run_dir.spec)
-    if not can_redraw(out) or not isinstance(spec, dict) or spec.get("command"):
+    saved = read_saved_spec(run_dir)
+    if not can_redraw(out) or saved is None or saved.command:
         return PrefixedLines(out, sys.stderr, LineOptions(verbose))
-    return LiveTable(_job(run_dir, spec), out, LineOptions(verbose), clock)
+    return LiveTable(_job(run_dir, saved.spec), out, LineOptions(verbose), clock)
 
 
-def _job(run_dir: RunDir, spec: dict[str, Any]) -> Job:
+def _job(run_dir: RunDir, spec: StrategyChoice) -> Job:
     """The job as far as a display needs it: the tasks with their hosts, and the roles."""
-    values = {key: value for key, value in spec.items() if key != "command"}
-    roles = shape_of(TrainingSpec.from_json(values)).roles
+    roles = shape_of(spec, evaluator=True).roles
     program = Program((), {}, "")
     plans = []
     for name, host in tasks_of(run_dir).items():

@@ -19,15 +19,23 @@ EVALUATOR = "evaluator"
 """The role of tasks outside the cluster that evaluate checkpoints."""
 
 
-def shape_of(choice: StrategyChoice, base_port: int | None = None) -> Shape:
-    """The tasks of the strategy's job."""
+def shape_of(choice: StrategyChoice, base_port: int | None = None, *, evaluator: bool = False) -> Shape:
+    """The tasks of the strategy's job, and one that evaluates its checkpoints.
+
+    Tasks that serve need no checkpoints: the leading ones save and restore their variables.
+    """
     strategy = CATALOG[choice.strategy]
     counts = {"one": 1, "workers": choice.workers, "ps": choice.ps}
+    roles = {
+        role.name: RoleShape(
+            counts[role.count], role.computes, role.leads, role.serves, role.restarts, needs_checkpoints=role.leads
+        )
+        for role in strategy.roles
+    }
+    if evaluator:
+        roles[EVALUATOR] = RoleShape(1, computes=False, leads=False, restarts=(), follows=True)
     return Shape(
-        roles={
-            role.name: RoleShape(counts[role.count], role.computes, role.leads, role.serves, role.restarts)
-            for role in strategy.roles
-        },
+        roles=roles,
         has_cluster=strategy.has_cluster,
         devices=choice.devices,
         cores_per_device=choice.cores_per_device,
@@ -60,17 +68,16 @@ def plan_training(
     """
     # PYTHONSAFEPATH: the working directory may contain a random.py
     variables = {**(env or {}), **_environment(spec), "PYTHONSAFEPATH": "1"}
-    shape = shape_of(spec, base_port)
     if evaluator:
         check_held_out(spec, describe(spec.dataset, spec.data_dir), "--evaluator")
-        role = RoleShape(1, computes=False, leads=False, restarts=(), follows=True)
-        shape = replace(shape, roles={**shape.roles, EVALUATOR: role})
+    shape = shape_of(spec, base_port, evaluator=evaluator)
     return plan_job(shape, Program(_TRAINING_COMMAND, variables, str(Path.cwd()), True, True), machines)
 
 
 def plan_command(choice: StrategyChoice, command: Program, machines: Machines, base_port: int | None = None) -> Job:
     """A custom program as a job. Hosts with role=evaluator run it too; the program's variables win over ours."""
     shape = shape_of(choice, base_port)
+    shape = replace(shape, roles={name: replace(role, needs_checkpoints=True) for name, role in shape.roles.items()})
     evaluators = sum(host.slots or 1 for host in machines if host.role == EVALUATOR)
     if evaluators and shape.has_cluster:
         shape = replace(

@@ -57,46 +57,58 @@ class Resolved(Generic[Choice]):
     warnings: tuple[str, ...]
 
 
-def resolve(choices: Mapping[str, Any], machine: Machine, preset: str | None = None) -> Resolved[TrainingSpec]:
+def resolve(
+    choices: Mapping[str, Any], machine: Machine, preset: str | None = None, base: TrainingSpec | None = None
+) -> Resolved[TrainingSpec]:
     """The built-in training that the choices describe on this machine.
 
     Args:
         choices: by the field names of TrainingSpec, and `global_batch_size`; None counts as not chosen.
         machine: the combined hosts.
-        preset: None: `reference` on a machine with GPUs, else `cpu`.
+        preset: None: that of `base`; without one, `reference` on a machine with GPUs, else `cpu`.
+        base: has all values that neither the choices nor the preset set.
 
     Raises:
         TfdistError: a choice is invalid or does not work here.
     """
     chosen = _typed(choices)
-    machine = machine.cut(chosen.get("logical_gpus"))
-    preset, preset_notes = _choose_preset(preset, machine)
+    machine = machine.cut(chosen.get("logical_gpus", base and base.logical_gpus))
+    if base is not None:
+        chosen.setdefault("strategy", base.strategy)
     chosen["strategy"], strategy_notes = _choose_strategy(chosen, machine)
     batch = chosen.pop("global_batch_size", None)
     _check_exclusive(batch, chosen)
-    values = {**_preset_values(preset, chosen), **_default_counts(chosen, machine), **chosen}
-    spec = TrainingSpec(**{**values, "gpus": bool(machine.gpus)})
+    defaults, preset_notes = _defaults(preset, base, chosen, machine)
+    spec = TrainingSpec(**{**defaults, **chosen, "gpus": bool(machine.gpus)})
     check(spec, chosen, machine)
     if batch is not None:
         spec = replace(spec, batch_size=_per_replica(batch, spec))
-    spec = _with_data(spec, chosen)
+    spec = _with_data(spec, chosen, base)
     communication, communication_notes = _choose_communication(spec, machine)
     spec = replace(spec, communication=communication)
     notes = preset_notes + strategy_notes + communication_notes
     return Resolved(spec, notes, training_warnings(spec, machine))
 
 
-def resolve_strategy(choices: Mapping[str, Any], machine: Machine) -> Resolved[StrategyChoice]:
+def resolve_strategy(
+    choices: Mapping[str, Any], machine: Machine, base: StrategyChoice | None = None
+) -> Resolved[StrategyChoice]:
     """The strategy that the choices describe, for a custom program. Cores are not pinned unless chosen.
+
+    What is not chosen is as in `base`, if there is one.
 
     Raises:
         TfdistError: a choice is invalid or does not work here.
     """
     chosen = _typed(choices)
     machine = machine.cut(chosen.get("logical_gpus"))
+    if base is not None:
+        chosen.setdefault("strategy", base.strategy)
     chosen["strategy"], notes = _choose_strategy(chosen, machine)
-    values = {"cores_per_device": None, **_default_counts(chosen, machine), **chosen}
-    choice = StrategyChoice(**{**values, "gpus": bool(machine.gpus)})
+    defaults = {"cores_per_device": None, **_default_counts(chosen, machine)}
+    if base is not None and base.strategy == chosen["strategy"]:
+        defaults = _values_of(base, machine)
+    choice = StrategyChoice(**{**defaults, **chosen, "gpus": bool(machine.gpus)})
     check_strategy(choice, chosen, machine)
     check_program(choice)
     communication, communication_notes = _choose_communication(choice, machine)
@@ -196,6 +208,30 @@ def _check_exclusive(global_batch: int | None, chosen: Mapping[str, Any]) -> Non
         raise TfdistError(f"--steps {chosen['steps']} and --epochs {chosen['epochs']}: use only one of them")
 
 
+def _defaults(
+    preset: str | None, base: TrainingSpec | None, chosen: Mapping[str, Any], machine: Machine
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The values of what was not chosen; with notes."""
+    if base is None:
+        name, notes = _choose_preset(preset, machine)
+        return {**_preset_values(name, chosen), **_default_counts(chosen, machine)}, notes
+    preset_values = {} if preset is None else _preset_values(_choose_preset(preset, machine)[0], chosen)
+    values = {**_values_of(base, machine), **preset_values}
+    length = {"steps", "epochs"} & {*preset_values, *chosen}
+    if length:
+        values["examples"] = None
+    if length == {"steps"}:
+        values["epochs"] = None
+    return values, ()
+
+
+def _values_of(base: StrategyChoice, machine: Machine) -> dict[str, Any]:
+    values = {field.name: getattr(base, field.name) for field in fields(base)}
+    if base.gpus != bool(machine.gpus):
+        values["communication"] = Communication.AUTO  # the other one was decided for GPUs, or without
+    return values
+
+
 def _preset_values(preset: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The preset, with its length adapted: --steps and --epochs replace it, and epochs need real data."""
     values = dict(PRESETS[preset])
@@ -216,11 +252,12 @@ def _per_replica(global_batch: int, spec: TrainingSpec) -> int:
     return share
 
 
-def _with_data(spec: TrainingSpec, chosen: Mapping[str, Any]) -> TrainingSpec:
+def _with_data(spec: TrainingSpec, chosen: Mapping[str, Any], base: TrainingSpec | None) -> TrainingSpec:
     """The spec with the data set's number of classes, the steps of --epochs, and whether to evaluate."""
     data = describe(spec.dataset, spec.data_dir)
     classes = chosen.get("classes", data.classes or spec.classes)
-    spec = replace(spec, classes=classes, evaluate=chosen.get("evaluate", data.test_examples > 0))
+    evaluate = base.evaluate if base is not None else data.test_examples > 0
+    spec = replace(spec, classes=classes, evaluate=chosen.get("evaluate", evaluate))
     check_data(spec, data)
     return spec if spec.epochs is None else replace(spec, steps=_steps(spec, spec.epochs, data))
 

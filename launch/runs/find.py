@@ -20,8 +20,13 @@ def list_runs(runs_dir: Path) -> list[Run]:
     return sorted(map(read_run, folders), key=lambda run: (run.started, run.name), reverse=True)
 
 
-def find_run(text: str, runs_dir: Path) -> RunDir:
+def find_run(text: str, runs_dir: Path, argument: str = "") -> RunDir:
     """The run that `text` names: `last`, its folder's name or a unique part of it, or a path.
+
+    Args:
+        text: from the user.
+        runs_dir: folder of the runs.
+        argument: where `text` comes from, for messages; by default the argument RUN.
 
     Raises:
         TfdistError: there is no such run, or several.
@@ -31,7 +36,8 @@ def find_run(text: str, runs_dir: Path) -> RunDir:
     if "/" in text or not text:
         if text and _is_run(Path(text)):
             return RunDir(Path(text))
-        raise TfdistError(f"RUN {text!r}: not the folder of a run; 'tfdist runs' lists the runs")
+        raise TfdistError(f"{argument or f'RUN {text!r}'}: not the folder of a run; 'tfdist runs' lists the runs")
+    argument = argument or f"RUN {text}"
     names = sorted(run.name for run in list_runs(runs_dir))
     matches = [name for name in names if name == text] or [name for name in names if name.startswith(text)]
     matches = matches or [name for name in names if text in name]
@@ -39,14 +45,14 @@ def find_run(text: str, runs_dir: Path) -> RunDir:
         return RunDir(runs_dir / matches[0])
     if matches:
         raise TfdistError(
-            f"RUN {text}: {len(matches)} runs match, {shortened(reversed(matches))}; give more of the name"
+            f"{argument}: {len(matches)} runs match, {shortened(reversed(matches))}; give more of the name"
         )
     if _is_run(Path(text)):
         return RunDir(Path(text))
     if not names:
         raise _no_runs(runs_dir)
     hint = did_you_mean(text, names) if len(names) <= 4 else "'tfdist runs' lists them"
-    raise TfdistError(f"RUN {text}: no such run in {runs_dir}; {hint}")
+    raise TfdistError(f"{argument}: no such run in {runs_dir}; {hint}")
 
 
 def _newest(runs_dir: Path) -> RunDir:

@@ -62,6 +62,11 @@ class RunDir:
         return self.path / "records"
 
     @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints, unless another one was chosen."""
+        return self.path / "checkpoints"
+
+    @property
     def launcher(self) -> Path:
         """Which process the launcher is."""
         return self.path / "launcher.json"

@@ -98,7 +98,7 @@ def test_every_task_receives_the_spec_in_its_environment():
 @pytest.mark.parametrize("strategy", [StrategyName.MIRRORED, StrategyName.MULTI_WORKER, StrategyName.PARAMETER_SERVER])
 def test_an_evaluator_is_outside_the_cluster_and_does_not_end_the_job(strategy):
     machine = Machine((0, 1, 2, 3), ("A100",) * 4)
-    spec = resolve({"strategy": str(strategy)}, machine, "smoke").spec
+    spec = resolve({"strategy": str(strategy), "dataset": "digits"}, machine, "smoke").spec
     assert "evaluator" not in plan_training(spec, local_machines(machine)).roles
     job = plan_training(spec, local_machines(machine), evaluator=True)
     ports = {plan.task.name: 3000 + number for number, plan in enumerate(job.plans) if plan.port is not None}
@@ -110,7 +110,7 @@ def test_an_evaluator_is_outside_the_cluster_and_does_not_end_the_job(strategy):
 
 
 def test_an_evaluator_runs_on_the_host_with_its_role():
-    spec = resolve({"strategy": "one-device"}, Machine((0, 1), ()), "smoke").spec
+    spec = resolve({"strategy": "one-device", "dataset": "digits"}, Machine((0, 1), ()), "smoke").spec
     machines = {Host("h1"): Machine((0, 1), ()), Host("h2", role="evaluator"): Machine((0, 1), ())}
     assert [plan.host.name for plan in plan_training(spec, machines, evaluator=True).plans] == ["h1", "h2"]
     with pytest.raises(TfdistError, match="h2 has role=evaluator, but this job has no evaluator"):

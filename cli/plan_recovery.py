@@ -1,0 +1,160 @@
+"""From the options about checkpoints and restarts to a plan: what cannot work or has no effect is refused. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfdist.cli.recovery_options import Recovery
+from tfdist.cli.resume import Source
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.job import Job
+from tfdist.launch.text import listed
+from tfdist.models.checkpointing import KEEP, Checkpointing
+from tfdist.models.checkpoints import check_can_be_saved, differences
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.catalog import CATALOG
+
+if TYPE_CHECKING:
+    from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch
+
+_FOR_TRAINING = ("checkpoint_every", "keep", "evaluator")
+
+
+def plan_recovery(planned: "PlannedLaunch", options: "LaunchOptions") -> "PlannedLaunch":
+    """The plan with where and how often its job is saved; the folder is empty for one in the run's folder.
+
+    Raises:
+        TfdistError: an option cannot work with this job, or would have no effect.
+    """
+    recovery, source = options.recovery, options.source
+    if options.command:
+        _refuse_training_options(recovery)
+    if options.inherit_tf_config:
+        _check_inherited(recovery)
+    _check_restarts(planned, recovery)
+    if isinstance(planned.spec, TrainingSpec) and source is not None:
+        _check_same(planned.spec, source)
+    if _is_saved(planned, recovery, source):
+        planned = replace(planned, checkpointing=_checkpointing(recovery, source))
+    elif "keep" in recovery.words:
+        raise TfdistError(f"{recovery.words['keep']}: has no effect without --checkpoint-every; add it, or omit --keep")
+    return replace(planned, notes=(*planned.notes, *_notes(planned, recovery, source)))
+
+
+def with_checkpoints(planned: "PlannedLaunch", folder: str, *, check: bool = True) -> "PlannedLaunch":
+    """The plan whose tasks know the folder: that of the plan, else `folder`, an absolute path.
+
+    Args:
+        planned: unchanged if its job is not saved.
+        folder: in the run's folder.
+        check: the preflight checks the folder.
+    """
+    if planned.checkpointing is None:
+        return planned
+    saved = replace(planned.checkpointing, folder=planned.checkpointing.folder or folder)
+    variables = {Checkpointing.FOLDER_VARIABLE: saved.folder} if planned.argv else saved.to_env()
+    job = _with_variables(planned.job, variables)
+    checked = saved.folder if check and "://" not in saved.folder else ""
+    return replace(planned, job=replace(job, checkpoint_dir=checked), checkpointing=saved)
+
+
+def _notes(planned: "PlannedLaunch", recovery: Recovery, source: Source | None) -> Iterator[str]:
+    """What the user did not choose, or may not expect."""
+    saved = planned.checkpointing
+    if source is not None:
+        step = f"step {source.newest.step}" if source.newest is not None else "its last checkpoint"
+        yield f"resumes {source.folder} from {step if not planned.argv else 'what the program saved there'}"
+    if saved is not None and "://" in saved.folder:
+        yield f"{saved.folder} is not checked before the start"
+    if saved is None and planned.argv and "max_restarts" in recovery.words:
+        yield "no TFDIST_CHECKPOINT_DIR for the program: give a folder that all hosts share with --checkpoint-dir"
+
+
+def _refuse_training_options(recovery: Recovery) -> None:
+    for name in _FOR_TRAINING:
+        if name in recovery.words:
+            raise TfdistError(
+                f"{recovery.words[name]} is for the built-in training, but a COMMAND was given: omit it; "
+                "the program saves in TFDIST_CHECKPOINT_DIR as it likes"
+            )
+
+
+def _check_inherited(recovery: Recovery) -> None:
+    for name in ("max_restarts", "evaluator"):
+        if recovery.words.get(name) not in (None, "--max-restarts 0"):
+            raise TfdistError(
+                f"{recovery.words[name]}: has no effect with --inherit-tf-config, which runs one task; omit it"
+            )
+    if "checkpoint_every" in recovery.words and recovery.folder is None:
+        raise TfdistError(
+            f"{recovery.words['checkpoint_every']}: with --inherit-tf-config, each task has a run folder of its own; "
+            "give them a common folder with --checkpoint-dir"
+        )
+
+
+def _is_saved(planned: "PlannedLaunch", recovery: Recovery, source: Source | None) -> bool:
+    """Whether there is a folder. Programs of the user have one in the run's folder only if all tasks are on one host."""
+    if source is None and recovery.folder is None:
+        wanted = _restarts(recovery) or "checkpoint_every" in recovery.words or recovery.evaluator
+        if not wanted or (planned.argv and len(planned.job.hosts) > 1):
+            return False
+    if not planned.argv:
+        check_can_be_saved(planned.spec)
+    return True
+
+
+def _restarts(recovery: Recovery) -> bool:
+    return bool(recovery.policy.get("max_restarts"))
+
+
+def _checkpointing(recovery: Recovery, source: Source | None) -> Checkpointing:
+    before = source.checkpointing if source is not None else Checkpointing(recovery.folder or "")
+    every = (recovery.every_steps, recovery.every_s)
+    steps, seconds = (before.every_steps, before.every_s) if every == (None, None) else every
+    keep = recovery.keep or before.keep or KEEP
+    folder = source.folder if source is not None else before.folder
+    return Checkpointing(folder, steps, seconds, keep, resume=source is not None)
+
+
+def _check_restarts(planned: "PlannedLaunch", recovery: Recovery) -> None:
+    words, strategy = recovery.words, planned.spec.strategy
+    if _restarts(recovery) and all(role.restarts is None for role in planned.job.roles.values()):
+        raise TfdistError(
+            f"{words['max_restarts']}: has no effect under --strategy {strategy}, which restarts no task; omit it"
+        )
+    least = recovery.policy.get("min_workers")
+    if least is None:
+        return
+    elastic = [name for name, row in CATALOG.items() if row.has_cluster]
+    if strategy not in elastic:
+        raise TfdistError(
+            f"{words['min_workers']} has no effect under --strategy {strategy}: omit it, or use {listed(elastic)}"
+        )
+    if least > planned.spec.workers:
+        raise TfdistError(
+            f"{words['min_workers']}: more than the {planned.spec.workers} workers; use at most that many"
+        )
+    if all(host.local for host in planned.job.hosts):
+        raise TfdistError(f"{words['min_workers']}: has no effect without other hosts, which can be lost; omit it")
+
+
+def _check_same(spec: TrainingSpec, source: Source) -> None:
+    saved = source.newest.spec if source.newest is not None else source.spec and source.spec.to_json()
+    different = differences(saved, spec) if saved is not None else ()
+    if different:
+        raise TfdistError(
+            f"{source.option}: was trained with {listed(different)}; omit what differs, or start a new run"
+        )
+    newest = source.newest
+    if newest is not None and newest.step >= spec.steps and (spec.examples is None or newest.examples >= spec.examples):
+        raise TfdistError(
+            f"{source.option}: has trained {newest.step} of {spec.steps} steps; give more --steps, or write the model "
+            "with 'tfdist export'"
+        )
+
+
+def _with_variables(job: Job, variables: Mapping[str, str]) -> Job:
+    plans = tuple(
+        replace(plan, program=replace(plan.program, env={**plan.program.env, **variables})) for plan in job.plans
+    )
+    return replace(job, plans=plans)

@@ -1,0 +1,183 @@
+"""What `--resume` and `tfdist export` name: a run or a folder, and the checkpoints in it."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfdist.cli.recovery_options import AUTO, Recovery, absolute
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.runs.find import find_run, list_runs
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.state import Run, RunState
+from tfdist.launch.text import shortened
+from tfdist.models.checkpointing import Checkpointing
+from tfdist.models.checkpoints import Listing, Manifest, check_empty, list_checkpoints
+from tfdist.models.saved_spec import SavedSpec, read_saved_spec
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.choice import StrategyChoice
+
+
+@dataclass(frozen=True)
+class Source:
+    """Checkpoints to continue from, or to export."""
+
+    option: str
+    """For messages: `--resume last`."""
+    folder: str
+    """An absolute path or a URL."""
+    run: SavedSpec | None = None
+    """Of the run that was named; None for a folder."""
+    newest: Manifest | None = None
+    """None for programs of the user, and if this machine cannot read the folder."""
+
+    @property
+    def spec(self) -> StrategyChoice | None:
+        """What was trained; None if this machine cannot know it."""
+        if self.run is not None:
+            return self.run.spec
+        return None if self.newest is None else TrainingSpec.from_json(self.newest.spec)
+
+    @property
+    def checkpointing(self) -> Checkpointing:
+        """How the checkpoints were saved, as far as it is known."""
+        saved = self.run and self.run.checkpointing
+        return saved or Checkpointing(self.folder)
+
+
+def find_resumed(recovery: Recovery, runs_dir: Path, command: tuple[str, ...], *, remote: bool) -> Source | None:
+    """What --resume names; None without it, and if `auto` finds no checkpoint.
+
+    Args:
+        recovery: the options.
+        runs_dir: folder of the runs.
+        command: the user's own program.
+        remote: the job runs on hosts that may see other folders than this machine.
+
+    Raises:
+        TfdistError: there is nothing to continue, or it is in use.
+    """
+    if recovery.resume is None:
+        _refuse_if_used(recovery.folder, runs_dir)
+        if recovery.folder is not None and not command and not remote:
+            with suppress(OSError):  # the preflight says why it cannot be used
+                check_empty(list_checkpoints(recovery.folder), recovery.folder)
+        return None
+    option = recovery.words["resume"]
+    if recovery.resume == AUTO:
+        return _find_auto(option, recovery.folder, runs_dir, command)
+    source = find_source(recovery.resume, runs_dir, option)
+    if recovery.folder not in (None, source.folder):
+        raise TfdistError(
+            f"{recovery.words['checkpoint_dir']}: a resumed training saves in the folder that it continues from, "
+            f"{source.folder}; omit --checkpoint-dir"
+        )
+    _check_program(source, command)
+    _refuse_if_used(source.folder, runs_dir)
+    return _with_newest(source, remote) if not command else _checked_files(source, remote)
+
+
+def find_source(text: str, runs_dir: Path, option: str) -> Source:
+    """The folder that `text` names: a run's, or itself. `option` is for messages, as in `--resume last`.
+
+    Raises:
+        TfdistError: there is none.
+    """
+    if "://" in text:
+        return Source(option, absolute(text, option))
+    path = Path(text).expanduser()
+    if path.is_dir() and text != "last" and RunDir(path).created is None and not RunDir(path).spec.exists():
+        return Source(option, absolute(text, option))
+    if path.is_file():
+        raise TfdistError(f"{option}: a file; give a run, or the folder that holds the checkpoints")
+    run_dir = find_run(text, runs_dir, option)
+    saved = read_saved_spec(run_dir)
+    if saved is None:
+        raise TfdistError(f"{option}: {run_dir.spec} cannot be read; give another run, or a folder of checkpoints")
+    if saved.checkpointing is None:
+        raise TfdistError(
+            f"{option}: {run_dir.path.name} was started without checkpoints; give another run, or a folder of "
+            "checkpoints ('tfdist runs' lists the runs)"
+        )
+    moved = run_dir.checkpoints  # with the run's folder
+    return Source(option, str(moved.absolute()) if moved.is_dir() else saved.checkpointing.folder, saved)
+
+
+def listing_of(source: Source) -> Listing:
+    """The checkpoints in the folder of a source.
+
+    Raises:
+        TfdistError: it cannot be read.
+    """
+    try:
+        return list_checkpoints(source.folder)
+    except OSError as error:
+        raise TfdistError(f"{source.option}: {source.folder} cannot be read ({error.strerror})") from None
+
+
+def no_checkpoint(source: Source, listing: Listing) -> TfdistError:
+    """Why nothing can be resumed from, or exported."""
+    if listing.problems:
+        problems = shortened(listing.problems.values(), 2)
+        return TfdistError(f"{source.option}: no complete checkpoint in {source.folder} ({problems})")
+    return TfdistError(f"{source.option}: no checkpoint in {source.folder}")
+
+
+def _find_auto(option: str, folder: str | None, runs_dir: Path, command: tuple[str, ...]) -> Source | None:
+    if folder is None:
+        raise TfdistError(f"{option}: needs --checkpoint-dir, the folder that is resumed if it holds a checkpoint")
+    _refuse_if_used(folder, runs_dir)
+    source = Source(option, folder)
+    if command or "://" in folder:
+        return source
+    listing = listing_of(source)
+    if listing.problems and listing.newest is None:
+        raise no_checkpoint(source, listing)
+    return None if listing.newest is None else Source(option, folder, newest=listing.newest)
+
+
+def _check_program(source: Source, command: tuple[str, ...]) -> None:
+    """Refuse to continue the training of another program."""
+    if source.run is None:
+        return
+    if source.run.command and not command:
+        raise TfdistError(
+            f"{source.option}: that run was of your own program; give its command again: "
+            f"tfdist launch {source.option} -- COMMAND"
+        )
+    if command and not source.run.command:
+        raise TfdistError(f"{source.option}: that run was of the built-in training; omit the COMMAND")
+
+
+def _with_newest(source: Source, remote: bool) -> Source:
+    if "://" in source.folder or (remote and not Path(source.folder).exists()):
+        return source
+    listing = listing_of(source)
+    if listing.newest is None:
+        error = no_checkpoint(source, listing)
+        raise TfdistError(f"{error}; start the training again without --resume")
+    return Source(source.option, source.folder, source.run, listing.newest)
+
+
+def _checked_files(source: Source, remote: bool) -> Source:
+    """Refuse a folder in which the user's program cannot have saved anything."""
+    folder = Path(source.folder)
+    is_here = "://" not in source.folder and not (remote and not folder.exists())
+    if is_here and not (folder.is_dir() and any(folder.iterdir())):
+        raise TfdistError(f"{source.option}: {source.folder} holds no files; start the program again without --resume")
+    return source
+
+
+def _refuse_if_used(folder: str | None, runs_dir: Path) -> None:
+    """Refuse the folder of a run that still saves checkpoints there."""
+    if folder is None:
+        return
+    for run in list_runs(runs_dir):
+        if run.state is RunState.RUNNING and _folder_of(run) == folder:
+            path = run.run_dir.path
+            raise TfdistError(f"{folder}: {run.name} still saves checkpoints there; stop it with 'tfdist stop {path}'")
+
+
+def _folder_of(run: Run) -> str | None:
+    """The folder of checkpoints of a run whose launcher runs on this machine."""
+    saved = read_saved_spec(run.run_dir) if run.launcher is not None and run.launcher.local else None
+    return saved.checkpointing.folder if saved is not None and saved.checkpointing is not None else None
