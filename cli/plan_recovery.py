@@ -93,7 +93,7 @@ def _check_inherited(recovery: Recovery) -> None:
 
 
 def _is_saved(planned: "PlannedLaunch", recovery: Recovery, source: Source | None) -> bool:
-    """Whether there is a folder. Programs of the user have one in the run's folder only if all tasks are on one host."""
+    """Whether there is a folder. The user's program has one in the run's folder only if its tasks are on one host."""
     if source is None and recovery.folder is None:
         wanted = _restarts(recovery) or "checkpoint_every" in recovery.words or recovery.evaluator
         if not wanted or (planned.argv and len(planned.job.hosts) > 1):
@@ -139,8 +139,7 @@ def _check_restarts(planned: "PlannedLaunch", recovery: Recovery) -> None:
 
 
 def _check_same(spec: TrainingSpec, source: Source) -> None:
-    saved = source.newest.spec if source.newest is not None else source.spec and source.spec.to_json()
-    different = differences(saved, spec) if saved is not None else ()
+    different = () if source.spec is None else differences(source.spec.to_json(), spec)
     if different:
         raise TfdistError(
             f"{source.option}: was trained with {listed(different)}; omit what differs, or start a new run"

@@ -1,7 +1,7 @@
 """What `--resume` and `tfdist export` name: a run or a folder, and the checkpoints in it."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfdist.cli.recovery_options import AUTO, Recovery, absolute
@@ -32,10 +32,11 @@ class Source:
 
     @property
     def spec(self) -> StrategyChoice | None:
-        """What was trained; None if this machine cannot know it."""
-        if self.run is not None:
-            return self.run.spec
-        return None if self.newest is None else TrainingSpec.from_json(self.newest.spec)
+        """What was trained; None if this machine cannot know it. Of a run as it was started, with the hosts of then."""
+        last = None if self.newest is None else TrainingSpec.from_json(self.newest.spec)
+        if self.run is None or last is None or not isinstance(self.run.spec, TrainingSpec):
+            return last if self.run is None else self.run.spec
+        return replace(self.run.spec, examples=last.examples)
 
     @property
     def checkpointing(self) -> Checkpointing:
