@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tfdist.cli.plan_recovery import plan_recovery
+from tfdist.cli.plan_recovery import PlannedJob, plan_checkpointing, recovery_notes, with_variables
 from tfdist.cli.recovery_options import Recovery
 from tfdist.cli.resume import Source
 from tfdist.launch.cluster import Cluster, parse_tf_config
@@ -77,7 +77,26 @@ def plan_request(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
         TfdistError: an option is wrong.
     """
     planned = _plan_inherited(options, machines) if options.inherit_tf_config else _plan(options, machines)
-    return plan_recovery(planned, options)
+    own, recovery, source = bool(options.command), options.recovery, options.source
+    saved = plan_checkpointing(PlannedJob(planned.job, planned.spec, own, options.inherit_tf_config), recovery, source)
+    notes = (*planned.notes, *recovery_notes(saved, recovery, source, own=own))
+    return replace(planned, checkpointing=saved, notes=notes)
+
+
+def with_checkpoints(planned: PlannedLaunch, folder: str, *, check: bool = True) -> PlannedLaunch:
+    """The plan whose tasks know the folder of checkpoints: the one that was chosen, else `folder`.
+
+    Args:
+        planned: unchanged if its job is not saved.
+        folder: in the run's folder, an absolute path.
+        check: the preflight checks the folder.
+    """
+    if planned.checkpointing is None:
+        return planned
+    saved = replace(planned.checkpointing, folder=planned.checkpointing.folder or folder)
+    job = with_variables(planned.job, saved, own=bool(planned.argv))
+    checked = saved.folder if check and "://" not in saved.folder else ""
+    return replace(planned, job=replace(job, checkpoint_dir=checked), checkpointing=saved)
 
 
 def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:

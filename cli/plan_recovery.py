@@ -1,8 +1,7 @@
 """From the options about checkpoints and restarts to a plan: what cannot work or has no effect is refused. Pure."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from tfdist.cli.recovery_options import Recovery
 from tfdist.cli.resume import Source
@@ -13,61 +12,61 @@ from tfdist.models.checkpointing import KEEP, Checkpointing
 from tfdist.models.checkpoints import check_can_be_saved, differences
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG
-
-if TYPE_CHECKING:
-    from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch
+from tfdist.strategies.choice import StrategyChoice
 
 _FOR_TRAINING = ("checkpoint_every", "keep", "evaluator")
 
 
-def plan_recovery(planned: "PlannedLaunch", options: "LaunchOptions") -> "PlannedLaunch":
-    """The plan with where and how often its job is saved; the folder is empty for one in the run's folder.
+@dataclass(frozen=True)
+class PlannedJob:
+    """A job before it is known whether it is saved."""
+
+    job: Job
+    spec: StrategyChoice
+    own: bool
+    """Its program is the user's."""
+    inherited: bool
+    """It is one task of a cluster whose other tasks a scheduler starts."""
+
+
+def plan_checkpointing(planned: PlannedJob, recovery: Recovery, source: Source | None) -> Checkpointing | None:
+    """Where and how often a job is saved. The folder is empty for one in the run's folder; None: it is not saved.
 
     Raises:
         TfdistError: an option cannot work with this job, or would have no effect.
     """
-    recovery, source = options.recovery, options.source
-    if options.command:
+    if planned.own:
         _refuse_training_options(recovery)
-    if options.inherit_tf_config:
+    if planned.inherited:
         _check_inherited(recovery)
     _check_restarts(planned, recovery)
     if isinstance(planned.spec, TrainingSpec) and source is not None:
         _check_same(planned.spec, source)
     if _is_saved(planned, recovery, source):
-        planned = replace(planned, checkpointing=_checkpointing(recovery, source))
-    elif "keep" in recovery.words:
+        return _checkpointing(recovery, source)
+    if "keep" in recovery.words:
         raise TfdistError(f"{recovery.words['keep']}: has no effect without --checkpoint-every; add it, or omit --keep")
-    return replace(planned, notes=(*planned.notes, *_notes(planned, recovery, source)))
+    return None
 
 
-def with_checkpoints(planned: "PlannedLaunch", folder: str, *, check: bool = True) -> "PlannedLaunch":
-    """The plan whose tasks know the folder: that of the plan, else `folder`, an absolute path.
-
-    Args:
-        planned: unchanged if its job is not saved.
-        folder: in the run's folder.
-        check: the preflight checks the folder.
-    """
-    if planned.checkpointing is None:
-        return planned
-    saved = replace(planned.checkpointing, folder=planned.checkpointing.folder or folder)
-    variables = {Checkpointing.FOLDER_VARIABLE: saved.folder} if planned.argv else saved.to_env()
-    job = _with_variables(planned.job, variables)
-    checked = saved.folder if check and "://" not in saved.folder else ""
-    return replace(planned, job=replace(job, checkpoint_dir=checked), checkpointing=saved)
-
-
-def _notes(planned: "PlannedLaunch", recovery: Recovery, source: Source | None) -> Iterator[str]:
+def recovery_notes(
+    saved: Checkpointing | None, recovery: Recovery, source: Source | None, *, own: bool
+) -> Iterator[str]:
     """What the user did not choose, or may not expect."""
-    saved = planned.checkpointing
     if source is not None:
-        step = f"step {source.newest.step}" if source.newest is not None else "its last checkpoint"
-        yield f"resumes {source.folder} from {step if not planned.argv else 'what the program saved there'}"
+        step = "its last checkpoint" if source.newest is None else f"step {source.newest.step}"
+        yield f"resumes {source.folder} from {'what the program saved there' if own else step}"
     if saved is not None and "://" in saved.folder:
         yield f"{saved.folder} is not checked before the start"
-    if saved is None and planned.argv and "max_restarts" in recovery.words:
+    if saved is None and own and _restarts(recovery):
         yield "no TFDIST_CHECKPOINT_DIR for the program: give a folder that all hosts share with --checkpoint-dir"
+
+
+def with_variables(job: Job, checkpointing: Checkpointing, *, own: bool) -> Job:
+    """The job whose tasks know where they are saved; the user's own program only gets the folder."""
+    env = {Checkpointing.FOLDER_VARIABLE: checkpointing.folder} if own else checkpointing.to_env()
+    plans = tuple(replace(plan, program=replace(plan.program, env={**plan.program.env, **env})) for plan in job.plans)
+    return replace(job, plans=plans)
 
 
 def _refuse_training_options(recovery: Recovery) -> None:
@@ -92,13 +91,13 @@ def _check_inherited(recovery: Recovery) -> None:
         )
 
 
-def _is_saved(planned: "PlannedLaunch", recovery: Recovery, source: Source | None) -> bool:
+def _is_saved(planned: PlannedJob, recovery: Recovery, source: Source | None) -> bool:
     """Whether there is a folder. The user's program has one in the run's folder only if its tasks are on one host."""
     if source is None and recovery.folder is None:
         wanted = _restarts(recovery) or "checkpoint_every" in recovery.words or recovery.evaluator
-        if not wanted or (planned.argv and len(planned.job.hosts) > 1):
+        if not wanted or (planned.own and len(planned.job.hosts) > 1):
             return False
-    if not planned.argv:
+    if not planned.own:
         check_can_be_saved(planned.spec)
     return True
 
@@ -116,7 +115,7 @@ def _checkpointing(recovery: Recovery, source: Source | None) -> Checkpointing:
     return Checkpointing(folder, steps, seconds, keep, resume=source is not None)
 
 
-def _check_restarts(planned: "PlannedLaunch", recovery: Recovery) -> None:
+def _check_restarts(planned: PlannedJob, recovery: Recovery) -> None:
     words, strategy = recovery.words, planned.spec.strategy
     if _restarts(recovery) and all(role.restarts is None for role in planned.job.roles.values()):
         raise TfdistError(
@@ -150,10 +149,3 @@ def _check_same(spec: TrainingSpec, source: Source) -> None:
             f"{source.option}: has trained {newest.step} of {spec.steps} steps; give more --steps, or write the model "
             "with 'tfdist export'"
         )
-
-
-def _with_variables(job: Job, variables: Mapping[str, str]) -> Job:
-    plans = tuple(
-        replace(plan, program=replace(plan.program, env={**plan.program.env, **variables})) for plan in job.plans
-    )
-    return replace(job, plans=plans)

@@ -9,8 +9,7 @@ import typer
 
 from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.output_tasks import output_tasks
-from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, busy_warnings, plan_request
-from tfdist.cli.plan_recovery import with_checkpoints
+from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, busy_warnings, plan_request, with_checkpoints
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.launcher_messages import Note
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
