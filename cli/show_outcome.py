@@ -2,15 +2,17 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, TextIO
 
 import typer
 
+from tfdist.launch.attempts import Attempt
 from tfdist.launch.console.visible import replace_surrogates
 from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command
-from tfdist.launch.text import listed
+from tfdist.launch.text import counted, duration, listed
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import throughput
 from tfdist.strategies.catalog import CATALOG
@@ -62,6 +64,8 @@ def outcome_json(outcome: Outcome, record: Record | None) -> dict[str, Any]:
         "hints": list(outcome.hints),
         "wall_s": round(outcome.wall_s, 3),
         "run_dir": outcome.run_dir,
+        "attempts": [asdict(attempt) for attempt in outcome.attempts],
+        "not_restarted": outcome.not_restarted,
         "tasks": {
             name: {"exit_code": exit.code, "peak_memory_bytes": exit.peak_memory_bytes, "cpu_s": round(exit.cpu_s, 3)}
             for name, exit in outcome.exits.items()
@@ -77,7 +81,9 @@ def outcome_json(outcome: Outcome, record: Record | None) -> dict[str, Any]:
 
 def show_success(outcome: Outcome, record: Record | None, out: TextIO) -> None:
     """Print the duration, the results of the built-in training, and the run folder."""
-    parts = [f"done in {outcome.wall_s:.1f} s", *([] if record is None else _results(record))]
+    restarts = len(outcome.attempts) - 1
+    after = f" after {counted(restarts, 'restart')}" if restarts > 0 else ""
+    parts = [f"done in {outcome.wall_s:.1f} s{after}", *([] if record is None else _results(record))]
     typer.echo(", ".join(parts) + f"; kept in {outcome.run_dir}", file=out)
 
 
@@ -112,8 +118,23 @@ def show_failure(
     lines += [f"  hint:  {hint}" for hint in outcome.hints]
     lines += [f"  then {who} {ending}" for ending, who in _grouped(outcome.casualties).items()]
     lines += [f"  warning: {warning}" for warning in outcome.warnings]
+    lines += attempt_lines(outcome.attempts)
+    lines += [f"  not restarted: {outcome.not_restarted}"] if outcome.not_restarted else []
     lines += [f"  logs:  {outcome.run_dir}", f"  again: {again}"]
     print("\n".join(lines), file=err)
+
+
+def attempt_lines(attempts: Sequence[Attempt]) -> list[str]:
+    """A line for each attempt: how long it ran, from which step to which, and what ended it; none for only one."""
+    return [f"  {_attempt_line(attempt)}" for attempt in attempts] if len(attempts) > 1 else []
+
+
+def _attempt_line(attempt: Attempt) -> str:
+    seconds = "" if attempt.ended is None else duration(max(0.0, attempt.ended - attempt.started))
+    first = "" if attempt.resumed_from is None else f"from step {attempt.resumed_from}"
+    last = "" if attempt.last_step is None else f"to step {attempt.last_step}"
+    note = attempt.note and f"({attempt.note})"
+    return f"attempt {attempt.number}: {' '.join(filter(None, (seconds, first, last, note)))}: {attempt.reason}"
 
 
 def _grouped(casualties: Mapping[str, str]) -> dict[str, str]:

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 
 from tfdist.launch.agents.launcher_messages import Interrupted
 
-INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, `kill` and a closed terminal."""
+INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""Ctrl-C, `kill`, a closed terminal, and a scheduler that will end the job soon."""
 REPEAT_S = 0.2
 """The same signal within this time counts once: `timeout` and others send it to the process and then to its group."""
 
 
 @contextmanager
 def interruptions(put: Callable[[Interrupted], None]) -> Iterator[None]:
-    """Pass SIGINT, SIGTERM and SIGHUP to `put`. Ignored signals (nohup) stay ignored.
+    """Pass `INTERRUPTIONS` to `put`. Ignored signals (nohup) stay ignored.
 
     From a thread: a handler in Python runs only when the main thread does, which may wait for a message. The thread
     learns of a signal at once, whichever thread the kernel interrupts (`signal.set_wakeup_fd`).

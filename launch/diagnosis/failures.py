@@ -44,7 +44,8 @@ class Failure:
     @property
     def kind(self) -> tuple[str, int]:
         """Equal for tasks that failed alike."""
-        return (self.raised.headline if self.raised else self.last_line), self.code
+        said = "" if self.code == ExitCode.PREEMPTED else self.last_line
+        return (self.raised.headline if self.raised else said), self.code
 
 
 def failures_of(case: Case) -> list[Failure]:

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from tfdist.launch.agents.launcher_messages import Message
+from tfdist.launch.agents.launcher_messages import Message, OnMessage
 from tfdist.launch.diagnosis.outcome import Outcome
 from tfdist.launch.job import Job, Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import local_machines
@@ -16,13 +16,18 @@ QUICK = Policy(grace_s=1.0, settle_s=0.3, settle_secondary_s=1.0, launcher_timeo
 
 
 def roles(**counts: int) -> dict[str, RoleShape]:
-    """A number of tasks for each role; only workers compute. With a chief, it leads and the others serve it."""
+    """A number of tasks for each role; only workers compute. With a chief, it leads and the others serve it.
+
+    They are restarted as those of the strategies are, and the job waits for evaluators.
+    """
     return {
         role: RoleShape(
             count,
             computes=role == "worker",
             leads=role == "chief" or (role == "worker" and "chief" not in counts),
             serves=role in ("worker", "ps") and "chief" in counts,
+            restarts={"worker": () if "chief" in counts else ("worker",), "ps": ("chief", "ps")}.get(role, ()),
+            follows=role == "evaluator",
         )
         for role, count in counts.items()
     }
@@ -41,9 +46,16 @@ class Messages(list[Message]):
         return [message for message in self if isinstance(message, kind)]
 
 
-def run(job: Job, folder: Path, policy: Policy = QUICK) -> tuple[Outcome, Messages]:
-    """Launch a job; its outcome and messages."""
+def run(
+    job: Job, folder: Path, policy: Policy = QUICK, on_message: OnMessage = lambda _: None
+) -> tuple[Outcome, Messages]:
+    """Launch a job; its outcome and messages, of which `on_message` receives each."""
     messages = Messages()
+
+    def receive(message: Message) -> None:
+        messages.append(message)
+        on_message(message)
+
     folder.mkdir(parents=True, exist_ok=True)
     with RunWriter(RunDir(folder)) as writer:
-        return launch(job, writer, policy, messages.append), messages
+        return launch(job, writer, policy, receive), messages

@@ -1,0 +1,181 @@
+"""Which tasks are restarted after which failures, and when no more."""
+
+import pytest
+
+from tfdist.launch.attempts import Attempt
+from tfdist.launch.diagnosis.outcome import Outcome, Status
+from tfdist.launch.job import Program, RoleShape, Shape, plan_job
+from tfdist.launch.machine import Machine, local_machines
+from tfdist.launch.policy import Policy, RestartOn
+from tfdist.launch.restarts import Refusal, Restart, announcement, decide, delay_s, tasks_to_restart
+
+MULTI_WORKER = {"worker": RoleShape(3, restarts=("worker",))}
+PARAMETER_SERVER = {
+    "chief": RoleShape(1, restarts=()),
+    "worker": RoleShape(2, leads=False, serves=True, restarts=()),
+    "ps": RoleShape(2, leads=False, serves=True, restarts=("chief", "ps")),
+}
+EVALUATOR = {"evaluator": RoleShape(1, leads=False, follows=True, restarts=())}
+POLICY = Policy(max_restarts=3)
+
+
+def job_of(roles, reports_steps=True):
+    program = Program(("true",), {}, "/", reports_steps=reports_steps)
+    return plan_job(Shape(roles, True), program, local_machines(Machine((0,), ())))
+
+
+def failed(culprit="worker-1", code=-9, reason="worker-1 failed", **values):
+    culprits = (culprit,) if culprit else ()
+    return Outcome(Status.FAILED, code, reason, culprit=culprit, culprits=culprits, **values)
+
+
+def attempts_of(*steps, culprit="worker-1", seconds=100.0, reason="worker-1 failed"):
+    """Failed attempts with these last steps, one after the other."""
+    return [
+        Attempt(number, (), number * seconds, (number + 1) * seconds, None if step is None else number * seconds,
+                reason, culprit, 1, None, step)
+        for number, step in enumerate(steps)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("roles", "culprits", "tasks"),
+    [
+        (MULTI_WORKER, ("worker-1",), ("worker-0", "worker-1", "worker-2")),
+        (MULTI_WORKER, (), ("worker-0", "worker-1", "worker-2")),
+        (MULTI_WORKER | EVALUATOR, ("worker-1",), ("worker-0", "worker-1", "worker-2", "evaluator-0")),
+        (MULTI_WORKER | EVALUATOR, ("evaluator-0",), ("evaluator-0",)),
+        (PARAMETER_SERVER, ("worker-1",), ("worker-1",)),
+        (PARAMETER_SERVER, ("chief-0",), ("chief-0",)),
+        (PARAMETER_SERVER, ("ps-1",), ("chief-0", "ps-0", "ps-1")),
+        (PARAMETER_SERVER, ("ps-1", "worker-0"), ("chief-0", "worker-0", "ps-0", "ps-1")),
+        (PARAMETER_SERVER, ("ps-1", "worker-0", "worker-1"), ("chief-0", "worker-0", "worker-1", "ps-0", "ps-1")),
+        ({"worker": RoleShape(1, restarts=())}, ("worker-0",), ("worker-0",)),
+        ({"worker": RoleShape(2, restarts=None)}, ("worker-0",), None),
+        ({"worker": RoleShape(2, restarts=None)}, (), None),
+    ],
+)
+def test_the_tasks_of_a_restart_depend_on_the_role_of_the_culprits(roles, culprits, tasks):
+    assert tasks_to_restart(job_of(roles), culprits) == tasks
+
+
+def test_a_restart_of_all_tasks_is_whole_and_that_of_some_is_not():
+    every = ("worker-0", "worker-1", "worker-2")
+    assert decide(failed(), job_of(MULTI_WORKER), POLICY, attempts_of(5)) == Restart(every, True, 0.0)
+    assert decide(failed(), job_of(PARAMETER_SERVER), POLICY, attempts_of(5)) == Restart(("worker-1",), False, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "policy", "reason"),
+    [
+        (failed(), Policy(), ""),
+        (Outcome(Status.OK, 0, ""), POLICY, ""),
+        (Outcome(Status.INTERRUPTED, 143, "interrupted by SIGTERM"), POLICY, ""),
+        (Outcome(Status.TIMEOUT, 124, "stopped after --timeout 5 s"), POLICY, ""),
+        (failed(), Policy(max_restarts=3, restart_on=RestartOn.PREEMPTION), ""),
+        (failed(code=42), Policy(max_restarts=3, restart_on=RestartOn.FAILURE), ""),
+        (failed(code=2), POLICY, "the input is wrong, which a restart does not change"),
+        (failed(code=127), POLICY, "the input is wrong, which a restart does not change"),
+        (failed(None, code=75), POLICY, "its tasks could not be started in time"),
+        (failed(warnings=("worker-0 could not be killed: its process is left over",)), POLICY,
+         "a process could not be killed"),
+    ],
+)  # fmt: skip
+def test_what_is_not_restarted(outcome, policy, reason):
+    assert decide(outcome, job_of(MULTI_WORKER), policy, attempts_of(5)) == Refusal(reason)
+
+
+@pytest.mark.parametrize(
+    ("code", "restart_on"),
+    [(1, RestartOn.ANY), (42, RestartOn.ANY), (1, RestartOn.FAILURE), (42, RestartOn.PREEMPTION), (-9, RestartOn.ANY)],
+)
+def test_what_is_restarted(code, restart_on):
+    policy = Policy(max_restarts=1, restart_on=restart_on)
+    assert isinstance(decide(failed(code=code), job_of(MULTI_WORKER), policy, attempts_of(5)), Restart)
+
+
+def test_a_lost_host_is_a_failure_and_all_tasks_are_restarted():
+    lost = failed(None, code=69, reason="lost the agent on h2: no message for 10 s")
+    decision = decide(lost, job_of(PARAMETER_SERVER), POLICY, attempts_of(5, culprit=None))
+    assert isinstance(decision, Restart)
+    assert decision.whole
+
+
+def test_max_restarts_counts_all_restarts():
+    job, policy = job_of(MULTI_WORKER), Policy(max_restarts=2)
+    assert isinstance(decide(failed(), job, policy, attempts_of(5, 10)), Restart)
+    assert decide(failed(), job, policy, attempts_of(5, 10, 15)) == Refusal("--max-restarts 2 is used up")
+
+
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        ((40, 40), None),
+        ((40, 40, 45), None),
+        ((40, 45, 40), None),
+        ((40, 40, 40), "worker-1 failed 3 times at step 40"),
+        ((30, 40, 40, 40), "worker-1 failed 3 times at step 40"),
+        ((None, None, None), "worker-1 failed 3 times before the first step"),
+    ],
+)
+def test_the_same_failure_at_the_same_step_is_tried_three_times(steps, reason):
+    decision = decide(failed(), job_of(MULTI_WORKER), Policy(max_restarts=99), attempts_of(*steps))
+    assert (decision.reason if isinstance(decision, Refusal) else None) == reason
+
+
+def test_different_culprits_at_the_same_step_are_different_failures():
+    attempts = [*attempts_of(40, 40, culprit="worker-0"), *attempts_of(40)]
+    assert isinstance(decide(failed(), job_of(MULTI_WORKER), Policy(max_restarts=99), attempts), Restart)
+
+
+@pytest.mark.parametrize(("seconds", "restarts"), [(10.0, False), (29.0, False), (31.0, True)])
+def test_a_task_without_steps_may_fail_three_times_within_a_minute(seconds, restarts):
+    job = job_of(MULTI_WORKER, reports_steps=False)
+    decision = decide(failed(), job, Policy(max_restarts=99), attempts_of(None, None, None, seconds=seconds))
+    assert decision == (Restart(("worker-0", "worker-1", "worker-2"), True, 2.0) if restarts else
+                        Refusal("worker-1 failed 3 times within 60 s"))  # fmt: skip
+
+
+def test_a_server_that_fails_at_once_is_not_restarted_for_ever_while_the_chief_takes_steps():
+    decision = decide(
+        failed(), job_of(PARAMETER_SERVER), Policy(max_restarts=99), attempts_of(10, 20, 30, seconds=20.0)
+    )
+    assert decision == Refusal("worker-1 failed 3 times within 60 s")
+
+
+@pytest.mark.parametrize("reason", ["was killed by SIGKILL: out of memory", "ResourceExhaustedError: OOM when", "MemoryError"])  # fmt: skip
+def test_out_of_memory_is_restarted_only_after_a_step(reason):
+    outcome, job = failed(reason=reason), job_of(MULTI_WORKER)
+    assert decide(outcome, job, POLICY, attempts_of(None)) == Refusal("it was out of memory before its first step")
+    assert isinstance(decide(outcome, job, POLICY, attempts_of(5)), Restart)
+    own = job_of(MULTI_WORKER, reports_steps=False)
+    assert isinstance(decide(outcome, own, POLICY, attempts_of(None)), Restart)
+
+
+@pytest.mark.parametrize(
+    ("steps", "delay"),
+    [((5,), 0.0), ((5, 10), 0.0), ((5, 5), 1.0), ((5, 5, 5), 2.0), ((5, 5, 5, 10), 0.0), ((5, *[5] * 9), 60.0)],
+)
+def test_an_attempt_that_gets_no_further_is_followed_by_a_pause(steps, delay):
+    assert delay_s(attempts_of(*steps)) == delay
+
+
+def test_without_steps_an_attempt_that_lasted_is_followed_by_no_pause():
+    assert delay_s(attempts_of(None, None, seconds=10.0)) == 1.0
+    assert delay_s(attempts_of(None, None, seconds=90.0)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("roles", "tasks", "delay", "step", "sentence"),
+    [
+        (MULTI_WORKER, ("worker-0", "worker-1", "worker-2"), 0.0, 120, "all tasks, from step 120"),
+        (MULTI_WORKER, ("worker-0", "worker-1", "worker-2"), 4.0, None, "all tasks, from the start: no checkpoint, in 4 s"),
+        (PARAMETER_SERVER, ("worker-1",), 0.0, 120, "worker-1"),
+        (PARAMETER_SERVER, ("chief-0", "ps-0"), 0.0, 120, "chief-0, ps-0, from step 120"),
+    ],
+)  # fmt: skip
+def test_a_restart_says_what_happened_and_what_is_next(roles, tasks, delay, step, sentence):
+    outcome = failed(reason="worker-1 was killed by SIGKILL (not by tfdist)")
+    restart = Restart(tasks, roles is MULTI_WORKER, delay)
+    text = announcement(outcome, restart, job_of(roles), POLICY, 1, step)
+    assert text == f"worker-1 was killed by SIGKILL (not by tfdist); restart 1 of 3: {sentence}"
