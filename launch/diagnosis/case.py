@@ -5,15 +5,24 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Stopped
-from tfdist.launch.agents.messages import Exited, NotStarted, Stuck
+from tfdist.launch.agents.messages import Exited, Listening, NotStarted, Stuck
 from tfdist.launch.diagnosis.endings import describe_ending, describe_stopped, describe_stuck
 from tfdist.launch.diagnosis.evidence import Raised, exception_at_exit, is_peer_failure
-from tfdist.launch.diagnosis.history import Failed, Frozen, History, NotJoined, StartTimedOut, TimedOut
+from tfdist.launch.diagnosis.history import (
+    Failed,
+    Frozen,
+    History,
+    NotFinite,
+    NotJoined,
+    Stalled,
+    StartTimedOut,
+    TimedOut,
+)
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Job
 
-StopReason = Interrupted | TimedOut | StartTimedOut
+StopReason = Interrupted | TimedOut | StartTimedOut | Stalled | NotFinite
 """Why the launcher stops tasks that have not failed."""
 
 
@@ -125,6 +134,11 @@ class Case:
     def preempted(self) -> bool:
         """A leading task has exited with the code that means: a checkpoint is saved, restart me."""
         return any(exit.code == ExitCode.PREEMPTED for task, exit in self.exits.items() if task in self.job.leading)
+
+    @cached_property
+    def listening(self) -> frozenset[str]:
+        """Tasks whose servers have accepted connections."""
+        return frozenset(entry.task for entry in self.history.select(Listening))
 
     @cached_property
     def succeeded(self) -> bool:

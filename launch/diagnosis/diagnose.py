@@ -5,12 +5,13 @@ from collections.abc import Iterator
 
 from tfdist.launch.agents.launcher_messages import Interrupted, Stopped
 from tfdist.launch.agents.messages import Stuck
+from tfdist.launch.diagnosis.behind import stack_lines, stalled
 from tfdist.launch.diagnosis.case import Case
 from tfdist.launch.diagnosis.culprit import find_culprit
 from tfdist.launch.diagnosis.endings import exit_code
 from tfdist.launch.diagnosis.evidence import exception_before, last_lines
 from tfdist.launch.diagnosis.failures import Diagnosis
-from tfdist.launch.diagnosis.history import History, StartTimedOut, TimedOut
+from tfdist.launch.diagnosis.history import History, NotFinite, Stalled, StartTimedOut, TimedOut
 from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.incompatibilities import hints
@@ -53,6 +54,10 @@ def _diagnosis(case: Case) -> tuple[Status, Diagnosis]:
         case StartTimedOut(timeout_s, tasks):
             reason = f"{listed(tasks)} not started within --start-timeout {timeout_s:g} s"
             return Status.FAILED, Diagnosis(reason, ExitCode.START_TIMEOUT)
+        case Stalled() as stall:
+            return Status.FAILED, stalled(case, stall)
+        case NotFinite(task, step, loss):
+            return Status.FAILED, Diagnosis(f"loss of {task} is {loss} at step {step}", ExitCode.FAILED, (task,))
     stopped = next((entry.reason for entry in case.history.select(Stopped) if entry.reason), "")
     if stopped:
         return Status.FAILED, Diagnosis(stopped, ExitCode.FAILED)
@@ -80,6 +85,8 @@ def _warnings(case: Case) -> Iterator[str]:
 def _log(case: Case, culprit: str) -> tuple[str, ...]:
     if culprit in case.failed_exits:
         return last_lines(culprit, case.history, case.exception(culprit))
+    if isinstance(case.stop_reason, Stalled) and (lines := stack_lines(case, culprit)):
+        return lines
     exception = exception_before(case.stopped_at, culprit, case.history)
     return last_lines(culprit, case.history, exception, case.stopped_at)
 

@@ -13,6 +13,8 @@ from tfdist.launch.agents.messages import Event, Exited, Listening, NotStarted, 
 
 TAIL_LINES = 100
 """Last lines that are kept of each stream of each task: a traceback through TensorFlow has 50."""
+MOST_STACKS = 1 << 18
+"""Characters of a task's stacks that are kept."""
 MOST_LINE = 2000
 """Characters of a line that are kept."""
 
@@ -65,6 +67,26 @@ class StartTimedOut:
     tasks: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Stalled:
+    """No task has taken a step for `timeout_s`."""
+
+    timeout_s: float
+    time: float
+    cores_used: Mapping[str, float] = field(default_factory=dict)
+    """CPU seconds per second of each task's process during the stall."""
+
+
+@dataclass(frozen=True)
+class NotFinite:
+    """The first loss that is not finite, if the job stops because of it."""
+
+    task: str
+    step: int
+    loss: float
+    time: float
+
+
 Entry = (
     Started
     | Listening
@@ -78,6 +100,8 @@ Entry = (
     | Interrupted
     | TimedOut
     | StartTimedOut
+    | Stalled
+    | NotFinite
     | Stopped
 )
 """One entry of a history."""
@@ -124,12 +148,16 @@ class History:
     """The last lines of each task's `stdout` and `stderr`, by task and stream."""
     states: dict[str, ProcessState] = field(default_factory=dict)
     """Processes of the tasks that ran at the last `Inspect` request."""
+    stacks: dict[str, str] = field(default_factory=dict)
+    """The stacks of each task's threads; clear it before they are requested again."""
     _open: set[tuple[str, str]] = field(default_factory=set)
     """Streams whose last line has no end yet."""
 
     def add(self, message: Message, now: float) -> None:
         """Add a message; `now` is its arrival."""
         match message:
+            case Output(task, "stacks", text):
+                self.stacks[task] = (self.stacks.get(task, "") + text)[:MOST_STACKS]
             case Output(task, stream, text):
                 self.outputs[task] = now
                 self._keep_lines(task, stream, text, now)

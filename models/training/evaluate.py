@@ -1,15 +1,21 @@
 """Accuracy on the held-out examples, computed the same way for every strategy."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from tfdist.launch import events
+from tfdist.launch.events import Phase
 from tfdist.models.architectures.build import build as build_model
 from tfdist.models.datasets import pipeline, table
 from tfdist.models.training import feed
 from tfdist.models.training.context import Trained, TrainingContext
+
+REPORT_S = 10.0
+"""Between two reports that the evaluation continues."""
 
 
 def accuracy(job: TrainingContext, trained: Trained) -> float:
@@ -22,13 +28,23 @@ def accuracy(job: TrainingContext, trained: Trained) -> float:
     model = _plain_copy(job, trained.model)
     part = feed.share(job.spec, job.task, job.replicas) if job.workers > 1 else pipeline.Share()
     examples = pipeline.held_out(table.examples(job.spec.dataset, job.spec.data_dir), job.spec, part)
-    correct, total = counter(model)(examples)
+    correct, total = counter(model)(_reported(examples))
     if job.workers > 1:
         correct, total = _sum(job, correct), _sum(job, total)
     return correct / total
 
 
-def counter(model: tf.keras.Model) -> Callable[[tf.data.Dataset], tuple[float, float]]:
+def _reported(batches: Iterable[Any]) -> Iterator[Any]:
+    """The batches; reports now and then that the evaluation continues: a job without a step may count as stalled."""
+    reported_at = time.monotonic()
+    for batch in batches:
+        if time.monotonic() - reported_at >= REPORT_S:
+            reported_at = time.monotonic()
+            events.emit("phase", phase=Phase.EVALUATING)
+        yield batch
+
+
+def counter(model: tf.keras.Model) -> Callable[[Iterable[Any]], tuple[float, float]]:
     """A function that counts the examples that the model classifies correctly, and all examples."""
 
     @tf.function(reduce_retracing=True)
@@ -36,7 +52,7 @@ def counter(model: tf.keras.Model) -> Callable[[tf.data.Dataset], tuple[float, f
         predicted = tf.argmax(model(images, training=False), axis=-1, output_type=labels.dtype)
         return tf.math.count_nonzero(predicted == labels)
 
-    def count(examples: tf.data.Dataset) -> tuple[float, float]:
+    def count(examples: Iterable[Any]) -> tuple[float, float]:
         counts = [(int(correct(images, labels)), int(labels.shape[0])) for images, labels in examples]
         return float(sum(count for count, _ in counts)), float(sum(size for _, size in counts))
 

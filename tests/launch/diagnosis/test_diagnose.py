@@ -4,10 +4,10 @@ from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.evidence import is_peer_failure
 from tfdist.launch.diagnosis.history import TAIL_LINES
 
-from .histories import Replay, endings, exited, own_failures, peers, stopped, stuck, wrote
+from .histories import Replay, endings, exited, own_failures, peers, stalls, stopped, stuck, wrote
 from .histories.texts import CLOUD, NO_COORDINATOR, NO_PS, SHAPES, START_UP, aborted_by, traceback, unhealthy
 
-REPLAYS = (*own_failures.ROWS, *peers.ROWS, *endings.ROWS)
+REPLAYS = (*own_failures.ROWS, *peers.ROWS, *endings.ROWS, *stalls.ROWS)
 
 
 def test_there_are_histories_enough_and_each_has_its_name():
