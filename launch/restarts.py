@@ -65,6 +65,8 @@ def _refused(outcome: Outcome, job: Job, policy: Policy, attempts: Sequence[Atte
     preempted = outcome.exit_code == ExitCode.PREEMPTED
     if policy.restart_on is (RestartOn.FAILURE if preempted else RestartOn.PREEMPTION):
         return ""
+    if outcome.not_restarted:
+        return outcome.not_restarted
     if outcome.exit_code in (ExitCode.USAGE, ExitCode.NOT_STARTED):
         return "the input is wrong, which a restart does not change"
     if outcome.exit_code == ExitCode.START_TIMEOUT and not outcome.culprits:

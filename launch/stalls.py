@@ -49,7 +49,7 @@ class StallWatch:
     timeout_s: float | None
     """None: do not watch."""
     took_steps: bool = False
-    """An earlier attempt reported steps."""
+    """The job has reported steps, maybe in an earlier attempt."""
     missing_stacks: set[str] = field(default_factory=set)
     """Tasks whose stacks were requested and have not arrived."""
     _last_sign: float = field(default_factory=time.monotonic)
@@ -73,11 +73,14 @@ class StallWatch:
         """Take note of a message about the present attempt; returns a note for the user if it ends a suspicion."""
         if not self._is_sign(message):
             return ""
+        self.took_steps = self.took_steps or bool(self.history.steps)
         silence_s, suspected = at - self._last_sign, self._suspected_at is not None
-        self._last_sign, self._suspected_at, self._before = max(at, self._last_sign), None, None
-        if not suspected or isinstance(message, Started):
-            return ""
-        return f"the job continues after {silence_s:.0f} s without a step"
+        self.restart(at)
+        return f"the job continues after {silence_s:.0f} s without a step" if suspected else ""
+
+    def restart(self, now: float) -> None:
+        """Count the time from now on, and end a suspicion."""
+        self._last_sign, self._suspected_at, self._before = max(now, self._last_sign), None, None
 
     def check(self, running: Collection[str], now: float, time_now: float) -> Suspicion | SecondLook | Stalled | None:
         """What to do now.
@@ -105,7 +108,7 @@ class StallWatch:
 
     @property
     def _takes_steps(self) -> bool:
-        return self.took_steps or self.job.reports_steps or bool(self.history.steps)
+        return self.took_steps or self.job.reports_steps
 
     def _is_sign(self, message: Message) -> bool:
         match message:

@@ -18,13 +18,25 @@ from tfdist.launch.barrier import Barrier
 from tfdist.launch.diagnosis.culprit import shows_cause
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.endings import killed_from_outside
-from tfdist.launch.diagnosis.history import Entry, Failed, Frozen, History, NotJoined, StartTimedOut, TimedOut
+from tfdist.launch.diagnosis.history import (
+    Entry,
+    Failed,
+    Frozen,
+    History,
+    NotFinite,
+    NotJoined,
+    Stalled,
+    StartTimedOut,
+    TimedOut,
+)
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.frozen import FrozenWatch
 from tfdist.launch.joining import CHECK_S, JoinWatch
+from tfdist.launch.loss_watch import LossWatch
 from tfdist.launch.restarting import PendingStarts
 from tfdist.launch.restarts import Restart, announcement, decide
 from tfdist.launch.runs.writer import RunWriter
+from tfdist.launch.stall_guard import StallGuard
 from tfdist.launch.task_group import TaskGroup
 from tfdist.launch.text import shortened, signal_name
 
@@ -82,6 +94,10 @@ class Supervisor:
             self.deadlines.set(self._time_out, timeout_at)
         if not self.paced:
             FrozenWatch(self.tasks, self.fail).start(now)
+            took_steps = any(attempt.last_step is not None for attempt in self.log.attempts)
+            stalls = StallGuard(self.tasks, self.fail, took_steps)
+            self.watches += [stalls, LossWatch(self.tasks, self.fail)]
+            stalls.start(now)
 
     @property
     def active(self) -> bool:
@@ -383,6 +399,10 @@ def _first_failure(history: History) -> str:
                 return f"{task} did not join the cluster"
             case Frozen(tasks):
                 return f"{shortened(tasks)} stopped by a signal"
+            case Stalled(timeout_s):
+                return f"no step for {timeout_s:g} s"
+            case NotFinite(task, step, loss):
+                return f"loss of {task} is {loss} at step {step}"
     return "a task has ended too early"
 
 

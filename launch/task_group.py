@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from tfdist.launch.agents.channel import Channel
 from tfdist.launch.agents.launcher_messages import OnMessage, Stopped
-from tfdist.launch.agents.messages import Inspect, Inspected, Reply, Start, Stop, TaskMessage, ToAgent
+from tfdist.launch.agents.messages import DumpStacks, Inspect, Inspected, Reply, Start, Stop, TaskMessage, ToAgent
 from tfdist.launch.agents.program.clock import event_time
-from tfdist.launch.agents.requests import Requests
+from tfdist.launch.agents.requests import OnReply, Requests
 from tfdist.launch.attempts import FIRST
 from tfdist.launch.deadlines import Deadlines
 from tfdist.launch.diagnosis.history import History, ProcessState
@@ -73,6 +73,11 @@ class TaskGroup:
         """Ask for the states of the running processes; the answers go into the history."""
         for channel, tasks in self._by_channel(self.running).items():
             self.requests.send(channel, Inspect(tasks, gpus), self._keep_states)
+
+    def dump_stacks(self, on_reply: OnReply) -> None:
+        """Ask for the stacks of the running tasks; they go into the history. `on_reply` gets each host's answer."""
+        for channel, tasks in self._by_channel(self.running).items():
+            self.requests.send(channel, DumpStacks(tasks), on_reply)
 
     def stop(self, tasks: Collection[str], grace_s: float) -> None:
         """Send SIGTERM to these tasks, and SIGKILL `grace_s` later."""

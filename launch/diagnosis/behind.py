@@ -90,7 +90,7 @@ def _fewer_steps(case: Case, _: Stalled) -> _Found | None:
     if not others:
         return None
     ahead = f"{min(others)}" if min(others) == max(others) else f"{min(others)} to {max(others)}"
-    rest = "the others" if len(others) > 1 else next(task for task in steps if task not in behind)
+    rest = "the others" if len(others) > 1 else "the other"
     return behind, f"{_named(case, behind)} behind (step {steps[behind[0]]}, {rest} {ahead})"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tfdist.launch.agents.messages import Exited
 from tfdist.launch.diagnosis.case import Case
 from tfdist.launch.diagnosis.failures import Diagnosis, Failure, failures_of, single
-from tfdist.launch.diagnosis.history import History
+from tfdist.launch.diagnosis.history import History, NotFinite, Stalled
 from tfdist.launch.diagnosis.suspects import frozen, frozen_sentence, left_early, raised_later, suspect, victims_of
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job
@@ -40,6 +40,8 @@ def shows_cause(history: History, job: Job) -> bool:
     """Whether the cause of a failure is known: a failure that cannot be the consequence of another one."""
     case = Case(history, job)
     if case.not_started or case.lost or case.early or failures_of(case) or case.frozen or case.not_joined:
+        return True
+    if isinstance(case.stop_reason, Stalled | NotFinite):
         return True
     victims = victims_of(case)
     return bool(victims) and any(rule(case, victims) for rule in (raised_later, frozen, left_early))

@@ -35,6 +35,7 @@ def diagnose(history: History, job: Job) -> Outcome:
         casualties={} if status is Status.OK else _casualties(case, diagnosis),
         warnings=tuple(_warnings(case)),
         exits=case.exits,
+        not_restarted=diagnosis.not_restarted,
     )
 
 
@@ -57,7 +58,8 @@ def _diagnosis(case: Case) -> tuple[Status, Diagnosis]:
         case Stalled() as stall:
             return Status.FAILED, stalled(case, stall)
         case NotFinite(task, step, loss):
-            return Status.FAILED, Diagnosis(f"loss of {task} is {loss} at step {step}", ExitCode.FAILED, (task,))
+            reason = f"loss of {task}{case.place(task)} is {loss} at step {step}"
+            return Status.FAILED, Diagnosis(reason, ExitCode.FAILED, (task,), "--stop-on-nan ends the run")
     stopped = next((entry.reason for entry in case.history.select(Stopped) if entry.reason), "")
     if stopped:
         return Status.FAILED, Diagnosis(stopped, ExitCode.FAILED)

@@ -17,6 +17,8 @@ class Diagnosis:
     exit_code: int
     culprits: tuple[str, ...] = ()
     """The tasks that the reason names, the first one first; empty if a host is to blame."""
+    not_restarted: str = ""
+    """Why a restart would not help; empty if it may."""
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,7 @@ class History:
     def forget(self, tasks: Collection[str]) -> None:
         """Drop what is known about these tasks: they are restarted."""
         self.entries = [kept for entry in self.entries if (kept := _without(entry, tasks)) is not None]
-        for by_task in (self.steps, self.outputs, self.states):
+        for by_task in (self.steps, self.outputs, self.states, self.stacks):
             for task in tasks:
                 by_task.pop(task, None)
         self.tails = {key: lines for key, lines in self.tails.items() if key[0] not in tasks}
@@ -212,6 +212,8 @@ def _without(entry: Entry, tasks: Collection[str]) -> Entry | None:
     match entry:
         case AgentLost() | Interrupted() | TimedOut():
             return entry
+        case Stalled():
+            return None
         case Stopped(names) | Frozen(names) | StartTimedOut(tasks=names):
             left = tuple(name for name in names if name not in tasks)
             return replace(entry, tasks=left) if left else None

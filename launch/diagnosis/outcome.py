@@ -48,7 +48,8 @@ class Outcome:
     attempts: tuple[Attempt, ...] = ()
     """In the order of their starts; the last one is how the job ended."""
     not_restarted: str = ""
-    """Why the job was not restarted after its last failure; empty if no restart was asked for."""
+    """Why the job was not restarted after its last failure; empty if no restart was asked for. Before that
+    decision: why a restart would not help."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""

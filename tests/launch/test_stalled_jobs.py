@@ -1,0 +1,100 @@
+"""Stalls and bad losses of real agents and processes. Their programs are plain Python."""
+
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+
+from tfdist.launch.agents.launcher_messages import Note
+from tfdist.launch.agents.messages import Event
+from tfdist.launch.diagnosis.outcome import Status
+from tfdist.launch.job import Program, Shape, plan_job
+from tfdist.launch.machine import local_machines
+
+from .jobs import QUICK, roles, run
+
+HEAD = """\
+import json, os, sys, time
+from tfdist.launch.events import emit
+from tfdist.launch.stack_dumps import dump_on_request
+task = os.environ["TFDIST_TASK"]
+dump_on_request()
+"""
+HANG = """
+def load():
+    while True:
+        time.sleep(600)
+
+for step in (1, 2, 3):
+    emit("step", step=step)
+load() if task == "worker-1" else emit("step", step=4)
+while True:
+    time.sleep(600)
+"""
+STALL = replace(QUICK, stall_timeout_s=1.5)
+
+
+def job_of(tmp_path, program, counts, **shape):
+    """A job whose tasks run this program from a file."""
+    (tmp_path / "train.py").write_text(HEAD + program)
+    program = Program((sys.executable, str(tmp_path / "train.py")), {}, str(tmp_path))
+    return plan_job(Shape(roles(**counts), has_cluster=False, **shape), program, local_machines())
+
+
+def notes(messages):
+    return [note.text for note in messages.of(Note)]
+
+
+def test_a_job_that_takes_no_more_steps_is_warned_of_and_stopped(tmp_path, survivors):
+    outcome, messages = run(job_of(tmp_path, HANG, {"worker": 2}), tmp_path / "run", STALL)
+    assert (outcome.status, outcome.exit_code) == (Status.FAILED, 76)
+    assert outcome.reason == "no step for 1.5 s: worker-1 is behind (step 3, the other 4)"
+    assert outcome.culprits == ("worker-1",)
+    assert outcome.casualties == {"worker-0": "stopped by tfdist"}
+    assert notes(messages) == [
+        "no step for 1.5 s (worker-0 at step 4, worker-1 at step 3); "
+        "the stacks of all tasks are saved in stacks.txt, beside their logs"
+    ]
+    text = (tmp_path / "run/attempt-0/worker-1/stacks.txt").read_text()
+    assert 'train.py", line 9 in load' in text
+    assert (tmp_path / "run/attempt-0/worker-0/stacks.txt").stat().st_size
+    assert '  File "' in "".join(outcome.log)
+    assert "load" in "".join(outcome.log)
+    assert survivors() == []
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "run/events.jsonl").read_text().splitlines()]
+    assert kinds.index("Note") < kinds.index("StacksDumped") < kinds.index("Stopped")
+
+
+def test_the_stall_of_a_single_task_names_its_place(tmp_path):
+    outcome, _ = run(job_of(tmp_path, "task = 'worker-1'" + HANG, {"worker": 1}), tmp_path / "run", STALL)
+    assert outcome.reason == "no step for 1.5 s: worker-0 is in load() at train.py:9"
+    assert outcome.exit_code == 76
+
+
+def test_a_program_without_steps_is_only_warned_of(tmp_path):
+    stacks = tmp_path / "run/attempt-0/worker-0/stacks.txt"
+    program = f"while not os.path.exists({str(stacks)!r}): time.sleep(0.05)\n"
+    outcome, messages = run(job_of(tmp_path, program, {"worker": 1}), tmp_path / "run", STALL)
+    assert outcome.exit_code == 0
+    (note,) = notes(messages)
+    assert note.startswith("no output or event for 1.5 s; the stacks of all tasks are saved")
+    assert "train.py" in stacks.read_text()
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_loss_that_is_not_finite(tmp_path, stops):
+    program = "emit('step', step=119, loss=1.0)\nemit('step', step=120, loss=float('nan'))\n" + (
+        "time.sleep(600)" if stops else "emit('step', step=121, loss=float('inf'))"
+    )
+    policy = replace(QUICK, stop_on_nan=stops, max_restarts=2)
+    outcome, messages = run(job_of(tmp_path, program, {"worker": 1}), tmp_path / "run", policy)
+    if stops:
+        assert (outcome.exit_code, outcome.reason) == (1, "loss of worker-0 is nan at step 120")
+        assert (outcome.culprit, len(outcome.attempts)) == ("worker-0", 1)
+        assert outcome.not_restarted == "--stop-on-nan ends the run"
+    else:
+        assert outcome.exit_code == 0
+        (note,) = notes(messages)
+        assert note == "loss of worker-0 is nan at step 120; the training continues (--stop-on-nan stops it)"
+        assert len(messages.of(Event)) == 4
