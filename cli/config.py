@@ -59,6 +59,8 @@ def _checked(table: Mapping[str, Any], params: Mapping[str, Any], path: Path) ->
             raise TfdistError(f"{path}: {key}: given twice; keep one of {name} and {name.replace('_', '-')}")
         seen.add(name)
         try:
+            if name == "checkpoint_every" and type(value) is int:  # a number of steps, or a duration
+                value = str(value)
             yield name, _env(value) if name == "env" else _of_kind(params[name].type_descriptor.annotation, value)
         except TypeError as error:
             raise TfdistError(f"{path}: {key} = {_toml(value)}: {error}") from None

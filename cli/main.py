@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 import tfdist
-from tfdist.cli import attach, bench, doctor, launch, logs, report, runs, stop, strategies, tf_config, tune
+from tfdist.cli import attach, bench, doctor, export, launch, logs, report, runs, stop, strategies, tf_config, tune
 from tfdist.cli.command import Command, Commands, usage_sentence
 from tfdist.cli.options import variable_of
 from tfdist.cli.output import finish_output
@@ -27,6 +27,7 @@ app.command("runs", cls=Command)(runs.runs)
 app.command("logs", cls=Command)(logs.logs)
 app.command("attach", cls=Command)(attach.attach)
 app.command("stop", cls=Command)(stop.stop)
+app.command("export", cls=Command)(export.export)
 app.command("bench", cls=Command, context_settings={"allow_interspersed_args": False})(bench.bench)
 app.command("tune", cls=Command, context_settings={"allow_interspersed_args": False})(tune.tune)
 app.command("report", cls=Command)(report.report)

@@ -74,7 +74,7 @@ def _refuse_training_options(recovery: Recovery) -> None:
         if name in recovery.words:
             raise TfdistError(
                 f"{recovery.words[name]} is for the built-in training, but a COMMAND was given: omit it; "
-                "the program saves in TFDIST_CHECKPOINT_DIR as it likes"
+                "your program saves its own checkpoints, in TFDIST_CHECKPOINT_DIR"
             )
 
 
@@ -127,7 +127,7 @@ def _check_restarts(planned: PlannedJob, recovery: Recovery) -> None:
     elastic = [name for name, row in CATALOG.items() if row.has_cluster]
     if strategy not in elastic:
         raise TfdistError(
-            f"{words['min_workers']} has no effect under --strategy {strategy}: omit it, or use {listed(elastic)}"
+            f"{words['min_workers']} has no effect under --strategy {strategy}: omit it, or use {' or '.join(elastic)}"
         )
     if least > planned.spec.workers:
         raise TfdistError(

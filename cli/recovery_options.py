@@ -68,7 +68,7 @@ def read_recovery(values: Mapping[str, Any]) -> Recovery:
     return Recovery(
         every_steps=steps,
         every_s=seconds,
-        folder=absolute(given["checkpoint_dir"], words["checkpoint_dir"]) if "checkpoint_dir" in given else None,
+        folder=absolute(given["checkpoint_dir"], "--checkpoint-dir") if "checkpoint_dir" in given else None,
         keep=given.get("keep"),
         resume=given.get("resume"),
         evaluator=given.get("evaluator", False),
@@ -77,14 +77,14 @@ def read_recovery(values: Mapping[str, Any]) -> Recovery:
     )
 
 
-def absolute(folder: str, words: str) -> str:
+def absolute(folder: str, flag: str) -> str:
     """The folder as an absolute path, which is the same for tasks in other folders; a URL as it is.
 
     Raises:
         TfdistError: TensorFlow cannot open a folder of this name.
     """
     if not folder.isprintable() or not folder.strip():  # lone surrogates are not printable
-        raise TfdistError(f"{words!r}: not the name of a folder; use printable UTF-8 characters")
+        raise TfdistError(f"{flag} {folder!r}: not the name of a folder; use printable UTF-8 characters")
     path = folder.removeprefix("file://")
     return path if "://" in path else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - keeps links
 

@@ -84,10 +84,10 @@ def find_source(text: str, runs_dir: Path, option: str) -> Source:
         TfdistError: there is none.
     """
     if "://" in text:
-        return Source(option, absolute(text, option))
+        return Source(option, absolute(text, option.partition(" ")[0]))
     path = Path(text).expanduser()
     if path.is_dir() and text != "last" and RunDir(path).created is None and not RunDir(path).spec.exists():
-        return Source(option, absolute(text, option))
+        return Source(option, absolute(text, option.partition(" ")[0]))
     if path.is_file():
         raise TfdistError(f"{option}: a file; give a run, or the folder that holds the checkpoints")
     run_dir = find_run(text, runs_dir, option)

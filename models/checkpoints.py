@@ -24,6 +24,8 @@ MAY_CHANGE = frozenset([
     "communication",
 ])  # fmt: skip
 """Fields of a spec that may differ from the saved one: the length, what depends on the hosts, timeouts, measuring."""
+UNREADABLE = 65
+"""Exit code of the process that exports a checkpoint, if the checkpoint is damaged (EX_DATAERR in sysexits.h)."""
 _FILE = re.compile(r"step-(\d{8,})([._].*)")
 
 

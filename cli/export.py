@@ -1,0 +1,90 @@
+"""`tfdist export`."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tfdist.cli.options import Json
+from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
+from tfdist.launch.errors import ExitCode, TfdistError
+
+if TYPE_CHECKING:
+    from tfdist.models.checkpoints import Manifest
+
+_MODULE = "tfdist.models.training.export"
+_LAST_LINES = 20
+"""Of the process's stderr, printed when it fails."""
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        help="What to write: a folder (SavedModel), or a file that ends in .keras.",
+        show_default=False,
+    ),
+]
+
+
+def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Json = False) -> None:
+    """Write the model of a run's last checkpoint as a SavedModel or a .keras file.
+
+    \b
+    Examples:
+      tfdist export last model
+      tfdist export last model.keras
+      tfdist export /shared/checkpoints model
+
+    RUN may also be a folder of checkpoints. The model takes images and returns logits; nothing of tfdist is needed to
+    load it. If the last checkpoint is damaged, the one before it is exported, with a warning.
+    """
+    from tfdist.cli.resume import find_source, listing_of, no_checkpoint
+    from tfdist.launch.json_files import dumps
+
+    if os.path.lexists(target):
+        raise TfdistError(f"TARGET {target}: exists already; choose another name")
+    source = find_source(run, runs_dir, f"RUN {run}")
+    if "://" in source.folder:
+        raise TfdistError(f"RUN {run}: its checkpoints are in {source.folder}; copy that folder here and export it")
+    listing = listing_of(source)
+    if source.run is not None and source.run.command:
+        raise TfdistError(f"RUN {run}: was of your own program; only the built-in training can be exported")
+    if listing.newest is None:
+        raise no_checkpoint(source, listing)
+    for problem in listing.problems.values():
+        typer.echo(f"warning: {problem}", err=True)
+    manifest = _export_first(listing.complete, source.folder, target)
+    kind = "Keras file" if target.endswith(".keras") else "SavedModel"
+    if json:
+        typer.echo(dumps({"format": 1, "path": str(Path(target).absolute()), "kind": kind, "step": manifest.step}))
+    else:
+        typer.echo(f"{target}: {kind} of step {manifest.step}")
+
+
+def _export_first(manifests: "tuple[Manifest, ...]", folder: str, target: str) -> "Manifest":
+    """Export the first of these checkpoints that can be read."""
+    from tfdist.models.checkpoints import UNREADABLE
+
+    for manifest in manifests:
+        process = _export(manifest, folder, target)
+        lines = process.stderr.strip().splitlines()[-_LAST_LINES:]
+        if process.returncode == 0:
+            return manifest
+        if process.returncode != UNREADABLE:
+            raise TfdistError("\n".join([f"{target} could not be written:", *lines]), ExitCode.FAILED)
+        typer.echo(f"warning: the checkpoint of step {manifest.step} cannot be read: {lines[-1]}", err=True)
+    raise TfdistError(f"no checkpoint in {folder} can be read", ExitCode.FAILED)
+
+
+def _export(manifest: "Manifest", folder: str, target: str) -> "subprocess.CompletedProcess[str]":
+    """A process that imports TensorFlow, with the Keras of the training, and writes the model."""
+    from tfdist.models.spec import TrainingSpec
+
+    spec = TrainingSpec.from_json(manifest.spec)
+    quiet = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONSAFEPATH": "1"}
+    env = {**os.environ, **spec.to_env(), **spec.keras.environment, **quiet}
+    command = [sys.executable, "-m", _MODULE, f"{folder}/{manifest.name}", str(Path(target).absolute())]
+    return subprocess.run(command, env=env, text=True, errors="replace", stderr=subprocess.PIPE, check=False)
