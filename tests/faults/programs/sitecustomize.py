@@ -1,0 +1,83 @@
+"""Faults inside a task. Python imports this file at its start, if its folder is on PYTHONPATH.
+
+TFDIST_FAULTS is a folder. A file in it with the name of this task is an order: `MOMENT FAULT`, obeyed once, or
+`MOMENT FAULT always`. The moments `start`, `step-N` and `last` are at the task's first event, its first `step` event from
+step N on, and that of its last step: in the main thread, in the training loop. `now` is in another thread, for tasks
+that only serve. The event `fault` is emitted at once before.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+POLL_S = 0.05
+PACE_S = float(os.environ.get("TFDIST_FAULTS_PACE", "0"))
+"""Pause after each `step` event, so that a training does not end before the fault."""
+BLOCK = 32 << 20
+LONG_S = 3600.0
+
+
+def act(fault: str) -> None:
+    """Fail in this way."""
+    if fault == "exception":
+        raise ValueError("bad data")
+    if fault.startswith("exit-"):
+        os._exit(int(fault.removeprefix("exit-")))
+    if fault == "sleep":
+        time.sleep(LONG_S)
+    if fault == "freeze":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    blocks = []
+    while fault == "memory":
+        blocks.append(b"x" * BLOCK)  # written, so that it is resident
+
+
+def due(moment: str, event: str, values: Mapping[str, Any]) -> bool:
+    """Whether an event of this task is the moment of an order."""
+    if moment.startswith("step-"):
+        return event == "step" and int(values["step"]) >= int(moment.removeprefix("step-"))
+    return moment == "start" or (moment == "last" and event == "step" and values["step"] == values["steps"])
+
+
+def obey(path: Path, is_due: Callable[[str], bool], send: Callable[..., None]) -> None:
+    """Do what the order in this file says, if there is one and its moment has come."""
+    try:
+        moment, fault, *always = path.read_text().split()
+    except FileNotFoundError:
+        return
+    if is_due(moment):
+        if not always:
+            path.unlink()
+        send("fault", fault=fault)
+        act(fault)
+
+
+def install(order: Path) -> None:
+    """Obey orders at this process's events."""
+    from tfdist.launch import events
+
+    send, process = events.emit, os.getpid()
+
+    def emit(event: str, **values: Any) -> None:
+        send(event, **values)
+        if os.getpid() != process or event == "failed":
+            return
+        if event == "step":
+            time.sleep(PACE_S)
+        obey(order, lambda moment: due(moment, event, values), send)
+
+    def watch() -> None:
+        while True:
+            obey(order, lambda moment: moment == "now", send)
+            time.sleep(POLL_S)
+
+    events.emit = emit
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if "TFDIST_FAULTS" in os.environ and "TFDIST_TASK" in os.environ:
+    install(Path(os.environ["TFDIST_FAULTS"], os.environ["TFDIST_TASK"]))

@@ -1,0 +1,175 @@
+"""Runs one scenario: launch, wait for the moment, cause the fault, measure."""
+
+import re
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.faults.jobs import PARAMETER_SERVER, arguments
+from tests.faults.leftovers import kill_left, left_over
+from tests.faults.live import Live, Seen, TooLateError, launched
+from tests.faults.sandbox import sandbox
+from tests.faults.scenario import MIDDLE_STEP, Moment, Scenario
+from tests.integration.namespaces import Network
+
+START_S = 120.0
+"""For a moment to come."""
+END_S = 150.0
+"""For the run to end after the fault."""
+BLOCK = re.compile(r"^tfdist: (?!cannot write|warning)")
+RESTART = re.compile(r"; restart \d+ of \d+: ")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What happened. Times are seconds; None: it did not happen."""
+
+    code: int | None
+    """Of the launcher; None: it did not end."""
+    culprit: str | None
+    """Of the attempt that the fault ended."""
+    sentence: str
+    """What was printed about the fault."""
+    detected_s: float | None
+    """From the fault to the first line that names the culprit, or to the launcher's own message that stops the job."""
+    block_s: float | None
+    """From the fault to the failure block."""
+    ended_s: float
+    """From the fault to the launcher's end."""
+    cold_start_s: float | None
+    """From the start of the first attempt's tasks to its first step."""
+    next_step_s: float | None
+    """From the detection to the next attempt's first step."""
+    steps_lost: int | None
+    """From the last step before the fault to the step that the next attempt continued from."""
+    restarts: int
+    restarted: tuple[str, ...]
+    """The tasks of the second attempt."""
+    last_step: int
+    orphans: tuple[str, ...]
+    error: str = ""
+    """Why the scenario could not be measured."""
+
+
+def run(scenario: Scenario, folder: Path, net: Network | None) -> Measured:
+    """Run a scenario in an empty folder."""
+    with sandbox(folder, net, uuid.uuid4().hex) as box:
+        prepared = scenario.fault.prepare(box, scenario) if scenario.fault.prepare else ()
+        if obeys(scenario):
+            moment = {Moment.START: "start", Moment.MIDDLE: f"step-{MIDDLE_STEP}", Moment.END: "last"}[scenario.moment]
+            box.order(scenario.task, moment, scenario.fault.by_itself or "sleep")
+        error, code = "", None
+        with launched(box, arguments(scenario, box, prepared), read_output=not scenario.fault.unread) as live:
+            try:
+                cause(scenario, live)
+                code = live.end(END_S)
+            except TooLateError as late:
+                error, code = str(late), live.process.poll()
+            ended_at = time.monotonic()
+        box.others.close()
+        orphans = left_over(box)
+        kill_left(box)
+        return measure(live, code, ended_at, tuple(orphans), error)
+
+
+def obeys(scenario: Scenario) -> bool:
+    """Whether the order is given before the launch: the task reaches the moment in its training loop."""
+    trains = scenario.job is not PARAMETER_SERVER or scenario.task.startswith("chief")
+    return trains and (bool(scenario.fault.by_itself) or scenario.moment is Moment.END)
+
+
+def cause(scenario: Scenario, live: Live) -> None:
+    """Wait for the scenario's moment, and cause the fault.
+
+    Raises:
+        TooLateError: the moment did not come.
+    """
+    fault, task = scenario.fault, scenario.task
+    live.injected_at = live.started_at
+    if obeys(scenario):
+        live.wait(lambda live: _ordered(live) is not None, START_S, f"{task} {scenario.moment.value}")
+    elif scenario.moment is Moment.START:
+        live.wait(lambda live: _has_started(live, task), START_S, f"an event of {task}")
+    elif scenario.moment is Moment.MIDDLE:
+        live.wait(lambda live: live.last_step() >= MIDDLE_STEP, START_S, f"step {MIDDLE_STEP}")
+    live.injected_at = time.monotonic()
+    if fault.inject is not None:
+        fault.inject(live, scenario)
+    elif fault.by_itself and not obeys(scenario):
+        live.box.order(task, "now", fault.by_itself)
+
+
+def _ordered(live: Live) -> Seen | None:
+    return next((seen for seen in live.seen if seen.event == "fault"), None)
+
+
+def _has_started(live: Live, task: str) -> bool:
+    return any(seen.kind == "Event" and task in ("", seen.task) for seen in live.seen)
+
+
+def measure(live: Live, code: int | None, ended_at: float, orphans: tuple[str, ...], error: str) -> Measured:
+    """What a launch that has ended shows."""
+    fault_at = live.injected_at if live.injected_at is not None else live.started_at
+    outcome = live.outcome()
+    attempts: list[dict[str, Any]] = list(outcome.get("attempts", ()))
+    lines = [(at, line) for at, line in live.lines if at >= fault_at]
+    blocks = [(at, line) for at, line in lines if BLOCK.match(line)]
+    restart = next(((at, line) for at, line in lines if RESTART.search(line)), None)
+    block_at = blocks[0][0] if blocks else None
+    named_at = restart[0] if restart else block_at
+    stops = [
+        seen.at for seen in live.seen if seen.kind == "Stopped" and seen.values.get("reason") and seen.at >= fault_at
+    ]
+    detected_at = min([at for at in (named_at, *stops[:1]) if at is not None], default=None)
+    next_step = live.first("step", attempt=1)
+    resumed = live.first("resumed", attempt=1)
+    sentence = restart[1] if restart else blocks[0][1] if blocks else str(outcome.get("reason", ""))
+    return Measured(
+        code=code,
+        culprit=attempts[0]["culprit"] if len(attempts) > 1 else outcome.get("culprit"),
+        sentence=sentence.strip().removeprefix("tfdist: "),
+        detected_s=_since(fault_at, detected_at),
+        block_s=_since(fault_at, block_at),
+        ended_s=ended_at - fault_at,
+        cold_start_s=_cold_start(live),
+        next_step_s=_since(detected_at, next_step.at) if next_step and detected_at else None,
+        steps_lost=live.last_step(fault_at) - (resumed.step if resumed else 0) if next_step else None,
+        restarts=max(0, len(attempts) - 1),
+        restarted=tuple(attempts[1]["tasks"]) if len(attempts) > 1 else (),
+        last_step=live.last_step(),
+        orphans=orphans,
+        error=error,
+    )
+
+
+def _since(start: float | None, end: float | None) -> float | None:
+    return None if start is None or end is None else end - start
+
+
+def _cold_start(live: Live) -> float | None:
+    started = next((seen.at for seen in live.seen if seen.kind == "Started"), None)
+    first = live.first("step")
+    return first.at - started if first is not None and started is not None else None
+
+
+def deviations(scenario: Scenario, measured: Measured) -> list[str]:
+    """What is not as expected; empty if all is."""
+    expected = scenario.expected
+    found = [measured.error] if measured.error else []
+    if measured.code != expected.code:
+        found.append(f"exit code {measured.code}, not {expected.code}")
+    if measured.culprit != expected.culprit:
+        found.append(f"named {measured.culprit}, not {expected.culprit}")
+    if expected.says not in measured.sentence:
+        found.append(f"the sentence lacks {expected.says!r}: {measured.sentence}")
+    if measured.restarts != expected.restarts:
+        found.append(f"{measured.restarts} restarts, not {expected.restarts}")
+    if expected.restarted is not None and measured.restarted != expected.restarted:
+        found.append(f"restarted {', '.join(measured.restarted)}, not {', '.join(expected.restarted)}")
+    if expected.code == 0 and measured.last_step < scenario.steps:
+        found.append(f"ended at step {measured.last_step} of {scenario.steps}")
+    if expected.detected_s is not None and (measured.detected_s or 0.0) > expected.detected_s:
+        found.append(f"detected after {measured.detected_s:.1f} s, not {expected.detected_s:g} s")
+    return found + [f"left over: {orphan}" for orphan in measured.orphans]
