@@ -3,6 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
 SUITE ?= smoke
+MINUTES ?= 30
 COMMA := ,
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
@@ -17,7 +18,7 @@ PYTEST := $(PY) -m pytest -n 2 --dist worksteal --durations=20 --durations-min=1
 SOURCES := $(shell find package/. cli/. launch/. strategies/. models/. bench/. -not -path '*__pycache__*')
 
 .DEFAULT_GOAL := help
-.PHONY: help install bench bench-launch calibrate test test-all test-pythons check format format-check lint types build clean
+.PHONY: help install bench bench-launch calibrate faults soak test test-all test-pythons check format format-check lint types build clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +34,13 @@ bench-launch: install ## Measure what the launcher costs compared with running t
 calibrate: install ## Show what measuring in turns is worth, and how often intervals and verdicts are right (about 15 minutes)
 	$(PY) tests/benchmarks/calibrate_turns.py
 	$(PY) tests/benchmarks/calibrate_statistics.py
+
+faults: install ## Measure what happens after each fault, in bench_results/faults/ (35 minutes, as root; ONLY="sigkill link": some)
+	$(PY) -m tests.faults $(ONLY)
+	$(if $(ONLY),,$(PY) -m tests.faults.kill_launchers)
+
+soak: install ## Train for MINUTES=30 while workers are killed again and again, result in bench_results/faults/
+	$(PY) -m tests.faults.soak --minutes $(MINUTES)
 
 test: install ## Run the tests except the slow ones: under 5 minutes on two cores
 	$(PYTEST) -m "not slow"

@@ -51,6 +51,11 @@ def _limit_memory(box: Sandbox, scenario: Scenario) -> tuple[str, ...]:
     return ()
 
 
+def _all_fail(box: Sandbox, scenario: Scenario) -> tuple[str, ...]:
+    box.order("worker-1", f"step-{MIDDLE_STEP}", "exception")
+    return ()
+
+
 def _take_port(box: Sandbox, scenario: Scenario) -> tuple[str, ...]:
     code = (
         "import socket, sys; s = socket.create_server(('', 0)); print(s.getsockname()[1], flush=True); sys.stdin.read()"
@@ -85,6 +90,9 @@ def _set_back_then_kill(live: Live, scenario: Scenario) -> None:
 
 SIGKILL = Fault("sigkill", "A task is killed by SIGKILL", _kill)
 EXCEPTION = Fault("exception", "A task raises a ValueError in its training loop", by_itself="exception")
+SLOW_END = Fault("slow-tear-down", "A task takes 8 s to end after its exception", by_itself="exception")
+ALIKE = Fault("all-fail-alike", "All tasks raise the same exception", prepare=_all_fail, by_itself="exception")
+ALWAYS = Fault("always-fails", "A task fails again at the same step in each attempt", by_itself="exception always")
 EXIT_0 = Fault("early-exit-0", "A task exits with code 0 although the others need it", by_itself="exit-0")
 EXIT_42 = Fault("exit-42", "A task exits with code 42, which asks for a restart", by_itself="exit-42")
 SIGSTOP = Fault("sigstop", "A task is frozen by SIGSTOP", _send(signal.SIGSTOP))

@@ -21,7 +21,9 @@ MULTIWORKER = Job("multiworker", (*_WORKERS, *TINY))
 PARAMETER_SERVER = Job("parameter-server", (*_PS, *TINY))
 PLAIN = Job("plain", _WORKERS, program=_STEPS)
 """Without TensorFlow, where it would change nothing."""
-CHATTER = Job("plain-chatter", _WORKERS, program=(*_STEPS, "chatter"))
+OWN = Job("own-program", _WORKERS, program=(sys.executable, str(PROGRAMS / "loop.py"), "8"))
+"""A user's own program that calls `current()`."""
+OWN_PLAIN = Job("own-program-plain", _WORKERS, program=(sys.executable, str(PROGRAMS / "loop.py"), "8", "plain"))
 MULTIWORKER_HOSTS = Job("multiworker-hosts", ("--strategy", "multiworker", *TINY), hosts=("h1", "h2"))
 MULTIWORKER_3_HOSTS = Job("multiworker-3-hosts", ("--strategy", "multiworker", *TINY), hosts=("h1", "h2", "h3"))
 PLAIN_HOSTS = Job("plain-hosts", ("--strategy", "multiworker"), hosts=("h1", "h2"), program=_STEPS)

@@ -7,14 +7,10 @@ import time
 from tfdist.launch import events
 
 STEPS = int(sys.argv[1])
-CHATTER = "x" * 1000 if "chatter" in sys.argv else ""
 
 events.report_failures()
 subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(3600)"], start_new_session=True)
 events.emit("ready")
 for step in range(1, STEPS + 1):
     events.emit("step", step=step, steps=STEPS)
-    if CHATTER:
-        for _ in range(100):
-            print(step, CHATTER)
     time.sleep(0.05)
