@@ -113,6 +113,7 @@ AGENT_AND_PARENT = Fault(
 LAUNCHER_KILLED = Fault(
     "launcher-killed", "The launcher is killed by SIGKILL", lambda live, _: os.kill(live.process.pid, signal.SIGKILL)
 )
+SIGTERM = Fault("sigterm", "The launcher receives SIGTERM", lambda live, _: os.kill(live.process.pid, signal.SIGTERM))
 PORT_TAKEN = Fault("port-taken", "Another program listens on the port that --port asks for", prepare=_take_port)
 BLOCKED_CONSOLE = Fault(
     "blocked-console", "Nobody reads the launcher's output, and a task is killed", _kill, unread=True

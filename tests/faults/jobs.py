@@ -26,6 +26,10 @@ OWN = Job("own-program", _WORKERS, program=(sys.executable, str(PROGRAMS / "loop
 OWN_PLAIN = Job("own-program-plain", _WORKERS, program=(sys.executable, str(PROGRAMS / "loop.py"), "8", "plain"))
 MULTIWORKER_HOSTS = Job("multiworker-hosts", ("--strategy", "multiworker", *TINY), hosts=("h1", "h2"))
 MULTIWORKER_3_HOSTS = Job("multiworker-3-hosts", ("--strategy", "multiworker", *TINY), hosts=("h1", "h2", "h3"))
+PARAMETER_SERVER_HOSTS = Job(
+    "parameter-server-hosts", ("--strategy", "parameter-server", "--ps", "1", *TINY), hosts=("h1:3", "h2")
+)
+"""Chief, ps and a worker on h1, the other worker on h2."""
 PLAIN_HOSTS = Job("plain-hosts", ("--strategy", "multiworker"), hosts=("h1", "h2"), program=_STEPS)
 PLAIN_3_HOSTS = Job("plain-3-hosts", ("--strategy", "multiworker"), hosts=("h1", "h2", "h3"), program=_STEPS)
 

@@ -64,6 +64,8 @@ class Live:
     seen: list[Seen] = field(default_factory=list)
     injected_at: float | None = None
     """Monotonic time of the fault."""
+    good_step: int | None = None
+    """The step that the next attempt must resume from, if the fault decides it."""
     _position: int = 0
 
     @property

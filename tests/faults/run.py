@@ -22,6 +22,15 @@ BLOCK = re.compile(r"^tfdist: (?!cannot write|warning)")
 RESTART = re.compile(r"; restart \d+ of \d+: ")
 
 
+ORDERED = {
+    Moment.START: "start",
+    Moment.MIDDLE: f"step-{MIDDLE_STEP}",
+    Moment.SAVE: f"save-{MIDDLE_STEP}",
+    Moment.END: "last",
+}
+"""The moments of orders, see `programs/sitecustomize.py`."""
+
+
 @dataclass(frozen=True)
 class Measured:
     """What happened. Times are seconds; None: it did not happen."""
@@ -44,10 +53,15 @@ class Measured:
     """From the detection to the next attempt's first step."""
     steps_lost: int | None
     """From the last step before the fault to the step that the next attempt continued from."""
+    resumed_from: int | None
+    """The step of the checkpoint that the next attempt continued from."""
+    should_resume_from: int | None
+    """The step of the last good checkpoint, where the fault decides it."""
     restarts: int
     restarted: tuple[str, ...]
     """The tasks of the second attempt."""
     last_step: int
+    """The highest that a task reported; or its count of updates, if the events could not be written."""
     orphans: tuple[str, ...]
     error: str = ""
     """Why the scenario could not be measured."""
@@ -58,8 +72,7 @@ def run(scenario: Scenario, folder: Path, net: Network | None) -> Measured:
     with sandbox(folder, net, uuid.uuid4().hex) as box:
         prepared = scenario.fault.prepare(box, scenario) if scenario.fault.prepare else ()
         if obeys(scenario):
-            moment = {Moment.START: "start", Moment.MIDDLE: f"step-{MIDDLE_STEP}", Moment.END: "last"}[scenario.moment]
-            box.order(scenario.task, moment, scenario.fault.by_itself or "sleep")
+            box.order(scenario.task, ORDERED[scenario.moment], scenario.fault.by_itself or "sleep")
         error, code = "", None
         with launched(box, arguments(scenario, box, prepared), read_output=not scenario.fault.unread) as live:
             try:
@@ -77,7 +90,7 @@ def run(scenario: Scenario, folder: Path, net: Network | None) -> Measured:
 def obeys(scenario: Scenario) -> bool:
     """Whether the order is given before the launch: the task reaches the moment in its training loop."""
     trains = scenario.job is not PARAMETER_SERVER or scenario.task.startswith("chief")
-    return trains and (bool(scenario.fault.by_itself) or scenario.moment is Moment.END)
+    return trains and (bool(scenario.fault.by_itself) or scenario.moment in (Moment.SAVE, Moment.END))
 
 
 def cause(scenario: Scenario, live: Live) -> None:
@@ -114,6 +127,7 @@ def measure(live: Live, code: int | None, ended_at: float, orphans: tuple[str, .
     fault_at = live.injected_at if live.injected_at is not None else live.started_at
     outcome = live.outcome()
     attempts: list[dict[str, Any]] = list(outcome.get("attempts", ()))
+    records = outcome.get("records", {}).values()
     lines = [(at, line) for at, line in live.lines if at >= fault_at]
     blocks = [(at, line) for at, line in lines if BLOCK.match(line)]
     restart = next(((at, line) for at, line in lines if RESTART.search(line)), None)
@@ -136,9 +150,11 @@ def measure(live: Live, code: int | None, ended_at: float, orphans: tuple[str, .
         cold_start_s=_cold_start(live),
         next_step_s=_since(detected_at, next_step.at) if next_step and detected_at else None,
         steps_lost=live.last_step(fault_at) - (resumed.step if resumed else 0) if next_step else None,
+        resumed_from=resumed.step if resumed else None,
+        should_resume_from=live.good_step,
         restarts=max(0, len(attempts) - 1),
         restarted=tuple(attempts[1]["tasks"]) if len(attempts) > 1 else (),
-        last_step=live.last_step(),
+        last_step=max([live.last_step(), *(record.get("updates_applied") or 0 for record in records)]),
         orphans=orphans,
         error=error,
     )
@@ -168,6 +184,8 @@ def deviations(scenario: Scenario, measured: Measured) -> list[str]:
         found.append(f"{measured.restarts} restarts, not {expected.restarts}")
     if expected.restarted is not None and measured.restarted != expected.restarted:
         found.append(f"restarted {', '.join(measured.restarted)}, not {', '.join(expected.restarted)}")
+    if measured.should_resume_from is not None and measured.resumed_from != measured.should_resume_from:
+        found.append(f"resumed from step {measured.resumed_from}, not {measured.should_resume_from}")
     if expected.code == 0 and measured.last_step < scenario.steps:
         found.append(f"ended at step {measured.last_step} of {scenario.steps}")
     if expected.detected_s is not None and (measured.detected_s or 0.0) > expected.detected_s:

@@ -39,7 +39,7 @@ def act(fault: str) -> None:
 def due(moment: str, event: str, values: Mapping[str, Any]) -> bool:
     """Whether an event of this task is the moment of an order."""
     if moment.startswith("step-"):
-        return event == "step" and int(values["step"]) >= int(moment.removeprefix("step-"))
+        return event == "step" and int(values["step"]) >= _number(moment)
     return moment == "start" or (moment == "last" and event == "step" and values["step"] == values["steps"])
 
 
@@ -76,7 +76,25 @@ def install(order: Path) -> None:
             time.sleep(POLL_S)
 
     events.emit = emit
+    obey_in_saves(order, send)
     threading.Thread(target=watch, daemon=True).start()
+
+
+def obey_in_saves(order: Path, send: Callable[..., None]) -> None:
+    """Obey orders when a checkpoint's manifest is about to be written."""
+    from tfdist.models.checkpoints import Manifest
+
+    write = Manifest.to_text
+
+    def to_text(manifest: Manifest) -> str:
+        obey(order, lambda moment: moment.startswith("save-") and manifest.step >= _number(moment), send)
+        return write(manifest)
+
+    Manifest.to_text = to_text  # type: ignore[method-assign]
+
+
+def _number(moment: str) -> int:
+    return int(moment.rpartition("-")[2])
 
 
 if "TFDIST_FAULTS" in os.environ and "TFDIST_TASK" in os.environ:
