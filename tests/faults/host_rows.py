@@ -37,7 +37,9 @@ HOST_ROWS: tuple[Scenario, ...] = (
         f.AGENT_KILLED, MULTIWORKER_HOSTS, Expected(0, None, LOST_H2, restarts=1), W1, options=LIMIT, restarts=RESTARTS
     ),
     _lost(f.AGENT_BELOW_SHELL, PLAIN_HOSTS, W1),
-    _lost(f.AGENT_AND_PARENT, PLAIN_HOSTS, W1),
+    Scenario(
+        f.AGENT_AND_PARENT, PLAIN_HOSTS, Expected(0, None, LOST_H2, restarts=1), W1, options=LIMIT, restarts=RESTARTS
+    ),
     Scenario(f.LAUNCHER_KILLED, MULTIWORKER_HOSTS, Expected(-9), options=LIMIT, steps=ENDLESS),
     _lost(n.LAUNCHER_CUT_OFF, MULTIWORKER_HOSTS),
     _elastic(n.LAUNCHER_CUT_OFF, MULTIWORKER_HOSTS, LOST_H2),

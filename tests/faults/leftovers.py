@@ -1,6 +1,8 @@
 """What a run must not leave behind: processes, ports, temporary folders."""
 
+import os
 import re
+import signal
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -26,9 +28,12 @@ def left_over(box: Sandbox, seconds: float = CLEAN_S) -> list[str]:
 
 def kill_left(box: Sandbox) -> None:
     """Kill the processes that a run has left."""
-    for process in marked_processes(box.mark):
-        with suppress(psutil.Error):
-            process.kill()
+    pids = [process.pid for process in marked_processes(box.mark)]
+    if box.net is not None:
+        pids += [int(line.split(": ")[1]) for line in box.net.processes()]
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _found(box: Sandbox) -> list[str]:
