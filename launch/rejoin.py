@@ -11,7 +11,7 @@ from tfdist.launch.agents.channel import CLEAN_UP_S, Channel, heartbeats
 from tfdist.launch.agents.connect import close_all, connect_more
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import Inbox
-from tfdist.launch.agents.launcher_messages import HostReady, Interrupted
+from tfdist.launch.agents.launcher_messages import HostReady, Interrupted, Note
 from tfdist.launch.agents.messages import AgentEnded, EndAgent
 from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.hosts.host import Host
@@ -33,8 +33,16 @@ class Rejoin:
     """
 
     def __init__(self, fleet: Fleet, wanted: Callable[[], Sequence[Host]], interval_s: float = REJOIN_S) -> None:
-        """Args: the job's fleet; the hosts that the job may use now, called in the thread; seconds between rounds."""
-        self._fleet, self._wanted, self._interval_s = fleet, wanted, interval_s
+        """Prepare the thread; `start` starts it.
+
+        Args:
+            fleet: of the job.
+            wanted: the hosts that the job may use now, or a TfdistError that becomes a `Note`. Called in the thread.
+            interval_s: between two rounds.
+        """
+        self._fleet, self._read, self._interval_s = fleet, wanted, interval_s
+        self.wanted: tuple[Host, ...] = tuple(fleet.hellos)
+        """The hosts that the job may use, as last read."""
         self.problems: dict[str, Problem] = {}
         """Why the last connection failed, by host name."""
         self._marks: dict[str, str] = {}
@@ -59,6 +67,7 @@ class Rejoin:
 
     def hurry(self, hurried: bool) -> None:
         """Connect now and every second, or in the usual interval again."""
+        self.start()
         with self._changed:
             self._hurried = hurried
             self._changed.notify()
@@ -73,8 +82,9 @@ class Rejoin:
         return [host for host, _ in taken if host not in self._fleet.lost]
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread, unless it runs."""
+        if not self._thread.ident:
+            self._thread.start()
 
     def close(self) -> None:
         """End the thread and its agents."""
@@ -82,7 +92,8 @@ class Rejoin:
             self._closed = True
             self._inbox.put(None, Interrupted(signal.SIGTERM))
             self._changed.notify()
-        self._thread.join(CLEAN_UP_S)
+        if self._thread.ident:
+            self._thread.join(CLEAN_UP_S)
         close_all(list(self._channels.values()), self._fleet.policy)
 
     def _is_alive(self, host: Host) -> bool:
@@ -93,7 +104,8 @@ class Rejoin:
     def _run(self) -> None:
         with heartbeats(self._channels, self._fleet.policy.heartbeat_s):
             while self._pause():
-                with suppress(TfdistError):  # closed; or a transport or a hostfile that is wrong now and may be fixed
+                self._read_wanted()
+                with suppress(TfdistError):  # closed; or a transport that does not work now and may be fixed
                     self._connect(self._missing())
 
     def _pause(self) -> bool:
@@ -110,7 +122,13 @@ class Rejoin:
         for host in dead:
             self._close(host)
         used = {host.name for host in (*list(self._fleet.channels), *list(self._ready))}
-        return [host for host in self._wanted() if host.name not in used]
+        return [host for host in self.wanted if host.name not in used]
+
+    def _read_wanted(self) -> None:
+        try:
+            self.wanted = tuple(self._read())
+        except TfdistError as error:
+            self._fleet.inbox.put(None, Note("tfdist", str(error)))
 
     def _connect(self, hosts: Sequence[Host]) -> None:
         """Connect all of them, and keep those that have answered."""
@@ -157,9 +175,8 @@ class Rejoin:
 
 @contextmanager
 def rejoining(fleet: Fleet, wanted: Callable[[], Sequence[Host]], interval_s: float = REJOIN_S) -> Iterator[Rejoin]:
-    """A `Rejoin` whose thread runs until the context ends. Arguments as for `Rejoin`."""
+    """A `Rejoin` that ends with the context. Arguments as for `Rejoin`."""
     rejoin = Rejoin(fleet, wanted, interval_s)
-    rejoin.start()
     try:
         yield rejoin
     finally:

@@ -6,7 +6,7 @@ from collections import deque
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from tfdist.launch.agents.launcher_messages import AgentLost, HostReady, Interrupted, NextTurn
+from tfdist.launch.agents.launcher_messages import AgentLost, HostReady, Interrupted, NextTurn, Note
 from tfdist.launch.agents.messages import FromAgent
 from tfdist.launch.hosts.host import Host
 
@@ -20,7 +20,7 @@ class Arrival(NamedTuple):
 
     host: Host | None
     """Whose agent sent it; None: from the launcher itself."""
-    message: FromAgent | AgentLost | HostReady | Interrupted | NextTurn
+    message: FromAgent | AgentLost | HostReady | Interrupted | NextTurn | Note
     at: float
     """Monotonic."""
     size: int
@@ -43,7 +43,7 @@ class Inbox:
         """Monotonic time before which messages from a host are not delivered."""
 
     def put(
-        self, host: Host | None, message: FromAgent | AgentLost | HostReady | Interrupted | NextTurn, size: int = 0
+        self, host: Host | None, message: FromAgent | AgentLost | HostReady | Interrupted | NextTurn | Note, size: int = 0
     ) -> None:
         """Add a message, with a size as soon as there is room for it; drop it if the inbox is closed."""
         arrival = Arrival(host, message, time.monotonic(), size)

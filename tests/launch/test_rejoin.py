@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tfdist.launch.agents.connect import connect
-from tfdist.launch.agents.launcher_messages import AgentLost, HostReady
+from tfdist.launch.agents.launcher_messages import AgentLost, HostReady, Note
 from tfdist.launch.agents.messages import Exited, Heartbeat, Inspect, Inspected, Output, Reserve, Reserved
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.policy import Policy
 from tfdist.launch.rejoin import Rejoin, rejoining
 
@@ -43,6 +44,7 @@ def arrivals(inbox, until):
 def test_a_lost_host_is_connected_again_and_can_run_tasks(tmp_path):
     one = host("a")
     with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one], SECONDS) as rejoin:
+        rejoin.start()
         lose(fleet, rejoin, one)
         assert fleet.hellos == fleet.channels == {}
         assert wait_for_message(fleet.inbox, HostReady).message.host == "a"
@@ -57,6 +59,7 @@ def test_a_host_that_does_not_answer_is_tried_again(tmp_path):
     (tmp_path / "a").touch()
     one = switched(tmp_path, "a")
     with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one], SECONDS) as rejoin:
+        rejoin.start()
         (tmp_path / "a").unlink()
         lose(fleet, rejoin, one)
         while "a" not in rejoin.problems:
@@ -71,6 +74,7 @@ def test_a_host_that_does_not_answer_is_tried_again(tmp_path):
 def test_a_host_that_is_new_is_connected_and_used_hosts_are_left_alone(tmp_path):
     one, two = host("a"), host("b")
     with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one, two], SECONDS) as rejoin:
+        rejoin.start()
         before = fleet.channels[one]
         assert wait_for_message(fleet.inbox, HostReady).message.host == "b"
         assert rejoin.take() == [two]
@@ -80,6 +84,7 @@ def test_a_host_that_is_new_is_connected_and_used_hosts_are_left_alone(tmp_path)
 def test_no_message_of_an_agent_that_waits_reaches_the_job():
     one = host("a")
     with connect([], POLICY) as fleet, rejoining(fleet, lambda: [one], SECONDS) as rejoin:
+        rejoin.start()
         seen = [type(arrival.message) for arrival in arrivals(fleet.inbox, HostReady)]
         assert seen == [HostReady]
         rejoin.take()
@@ -89,6 +94,7 @@ def test_no_message_of_an_agent_that_waits_reaches_the_job():
 def test_an_agent_that_was_lost_while_it_waited_is_not_taken():
     one = host("a")
     with connect([], POLICY) as fleet, rejoining(fleet, lambda: [one], SECONDS) as rejoin:
+        rejoin.start()
         wait_for_message(fleet.inbox, HostReady)
         waiting = rejoin._channels[one]
         os.killpg(waiting._process.pid, signal.SIGKILL)
@@ -104,6 +110,7 @@ def test_the_predecessor_of_an_agent_is_ended_with_its_tasks(survivors):
     one = host("a", 'exec 3<&0; setsid "$@" <&3 & wait')  # the agent outlives the script
     stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(601)"
     with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one], SECONDS) as rejoin:
+        rejoin.start()
         first = fleet.channels[one]
         first.send(python_task(stubborn))
         wait_for_message(fleet.inbox, Output)
@@ -120,6 +127,7 @@ def test_the_predecessor_of_an_agent_is_ended_with_its_tasks(survivors):
 def test_what_a_lost_agent_has_sent_is_not_taken_for_its_successors():
     one = host("a")
     with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one], SECONDS) as rejoin:
+        rejoin.start()
         fleet.channels[one].send(python_task("print('old')"))
         first = fleet.inbox.get(20.0)
         while not isinstance(first.message, Output):
@@ -159,9 +167,24 @@ def test_the_end_of_the_job_ends_the_thread_and_its_agents(script, survivors):
 def test_a_missing_transport_is_tried_again(tmp_path):
     program, rounds = tmp_path / "connect", []
     one = replace(host("a"), prefix=(str(program),))
-    with connect([], POLICY) as fleet, rejoining(fleet, lambda: rounds.append(1) or [one], SECONDS):
+    with connect([], POLICY) as fleet, rejoining(fleet, lambda: rounds.append(1) or [one], SECONDS) as rejoin:
+        rejoin.start()
         while len(rounds) < 2:  # the first one has failed
             time.sleep(0.01)
         program.write_text('#!/bin/sh\nexec "$@"\n')
         program.chmod(0o755)
         assert wait_for_message(fleet.inbox, HostReady).message.host == "a"
+
+
+def test_a_change_of_the_hosts_that_is_wrong_is_reported_and_the_hosts_stay():
+    one, two = host("a"), host("b")
+
+    def wanted():
+        if rejoin.wanted == (one,):
+            raise TfdistError("hosts.txt, line 2: wrong")
+        return (one, two)
+
+    with connect([one], POLICY) as fleet, rejoining(fleet, wanted, SECONDS) as rejoin:
+        rejoin.start()
+        assert wait_for_message(fleet.inbox, Note).message == Note("tfdist", "hosts.txt, line 2: wrong")
+        assert rejoin.wanted == (one,)
