@@ -40,6 +40,8 @@ class AttemptLog:
     attempts: list[Attempt] = field(default_factory=list)
     saved_step: int | None = None
     """The step of the newest checkpoint that a task has reported."""
+    saved_examples: int = 0
+    """The examples that were trained until then."""
 
     def open(self, tasks: Iterable[str], time: float, note: str = "") -> int:
         """Add an attempt that starts these tasks; returns its number."""
@@ -56,10 +58,14 @@ class AttemptLog:
                 first = message.time if last.first_step is None and message.task in last.tasks else last.first_step
                 self.attempts[-1] = replace(last, first_step=first, last_step=max(step, last.last_step or 0))
             case "checkpoint":
-                self.saved_step = step
+                self._note_saved(step, message)
             case "resumed":
-                self.saved_step = step
+                self._note_saved(step, message)
                 self.attempts[-1] = replace(last, resumed_from=step)
+
+    def _note_saved(self, step: int, message: Event) -> None:
+        examples = message.event.get("examples")
+        self.saved_step, self.saved_examples = step, examples if isinstance(examples, int) else 0
 
     def closed(self, time: float, reason: str, culprit: str | None, exit_code: int) -> list[Attempt]:
         """The attempts, if the last one has ended at that time (in seconds since 1970), for that reason."""

@@ -25,6 +25,10 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+SIGNALS = 128
+"""An exit code above it is this number and that of a signal."""
+
+
 class TfdistError(Exception):
     """A sentence for the user: what failed, with the value, and how to fix it. The command exits with `exit_code`."""
 

@@ -43,6 +43,8 @@ class Policy:
     """For a connection to a peer's port before tasks start."""
     heartbeat_s: float = 2.0
     """Between two heartbeats."""
+    rejoin_s: float = 30.0
+    """Between two connections to a host that was lost, or is new, while the job runs on others."""
     silence_s: float = 10.0
     """Without a message from an agent on another host, until it counts as lost."""
     launcher_timeout_s: float = 60.0

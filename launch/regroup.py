@@ -1,83 +1,19 @@
 """The next attempt of a job on the hosts that answer."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
 
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.launcher_messages import HostReady, Note, OnMessage
 from tfdist.launch.agents.messages import Heartbeat
 from tfdist.launch.agents.program.clock import event_time
-from tfdist.launch.errors import TfdistError
+from tfdist.launch.errors import SIGNALS, TfdistError
+from tfdist.launch.host_choice import HostChoice, NextPlan
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
 from tfdist.launch.rejoin import Rejoin
 from tfdist.launch.text import shortened
-
-INTERRUPTED = 128
-"""Exit codes above it are those of signals."""
-
-Hellos = Mapping[Host, Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class NextPlan:
-    """A job for the next attempt."""
-
-    job: Job
-    note: str = ""
-    """What is different from the attempt before, as in `3 workers instead of 4 (lost h2)`."""
-
-
-class HostChoice(Protocol):
-    """Decides which hosts a job may use, and plans it again on those that answer."""
-
-    elastic: bool
-    """The number of workers may change, so hosts that were lost, or are new, are connected while the job runs."""
-
-    def wanted(self) -> Sequence[Host]:
-        """The hosts that the job may use now. Called in a thread.
-
-        Raises:
-            TfdistError: the hosts have changed, but the change is wrong.
-        """
-
-    def plan(self, job: Job, hellos: Hellos, examples: int) -> NextPlan:
-        """The job of the next attempt; the same object as `job` if nothing changes.
-
-        Args:
-            job: of the attempt that has ended.
-            hellos: the hosts that answer.
-            examples: trained until the last checkpoint.
-
-        Raises:
-            TfdistError: the hosts are too few.
-        """
-
-
-@dataclass(frozen=True)
-class SameHosts:
-    """All hosts of the job are needed."""
-
-    hosts: tuple[Host, ...]
-    elastic: bool = False
-
-    def wanted(self) -> Sequence[Host]:
-        """The hosts of the job."""
-        return self.hosts
-
-    def plan(self, job: Job, hellos: Hellos, examples: int) -> NextPlan:
-        """The same job.
-
-        Raises:
-            TfdistError: a host is missing.
-        """
-        missing = [host.name for host in job.hosts if host not in hellos]
-        if missing:
-            fix = "with --min-workers a job continues without lost hosts"
-            raise TfdistError(f"{shortened(missing)} did not answer again: {fix}")
-        return NextPlan(job)
 
 
 @dataclass
@@ -167,7 +103,7 @@ class Regroup:
             TfdistError: `error`, if it cannot be because of them.
         """
         hosts = list(self.fleet.lost) or self._new
-        if not hosts or error.exit_code > INTERRUPTED:
+        if not hosts or error.exit_code > SIGNALS:
             raise error
         self.on_message(Note("tfdist", f"{error}; continuing without {shortened(host.name for host in hosts)}"))
         for host in hosts:

@@ -16,10 +16,8 @@ from tfdist.launch.agents.messages import AgentEnded, EndAgent
 from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.hosts.host import Host
 
-REJOIN_S = 30.0
-"""Between two connections to a host that does not answer."""
 HURRY_S = 1.0
-"""The same while the job waits for the host."""
+"""At most, between two connections to a host that does not answer, while the job waits for it."""
 ANSWER_S = 5.0
 """For the answer to `EndAgent`, in addition to its own time limit."""
 
@@ -32,15 +30,14 @@ class Rejoin:
     `HostReady`. Its agent then waits without tasks until `take`.
     """
 
-    def __init__(self, fleet: Fleet, wanted: Callable[[], Sequence[Host]], interval_s: float = REJOIN_S) -> None:
+    def __init__(self, fleet: Fleet, wanted: Callable[[], Sequence[Host]]) -> None:
         """Prepare the thread; `start` starts it.
 
         Args:
             fleet: of the job.
             wanted: the hosts that the job may use now, or a TfdistError that becomes a `Note`. Called in the thread.
-            interval_s: between two rounds.
         """
-        self._fleet, self._read, self._interval_s = fleet, wanted, interval_s
+        self._fleet, self._read = fleet, wanted
         self.wanted: tuple[Host, ...] = tuple(fleet.hellos)
         """The hosts that the job may use, as last read."""
         self.problems: dict[str, Problem] = {}
@@ -111,7 +108,8 @@ class Rejoin:
     def _pause(self) -> bool:
         with self._changed:
             if not self._closed:
-                self._changed.wait(HURRY_S if self._hurried else self._interval_s)
+                seconds = self._fleet.policy.rejoin_s
+                self._changed.wait(min(HURRY_S, seconds) if self._hurried else seconds)
             return not self._closed
 
     def _missing(self) -> list[Host]:
@@ -174,9 +172,9 @@ class Rejoin:
 
 
 @contextmanager
-def rejoining(fleet: Fleet, wanted: Callable[[], Sequence[Host]], interval_s: float = REJOIN_S) -> Iterator[Rejoin]:
+def rejoining(fleet: Fleet, wanted: Callable[[], Sequence[Host]]) -> Iterator[Rejoin]:
     """A `Rejoin` that ends with the context. Arguments as for `Rejoin`."""
-    rejoin = Rejoin(fleet, wanted, interval_s)
+    rejoin = Rejoin(fleet, wanted)
     try:
         yield rejoin
     finally:

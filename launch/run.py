@@ -13,7 +13,7 @@ from tfdist.launch.runs.writer import RunWriter
 
 if TYPE_CHECKING:
     from tfdist.launch.diagnosis.outcome import Outcome
-    from tfdist.launch.replan import Replan
+    from tfdist.launch.host_choice import HostChoice
 
 LOGS_PER_TASK = 3
 """Open files of a task: the logs of its stdout and stderr, and its stacks."""
@@ -28,7 +28,7 @@ def launch(
     fleet: Fleet | None = None,
     needs_tensorflow: bool = False,
     paced: bool = False,
-    replan: "Replan | None" = None,
+    hosts: "HostChoice | None" = None,
 ) -> "Outcome":
     """Run a job to its end. No process is left over, whatever happens.
 
@@ -40,7 +40,7 @@ def launch(
         fleet: the agents of the job's hosts, if they are connected already.
         needs_tensorflow: refuse hosts without TensorFlow.
         paced: open the barrier only for each `NextTurn` in the inbox of `fleet`; `policy.timeout_s` limits each turn.
-        replan: plans the next attempt before a restart of all tasks; None: the same job again.
+        hosts: plans a restart of all tasks on the hosts that answer; None: the same job on the same hosts.
 
     Raises:
         TfdistError: an agent could not be started or the preflight failed; no task was started.
@@ -48,10 +48,10 @@ def launch(
     policy = policy or Policy()
     allow_descriptors(SPARE_DESCRIPTORS + DESCRIPTORS * len(job.hosts) + LOGS_PER_TASK * len(job.plans))
     with nullcontext(fleet) if fleet is not None else connect(job.hosts, policy, on_progress=_load_meanwhile) as fleet:
-        from tfdist.launch.replan import same_plan
+        from tfdist.launch.host_choice import SameHosts
         from tfdist.launch.run_tasks import run_tasks
 
-        return run_tasks(job, fleet, writer, policy, on_message, needs_tensorflow, paced, replan or same_plan)
+        return run_tasks(job, fleet, writer, policy, on_message, needs_tensorflow, paced, hosts or SameHosts(job.hosts))
 
 
 def _load_meanwhile(_: object) -> None:

@@ -12,14 +12,16 @@ from tfdist.launch.agents.messages import Finish
 from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.attempts import AttemptLog
 from tfdist.launch.diagnosis.diagnose import diagnose
-from tfdist.launch.diagnosis.outcome import Outcome
+from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.dry_run import save_plan
-from tfdist.launch.errors import TfdistError
+from tfdist.launch.errors import SIGNALS, TfdistError
+from tfdist.launch.host_choice import HostChoice
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import safe_text
-from tfdist.launch.replan import Replan, same_plan
+from tfdist.launch.regroup import Regroup
+from tfdist.launch.rejoin import rejoining
 from tfdist.launch.restarts import Restart, announcement, decide
 from tfdist.launch.runs.control import serve
 from tfdist.launch.runs.writer import RunWriter
@@ -34,20 +36,22 @@ def run_tasks(
     policy: Policy,
     on_message: OnMessage,
     needs_tensorflow: bool,
-    paced: bool = False,
-    replan: Replan = same_plan,
+    paced: bool,
+    hosts: HostChoice,
 ) -> Outcome:
     """Check the hosts, start the tasks, supervise them to their end and say how they ended. Arguments as for `launch`.
 
     Raises:
         TfdistError: the preflight failed; no task was started.
     """
-    run = _Run(fleet, writer, policy, on_message, needs_tensorflow, paced, replan)
+    run = _Run(fleet, writer, policy, on_message, needs_tensorflow, paced)
     job = run.prepare(job)
     started = time.monotonic()
     timeout_at = None if policy.timeout_s is None else started + policy.timeout_s
-    with serve(writer.run_dir, fleet.inbox, run.running):
-        outcome = run.to_the_end(job, timeout_at)
+    with serve(writer.run_dir, fleet.inbox, run.running), rejoining(fleet, hosts.wanted) as rejoin:
+        if hosts.elastic:
+            rejoin.start()
+        outcome = run.to_the_end(job, timeout_at, Regroup(fleet, rejoin, hosts, run.prepare, on_message))
     for channel in fleet.channels.values():
         channel.send(Finish())
     outcome = replace(outcome, wall_s=time.monotonic() - started, hosts=_described(fleet))
@@ -66,7 +70,6 @@ class _Run:
     on_message: OnMessage
     needs_tensorflow: bool
     paced: bool
-    replan: Replan
     log: AttemptLog = field(default_factory=AttemptLog)
     supervisor: Supervisor | None = None
 
@@ -86,15 +89,15 @@ class _Run:
         save_plan(job, _described(self.fleet), self.writer)
         return job
 
-    def to_the_end(self, job: Job, timeout_at: float | None) -> Outcome:
+    def to_the_end(self, job: Job, timeout_at: float | None, hosts: Regroup) -> Outcome:
         """Run the job, and restart it as often as the policy allows; `timeout_at` is monotonic."""
         outcome = self._attempt(job, timeout_at)
         while isinstance(restart := decide(outcome, job, self.policy, self.log.attempts), Restart):
             try:
-                plan = self.replan(job, self.fleet)
-                job = plan.job if plan.job is job else self.prepare(plan.job)
+                plan = hosts.next_plan(job, self.log.saved_examples)
             except TfdistError as error:
-                return replace(outcome, not_restarted=safe_text(str(error)))
+                return _not_restarted(outcome, error)
+            job = plan.job
             self._announce_restart(outcome, restart, job, plan.note)
             outcome = self._attempt(job, timeout_at, restart.delay_s, plan.note)
         return replace(outcome, not_restarted=restart.reason)
@@ -125,6 +128,13 @@ class _Run:
         ended = self.supervisor.failure_time(time.monotonic())
         self.log.attempts = self.log.closed(ended, outcome.reason, outcome.culprit, outcome.exit_code)
         return replace(outcome, records=self.supervisor.records, attempts=tuple(self.log.attempts))
+
+
+def _not_restarted(outcome: Outcome, error: TfdistError) -> Outcome:
+    if error.exit_code <= SIGNALS:
+        return replace(outcome, not_restarted=safe_text(str(error)))
+    status, code = Status.INTERRUPTED, error.exit_code
+    return replace(outcome, status=status, exit_code=code, not_restarted="interrupted before the restart")
 
 
 def _described(fleet: Fleet) -> dict[str, Mapping[str, Any]]:

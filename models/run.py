@@ -5,16 +5,16 @@ import sys
 from collections.abc import Collection, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.launcher_messages import OnMessage
 from tfdist.launch.diagnosis.outcome import Outcome
 from tfdist.launch.errors import ExitCode
+from tfdist.launch.host_choice import HostChoice
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
-from tfdist.launch.replan import Replan
 from tfdist.launch.run import launch
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.models.record import RankRecord, Record, RecordStatus, TaskUsage, rank_from_json
@@ -30,6 +30,14 @@ _PRIVATE = frozenset(
 """Facts about a host that are kept out of records, which may be published."""
 
 
+class TrainingHosts(HostChoice, Protocol):
+    """Plans a training again on other hosts."""
+
+    @property
+    def planned(self) -> tuple[Job, StrategyChoice]:
+        """The last plan and its spec."""
+
+
 def run_training(
     job: Job,
     spec: StrategyChoice,
@@ -42,7 +50,7 @@ def run_training(
     round: int = 0,
     needs_tensorflow: bool = True,
     paced: bool = False,
-    replan: Replan | None = None,
+    hosts: TrainingHosts | None = None,
 ) -> tuple[Outcome, Record]:
     """Run the planned training of `spec`, by default with a fleet of its own. The last three arguments as for `launch`.
 
@@ -51,8 +59,10 @@ def run_training(
     """
     started = datetime.now(timezone.utc)
     outcome = launch(
-        job, writer, policy, on_message, fleet=fleet, needs_tensorflow=needs_tensorflow, paced=paced, replan=replan
+        job, writer, policy, on_message, fleet=fleet, needs_tensorflow=needs_tensorflow, paced=paced, hosts=hosts
     )
+    if hosts is not None:
+        job, spec = hosts.planned
     record = record_of(outcome, spec, job.leading, arm=arm, round=round, started=started, with_windows=not paced)
     return outcome, record
 

@@ -14,13 +14,15 @@ UNREAD_BYTES = 64 << 20
 """Of output and events that wait in the inbox, all hosts together. With more, streams are left unread, and the tasks
 block."""
 
+Content = FromAgent | AgentLost | HostReady | Interrupted | NextTurn | Note
+
 
 class Arrival(NamedTuple):
     """A message, stamped when it arrived, before it waited in the inbox."""
 
     host: Host | None
     """Whose agent sent it; None: from the launcher itself."""
-    message: FromAgent | AgentLost | HostReady | Interrupted | NextTurn | Note
+    message: Content
     at: float
     """Monotonic."""
     size: int
@@ -43,7 +45,10 @@ class Inbox:
         """Monotonic time before which messages from a host are not delivered."""
 
     def put(
-        self, host: Host | None, message: FromAgent | AgentLost | HostReady | Interrupted | NextTurn | Note, size: int = 0
+        self,
+        host: Host | None,
+        message: FromAgent | AgentLost | HostReady | Interrupted | NextTurn | Note,
+        size: int = 0,
     ) -> None:
         """Add a message, with a size as soon as there is room for it; drop it if the inbox is closed."""
         arrival = Arrival(host, message, time.monotonic(), size)

@@ -16,9 +16,7 @@ from tfdist.launch.rejoin import Rejoin, rejoining
 
 from .agents.stand_ins import host, python_task, wait_for_message
 
-POLICY = Policy(start_timeout_s=20.0, grace_s=0.5)
-SECONDS = 0.2
-"""Between two rounds."""
+POLICY = Policy(start_timeout_s=20.0, grace_s=0.5, rejoin_s=0.2)
 
 
 def switched(folder, name):
@@ -43,7 +41,7 @@ def arrivals(inbox, until):
 
 def test_a_lost_host_is_connected_again_and_can_run_tasks(tmp_path):
     one = host("a")
-    with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one], SECONDS) as rejoin:
+    with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one]) as rejoin:
         rejoin.start()
         lose(fleet, rejoin, one)
         assert fleet.hellos == fleet.channels == {}
@@ -58,7 +56,7 @@ def test_a_lost_host_is_connected_again_and_can_run_tasks(tmp_path):
 def test_a_host_that_does_not_answer_is_tried_again(tmp_path):
     (tmp_path / "a").touch()
     one = switched(tmp_path, "a")
-    with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one], SECONDS) as rejoin:
+    with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one]) as rejoin:
         rejoin.start()
         (tmp_path / "a").unlink()
         lose(fleet, rejoin, one)
@@ -73,7 +71,7 @@ def test_a_host_that_does_not_answer_is_tried_again(tmp_path):
 
 def test_a_host_that_is_new_is_connected_and_used_hosts_are_left_alone(tmp_path):
     one, two = host("a"), host("b")
-    with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one, two], SECONDS) as rejoin:
+    with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one, two]) as rejoin:
         rejoin.start()
         before = fleet.channels[one]
         assert wait_for_message(fleet.inbox, HostReady).message.host == "b"
@@ -83,7 +81,7 @@ def test_a_host_that_is_new_is_connected_and_used_hosts_are_left_alone(tmp_path)
 
 def test_no_message_of_an_agent_that_waits_reaches_the_job():
     one = host("a")
-    with connect([], POLICY) as fleet, rejoining(fleet, lambda: [one], SECONDS) as rejoin:
+    with connect([], POLICY) as fleet, rejoining(fleet, lambda: [one]) as rejoin:
         rejoin.start()
         seen = [type(arrival.message) for arrival in arrivals(fleet.inbox, HostReady)]
         assert seen == [HostReady]
@@ -93,7 +91,7 @@ def test_no_message_of_an_agent_that_waits_reaches_the_job():
 
 def test_an_agent_that_was_lost_while_it_waited_is_not_taken():
     one = host("a")
-    with connect([], POLICY) as fleet, rejoining(fleet, lambda: [one], SECONDS) as rejoin:
+    with connect([], POLICY) as fleet, rejoining(fleet, lambda: [one]) as rejoin:
         rejoin.start()
         wait_for_message(fleet.inbox, HostReady)
         waiting = rejoin._channels[one]
@@ -109,7 +107,7 @@ def test_the_predecessor_of_an_agent_is_ended_with_its_tasks(survivors):
     """The connection was cut, so the agent still runs and has not noticed it."""
     one = host("a", 'exec 3<&0; setsid "$@" <&3 & wait')  # the agent outlives the script
     stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(601)"
-    with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one], SECONDS) as rejoin:
+    with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one]) as rejoin:
         rejoin.start()
         first = fleet.channels[one]
         first.send(python_task(stubborn))
@@ -126,7 +124,7 @@ def test_the_predecessor_of_an_agent_is_ended_with_its_tasks(survivors):
 
 def test_what_a_lost_agent_has_sent_is_not_taken_for_its_successors():
     one = host("a")
-    with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one], SECONDS) as rejoin:
+    with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one]) as rejoin:
         rejoin.start()
         fleet.channels[one].send(python_task("print('old')"))
         first = fleet.inbox.get(20.0)
@@ -155,7 +153,7 @@ def test_ports_can_be_reserved_again():
 @pytest.mark.parametrize("script", ['exec "$@"', "exec sleep 600"], ids=["ready", "silent"])
 def test_the_end_of_the_job_ends_the_thread_and_its_agents(script, survivors):
     with connect([], POLICY) as fleet:
-        rejoin = Rejoin(fleet, lambda: [host("a", script)], 0.01)
+        rejoin = Rejoin(fleet, lambda: [host("a", script)])
         rejoin.start()
         while not rejoin._channels:
             time.sleep(0.01)
@@ -167,7 +165,7 @@ def test_the_end_of_the_job_ends_the_thread_and_its_agents(script, survivors):
 def test_a_missing_transport_is_tried_again(tmp_path):
     program, rounds = tmp_path / "connect", []
     one = replace(host("a"), prefix=(str(program),))
-    with connect([], POLICY) as fleet, rejoining(fleet, lambda: rounds.append(1) or [one], SECONDS) as rejoin:
+    with connect([], POLICY) as fleet, rejoining(fleet, lambda: rounds.append(1) or [one]) as rejoin:
         rejoin.start()
         while len(rounds) < 2:  # the first one has failed
             time.sleep(0.01)
@@ -184,7 +182,7 @@ def test_a_change_of_the_hosts_that_is_wrong_is_reported_and_the_hosts_stay():
             raise TfdistError("hosts.txt, line 2: wrong")
         return (one, two)
 
-    with connect([one], POLICY) as fleet, rejoining(fleet, wanted, SECONDS) as rejoin:
+    with connect([one], POLICY) as fleet, rejoining(fleet, wanted) as rejoin:
         rejoin.start()
         assert wait_for_message(fleet.inbox, Note).message == Note("tfdist", "hosts.txt, line 2: wrong")
         assert rejoin.wanted == (one,)
