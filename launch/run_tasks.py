@@ -51,7 +51,7 @@ def run_tasks(
     with serve(writer.run_dir, fleet.inbox, run.running), rejoining(fleet, hosts.wanted) as rejoin:
         if hosts.elastic:
             rejoin.start()
-        outcome = run.to_the_end(job, timeout_at, Regroup(fleet, rejoin, hosts, run.prepare, on_message))
+        outcome = run.to_the_end(job, timeout_at, Regroup(fleet, rejoin, hosts, run.prepare, run.announce))
     for channel in fleet.channels.values():
         channel.send(Finish())
     outcome = replace(outcome, wall_s=time.monotonic() - started, hosts=_described(fleet))
@@ -107,16 +107,17 @@ class _Run:
         restart = replace(restart, tasks=tasks)
         reason = announcement(outcome, restart, job, self.policy, number, self.log.saved_step)
         lines = "; ".join(filter(None, (reason, note)))
-        self._announce(Restarting(number, tasks, True, lines, restart.delay_s, event_time()))
+        self.announce(Restarting(number, tasks, True, lines, restart.delay_s, event_time()))
 
-    def _announce(self, message: Message) -> None:
+    def announce(self, message: Message) -> None:
+        """Keep and show a message of the launcher."""
         self.writer.write(message)
         self.on_message(message)
 
     def _attempt(self, job: Job, timeout_at: float | None, delay_s: float = 0.0, note: str = "") -> Outcome:
         """Start all tasks in `delay_s` seconds and supervise them to their end."""
         channels = {plan.task.name: self.fleet.channels[plan.host] for plan in job.plans}
-        tasks = TaskGroup(job, channels, self.policy, self.fleet.requests, self._announce)
+        tasks = TaskGroup(job, channels, self.policy, self.fleet.requests, self.announce)
         tasks.attempts = dict.fromkeys(channels, self.log.open(channels, event_time(), note))
         self.supervisor = Supervisor(tasks, self.fleet.inbox, self.log, self.paced)
         self.supervisor.start(time.monotonic(), delay_s, timeout_at)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TextIO
 
-from tfdist.launch.agents.launcher_messages import Message, Note, Restarting, Stopped
+from tfdist.launch.agents.launcher_messages import HostReady, Message, Note, Restarting, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Output
 from tfdist.launch.console.printer import Printer, target
 from tfdist.launch.console.step_values import number_text, step_text, step_values
@@ -88,6 +88,8 @@ class PrefixedLines:
         match message:
             case Note(host, text) if not self.options.quiet:
                 self._printer("stderr").whole(f"[{host}] {text}\n")
+            case HostReady(host) if not self.options.quiet:
+                self._printer("stderr").whole(f"[{host}] connected; the next restart uses it\n")
             case Output(task, stream, text) if stream != "stacks" and self._prints(task):
                 self._print_text(task, stream, replace_surrogates(text))
             case Event(task, event={"event": "step"}) if self._prints(task) and not self.options.quiet:
