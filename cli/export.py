@@ -30,7 +30,7 @@ Target = Annotated[
 
 
 def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Json = False) -> None:
-    """Write the model of a run's last checkpoint as a SavedModel or a .keras file.
+    """Write the model of the last checkpoint of a run.
 
     \b
     Examples:
@@ -38,8 +38,9 @@ def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Jso
       tfdist export last model.keras
       tfdist export /shared/checkpoints model
 
-    RUN may also be a folder of checkpoints. The model takes images and returns logits; nothing of tfdist is needed to
-    load it. If the last checkpoint is damaged, the one before it is exported, with a warning.
+    TARGET becomes a SavedModel, or a Keras file if it ends in .keras. RUN may also be a folder of checkpoints.
+
+    The model maps images to logits. If the last checkpoint is damaged, the one before it is written, with a warning.
     """
     from tfdist.cli.resume import find_source, listing_of, no_checkpoint
     from tfdist.launch.json_files import dumps

@@ -14,7 +14,20 @@ from tfdist.cli.main import run
 from tfdist.cli.options import CHOICES, TRAINING, variable_of
 from tfdist.launch.errors import ExitCode
 
-COMMANDS = ("launch", "runs", "logs", "attach", "stop", "bench", "tune", "report", "doctor", "strategies", "tf-config")
+COMMANDS = (
+    "launch",
+    "runs",
+    "logs",
+    "export",
+    "attach",
+    "stop",
+    "bench",
+    "tune",
+    "report",
+    "doctor",
+    "strategies",
+    "tf-config",
+)
 
 
 def test_the_version_is_that_of_the_package(capsys):
