@@ -1,11 +1,13 @@
 """What `--resume` and `tfdist export` name: a run or a folder, and the checkpoints in it."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfdist.cli.recovery_options import AUTO, Recovery, absolute
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.redact import redact_command
 from tfdist.launch.runs.find import find_run, list_runs
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import Run, RunState
@@ -121,6 +123,24 @@ def no_checkpoint(source: Source, listing: Listing) -> TfdistError:
         problems = shortened(listing.problems.values(), 2)
         return TfdistError(f"{source.option}: no complete checkpoint in {source.folder} ({problems})")
     return TfdistError(f"{source.option}: no checkpoint in {source.folder}")
+
+
+def resume_command(arguments: Sequence[str], run_dir: Path, saved: Checkpointing | None, *, own: bool) -> str:
+    """The command that continues a run from its checkpoints; empty if it has saved none.
+
+    Args:
+        arguments: those of the run's command, from `launch` on.
+        run_dir: its folder.
+        saved: where it is saved.
+        own: its program is the user's.
+    """
+    if saved is None:
+        return ""
+    folder = Path(saved.folder)
+    with suppress(OSError):
+        if "://" in saved.folder or (any(folder.iterdir()) if own else list_checkpoints(saved.folder).newest):
+            return redact_command(["tfdist", *arguments[:1], "--resume", str(run_dir), *arguments[1:]])
+    return ""
 
 
 def _find_auto(option: str, folder: str | None, runs_dir: Path, command: tuple[str, ...]) -> Source | None:

@@ -10,6 +10,7 @@ import typer
 from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.output_tasks import output_tasks
 from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, busy_warnings, plan_request, with_checkpoints
+from tfdist.cli.resume import resume_command
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.launcher_messages import Note
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
@@ -96,8 +97,19 @@ def run_launch(
         outcome, record = _run(planned, run_dir, policy, console, fleet)
     from tfdist.cli.show_outcome import show_outcome
 
-    show_outcome(outcome, record, quiet=run_options.lines.quiet, json=run_options.json, is_shown=console.shows)
+    show_outcome(
+        outcome,
+        record,
+        quiet=run_options.lines.quiet,
+        json=run_options.json,
+        resume="" if options.recovery.resume else _resume_command(planned, run_dir),
+        is_shown=console.shows,
+    )
     return record.exit_code if record is not None else outcome.exit_code
+
+
+def _resume_command(planned: PlannedLaunch, run_dir: RunDir) -> str:
+    return resume_command(sys.argv[1:], run_dir.path, planned.checkpointing, own=bool(planned.argv))
 
 
 def _checked_plan(options: LaunchOptions, run_options: RunOptions, machines: Machines) -> PlannedLaunch:

@@ -26,6 +26,7 @@ def show_outcome(
     quiet: bool,
     json: bool,
     again: str = "",
+    resume: str = "",
     is_shown: Callable[[str, Sequence[str]], bool] | None = None,
 ) -> None:
     """Print how a launch ended.
@@ -36,10 +37,11 @@ def show_outcome(
         quiet: print nothing after a success.
         json: print the JSON, too.
         again: the command that runs the job again; by default this one.
+        resume: the command that continues it from its last checkpoint, if there is one.
         is_shown: whether these last lines of a task are on the screen already; None: nothing is.
     """
     if outcome.status is not Status.OK:
-        show_failure(outcome, sys.stderr, again, is_shown)
+        show_failure(outcome, sys.stderr, again, resume, is_shown)
     elif record is not None and record.status is not RecordStatus.OK:
         typer.echo(f"tfdist: {record.reason}; logs: {outcome.run_dir}", err=True)
     elif not quiet:
@@ -101,6 +103,7 @@ def show_failure(
     outcome: Outcome,
     err: TextIO,
     again: str = "",
+    resume: str = "",
     is_shown: Callable[[str, Sequence[str]], bool] | None = None,
 ) -> None:
     """Print who failed first and why, the traceback, what to do, how the other tasks ended, and the command.
@@ -109,6 +112,7 @@ def show_failure(
         outcome: of a job that failed.
         err: the stream for it.
         again: the command that runs the job again; by default this one.
+        resume: the command that continues it from its last checkpoint, if there is one.
         is_shown: whether these last lines of a task are on the screen already; None: nothing is.
     """
     again = again or redact_command(["tfdist", *sys.argv[1:]])
@@ -121,6 +125,7 @@ def show_failure(
     lines += attempt_lines(outcome.attempts)
     lines += [f"  not restarted: {outcome.not_restarted}"] if outcome.not_restarted else []
     lines += [f"  logs:  {outcome.run_dir}", f"  again: {again}"]
+    lines += [f"  resume: {resume}"] if resume else []
     print("\n".join(lines), file=err)
 
 

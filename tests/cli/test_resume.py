@@ -1,6 +1,7 @@
 """--resume: what it names, what may change, and what is refused."""
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from tests.cli.checkpoint_files import SPEC, save_checkpoint, save_run
 from tfdist.cli.main import run
+from tfdist.cli.resume import resume_command
 from tfdist.launch.json_files import read_json, save_json
 from tfdist.launch.runs.launcher import this_launcher
 from tfdist.models.checkpointing import Checkpointing
@@ -212,3 +214,18 @@ def test_a_url_is_left_to_the_tasks(capsys):
     assert resumed(capsys, *options)[1] == Checkpointing("gs://bucket/ck", resume=True)
     assert run(["launch", "--dry-run", *options]) == 0
     assert "gs://bucket/ck is not checked before the start\n" in capsys.readouterr().out
+
+
+def test_the_command_that_continues_a_run():
+    run_dir = save_run(OLD)
+    saved, words = Checkpointing(str(run_dir.checkpoints)), ["launch", "--preset", "smoke", "--env", "MY_TOKEN=hunter2"]
+    command = lambda own: resume_command(words, Path("runs/it's"), saved, own=own)  # noqa: E731
+    assert resume_command(words, run_dir.path, None, own=False) == command(own=False) == command(own=True) == ""
+    run_dir.checkpoints.mkdir()
+    assert command(own=True) == ""
+    (run_dir.checkpoints / "mine").touch()
+    assert command(own=False) == ""
+    expected = "tfdist launch --resume 'runs/it'\"'\"'s' --preset smoke --env MY_TOKEN=***"
+    assert shlex.split(command(own=True)) == shlex.split(expected)
+    save_checkpoint(run_dir.checkpoints, 50)
+    assert shlex.split(command(own=False)) == shlex.split(expected)

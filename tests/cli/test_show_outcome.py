@@ -25,6 +25,13 @@ def test_the_block_begins_with_the_exception_and_ends_with_the_command():
     ]
 
 
+def test_the_command_that_continues_a_saved_run_is_the_last_line():
+    assert printed(FAILED, resume="tfdist launch --resume runs/x")[-2:] == [
+        "  again: tfdist launch x",
+        "  resume: tfdist launch --resume runs/x",
+    ]
+
+
 def test_lines_that_are_on_the_screen_are_not_repeated():
     seen = []
 
