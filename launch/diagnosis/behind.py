@@ -7,7 +7,7 @@ from tfdist.launch.diagnosis.case import Case
 from tfdist.launch.diagnosis.evidence import MOST_LINES
 from tfdist.launch.diagnosis.failures import Diagnosis
 from tfdist.launch.diagnosis.history import Stalled
-from tfdist.launch.diagnosis.stack_text import Frame, Stack, stacks_of
+from tfdist.launch.diagnosis.stack_text import Stack, stacks_of
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import NO_GPUS
 from tfdist.launch.text import listed, shortened
@@ -31,8 +31,16 @@ def stalled(case: Case, stall: Stalled) -> Diagnosis:
 
 
 def stack_lines(case: Case, task: str) -> tuple[str, ...]:
-    """The stack of a task's main thread, as it was written; empty if it is unknown."""
-    return next((stack.lines for stack in _parsed(case.history.stacks.get(task, "")) if stack.main), ())[:MOST_LINES]
+    """The stack that shows where a task hangs, or what /proc shows of it; empty if nothing is known."""
+    stacks = _stacks(case, task)
+    if not stacks:
+        return tuple(case.history.stacks.get(task, "").splitlines()[:MOST_LINES])
+    hangs = _outside(stacks, task in case.job.leading) or next((stack for stack in stacks if stack.main), None)
+    return hangs.lines[:MOST_LINES] if hangs is not None else ()
+
+
+def _stacks(case: Case, task: str) -> list[Stack]:
+    return _parsed(case.history.stacks.get(task, ""))
 
 
 def _running(case: Case) -> list[str]:
@@ -61,28 +69,34 @@ def _suspended(case: Case, _: Stalled) -> _Found | None:
 
 def _outside_tensorflow(case: Case, _: Stalled) -> _Found | None:
     """Tasks that execute something else while the others are in TensorFlow, where they wait for each other."""
-    stacks = {task: each for task in _running(case) if (each := _parsed(case.history.stacks.get(task, "")))}
+    stacks = {task: each for task in _running(case) if (each := _stacks(case, task))}
     leading = case.job.leading  # the others serve, and their programs may do so outside TensorFlow
-    outside = {task: frame for task, each in stacks.items() if (frame := _outside(each, task in leading)) is not None}
+    outside = {task: stack for task, each in stacks.items() if (stack := _outside(each, task in leading)) is not None}
     if not outside or (len(outside) == len(stacks) and len(stacks) > 1):
         return None
     folders = {plan.task.name: plan.program.cwd for plan in case.job.plans}
-    places = {task: f"{task}{case.place(task)} is in {frame.words(folders[task])}" for task, frame in outside.items()}
+    frames = {task: stack.caller or stack.frames[0] for task, stack in outside.items()}
+    places = {task: f"{task}{case.place(task)} is in {frame.words(folders[task])}" for task, frame in frames.items()}
     more = len(places) - MOST_NAMED
     words = "; ".join([*list(places.values())[:MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
     return tuple(outside), f"{words}, not in TensorFlow" if len(stacks) > 1 else words
 
 
-def _outside(stacks: Sequence[Stack], leads: bool) -> Frame | None:
+def _outside(stacks: Sequence[Stack], leads: bool) -> Stack | None:
     """What a task executes outside TensorFlow: in its main thread if it leads, or in a function for TensorFlow."""
     main = next((stack for stack in stacks if stack.main and leads and not stack.in_tensorflow), None)
-    busy = main or next((stack for stack in stacks if stack.is_callback), None)
-    return (busy.caller or busy.frames[0]) if busy is not None else None
+    return main or next((stack for stack in stacks if stack.is_callback), None)
 
 
 def _fewer_steps(case: Case, _: Stalled) -> _Found | None:
-    """Tasks that have reported fewer steps. Those that report none at all are no evidence, unless they would."""
+    """Tasks that have reported fewer steps. Those that report none at all are no evidence, unless they would.
+
+    Nor are tasks that all wait in TensorFlow: each task of a custom program may report after another number of steps.
+    """
     history, leading = case.history, [task for task in _running(case) if task in case.job.leading]
+    waiting = [task for task in leading if any(stack.main and stack.in_tensorflow for stack in _stacks(case, task))]
+    if waiting == leading and not case.job.reports_steps:
+        return None
     reports = case.job.reports_steps and bool(history.steps)
     steps = {task: history.steps.get(task, (0, 0.0))[0] for task in leading if reports or task in history.steps}
     behind = tuple(task for task, step in steps.items() if step == min(steps.values()))
@@ -118,7 +132,7 @@ def _busy(case: Case, stall: Stalled) -> _Found | None:
 def _nobody(case: Case) -> _Found:
     running = _running(case)
     if len(running) == 1:
-        main = next((each for each in _parsed(case.history.stacks.get(running[0], "")) if each.main), None)
+        main = next((each for each in _stacks(case, running[0]) if each.main), None)
         caller = main.caller if main is not None else None
         folder = next(plan.program.cwd for plan in case.job.plans if plan.task.name == running[0])
         where = f" in TensorFlow, called from {caller.words(folder)}" if caller is not None else " hangs"

@@ -82,6 +82,19 @@ def test_a_program_without_steps_is_only_warned_of(tmp_path):
     assert "train.py" in stacks.read_text()
 
 
+def test_a_stalled_job_is_restarted(tmp_path):
+    program = "if os.environ['TFDIST_ATTEMPT'] == '1':\n    emit('step', step=5)\n    sys.exit()" + HANG
+    job = job_of(tmp_path, program, {"worker": 2})
+    job = replace(job, roles={"worker": replace(job.roles["worker"], restarts=("worker",))})
+    outcome, _ = run(job, tmp_path / "run", replace(STALL, max_restarts=1))
+    assert outcome.exit_code == 0
+    first, second = outcome.attempts
+    assert (first.exit_code, first.culprit, first.last_step) == (76, "worker-1", 4)
+    assert (second.exit_code, second.last_step) == (0, 5)
+    folders = [path.parent.relative_to(tmp_path / "run") for path in sorted(tmp_path.rglob("stacks.txt"))]
+    assert list(map(str, folders)) == ["attempt-0/worker-0", "attempt-0/worker-1"]
+
+
 @pytest.mark.parametrize("stops", [True, False])
 def test_a_loss_that_is_not_finite(tmp_path, stops):
     program = "emit('step', step=119, loss=1.0)\nemit('step', step=120, loss=float('nan'))\n" + (

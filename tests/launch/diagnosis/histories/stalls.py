@@ -104,10 +104,18 @@ ROWS = (
         roles={"worker": 3},
     ),
     Replay(
-        "a worker has taken fewer steps, and all are in TensorFlow",
+        "workers that wait in TensorFlow may have reported different steps",
+        (
+            stepped("worker-0", 45, 44.0), stepped("worker-1", 40, 40.0), stacks("worker-0", IN_TENSORFLOW),
+            stacks("worker-1", IN_TENSORFLOW), stalled(), *ended(*WORKERS),
+        ),
+        "no step for 300 s: no task is behind the others (step 45)", 76, (), BOTH,
+    ),
+    Replay(
+        "a worker has taken fewer steps, and not all stacks are known",
         (
             stepped("worker-0", 45, 44.0), stepped("worker-1", 40, 40.0), stepped("worker-2", 45, 44.0),
-            *(stacks(f"worker-{n}", IN_TENSORFLOW) for n in range(3)), stalled(),
+            stacks("worker-0", IN_TENSORFLOW), stacks("worker-1", FROM_PROC), stalled(),
             *ended("worker-0", "worker-1", "worker-2"),
         ),
         "no step for 300 s: worker-1 is behind (step 40, the others 45)", 76, ("worker-1",),
