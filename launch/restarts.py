@@ -1,7 +1,7 @@
 """Whether tasks are restarted after a failure, which ones, and when. Pure: tests replay attempts."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -39,7 +39,9 @@ class Refusal:
     """Why not, as in `worker-0 failed 3 times at step 40`; empty if the policy asks for no restart."""
 
 
-def decide(outcome: Outcome, job: Job, policy: Policy, attempts: Sequence[Attempt]) -> Restart | Refusal:
+def decide(
+    outcome: Outcome, job: Job, policy: Policy, attempts: Sequence[Attempt], failed: Collection[str] = ()
+) -> Restart | Refusal:
     """What to do after a failure.
 
     Args:
@@ -47,13 +49,14 @@ def decide(outcome: Outcome, job: Job, policy: Policy, attempts: Sequence[Attemp
         job: of the attempt.
         policy: of the run.
         attempts: all so far; the last one has failed.
+        failed: tasks that have failed while others still run, as the consequence of the culprits' failure or not.
     """
     if not policy.max_restarts or outcome.status is not Status.FAILED:
         return Refusal()
     reason = _refused(outcome, job, policy, attempts)
     if reason is not None:
         return Refusal(reason)
-    tasks = tasks_to_restart(job, outcome.culprits)
+    tasks = tasks_to_restart(job, (*outcome.culprits, *failed) if outcome.culprits else ())
     if tasks is None:
         return Refusal("a job of this strategy cannot be restarted")
     whole = set(tasks) == {plan.task.name for plan in job.plans}

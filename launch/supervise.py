@@ -71,6 +71,8 @@ class Supervisor:
     """Number of turns so far."""
     failed_at: float | None = None
     """Monotonic time of the first failure since the start, or since the last restart."""
+    restarted_at: float = -math.inf
+    """Monotonic time of the last restart of some tasks."""
     saving: bool = False
     """One leading task has been asked to save a checkpoint, and the others are stopped after it."""
     barrier: Barrier = field(init=False)
@@ -217,7 +219,9 @@ class Supervisor:
 
         A task that reported its exception gets more time: it may save its logs before it exits.
         """
-        until = (self.failed_at or now) + self.policy.settle_secondary_s
+        # the failure of a task that was restarted just now may be the cause
+        recent = self.restarted_at + self.policy.settle_secondary_s >= now
+        until = (self.failed_at or now) + (self.policy.settle_s if recent else self.policy.settle_secondary_s)
         if now < until and not shows_cause(self.history, self.job):
             self.deadlines.set(self._settle, min(until, now + 1.0))
             self.tasks.inspect()
@@ -248,7 +252,8 @@ class Supervisor:
         outcome = diagnose(self.history, self.job)
         ended = self.failure_time(now)
         attempts = self.log.closed(ended, outcome.reason, outcome.culprit, outcome.exit_code)
-        restart = decide(outcome, self.job, self.policy, attempts)
+        failed = {entry.task for entry in self.history.entries if isinstance(entry, Exited | Failed | Stuck)}
+        restart = decide(outcome, self.job, self.policy, attempts, failed)
         if not isinstance(restart, Restart) or restart.whole:
             return False
         self.log.attempts = attempts
@@ -259,6 +264,7 @@ class Supervisor:
         self.tasks.announce(message)
         self.tasks.stop(self.tasks.running & set(restart.tasks), self._failure_grace_s)
         self.starts.add(restart.tasks, now + restart.delay_s)
+        self.restarted_at = now
         return True
 
     def failure_time(self, now: float) -> float:

@@ -256,11 +256,13 @@ def test_a_serving_task_that_exits_with_code_0_before_the_leader_is_a_failure():
     assert channel.stops() == [Stop(("chief-0",), 5.0)]
 
 
-def test_an_evaluator_is_stopped_after_the_workers():
+def test_an_evaluator_that_does_not_end_is_stopped_some_time_after_the_workers():
     supervisor, channel = supervisor_of({"worker": 2, "evaluator": 1})
     supervisor.handle(exited("worker-0", 0))
-    assert channel.stops() == []
     supervisor.handle(exited("worker-1", 0))
+    supervisor.deadlines.run_due(time.monotonic() + 299.0)
+    assert channel.stops() == []
+    supervisor.deadlines.run_due(time.monotonic() + 301.0)
     assert channel.stops() == [Stop(("evaluator-0",), 5.0)]
 
 
