@@ -77,6 +77,7 @@ def outcome_json(outcome: Outcome, record: Record | None) -> dict[str, Any]:
         result["images_per_s"] = throughput(record)
         result["loss"] = {rank.task: rank.windows[-1].loss if rank.windows else None for rank in record.ranks}
         result["accuracy"] = record.ranks[0].accuracy
+        result["evaluations"] = [asdict(evaluation) for evaluation in record.evaluations]
         result["updates_applied"] = record.ranks[0].updates_applied
     return result
 

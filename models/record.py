@@ -116,6 +116,15 @@ class RankRecord:
 
 
 @dataclass(frozen=True)
+class Evaluation:
+    """What an evaluator measured at one checkpoint."""
+
+    step: int
+    accuracy: float
+    """On the held-out examples, 0..1."""
+
+
+@dataclass(frozen=True)
 class HostUsage:
     """What the processes of one host used from just before a turn to just after it."""
 
@@ -226,6 +235,8 @@ class Record:
     """Arms whose turns were interleaved."""
     hosts_usage: tuple[HostUsage, ...] = ()
     """During the turn; empty: not measured."""
+    evaluations: tuple[Evaluation, ...] = ()
+    """In the order in which an evaluator made them."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
@@ -244,6 +255,7 @@ class Record:
         try:
             values["ranks"] = tuple(rank_from_json(rank) for rank in values.get("ranks", ()))
             values["hosts_usage"] = tuple(HostUsage(**host) for host in values.get("hosts_usage", ()))
+            values["evaluations"] = tuple(Evaluation(**each) for each in values.get("evaluations", ()))
             values["usage"] = {name: TaskUsage(**usage) for name, usage in values.get("usage", {}).items()}
             record = cls(**values)
             return replace(record, status=RecordStatus(record.status))

@@ -2,13 +2,15 @@
 
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.launcher_messages import OnMessage
+from tfdist.launch.agents.launcher_messages import Message, OnMessage
+from tfdist.launch.agents.messages import Event
 from tfdist.launch.diagnosis.outcome import Outcome
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.host_choice import HostChoice
@@ -17,7 +19,7 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
 from tfdist.launch.run import launch
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.models.record import RankRecord, Record, RecordStatus, TaskUsage, rank_from_json
+from tfdist.models.record import Evaluation, RankRecord, Record, RecordStatus, TaskUsage, rank_from_json
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 
@@ -58,13 +60,26 @@ def run_training(
         TfdistError: no process was started.
     """
     started = datetime.now(timezone.utc)
+    evaluations: list[Evaluation] = []
+
+    def note(message: Message) -> None:
+        evaluations.extend(evaluations_in(message))
+        on_message(message)
+
     outcome = launch(
-        job, writer, policy, on_message, fleet=fleet, needs_tensorflow=needs_tensorflow, paced=paced, hosts=hosts
+        job, writer, policy, note, fleet=fleet, needs_tensorflow=needs_tensorflow, paced=paced, hosts=hosts
     )
     if hosts is not None:
         job, spec = hosts.planned
     record = record_of(outcome, spec, job.leading, arm=arm, round=round, started=started, with_windows=not paced)
-    return outcome, record
+    return outcome, replace(record, evaluations=tuple(evaluations))
+
+
+def evaluations_in(message: Message) -> Iterator[Evaluation]:
+    """The evaluation that a message reports, if it does."""
+    match message:
+        case Event(event={"event": "evaluation", "step": int() as step, "accuracy": float() as accuracy}):
+            yield Evaluation(step, accuracy)
 
 
 def record_of(

@@ -1,9 +1,9 @@
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 
 import pytest
 
-from tfdist.launch.agents.messages import Exited
+from tfdist.launch.agents.messages import Event, Exited
 from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
@@ -11,8 +11,8 @@ from tfdist.launch.job import Program
 from tfdist.launch.machine import Machine, local_machines
 from tfdist.models.plan import plan_command, plan_training, shape_of
 from tfdist.models.presets import resolve
-from tfdist.models.record import RankRecord, Window
-from tfdist.models.run import record_of
+from tfdist.models.record import Evaluation, RankRecord, Window
+from tfdist.models.run import evaluations_in, record_of
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
@@ -75,6 +75,19 @@ def test_a_record_contains_no_path_and_no_gpu_id():
     assert set(record({}).hardware) == {"cores", "cpu"}
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"step": 50, "accuracy": 0.5}, [Evaluation(50, 0.5)]),
+        ({"step": "x", "accuracy": 0.5}, []),
+        ({"accuracy": 0.5}, []),
+    ],
+)
+def test_an_evaluation_is_read_from_its_event(values, expected):
+    assert list(evaluations_in(Event("evaluator-0", 0.0, {"event": "evaluation", **values}))) == expected
+    assert list(evaluations_in(Event("evaluator-0", 0.0, {"event": "step", **values}))) == []
+
+
 def test_the_tasks_of_each_strategy():
     spec = TrainingSpec(strategy=StrategyName.PARAMETER_SERVER, workers=2, ps=1)
     shape = shape_of(spec)
@@ -113,6 +126,8 @@ def test_an_evaluator_runs_on_the_host_with_its_role():
     spec = resolve({"strategy": "one-device", "dataset": "digits"}, Machine((0, 1), ()), "smoke").spec
     machines = {Host("h1"): Machine((0, 1), ()), Host("h2", role="evaluator"): Machine((0, 1), ())}
     assert [plan.host.name for plan in plan_training(spec, machines, evaluator=True).plans] == ["h1", "h2"]
+    with pytest.raises(TfdistError, match="--evaluator: synthetic has no held-out examples"):
+        plan_training(replace(spec, dataset="synthetic"), machines, evaluator=True)
     with pytest.raises(TfdistError, match="h2 has role=evaluator, but this job has no evaluator"):
         plan_training(spec, machines)
 

@@ -1,7 +1,16 @@
 import json
 from dataclasses import asdict
 
-from tfdist.models.record import GpuReading, RankRecord, Window, WindowUsage, rank_from_json
+from tfdist.models.record import (
+    Evaluation,
+    GpuReading,
+    RankRecord,
+    Record,
+    RecordStatus,
+    Window,
+    WindowUsage,
+    rank_from_json,
+)
 
 
 def test_readings_of_gpus_survive_json():
@@ -9,3 +18,11 @@ def test_readings_of_gpus_survive_json():
     window = Window(5, 320, 0.5, 1.0, WindowUsage(0.1, 0.2, 0.0, 5, gpus))
     rank = RankRecord("worker-0", "h", 2, (), (window,), {}, 0, 0, gpu_peak_bytes=(7, 8))
     assert rank_from_json(json.loads(json.dumps(asdict(rank)))) == rank
+
+
+def test_evaluations_survive_json_and_older_records_have_none():
+    record = Record("a", 1, {}, RecordStatus.OK, "", 0, evaluations=(Evaluation(50, 0.5), Evaluation(100, 0.75)))
+    data = json.loads(json.dumps(record.to_json()))
+    assert Record.from_json(data) == record
+    del data["evaluations"]
+    assert Record.from_json(data).evaluations == ()

@@ -1,0 +1,113 @@
+"""`python -m tfdist.models.training.export PREFIX TARGET`: the model of a checkpoint as a SavedModel or a .keras file.
+
+PREFIX is the checkpoint's path without the ending; the training's spec is in TFDIST_SPEC. The model computes in
+float32, whatever the precision of the training.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.models.spec import TrainingSpec
+from tfdist.models.training.task import leave
+from tfdist.strategies.options import Precision
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+KERAS_FILE = ".keras"
+"""The ending of a target that becomes one file."""
+
+
+def main(prefix: str, target: str) -> int:
+    """Export the checkpoint.
+
+    Returns:
+        The exit code: 0, or that of a TfdistError, whose message goes to stderr.
+    """
+    try:
+        spec = TrainingSpec.from_env(os.environ)
+        if spec is None:
+            raise TfdistError(f"{TrainingSpec.VARIABLE} is not set: export with `tfdist export`")
+        os.environ.update(spec.keras.environment)
+        export(spec, prefix, target)
+    except TfdistError as error:
+        sys.stderr.write(f"tfdist: {error}\n")
+        return error.exit_code
+    return ExitCode.SUCCESS
+
+
+def export(spec: TrainingSpec, prefix: str, target: str) -> None:
+    """Write the model, whole or not at all. TensorFlow must not have been imported with another Keras.
+
+    Raises:
+        TfdistError: the target exists or cannot be written, or the checkpoint cannot be read.
+    """
+    import tensorflow as tf
+
+    from tfdist.models.training.plain import build_plain, load_weights
+
+    tf.config.set_visible_devices([], "GPU")
+    tf.get_logger().setLevel("ERROR")
+    tf.keras.utils.disable_interactive_logging()  # it would list every variable
+    if tf.io.gfile.exists(target):
+        raise TfdistError(f"{target} exists: use another name, or remove it")
+    model = build_plain(spec, Precision.FLOAT32)
+    try:
+        load_weights(model, prefix)
+    except tf.errors.OpError as error:
+        raise TfdistError(f"checkpoint {prefix} cannot be read: {error.message}") from None
+    try:
+        with _moved_into_place(target) as temporary:
+            _save_file(model, temporary) if target.endswith(KERAS_FILE) else _save_folder(model, temporary)
+    except (OSError, tf.errors.OpError) as error:
+        raise TfdistError(f"{target} cannot be written: {error}", ExitCode.FAILED) from None
+
+
+@contextmanager
+def _moved_into_place(target: str) -> Iterator[str]:
+    """A temporary name beside `target`, which is renamed at the end, or removed after an exception."""
+    import tensorflow as tf
+
+    name = target.rstrip("/").rpartition("/")[2]
+    folder = target.rstrip("/").removesuffix(name)
+    temporary = f"{folder}.{uuid4().hex[:8]}-{name}"
+    tf.io.gfile.makedirs(folder or ".")
+    try:
+        yield temporary
+        tf.io.gfile.rename(temporary, target)
+    finally:
+        if tf.io.gfile.isdir(temporary):
+            tf.io.gfile.rmtree(temporary)
+        elif tf.io.gfile.exists(temporary):
+            tf.io.gfile.remove(temporary)
+
+
+def _save_file(model: "tf.keras.Model", path: str) -> None:
+    model.save(path)
+
+
+def _save_folder(model: "tf.keras.Model", path: str) -> None:
+    """A SavedModel whose signature `serving_default` maps images to logits and probabilities."""
+    import tensorflow as tf
+
+    def serve(images: tf.Tensor) -> dict[str, tf.Tensor]:
+        logits = model(images, training=False)
+        return {"logits": logits, "probabilities": tf.nn.softmax(logits)}
+
+    images = tf.TensorSpec(model.input_shape, tf.float32, name="images")
+    archive = tf.keras.export.ExportArchive()
+    archive.track(model)
+    archive.add_endpoint("serving_default", serve, input_signature=[images])
+    archive.write_out(path)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.stderr.write("usage: python -m tfdist.models.training.export PREFIX TARGET\n")
+        leave(ExitCode.USAGE)
+    leave(main(*sys.argv[1:]))
