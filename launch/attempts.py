@@ -33,6 +33,14 @@ class Attempt:
     """What is different from the attempt before, as in `3 workers instead of 4 (lost h2)`."""
 
 
+@dataclass(frozen=True)
+class Saved:
+    """What the last checkpoint has; zeros without one."""
+
+    step: int = 0
+    examples: int = 0
+
+
 @dataclass
 class AttemptLog:
     """Keeps the attempts of a run, from its messages. The last attempt is the one that runs."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tfdist.launch.attempts import Saved
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
@@ -35,13 +36,13 @@ class HostChoice(Protocol):
             TfdistError: the hosts have changed, but the change is wrong.
         """
 
-    def plan(self, job: Job, hellos: Hellos, examples: int) -> NextPlan:
+    def plan(self, job: Job, hellos: Hellos, saved: Saved) -> NextPlan:
         """The job of the next attempt; the same object as `job` if nothing changes.
 
         Args:
             job: of the attempt that has ended.
             hellos: the hosts that answer.
-            examples: trained until the last checkpoint.
+            saved: the checkpoint that it continues from.
 
         Raises:
             TfdistError: the hosts are too few.
@@ -59,7 +60,7 @@ class SameHosts:
         """The hosts of the job."""
         return self.hosts
 
-    def plan(self, job: Job, hellos: Hellos, examples: int) -> NextPlan:
+    def plan(self, job: Job, hellos: Hellos, saved: Saved) -> NextPlan:
         """The same job.
 
         Raises:

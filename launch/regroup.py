@@ -8,6 +8,7 @@ from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.launcher_messages import HostReady, Note, OnMessage
 from tfdist.launch.agents.messages import Heartbeat
 from tfdist.launch.agents.program.clock import event_time
+from tfdist.launch.attempts import Saved
 from tfdist.launch.errors import SIGNALS, TfdistError
 from tfdist.launch.host_choice import HostChoice, NextPlan
 from tfdist.launch.hosts.host import Host
@@ -31,7 +32,7 @@ class Regroup:
     _changed: bool = False
     """Hosts were lost or connected since the last plan."""
 
-    def next_plan(self, job: Job, examples: int) -> NextPlan:
+    def next_plan(self, job: Job, saved: Saved) -> NextPlan:
         """The job of the next attempt. It is the same object, with the ports that it has, if no host has changed.
 
         If the hosts are too few, waits for at most `start_timeout_s` for more. Arguments as for `HostChoice.plan`.
@@ -43,7 +44,7 @@ class Regroup:
         self._update()
         deadline = time.monotonic() + self.fleet.policy.start_timeout_s
         while True:
-            plan = self._plan(job, examples, deadline)
+            plan = self._plan(job, saved, deadline)
             if plan.job is job and not self._changed:
                 return plan
             try:
@@ -60,14 +61,14 @@ class Regroup:
         self._new = [host for host in (*self._new, *new) if host not in lost or host in new]
         self._changed = self._changed or bool(lost or new)
 
-    def _plan(self, job: Job, examples: int, deadline: float) -> NextPlan:
+    def _plan(self, job: Job, saved: Saved, deadline: float) -> NextPlan:
         waits = False
         try:
             while True:
                 wanted = [host for host in self.rejoin.wanted if host in self.fleet.hellos]
                 self.fleet.hellos = {host: self.fleet.hellos[host] for host in (*wanted, *self.fleet.hellos)}
                 try:
-                    return self.choice.plan(job, {host: self.fleet.hellos[host] for host in wanted}, examples)
+                    return self.choice.plan(job, {host: self.fleet.hellos[host] for host in wanted}, saved)
                 except TfdistError as error:
                     if not waits:
                         self._announce_wait(error, deadline)

@@ -10,7 +10,7 @@ from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.launcher_messages import AgentLost, Message, OnMessage, Restarting
 from tfdist.launch.agents.messages import Finish
 from tfdist.launch.agents.program.clock import event_time
-from tfdist.launch.attempts import AttemptLog
+from tfdist.launch.attempts import AttemptLog, Saved
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.doctor.preflight import preflight
@@ -94,7 +94,7 @@ class _Run:
         outcome = self._attempt(job, timeout_at)
         while isinstance(restart := decide(outcome, job, self.policy, self.log.attempts), Restart):
             try:
-                plan = hosts.next_plan(job, self.log.saved_examples)
+                plan = hosts.next_plan(job, Saved(self.log.saved_step or 0, self.log.saved_examples))
             except TfdistError as error:
                 return _not_restarted(outcome, error)
             job = plan.job

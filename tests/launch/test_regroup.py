@@ -56,7 +56,7 @@ class Elastic:
     def wanted(self):
         return self.hosts
 
-    def plan(self, job, hellos, examples):
+    def plan(self, job, hellos, saved):
         if len(hellos) < self.least:
             raise TfdistError(f"{len(hellos)} of at least {self.least} workers", 69)
         return NextPlan(job_on(hellos, self.folder), f"{len(hellos)} workers instead of {len(job.hosts)}")
