@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.plan_launch import PlannedLaunch, with_checkpoints
 from tfdist.launch.attempts import Saved
 from tfdist.launch.errors import ExitCode, TfdistError
@@ -11,6 +12,7 @@ from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
 from tfdist.launch.machine import Machine, Machines, assign_slots, machines_of
 from tfdist.launch.place import FOR_WORKERS
+from tfdist.launch.policy import Policy
 from tfdist.launch.text import counted, shortened
 from tfdist.models.resize import effect, resized
 from tfdist.strategies.choice import StrategyChoice
@@ -34,6 +36,9 @@ class ElasticHosts:
 
     def __post_init__(self) -> None:
         self.first = self.current.spec
+        self._job: Job | None = None
+        self._before = self.current
+        """The plan of `_job`, the attempt that has ended."""
 
     @property
     def planned(self) -> tuple[Job, StrategyChoice]:
@@ -54,16 +59,20 @@ class ElasticHosts:
         Raises:
             TfdistError: the hosts are too few.
         """
-        old = self.current
+        if job is not self._job:
+            self._job, self._before = job, self.current
+        old = self._before
         machines, workers, ps = self._chosen(self._machines(hellos))
         if workers < self.least:
             fit = f"{counted(workers, 'worker')} {'fits' if workers == 1 else 'fit'} on {shortened(_names(machines))}"
             what = fit if workers else "no host for workers is left"
             raise TfdistError(f"{what}, but --min-workers is {self.least}", ExitCode.HOST_LOST)
         if set(machines) == set(job.hosts) and (workers, ps) == (old.spec.workers, old.spec.ps):
+            self.current = old
             return NextPlan(job)
         spec = resized(old.spec, workers, ps, saved)
-        new = replace(old, spec=spec, job=old.plan_job(spec, machines))
+        assert old.plan_again is not None
+        new = replace(old, spec=spec, job=old.plan_again(spec, machines))
         self.current = with_checkpoints(new, "")
         reason = _reason(job.hosts, self.current.job.hosts, hellos)
         note = f"{_counts(old.spec, spec)}{reason}"
@@ -97,8 +106,18 @@ class ElasticHosts:
         return chosen, workers, min(taken["ps"], self.first.ps) or self.first.ps
 
 
+def elastic_hosts(
+    planned: PlannedLaunch, workers: int | None, selection: HostSelection, policy: Policy
+) -> ElasticHosts | None:
+    """The hosts of a planned job; None without --min-workers. `workers`: the value of --workers, if it was given."""
+    if policy.min_workers is None:
+        return None
+    changes = selection.changes(planned.spec.devices)
+    return ElasticHosts(planned, changes, selection.per_host, policy.min_workers, workers)
+
+
 def _counts(old: StrategyChoice, new: StrategyChoice) -> str:
-    pairs = (("worker", new.workers, old.workers), ("ps", new.ps, old.ps))
+    pairs = (("worker", new.workers, old.workers), ("parameter server", new.ps, old.ps))
     changed = [f"{counted(now, name)} instead of {before}" for name, now, before in pairs if now != before]
     return ", ".join(changed) or counted(new.workers, "worker")
 

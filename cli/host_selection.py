@@ -3,9 +3,12 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+from tfdist.cli.hostfile_changes import HostfileChanges
 from tfdist.cli.steps import Steps, connecting
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.fleet import Fleet
@@ -16,6 +19,7 @@ from tfdist.launch.hosts.locate import locate, slurm_hosts
 from tfdist.launch.hosts.selection import read_hosts
 from tfdist.launch.hosts.transport import TransportOptions
 from tfdist.launch.machine import WITHOUT_GPUS, Machine, Machines, assign_slots, machines_of
+from tfdist.launch.place import slots_of
 from tfdist.launch.policy import Policy
 from tfdist.launch.text import flag_of
 
@@ -35,6 +39,20 @@ class HostSelection:
     """Workers per host; None: one per GPU, or 1."""
     options: tuple[str, ...] = ()
     """Command-line words that select the same hosts."""
+    hostfile: Path | None = None
+    read: Callable[[], tuple[Host, ...]] = field(default=tuple, compare=False, repr=False)
+    """Reads the options and the hostfile again. Raises a TfdistError if the hostfile is wrong."""
+
+    def changes(self, devices: int) -> HostfileChanges:
+        """The hosts while a job runs, whose workers have this number of devices: those of the hostfile now."""
+
+        def read() -> tuple[Host, ...]:
+            hosts = self.read()
+            for host in hosts:
+                slots_of(host, 0, self.per_host, devices)  # raises if the file contradicts --workers-per-host
+            return hosts
+
+        return HostfileChanges(self.hosts, self.hostfile, read)
 
     @contextmanager
     def connected(self, policy: Policy | None = None, *, quiet: bool = False) -> Iterator[Fleet | None]:
@@ -113,7 +131,14 @@ def select_hosts(values: Mapping[str, Any]) -> HostSelection:
     hosts = _named_hosts(values, options)
     _check_effect(values, options, hosts)
     words = tuple(word for name in values for word in _words(name, values))
-    return HostSelection(locate(hosts, options), values.get("workers_per_host"), words) if hosts else HostSelection()
+    if not hosts:
+        return HostSelection()
+    read = partial(_located_again, values, options)
+    return HostSelection(locate(hosts, options), values.get("workers_per_host"), words, values.get("hostfile"), read)
+
+
+def _located_again(values: Mapping[str, Any], options: TransportOptions) -> tuple[Host, ...]:
+    return locate(_named_hosts(values, options), options)
 
 
 def _words(name: str, values: Mapping[str, Any]) -> list[str]:

@@ -1,8 +1,9 @@
 """From the options of `tfdist launch` to a checked and complete plan. Starts nothing."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ class PlannedLaunch:
     warnings: tuple[str, ...]
     checkpointing: Checkpointing | None = None
     """Its folder is empty for the one in the run's folder, until `with_checkpoints`. None: the job is not saved."""
+    plan_again: Callable[[Any, Machines], Job] | None = None
+    """Plans the job with another spec, on other machines; None: it cannot be planned again."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +112,9 @@ def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
         base = options.base if isinstance(options.base, TrainingSpec) else None
         resolved = resolve({**choices, "preset": None}, machine, choices.get("preset"), base)
         env = {**device_order(os.environ), **options.env}
-        job = plan_training(resolved.spec, machines, options.port, env, evaluator=options.recovery.evaluator)
-        return PlannedLaunch(job, resolved.spec, (), resolved.notes, resolved.warnings)
+        plan = partial(plan_training, base_port=options.port, env=env, evaluator=options.recovery.evaluator)
+        job = plan(resolved.spec, machines)
+        return PlannedLaunch(job, resolved.spec, (), resolved.notes, resolved.warnings, plan_again=plan)
     _refuse_training_options(choices)
     env = {**device_order(os.environ), **options.env}
     if LEGACY_KERAS in os.environ and "keras" not in choices:
@@ -118,8 +122,12 @@ def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
     program = program_of(options.command, env, machines)
     chosen = resolve_strategy(choices, machine, options.base)
     job = plan_command(chosen.spec, program, machines, options.port)
+
+    def plan_again(choice: StrategyChoice, machines: Machines) -> Job:
+        return plan_command(choice, program, machines, options.port)
+
     notes = (*chosen.notes, *_program_notes(program, chosen.spec, choices))
-    return PlannedLaunch(job, chosen.spec, options.command, notes, chosen.warnings)
+    return PlannedLaunch(job, chosen.spec, options.command, notes, chosen.warnings, plan_again=plan_again)
 
 
 def _program_notes(program: Program, choice: StrategyChoice, choices: Mapping[str, Any]) -> Iterator[str]:
@@ -176,7 +184,7 @@ def _plan_inherited(options: LaunchOptions, machines: Machines) -> PlannedLaunch
             f"TF_CONFIG's task is {task.name}, but {planned.spec.strategy} has no {task.role}: use worker"
         )
     notes = (*planned.notes, f"this task, from TF_CONFIG: {task.role} {task.index}")
-    return replace(planned, job=only_task(planned.job, cluster, task), notes=notes)
+    return replace(planned, job=only_task(planned.job, cluster, task), notes=notes, plan_again=None)
 
 
 def _implied_choices(cluster: Cluster) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import typer
 
+from tfdist.cli.elastic import ElasticHosts, elastic_hosts
 from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.output_tasks import output_tasks
 from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, busy_warnings, plan_request, with_checkpoints
@@ -94,7 +95,8 @@ def run_launch(
         if background is not None:
             background.expect((plan.task.name for plan in planned.job.plans), run_dir)
         console = _console(planned, run_options, background)
-        outcome, record = _run(planned, run_dir, policy, console, fleet)
+        hosts = elastic_hosts(planned, options.choices.get("workers"), selection, policy)
+        outcome, record = _run(planned, run_dir, policy, console, fleet, hosts)
     from tfdist.cli.show_outcome import show_outcome
 
     show_outcome(
@@ -145,7 +147,12 @@ def _console(planned: PlannedLaunch, options: RunOptions, background: "Backgroun
 
 
 def _run(
-    planned: PlannedLaunch, run_dir: RunDir, policy: Policy, console: PrefixedLines, fleet: Fleet | None
+    planned: PlannedLaunch,
+    run_dir: RunDir,
+    policy: Policy,
+    console: PrefixedLines,
+    fleet: Fleet | None,
+    hosts: ElasticHosts | None,
 ) -> tuple[Outcome, Record | None]:
     """Run the job and keep it: its launcher, its spec and, if no task was started, why."""
     with console, RunWriter(run_dir, lambda text: console.handle(Note("tfdist", text))) as writer:
@@ -153,7 +160,7 @@ def _run(
         writer.save(run_dir.launcher, this_launcher().to_json())
         writer.save(run_dir.spec, saved.to_json())
         try:
-            return _run_kept(planned, writer, policy, console, fleet)
+            return _run_kept(planned, writer, policy, console, fleet, hosts)
         except TfdistError as error:
             status = RunState.INTERRUPTED if error.exit_code > 128 else RunState.REFUSED
             ending = {"status": str(status), "exit_code": error.exit_code, "reason": safe_text(str(error))}
@@ -162,14 +169,19 @@ def _run(
 
 
 def _run_kept(
-    planned: PlannedLaunch, writer: RunWriter, policy: Policy, console: PrefixedLines, fleet: Fleet | None
+    planned: PlannedLaunch,
+    writer: RunWriter,
+    policy: Policy,
+    console: PrefixedLines,
+    fleet: Fleet | None,
+    hosts: ElasticHosts | None,
 ) -> tuple[Outcome, Record | None]:
     """Run the job. Keeps, for the built-in training, the record that it returns."""
     job, spec = planned.job, planned.spec
     if not isinstance(spec, TrainingSpec):
-        return run_job(job, writer, policy, console.handle, fleet=fleet), None
+        return run_job(job, writer, policy, console.handle, fleet=fleet, hosts=hosts), None
     arm = str(spec.strategy)
-    outcome, record = run_training(job, spec, writer, policy, console.handle, fleet=fleet, arm=arm)
+    outcome, record = run_training(job, spec, writer, policy, console.handle, fleet=fleet, hosts=hosts, arm=arm)
     writer.save(writer.run_dir.records / f"{arm}.json", record.to_json())
     if outcome.status is Status.OK and record.status is not RecordStatus.OK:
         failed = replace(outcome, status=Status.FAILED, exit_code=record.exit_code, reason=record.reason)
