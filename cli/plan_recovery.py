@@ -53,7 +53,7 @@ def recovery_notes(
     saved: Checkpointing | None, recovery: Recovery, source: Source | None, *, own: bool
 ) -> Iterator[str]:
     """What the user did not choose, or may not expect."""
-    if source is not None:
+    if source is not None and not source.may_be_empty:
         step = "its last checkpoint" if source.newest is None else f"step {source.newest.step}"
         yield f"resumes {source.folder} from {'what the program saved there' if own else step}"
     if saved is not None and "://" in saved.folder:
@@ -112,7 +112,8 @@ def _checkpointing(recovery: Recovery, source: Source | None) -> Checkpointing:
     steps, seconds = (before.every_steps, before.every_s) if every == (None, None) else every
     keep = recovery.keep or before.keep or KEEP
     folder = source.folder if source is not None else before.folder
-    return Checkpointing(folder, steps, seconds, keep, resume=source is not None)
+    may_be_empty = source is not None and source.may_be_empty
+    return Checkpointing(folder, steps, seconds, keep, resume=source is not None, may_be_empty=may_be_empty)
 
 
 def _check_restarts(planned: PlannedJob, recovery: Recovery) -> None:

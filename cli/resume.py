@@ -31,6 +31,8 @@ class Source:
     """Of the run that was named; None for a folder."""
     newest: Manifest | None = None
     """None for programs of the user, and if this machine cannot read the folder."""
+    may_be_empty: bool = False
+    """The training starts from the beginning if the folder holds no checkpoint."""
 
     @property
     def spec(self) -> StrategyChoice | None:
@@ -67,7 +69,7 @@ def find_resumed(recovery: Recovery, runs_dir: Path, command: tuple[str, ...], *
         return None
     option = recovery.words["resume"]
     if recovery.resume == AUTO:
-        return _find_auto(option, recovery.folder, runs_dir, command)
+        return _find_auto(option, recovery.folder, runs_dir, command, remote)
     source = find_source(recovery.resume, runs_dir, option)
     if recovery.folder not in (None, source.folder):
         raise TfdistError(
@@ -143,12 +145,14 @@ def resume_command(arguments: Sequence[str], run_dir: Path, saved: Checkpointing
     return ""
 
 
-def _find_auto(option: str, folder: str | None, runs_dir: Path, command: tuple[str, ...]) -> Source | None:
+def _find_auto(
+    option: str, folder: str | None, runs_dir: Path, command: tuple[str, ...], remote: bool
+) -> Source | None:
     if folder is None:
         raise TfdistError(f"{option}: needs --checkpoint-dir, the folder that is resumed if it holds a checkpoint")
     _refuse_if_used(folder, runs_dir)
-    source = Source(option, folder)
-    if command or "://" in folder:
+    source = Source(option, folder, may_be_empty=True)
+    if command or _is_elsewhere(folder, remote):
         return source
     listing = listing_of(source)
     if listing.problems and listing.newest is None:
@@ -170,7 +174,7 @@ def _check_program(source: Source, command: tuple[str, ...]) -> None:
 
 
 def _with_newest(source: Source, remote: bool) -> Source:
-    if "://" in source.folder or (remote and not Path(source.folder).exists()):
+    if _is_elsewhere(source.folder, remote):
         return source
     listing = listing_of(source)
     if listing.newest is None:
@@ -182,10 +186,14 @@ def _with_newest(source: Source, remote: bool) -> Source:
 def _checked_files(source: Source, remote: bool) -> Source:
     """Refuse a folder in which the user's program cannot have saved anything."""
     folder = Path(source.folder)
-    is_here = "://" not in source.folder and not (remote and not folder.exists())
-    if is_here and not (folder.is_dir() and any(folder.iterdir())):
+    if not _is_elsewhere(source.folder, remote) and not (folder.is_dir() and any(folder.iterdir())):
         raise TfdistError(f"{source.option}: {source.folder} holds no files; start the program again without --resume")
     return source
+
+
+def _is_elsewhere(folder: str, remote: bool) -> bool:
+    """Whether only the tasks can read the folder."""
+    return "://" in folder or (remote and not Path(folder).exists())
 
 
 def _refuse_if_used(folder: str | None, runs_dir: Path) -> None:

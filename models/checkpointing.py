@@ -26,6 +26,8 @@ class Checkpointing:
     """Number of checkpoints that are kept, the newest ones."""
     resume: bool = False
     """Continue from what is in the folder. Otherwise only a restart does, and a folder that holds some is refused."""
+    may_be_empty: bool = False
+    """With `resume`: without any checkpoint in the folder, start from the beginning."""
 
     def to_env(self) -> dict[str, str]:
         """The variables of every task."""

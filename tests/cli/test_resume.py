@@ -9,7 +9,8 @@ import pytest
 
 from tests.cli.checkpoint_files import SPEC, save_checkpoint, save_run
 from tfdist.cli.main import run
-from tfdist.cli.resume import resume_command
+from tfdist.cli.recovery_options import read_recovery
+from tfdist.cli.resume import find_resumed, resume_command
 from tfdist.launch.json_files import read_json, save_json
 from tfdist.launch.runs.launcher import this_launcher
 from tfdist.models.checkpointing import Checkpointing
@@ -180,6 +181,22 @@ def test_auto_continues_what_exists_and_starts_otherwise(capsys):
     assert resumed(capsys, *options)[1] == Checkpointing(f"{Path.cwd()}/ck")
     save_checkpoint(Path("ck"), 50)
     assert resumed(capsys, *options)[1] == Checkpointing(f"{Path.cwd()}/ck", resume=True)
+
+
+def test_auto_leaves_a_folder_that_only_the_tasks_can_read_to_them(capsys):
+    options = ["--preset", "smoke", "--checkpoint-dir", "s3://bucket/ck", "--resume", "auto"]
+    assert resumed(capsys, *options)[1] == Checkpointing("s3://bucket/ck", resume=True, may_be_empty=True)
+    recovery = read_recovery({"checkpoint_dir": "/only/there", "resume": "auto"})
+    source = find_resumed(recovery, Path("runs"), (), remote=True)
+    assert (source.newest, source.may_be_empty) == (None, True)
+    assert find_resumed(recovery, Path("runs"), (), remote=False) is None
+
+
+def test_auto_gives_a_program_its_folder_whether_or_not_it_has_saved(capsys):
+    assert run(["launch", "--dry-run", "--checkpoint-dir", "ck", "--resume", "auto", "--", "true"]) == 0
+    out = capsys.readouterr().out
+    assert f"TFDIST_CHECKPOINT_DIR={Path.cwd()}/ck\n" in out
+    assert "resumes" not in out
 
 
 @pytest.mark.parametrize("options", [["--resume", "last"], ["--resume", "ck"], ["--checkpoint-dir", "ck"]])
