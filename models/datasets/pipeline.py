@@ -32,21 +32,49 @@ class Examples:
     """Number of training examples; limits the shuffle buffer."""
 
 
-def training(examples: Examples, spec: TrainingSpec, share: Share) -> tf.data.Dataset:
+def training(examples: Examples, spec: TrainingSpec, share: Share, first: "int | tf.Tensor" = 0) -> tf.data.Dataset:
     """Endless batches of `spec.batch_size` images (float32, 0..1) and labels (int32), for its replicas in turn.
 
     All workers shuffle the same references in the same order, split them into global batches of one block per replica,
-    and decode only their blocks: replica r of R gets the same examples whether it is a device or a worker.
+    and decode only their blocks: replica r of R gets the same examples whether it is a device or a worker. The order
+    depends on the seed alone, so that a training continues at example `first`, with any number of workers.
     """
     block = spec.batch_size * share.replicas
     start = share.worker * block
-    order = examples.train()
-    if spec.shuffle > 1:
-        order = order.shuffle(min(spec.shuffle, examples.size), seed=spec.seed, reshuffle_each_iteration=True)
-    order = order.repeat().batch(block * share.workers, drop_remainder=True)
+    order = _order(examples, spec, tf.cast(first, tf.int64)).batch(block * share.workers, drop_remainder=True)
     blocks = order.map(lambda *parts: tuple(part[start : start + block] for part in parts))
     decoded = _decoded(blocks.unbatch(), examples.decode, spec)
     return decoded.batch(spec.batch_size, drop_remainder=True).prefetch(_AUTOTUNE)
+
+
+def _order(examples: Examples, spec: TrainingSpec, first: tf.Tensor) -> tf.data.Dataset:
+    """Endless references from example `first` on, in an order of its own for each epoch; past epochs are not read."""
+
+    def epoch(number: tf.Tensor) -> tf.data.Dataset:
+        references = examples.train()
+        if spec.shuffle == 1:
+            return references
+        return _shuffled(references, min(spec.shuffle, examples.size), spec.seed, number + 1)
+
+    return tf.data.Dataset.range(first // examples.size, tf.int64.max).flat_map(epoch).skip(first % examples.size)
+
+
+def _shuffled(dataset: tf.data.Dataset, buffer: int, seed: int, seed2: tf.Tensor) -> tf.data.Dataset:
+    """The dataset in an order that depends on the two seeds, which must not both be 0.
+
+    `Dataset.shuffle` takes no tensor as a seed if the global seed is 0.
+    """
+    specs = tf.nest.flatten(dataset.element_spec)
+    variant = tf.raw_ops.ShuffleDataset(
+        input_dataset=tf.data.experimental.to_variant(dataset),
+        buffer_size=buffer,
+        seed=seed,
+        seed2=seed2,
+        output_types=[spec.dtype for spec in specs],
+        output_shapes=[spec.shape for spec in specs],
+        reshuffle_each_iteration=False,
+    )
+    return tf.data.experimental.from_variant(variant, dataset.element_spec)
 
 
 def held_out(examples: Examples, spec: TrainingSpec, share: Share) -> tf.data.Dataset:

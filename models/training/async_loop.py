@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from tfdist.models.calls import calls
-from tfdist.models.training import feed, optimizers, step
+from tfdist.models.training import feed, optimizers, restore, step
 from tfdist.models.training.context import Trained, TrainingContext
 from tfdist.models.training.windows import WindowLog
 
@@ -81,8 +81,9 @@ def prepare(job: TrainingContext) -> tuple[AsyncLoop, Callable[[], Trained]]:
     coordinator = tf.distribute.experimental.coordinator.ClusterCoordinator(job.strategy)
     model, optimizer, replica_step = step.build(job)
     with job.strategy.scope():
-        applied = tf.Variable(0, dtype=tf.int64, trainable=False, name="examples_applied")
-    batches = feed.asynchronous(job.spec, job.strategy, coordinator, job.replicas)
+        applied = tf.Variable(job.start.examples, dtype=tf.int64, trainable=False, name="examples_applied")
+    restore.restore(job, model, optimizer)
+    batches = feed.asynchronous(job.spec, job.strategy, coordinator, job.replicas, applied.read_value)
     worker_step = _worker_step(job, replica_step, batches.draw, applied)
     several = job.spec.steps_per_call > 1
     loop = AsyncLoop(
@@ -97,7 +98,11 @@ def prepare(job: TrainingContext) -> tuple[AsyncLoop, Callable[[], Trained]]:
     )
     # dropping a coordinator waits for its workers
     keep_alive = batches, coordinator
-    return loop, lambda: Trained(model, int(applied.read_value()), optimizers.updates(optimizer), keep_alive)
+
+    def trained() -> Trained:
+        return Trained(model, optimizer, int(applied.read_value()), optimizers.updates(optimizer), keep_alive)
+
+    return loop, trained
 
 
 def _worker_step(

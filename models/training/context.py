@@ -1,12 +1,23 @@
 """What a training task works on, and its result: passed between task, loops and evaluation."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.launch.cluster import Task
 from tfdist.models.spec import TrainingSpec
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a training starts: at the beginning, or at a checkpoint."""
+
+    step: int = 0
+    examples: int = 0
+    """Trained so far by all workers together."""
+    path: str | None = None
+    """The common beginning of the names of the checkpoint's files."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +29,7 @@ class TrainingContext:
     task: Task
     workers: int
     """Tasks that step together; 1 for independent tasks and for parameter-server, whose workers step alone."""
+    start: Start = field(default_factory=Start)
 
     @property
     def replicas(self) -> int:
@@ -30,12 +42,17 @@ class TrainingContext:
         """Examples in one step of all tasks that step together: gradients are averaged over them."""
         return self.spec.batch_size * self.replicas * self.workers
 
+    def examples_at(self, step: int) -> int:
+        """Examples that all workers together have trained at this step, under this number of workers from the start."""
+        return self.start.examples + (step - self.start.step) * self.batch
+
 
 @dataclass(frozen=True)
 class Trained:
     """What a task has trained so far."""
 
     model: tf.keras.Model
+    optimizer: Any
     examples: int
     """By this task's replicas; asynchronous: applied by all workers."""
     updates: int

@@ -11,7 +11,7 @@ from tfdist.launch import events
 from tfdist.launch.events import Phase
 from tfdist.models.architectures.build import build as build_model
 from tfdist.models.datasets import pipeline, table
-from tfdist.models.training import feed
+from tfdist.models.training import agreement, feed
 from tfdist.models.training.context import Trained, TrainingContext
 
 REPORT_S = 10.0
@@ -28,9 +28,7 @@ def accuracy(job: TrainingContext, trained: Trained) -> float:
     model = _plain_copy(job, trained.model)
     part = feed.share(job.spec, job.task, job.replicas) if job.workers > 1 else pipeline.Share()
     examples = pipeline.held_out(table.examples(job.spec.dataset, job.spec.data_dir), job.spec, part)
-    correct, total = counter(model)(_reported(examples))
-    if job.workers > 1:
-        correct, total = _sum(job, correct), _sum(job, total)
+    correct, total = agreement.make_sum(job)(counter(model)(_reported(examples)))
     return correct / total
 
 
@@ -78,13 +76,3 @@ def join_shards(parts: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list
             weight = np.concatenate([weight, left.pop(0)])
         weights.append(weight)
     return weights
-
-
-def _sum(job: TrainingContext, value: float) -> float:
-    """The sum over all workers. Each replica contributes an equal part of its worker's value."""
-    total = tf.function(
-        lambda number: job.strategy.reduce(
-            tf.distribute.ReduceOp.SUM, job.strategy.run(lambda n: n / job.replicas, (number,)), axis=None
-        )
-    )
-    return float(total(tf.constant(value)))

@@ -29,16 +29,16 @@ def share(spec: TrainingSpec, task: Task, replicas: int) -> pipeline.Share:
     return pipeline.Share(workers, task.index if workers > 1 else 0, replicas)
 
 
-def batches(spec: TrainingSpec, part: pipeline.Share) -> tf.data.Dataset:
-    """Endless batches of `spec.batch_size`, for the replicas of `part` in turn."""
+def batches(spec: TrainingSpec, part: pipeline.Share, first: "int | tf.Tensor" = 0) -> tf.data.Dataset:
+    """Endless batches of `spec.batch_size` from example `first` on, for the replicas of `part` in turn."""
     if spec.dataset == table.SYNTHETIC:
         return synthetic.batches(spec, part.worker * part.replicas, part.replicas)
-    return pipeline.training(table.examples(spec.dataset, spec.data_dir), spec, part)
+    return pipeline.training(table.examples(spec.dataset, spec.data_dir), spec, part, first)
 
 
-def worker_batches(spec: TrainingSpec, part: pipeline.Share) -> tf.data.Dataset:
+def worker_batches(spec: TrainingSpec, part: pipeline.Share, first: "int | tf.Tensor" = 0) -> tf.data.Dataset:
     """As `batches`, with the batches of all replicas concatenated: Keras 3's fit splits them again."""
-    per_replica = batches(spec, part)
+    per_replica = batches(spec, part, first)
     if part.replicas == 1:
         return per_replica
 
@@ -48,16 +48,18 @@ def worker_batches(spec: TrainingSpec, part: pipeline.Share) -> tf.data.Dataset:
     return per_replica.batch(part.replicas, drop_remainder=True).map(concatenated).prefetch(tf.data.AUTOTUNE)
 
 
-def synchronous(spec: TrainingSpec, strategy: tf.distribute.Strategy, part: pipeline.Share) -> Feed:
+def synchronous(spec: TrainingSpec, strategy: tf.distribute.Strategy, part: pipeline.Share, first: int = 0) -> Feed:
     """The feed of synchronous strategies and of independent tasks. Batches lie on the device of their replica.
+
+    The data starts at example `first`.
 
     A tf.data iterator is one batch ahead on each device: TensorFlow's default for every strategy
     (`InputOptions.experimental_fetch_to_device`), and CentralStorageStrategy accepts no InputOptions.
     """
     if spec.dataset == table.SYNTHETIC:
-        first = part.worker * part.replicas if CATALOG[spec.strategy].exchange is Exchange.NONE else 0
-        return Feed(_on_devices(spec, strategy, first), lambda source: source)
-    distributed = strategy.distribute_datasets_from_function(lambda context: batches(spec, part))
+        replica = part.worker * part.replicas if CATALOG[spec.strategy].exchange is Exchange.NONE else 0
+        return Feed(_on_devices(spec, strategy, replica), lambda source: source)
+    distributed = strategy.distribute_datasets_from_function(lambda context: batches(spec, part, first))
     return Feed(iter(distributed), next)
 
 
@@ -76,25 +78,35 @@ def _on_devices(spec: TrainingSpec, strategy: tf.distribute.Strategy, first: int
     return strategy.experimental_distribute_values_from_function(value)
 
 
-def asynchronous(spec: TrainingSpec, strategy: tf.distribute.Strategy, coordinator: Any, replicas: int) -> Feed:
-    """The feed of parameter-server workers: an iterator on each worker."""
-    dataset_fn = worker_dataset_fn(spec, strategy, replicas)
+def asynchronous(
+    spec: TrainingSpec,
+    strategy: tf.distribute.Strategy,
+    coordinator: Any,
+    replicas: int,
+    position: Callable[[], tf.Tensor],
+) -> Feed:
+    """The feed of parameter-server workers: an iterator on each worker. `position`: see `worker_dataset_fn`."""
+    dataset_fn = worker_dataset_fn(spec, strategy, replicas, position)
     per_worker = coordinator.create_per_worker_dataset(
         tf.function(lambda: strategy.distribute_datasets_from_function(dataset_fn))  # builds the dataset on the worker
     )
     return Feed(iter(per_worker), next)
 
 
-def worker_dataset_fn(spec: TrainingSpec, strategy: tf.distribute.Strategy, replicas: int) -> DatasetFn:
+def worker_dataset_fn(
+    spec: TrainingSpec, strategy: tf.distribute.Strategy, replicas: int, position: Callable[[], tf.Tensor]
+) -> DatasetFn:
     """A dataset function for parameter-server workers. It does not know its worker, so each call takes the next share.
 
-    A restarted worker takes another share, which is also that of another worker.
+    A restarted worker takes another share, which is also that of another worker. `position` reads the number of
+    examples that all workers have trained, at which the data of a worker starts.
     """
     with strategy.scope():
         arrivals = tf.Variable(0, dtype=tf.int64, trainable=False, name="arrivals")  # on a parameter server
 
     def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
         number = arrivals.assign_add(1, read_value=True) - 1
-        return batches(spec, pipeline.Share(spec.workers, tf.cast(number % spec.workers, tf.int32), replicas))
+        part = pipeline.Share(spec.workers, tf.cast(number % spec.workers, tf.int32), replicas)
+        return batches(spec, part, position())
 
     return dataset

@@ -1,14 +1,14 @@
 """The same training through Model.fit: an epoch is a window, and the clock is read between epochs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from tfdist.models.architectures.build import build as build_model
-from tfdist.models.training import feed, optimizers
+from tfdist.models.training import feed, optimizers, restore
 from tfdist.models.training.context import Trained, TrainingContext
 from tfdist.models.training.sync import wait_for_devices
 from tfdist.models.training.windows import WindowLog
@@ -20,17 +20,18 @@ from tfdist.strategies.options import Keras
 class FitLoop:
     """A call of fit for each row of windows of equal size.
 
-    Differences from the other loops: each call starts with the first examples again. The loss of a window is the mean
-    over its steps, as fit reports it. With Keras 3 the order of examples differs: its fit creates two iterators and
-    trains with the second one. Under parameter-server fit waits for all steps of an epoch itself.
+    Differences from the other loops: the loss of a window is the mean over its steps, as fit reports it. Under
+    parameter-server fit waits for all steps of an epoch itself.
     """
 
     job: TrainingContext
     model: tf.keras.Model
-    data: Any
+    data: Callable[[int], Any]
+    """The data of fit, from the example with this number on."""
+    steps: int
+    """Trained so far, before the checkpoint too."""
     overlaps: ClassVar[bool] = False
-    steps: int = 0
-    """Trained so far."""
+    keep_alive: list[Any] = field(default_factory=list)
 
     @property
     def concurrent(self) -> int:
@@ -50,9 +51,16 @@ class FitLoop:
         self._fit(after, 1, [])
 
     def _fit(self, steps: int, epochs: int, callbacks: list[Any]) -> None:
-        if steps:
-            self.model.fit(self.data, epochs=epochs, steps_per_epoch=steps, callbacks=callbacks, verbose=0)
-            self.steps += steps * epochs
+        if not steps:
+            return
+
+        def count(epoch: int, logs: Any) -> None:
+            self.steps += steps
+
+        counting = tf.keras.callbacks.LambdaCallback(on_epoch_end=count)
+        self.keep_alive.append(self.data(self.job.examples_at(self.steps)))
+        data = self.keep_alive[-1]
+        self.model.fit(data, epochs=epochs, steps_per_epoch=steps, callbacks=[counting, *callbacks], verbose=0)
 
     def _clock(self, steps: int, log: WindowLog, first: int) -> tf.keras.callbacks.Callback:
         """Opens the log at epoch `first`, and closes a window at its end and that of each later one."""
@@ -75,11 +83,14 @@ class FitLoop:
 
 def prepare(job: TrainingContext) -> tuple[FitLoop, Callable[[], Trained]]:
     """The loop of this task, and what it has trained so far."""
-    loop = FitLoop(job, _compiled(job), _data(job))
-    optimizer = loop.model.optimizer
+    model = _compiled(job)
+    optimizer = model.optimizer
+    restore.restore(job, model, optimizer)
+    loop = FitLoop(job, model, _data(job, optimizer), job.start.step)
 
     def trained() -> Trained:
-        return Trained(loop.model, loop.steps * loop.examples_per_step, optimizers.updates(optimizer), loop.data)
+        own = job.examples_at(loop.steps) // job.workers
+        return Trained(model, optimizer, own, optimizers.updates(optimizer), loop.keep_alive)
 
     return loop, trained
 
@@ -97,11 +108,16 @@ def _compiled(job: TrainingContext) -> tf.keras.Model:
     return model
 
 
-def _data(job: TrainingContext) -> Any:
-    """The data argument of fit: a creator of each worker's dataset (tf_keras only), or the dataset itself."""
+def _data(job: TrainingContext, optimizer: Any) -> Callable[[int], Any]:
+    """From the first example to the data argument of fit: a creator of each worker's dataset (tf_keras only), or the
+    dataset itself."""
     spec, part = job.spec, feed.share(job.spec, job.task, job.replicas)
-    if spec.keras is Keras.THREE:
-        return feed.worker_batches(spec, part)
+    creator = tf.keras.utils.experimental.DatasetCreator if spec.keras is Keras.TWO else None
+    if creator is None:
+        return lambda first: feed.worker_batches(spec, part, first)
     if CATALOG[spec.strategy].synchronous:
-        return tf.keras.utils.experimental.DatasetCreator(lambda context: feed.batches(spec, part))
-    return tf.keras.utils.experimental.DatasetCreator(feed.worker_dataset_fn(spec, job.strategy, job.replicas))
+        return lambda first: creator(lambda context: feed.batches(spec, part, first))
+    # a worker that is restarted during the call starts at the examples of that moment
+    trained = lambda: optimizer.iterations.read_value() * job.batch  # noqa: E731
+    shares = feed.worker_dataset_fn(spec, job.strategy, job.replicas, trained)
+    return lambda first: creator(shares)

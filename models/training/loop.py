@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfdist.models.calls import calls
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training import feed, optimizers, step
+from tfdist.models.training import feed, optimizers, restore, step
 from tfdist.models.training.context import Trained, TrainingContext
 from tfdist.models.training.sync import wait_for_devices
 from tfdist.models.training.windows import WindowLog
@@ -27,7 +27,7 @@ class SyncLoop:
     """Their sum; waits for the devices."""
     steps_per_call: int = 1
     steps: int = 0
-    """Trained so far."""
+    """Trained so far, before the checkpoint too."""
     concurrent: ClassVar[int] = 1
     overlaps: ClassVar[bool] = False
 
@@ -55,18 +55,24 @@ def prepare(job: TrainingContext) -> tuple[SyncLoop, Callable[[], Trained]]:
     """The loop of this task, and what it has trained so far."""
     spec, strategy = job.spec, job.strategy
     model, optimizer, replica_step = step.build(job)
-    batches = feed.synchronous(spec, strategy, feed.share(spec, job.task, job.replicas))
+    restore.restore(job, model, optimizer)
+    batches = feed.synchronous(spec, strategy, feed.share(spec, job.task, job.replicas), job.start.examples)
     run_steps = _run_steps(strategy, lambda source: strategy.run(replica_step, batches.draw(source)), spec)
     total = tf.function(lambda losses: strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None))
-    examples = spec.batch_size * job.replicas
     loop = SyncLoop(
         strategy,
-        examples,
+        spec.batch_size * job.replicas,
         lambda steps: run_steps(batches.source, steps),
         lambda losses: float(total(losses)),
         spec.steps_per_call,
+        job.start.step,
     )
-    return loop, lambda: Trained(model, loop.steps * examples, optimizers.updates(optimizer), batches)
+
+    def trained() -> Trained:
+        own = job.examples_at(loop.steps) // job.workers
+        return Trained(model, optimizer, own, optimizers.updates(optimizer), batches)
+
+    return loop, trained
 
 
 def _run_steps(

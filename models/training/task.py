@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from tfdist.launch import events
@@ -13,6 +13,8 @@ from tfdist.launch.cluster import Cluster, Task, parse_tf_config
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Phase
 from tfdist.launch.stack_dumps import dump_on_request
+from tfdist.models.checkpointing import Checkpointing
+from tfdist.models.checkpoints import check_can_be_saved
 from tfdist.models.checks import check_combinations, check_data
 from tfdist.models.datasets import table
 from tfdist.models.plan import EVALUATOR
@@ -20,6 +22,9 @@ from tfdist.models.record import RankRecord
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import observation, pace
 from tfdist.models.training.pace import Windows
+from tfdist.models.training.preemption import PreemptedError
+from tfdist.models.training.saved_pace import train_saved
+from tfdist.models.training.schedule import total_steps
 from tfdist.models.training.windows import WindowLog
 from tfdist.strategies.build import build
 from tfdist.strategies.catalog import CATALOG
@@ -34,8 +39,8 @@ def main() -> int:
     """Run the task that the environment describes.
 
     Returns:
-        The exit code: 0, that of a TfdistError, whose message goes to stderr, or 1 for any other exception, whose
-        traceback goes there.
+        The exit code: 0; 42 if the training was saved because a signal requested it; that of a TfdistError, whose
+        message goes to stderr; or 1 for any other exception, whose traceback goes there.
     """
     events.report_failures()
     dump_on_request()
@@ -45,6 +50,8 @@ def main() -> int:
         events.report_failure(error, kind="")
         sys.stderr.write(f"tfdist: {error}\n")
         return error.exit_code
+    except PreemptedError:
+        return ExitCode.PREEMPTED
     except Exception:
         sys.excepthook(*sys.exc_info())
         return ExitCode.FAILED
@@ -83,6 +90,8 @@ def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
     built_at = time.perf_counter()
     events.emit("ready")
     events.emit("phase", phase=Phase.BUILDING)
+    saving = None if events.in_turns() else Checkpointing.from_env(os.environ)
+    job = _started(job, saving)
     loop, trained = _prepare(job)
     log = WindowLog(share=1 / job.workers)
 
@@ -93,8 +102,39 @@ def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
         record = _record(job, windows, trained(), {**phases, **after, **start}, evaluate=final and spec.evaluate)
         events.emit("record", record=asdict(record))
 
-    pace.train(loop, log, spec, report)
+    if saving is None:
+        pace.train(loop, log, job.spec, report)
+    else:
+        _train_saved(job, saving, loop, log, trained, report)
     leave(ExitCode.SUCCESS)
+
+
+def _started(job: "TrainingContext", saving: Checkpointing | None) -> "TrainingContext":
+    """The training from its checkpoint on, if it continues one, and the number of its last step."""
+    if saving is not None:
+        from tfdist.models.training.restore import started
+
+        check_can_be_saved(job.spec)
+        job = started(job, saving, int(os.environ.get("TFDIST_ATTEMPT", "0")))
+    steps = total_steps(job.spec, job.start.step, job.start.examples, job.batch)
+    return replace(job, spec=replace(job.spec, steps=steps))
+
+
+def _train_saved(
+    job: "TrainingContext",
+    saving: Checkpointing,
+    loop: pace.Loop,
+    log: WindowLog,
+    trained: "Callable[[], Trained]",
+    report: Callable[[Windows, bool], None],
+) -> None:
+    from tfdist.models.training.saver import Saver
+
+    saver = Saver(job, saving, trained)
+    windows = train_saved(loop, log, job.spec, job.start.step, saving.every_steps, saver)
+    saver.finish()
+    report(windows, True)
+    saver.end()
 
 
 def phases_after_import(started_at: float, built_at: float, opened_at: float, first_step_at: float) -> dict[str, float]:

@@ -31,6 +31,8 @@ class WindowLog:
     """The clock at the end of the first step, tracing included; 0.0 before it."""
     steps: int = 0
     """Of all windows so far."""
+    at_edge: Callable[[int], bool] | None = None
+    """Called with `steps` after each window, outside of them; returns whether it took time."""
     quiet: bool = False
     """Report no steps to the launcher: nothing should happen beside a turn."""
     _edge: float = 0.0
@@ -60,6 +62,8 @@ class WindowLog:
         if not self.quiet:
             rate = examples / self.share / elapsed
             events.emit("step", step=self.steps, steps=self.total, images_per_s=rate, loss=loss)
+        if self.at_edge is not None and self.at_edge(self.steps):
+            self._before, self._edge = self.read(), self.clock()
 
     def take(self) -> tuple[Window, ...]:
         """The windows closed since the last call."""

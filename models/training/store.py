@@ -1,0 +1,168 @@
+"""Writing a checkpoint into its folder, whole or not at all, and removing old ones.
+
+TensorFlow writes it into memory (its file system ram://), and from there it is copied in a thread while the training
+continues. The manifest is moved into place last.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from threading import Thread
+
+import tensorflow as tf
+
+from tfdist.launch.errors import TfdistError
+from tfdist.models.checkpoints import Listing, Manifest, list_checkpoints, step_of
+from tfdist.models.training.gfile import GFiles
+
+MEMORY = "ram://tfdist/snapshot"
+"""The path of the snapshot in this process's memory, without the endings of its files."""
+
+
+def check_writable(folder: str) -> None:
+    """Create the folder and a file in it.
+
+    Raises:
+        TfdistError: that failed.
+    """
+    probe = f"{folder}/.tfdist-writable"
+    try:
+        tf.io.gfile.makedirs(folder)
+        with tf.io.gfile.GFile(probe, "w") as file:
+            file.write("")
+        tf.io.gfile.remove(probe)
+    except tf.errors.OpError as error:
+        raise TfdistError(
+            f"--checkpoint-dir {folder}: cannot be written ({error.message}); use another folder"
+        ) from None
+
+
+def snapshot_files() -> dict[str, int]:
+    """Bytes of each file of the snapshot, by the ending of its name."""
+    return {path.removeprefix(MEMORY): int(tf.io.gfile.stat(path).length) for path in tf.io.gfile.glob(f"{MEMORY}.*")}
+
+
+def drop_snapshot() -> None:
+    """Free its memory."""
+    for ending in snapshot_files():
+        tf.io.gfile.remove(MEMORY + ending)
+
+
+def store(folder: str, manifest: Manifest, keep: int) -> Manifest:
+    """Copy the snapshot into the folder, then write its manifest and remove all but the newest `keep` checkpoints.
+
+    What a failed attempt has written is removed. Older checkpoints are only removed after a success.
+
+    Returns:
+        The manifest with its files.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    endings = snapshot_files()
+    whole = replace(manifest, files={manifest.name + ending: size for ending, size in endings.items()})
+    try:
+        tf.io.gfile.makedirs(folder)
+        _remove(f"{folder}/{manifest.file}")  # before its files change
+        for ending in endings:
+            tf.io.gfile.copy(MEMORY + ending, f"{folder}/{manifest.name}{ending}", overwrite=True)
+        write_manifest(folder, whole)
+        _check_sizes(folder, whole)
+    except tf.errors.OpError as error:
+        for name in (manifest.file, *whole.files):
+            _remove(f"{folder}/{name}")
+        raise OSError(error.message) from None
+    _prune(folder, keep)
+    return whole
+
+
+def mark_final(folder: str, step: int) -> None:
+    """Note in its manifest that the checkpoint of this step is the last one of its training. Failures are ignored."""
+    with suppress(OSError, tf.errors.OpError):
+        for manifest in list_checkpoints(folder, GFiles()).complete:
+            if manifest.step == step and not manifest.final:
+                write_manifest(folder, replace(manifest, final=True))
+
+
+def write_manifest(folder: str, manifest: Manifest) -> None:
+    """Write the manifest to a file of another name, and move it into place."""
+    partial = f"{folder}/{manifest.file}.partial"
+    try:
+        with tf.io.gfile.GFile(partial, "w") as file:
+            file.write(manifest.to_text())
+        tf.io.gfile.rename(partial, f"{folder}/{manifest.file}", overwrite=True)
+    finally:
+        _remove(partial)
+
+
+def _check_sizes(folder: str, manifest: Manifest) -> None:
+    for name, expected in manifest.files.items():
+        size = tf.io.gfile.stat(f"{folder}/{name}").length
+        if size != expected:
+            raise tf.errors.DataLossError(None, None, f"{name} has {size} bytes, not {expected}")
+
+
+def _prune(folder: str, keep: int) -> None:
+    """Remove what `obsolete` names. What cannot be listed or removed is tried again after the next checkpoint."""
+    try:
+        files = GFiles()
+        names = files.names(folder)
+        for name in obsolete(names, list_checkpoints(folder, files), keep):
+            _remove(f"{folder}/{name}")
+    except OSError:
+        return
+
+
+def obsolete(names: Sequence[str], listing: Listing, keep: int) -> list[str]:
+    """The files of checkpoints that are not among the newest `keep`, manifests first, and of those without manifest.
+
+    A newer one that is damaged stays: it was perhaps only unreadable for a moment.
+    """
+    kept = {manifest.step for manifest in listing.complete[:keep]}
+    oldest = min(kept, default=0)
+    kept |= {step for step in listing.problems if step > oldest}
+    old = [name for name in names if (step := step_of(name)) is not None and step not in kept]
+    return sorted(old, key=lambda name: (not name.endswith(".json"), name))
+
+
+def _remove(path: str) -> None:
+    """Remove a file or folder, if it exists and can be removed."""
+    try:
+        (tf.io.gfile.rmtree if tf.io.gfile.isdir(path) else tf.io.gfile.remove)(path)
+    except tf.errors.OpError:
+        return
+
+
+class Writer:
+    """Stores one checkpoint at a time, in a thread."""
+
+    def __init__(self, folder: str, keep: int, report: Callable[[Manifest, float, str], None]) -> None:
+        """Store in this folder.
+
+        Args:
+            folder: of the checkpoints.
+            keep: number of checkpoints that stay.
+            report: called in the thread with the manifest, the seconds since `start`, and why it failed, if so.
+        """
+        self._folder, self._keep, self._report = folder, keep, report
+        self._thread: Thread | None = None
+
+    def start(self, manifest: Manifest) -> None:
+        """Store the snapshot. Call `wait` before the next snapshot is taken."""
+        self._thread = Thread(target=self._store, args=(manifest, time.perf_counter()), daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Return when the last checkpoint has been stored and reported."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _store(self, manifest: Manifest, started_at: float) -> None:
+        failure = ""
+        try:
+            manifest = store(self._folder, manifest, self._keep)
+        except OSError as error:
+            failure = str(error)
+        drop_snapshot()
+        self._report(manifest, time.perf_counter() - started_at, failure)
