@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.models.checkpoints import UNREADABLE
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.task import leave
 from tfdist.strategies.options import Precision
@@ -60,7 +61,7 @@ def export(spec: TrainingSpec, prefix: str, target: str) -> None:
     try:
         load_weights(model, prefix)
     except tf.errors.OpError as error:
-        raise TfdistError(f"checkpoint {prefix} cannot be read: {error.message}") from None
+        raise TfdistError(f"checkpoint {prefix} cannot be read: {error.message}", UNREADABLE) from None
     try:
         with _moved_into_place(target) as temporary:
             _save_file(model, temporary) if target.endswith(KERAS_FILE) else _save_folder(model, temporary)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tfdist.models.checkpoints import UNREADABLE
 from tfdist.models.spec import Architecture, TrainingSpec
 from tfdist.strategies.options import Keras, Precision
 
@@ -18,6 +19,7 @@ SAVE = """
 import sys
 import tensorflow as tf
 from tfdist.models.architectures.build import build
+from tfdist.models.checkpoints import UNREADABLE
 from tfdist.models.spec import TrainingSpec
 
 model = build(TrainingSpec.from_env(__import__("os").environ))
@@ -77,6 +79,6 @@ def test_an_existing_target_and_a_damaged_checkpoint_are_refused(tmp_path):
     content[100] ^= 1
     data.write_bytes(content)
     damaged = python(TINY, *EXPORT, prefix, target)
-    assert damaged.returncode == 2
+    assert damaged.returncode == UNREADABLE
     assert f"tfdist: checkpoint {prefix} cannot be read: " in damaged.stderr
     assert not target.exists()
