@@ -252,8 +252,7 @@ class Supervisor:
         outcome = diagnose(self.history, self.job)
         ended = self.failure_time(now)
         attempts = self.log.closed(ended, outcome.reason, outcome.culprit, outcome.exit_code)
-        failed = {entry.task for entry in self.history.entries if isinstance(entry, Exited | Failed | Stuck)}
-        restart = decide(outcome, self.job, self.policy, attempts, failed)
+        restart = decide(outcome, self.job, self.policy, attempts, self._failed_tasks())
         if not isinstance(restart, Restart) or restart.whole:
             return False
         self.log.attempts = attempts
@@ -266,6 +265,10 @@ class Supervisor:
         self.starts.add(restart.tasks, now + restart.delay_s)
         self.restarted_at = now
         return True
+
+    def _failed_tasks(self) -> set[str]:
+        ended = {exit.task for exit in self.history.select(Exited) if exit.code != 0 or exit.task in self.job.serving}
+        return ended | {failed.task for failed in self.history.select(Failed)}
 
     def failure_time(self, now: float) -> float:
         """When the present failure was noticed, in seconds since 1970; `now` is the monotonic time."""
