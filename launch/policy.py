@@ -34,6 +34,8 @@ class Policy:
     """After the first failure, before the other tasks are stopped; those that exit meanwhile help to find the cause."""
     settle_killed_s: float = 0.5
     """The same if it was killed from outside, which no other failure causes; other tasks may be killed with it."""
+    settle_restart_s: float = 1.0
+    """Upper limit of `settle_s` if tasks may be restarted."""
     settle_secondary_s: float = 12.0
     """The same while every failed task reports only that a peer has failed. TensorFlow takes 8 to 10 s to notice that a
     peer is silent, and an agent counts as lost after `silence_s`."""
@@ -57,10 +59,27 @@ class Policy:
     """Restart with fewer workers, at least this many, if hosts are lost; None: all hosts are needed."""
     saves_on_signal: bool = False
     """SIGTERM, SIGUSR1 and SIGUSR2 go to one leading task first, whose job then saves a checkpoint and ends with 42."""
+    save_s: float = 25.0
+    """For that checkpoint, if `grace_s` is shorter. Kubernetes and Slurm send SIGKILL 30 s after SIGTERM by default."""
     stall_timeout_s: float | None = 300.0
     """Without a step from any task, until the job is stopped; None: no limit."""
     stop_on_nan: bool = False
     """Stop the job when a task reports a loss that is not finite."""
+
+    @property
+    def failure_settle_s(self) -> float:
+        """`settle_s`, or less if tasks may be restarted."""
+        return min(self.settle_s, self.settle_restart_s) if self.max_restarts else self.settle_s
+
+    @property
+    def failure_grace_s(self) -> float:
+        """Grace period after a failure: what tasks save then is of no use to a restart, so it does not wait for it."""
+        return min(self.grace_s, self.lost_grace_s) if self.max_restarts else self.grace_s
+
+    @property
+    def save_grace_s(self) -> float:
+        """Between the signal to the task that saves first, and SIGKILL for all."""
+        return max(self.grace_s, self.save_s)
 
     @property
     def login_s(self) -> float:

@@ -1,11 +1,16 @@
-"""Starts of tasks that wait: for a delay, or for the processes of the attempt before to end."""
+"""Restarts tasks of a running job while the others continue."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from tfdist.launch.agents.launcher_messages import Message
+from tfdist.launch.agents.launcher_messages import Message, Restarting
 from tfdist.launch.agents.messages import Exited, Stuck
+from tfdist.launch.agents.program.clock import event_time
+from tfdist.launch.attempts import AttemptLog
 from tfdist.launch.deadlines import Action
+from tfdist.launch.diagnosis.diagnose import diagnose
+from tfdist.launch.diagnosis.history import Failed
+from tfdist.launch.restarts import Restart, announcement, decide
 from tfdist.launch.task_group import TaskGroup
 
 
@@ -65,3 +70,41 @@ class PendingStarts:
         times = [start.at for start in self._unblocked()]
         if times:
             self.group.deadlines.set(self.start_due, min(times))
+
+
+@dataclass
+class Restarter:
+    """Restarts the tasks that have failed, if the policy and their roles allow it while others continue."""
+
+    tasks: TaskGroup
+    log: AttemptLog
+    starts: PendingStarts
+
+    def restart(self, failed_at: float, now: float) -> tuple[str, ...]:
+        """Returns the tasks that are restarted; none if the whole job must be stopped.
+
+        Args:
+            failed_at: when the failure was noticed, in seconds since 1970.
+            now: monotonic.
+        """
+        job, policy = self.tasks.job, self.tasks.policy
+        if self.tasks.stopped or not policy.max_restarts:
+            return ()
+        outcome = diagnose(self.tasks.history, job)
+        attempts = self.log.closed(failed_at, outcome.reason, outcome.culprit, outcome.exit_code)
+        decision = decide(outcome, job, policy, attempts, self._failed())
+        if not isinstance(decision, Restart) or decision.whole:
+            return ()
+        self.log.attempts = attempts
+        number = self.log.open(decision.tasks, event_time())
+        reason = announcement(outcome, decision, job, policy, number, self.log.saved_step)
+        self.tasks.announce(Restarting(number, decision.tasks, False, reason, decision.delay_s, event_time()))
+        self.tasks.renew(decision.tasks, number)
+        self.tasks.stop(self.tasks.running & set(decision.tasks), policy.failure_grace_s)
+        self.starts.add(decision.tasks, now + decision.delay_s)
+        return decision.tasks
+
+    def _failed(self) -> set[str]:
+        exits = self.tasks.history.select(Exited)
+        ended = {exit.task for exit in exits if exit.code != 0 or exit.task in self.tasks.job.serving}
+        return ended | {failed.task for failed in self.tasks.history.select(Failed)}

@@ -5,11 +5,12 @@ import signal
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty
 from typing import Any, Protocol
 
 from tfdist.launch.agents.inbox import Arrival, Inbox
-from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, NextTurn, OnMessage, Restarting
+from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, NextTurn, OnMessage
 from tfdist.launch.agents.messages import Event, Exited, Heartbeat, NotStarted, Started, Stuck, TaskMessage
 from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.agents.silence import SilenceDetector
@@ -18,32 +19,20 @@ from tfdist.launch.barrier import Barrier
 from tfdist.launch.diagnosis.culprit import shows_cause
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.endings import killed_from_outside
-from tfdist.launch.diagnosis.history import (
-    Entry,
-    Failed,
-    Frozen,
-    History,
-    NotFinite,
-    NotJoined,
-    Stalled,
-    StartTimedOut,
-    TimedOut,
-)
-from tfdist.launch.errors import ExitCode
+from tfdist.launch.diagnosis.first_failure import first_failure
+from tfdist.launch.diagnosis.history import Entry, Failed, StartTimedOut, TimedOut
 from tfdist.launch.frozen import FrozenWatch
 from tfdist.launch.joining import CHECK_S, JoinWatch
 from tfdist.launch.loss_watch import LossWatch
-from tfdist.launch.restarting import PendingStarts
-from tfdist.launch.restarts import Restart, announcement, decide
+from tfdist.launch.restarting import PendingStarts, Restarter
 from tfdist.launch.runs.writer import RunWriter
+from tfdist.launch.saving import Saving
 from tfdist.launch.stall_guard import StallGuard
 from tfdist.launch.task_group import TaskGroup
 from tfdist.launch.text import shortened, signal_name
 
 FOLLOW_S = 300.0
 """For the tasks that follow the leading ones to end after them."""
-SAVING_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-"""What a scheduler sends some time before it ends a job."""
 
 
 class Watch(Protocol):
@@ -67,24 +56,24 @@ class Supervisor:
     """The barrier opens only for a `NextTurn`, and the time limit is that of each turn. Nothing is restarted."""
     watches: list[Watch] = field(default_factory=list)
     records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    turns: int = 0
-    """Number of turns so far."""
     failed_at: float | None = None
     """Monotonic time of the first failure since the start, or since the last restart."""
     restarted_at: float = -math.inf
     """Monotonic time of the last restart of some tasks."""
-    saving: bool = False
-    """One leading task has been asked to save a checkpoint, and the others are stopped after it."""
     barrier: Barrier = field(init=False)
     starts: PendingStarts = field(init=False)
+    restarter: Restarter = field(init=False)
+    saving: Saving = field(init=False)
     silence: SilenceDetector = field(init=False)
     joining: JoinWatch = field(init=False)
 
     def __post_init__(self) -> None:
         self.policy, self.job, self.history = self.tasks.policy, self.tasks.job, self.tasks.history
         self.deadlines = self.tasks.deadlines
-        self.barrier = Barrier(self.tasks)
+        self.barrier = Barrier(self.tasks, self.paced, partial(self._stop, self.policy.grace_s))
         self.starts = PendingStarts(self.tasks, self._after_start)
+        self.restarter = Restarter(self.tasks, self.log, self.starts)
+        self.saving = Saving(self.tasks)
         self.silence = SilenceDetector(self.policy.silence_s)
         self.joining = JoinWatch(self.job, self.history)
         self.deadlines.set(self._check_silence, -math.inf)
@@ -145,7 +134,9 @@ class Supervisor:
                 self.tasks.running.discard(task)
                 self._stop(self.policy.grace_s, f"{task} could not be started")
             case NextTurn(turn):
-                self._start_turn(turn, at)
+                if self.policy.timeout_s is not None:
+                    self.deadlines.set(self._time_out, at + self.policy.timeout_s)
+                self.barrier.start_turn(turn)
             case Interrupted():
                 self._interrupt(message, at)
             case AgentLost(host):
@@ -164,19 +155,19 @@ class Supervisor:
             case {"event": "record", "record": Mapping() as record}:
                 self.records[message.task] = record
             case {"event": "barrier"}:
-                self.barrier.waiting.add(message.task)
-                self._after_barrier()
+                if self.barrier.note(message.task):  # the turn has ended
+                    self.deadlines.cancel(self._time_out)
             case {"event": "failed"}:
-                self._after_failure(at, self.policy.settle_s)
+                self._after_failure(at, self.policy.failure_settle_s)
 
     def _after_exit(self, task: str, code: int, at: float) -> None:
-        if self.saving:
-            self._after_save(code, at)
+        if self.saving.active:
+            self.saving.note_exit(code, at)
             return
         early = task in self.job.serving and not self.tasks.succeeded
         if code != 0 or early:
             killed = killed_from_outside(code)
-            self._after_failure(at, self.policy.settle_killed_s if killed else self.policy.settle_s)
+            self._after_failure(at, self.policy.settle_killed_s if killed else self.policy.failure_settle_s)
             if code != 0 and self._is_independent(task):
                 self._restart(at)
             return
@@ -184,7 +175,7 @@ class Supervisor:
         if self.tasks.succeeded:
             self._end(at)
             return
-        self._after_barrier()  # the others need not wait for this one
+        self.barrier.check()  # the others need not wait for this one
         if self.joining.note_exit(task):
             self.deadlines.set(self._check_joining, at + max(0.0, self.policy.settle_secondary_s - 2 * CHECK_S))
 
@@ -229,63 +220,31 @@ class Supervisor:
         if self._restart(now):
             return
         ending = {entry.task for entry in self.history.select(Failed)} & self.tasks.running
-        if now >= until:
-            stopped = self.tasks.stopped
-            self._stop(self._failure_grace_s, _first_failure(self.history), self._all_but(ending) if stopped else ())
+        if now >= until and self.tasks.stopped:
+            self._stop(self.policy.failure_grace_s, first_failure(self.history), self.tasks.running - ending)
             return
-        self._stop(self._failure_grace_s, _first_failure(self.history), ending)
-        if ending:
+        spared = ending if now < until and not self.policy.max_restarts else ()
+        self._stop(self.policy.failure_grace_s, first_failure(self.history), spared)
+        if spared:
             self.deadlines.set(self._settle, until)
-
-    def _all_but(self, tasks: set[str]) -> set[str]:
-        return self.tasks.running - tasks
-
-    @property
-    def _failure_grace_s(self) -> float:
-        """A restart does not wait for long: what the tasks would save is lost in any case."""
-        return min(self.policy.grace_s, self.policy.lost_grace_s) if self.policy.max_restarts else self.policy.grace_s
 
     def _restart(self, now: float) -> bool:
         """Restart the tasks that have failed if others continue; returns whether it did."""
-        if self.tasks.stopped or self.paced or not self.policy.max_restarts:
+        tasks = self.restarter.restart(self.failure_time(now), now)
+        if not tasks:
             return False
-        outcome = diagnose(self.history, self.job)
-        ended = self.failure_time(now)
-        attempts = self.log.closed(ended, outcome.reason, outcome.culprit, outcome.exit_code)
-        restart = decide(outcome, self.job, self.policy, attempts, self._failed_tasks())
-        if not isinstance(restart, Restart) or restart.whole:
-            return False
-        self.log.attempts = attempts
-        number = self.log.open(restart.tasks, event_time())
-        reason = announcement(outcome, restart, self.job, self.policy, number, self.log.saved_step)
-        self._forget(restart.tasks, number)
-        message = Restarting(number, restart.tasks, False, reason, restart.delay_s, event_time())
-        self.tasks.announce(message)
-        self.tasks.stop(self.tasks.running & set(restart.tasks), self._failure_grace_s)
-        self.starts.add(restart.tasks, now + restart.delay_s)
-        self.restarted_at = now
+        for task in tasks:
+            self.records.pop(task, None)
+        self.barrier.waiting -= set(tasks)
+        for watch in self.watches:
+            watch.forget(tasks)
+        self.failed_at, self.restarted_at = None, now
+        self.deadlines.cancel(self._settle, self._start_timed_out)
         return True
-
-    def _failed_tasks(self) -> set[str]:
-        ended = {exit.task for exit in self.history.select(Exited) if exit.code != 0 or exit.task in self.job.serving}
-        return ended | {failed.task for failed in self.history.select(Failed)}
 
     def failure_time(self, now: float) -> float:
         """When the present failure was noticed, in seconds since 1970; `now` is the monotonic time."""
         return event_time() - (now - (self.failed_at or now))
-
-    def _forget(self, tasks: Collection[str], attempt: int) -> None:
-        """The next attempt of these tasks is `attempt`."""
-        for task in tasks:
-            self.tasks.attempts[task] = attempt
-            self.records.pop(task, None)
-        for group in (self.tasks.started, self.tasks.finished, self.barrier.waiting):
-            group -= set(tasks)
-        self.history.forget(tasks)
-        for watch in self.watches:
-            watch.forget(tasks)
-        self.failed_at = None
-        self.deadlines.cancel(self._settle, self._start_timed_out)
 
     def _time_out(self, _: float) -> None:
         timeout_s = self.policy.timeout_s or 0.0
@@ -322,69 +281,26 @@ class Supervisor:
     def _stop(self, grace_s: float, reason: str = "", spared: Collection[str] = ()) -> None:
         """Stop all running tasks but the spared ones, and start no more."""
         self.tasks.stopped = True
-        self.starts.cancel()
-        self.deadlines.cancel(self._settle, self._start_timed_out)
+        self._start_no_more()
         if self.history.select(AgentLost):
             grace_s = min(grace_s, self.policy.lost_grace_s)
         tasks = self.tasks.running.difference(spared)
         self.tasks.note_stop(tasks, grace_s, reason)
         self.tasks.stop(tasks, grace_s)
 
+    def _start_no_more(self) -> None:
+        self.starts.cancel()
+        self.deadlines.cancel(self._settle, self._start_timed_out)
+
     def _interrupt(self, message: Interrupted, at: float) -> None:
         first = len(self.history.select(Interrupted)) == 1
         reason = message.by or ("Ctrl-C" if message.signal == signal.SIGINT else signal_name(message.signal))
-        leaders = self.tasks.leaders
-        if first and not self.tasks.stopped and leaders and self._saves_on(message):
-            self._save(leaders[0], reason, at)
+        if first and self.saving.wanted(message):
+            self._start_no_more()
+            self.saving.start(reason, at)
         else:
-            self.saving = False
+            self.saving.active = False
             self._stop(self.policy.grace_s if first else 0.0, reason)
-
-    def _saves_on(self, message: Interrupted) -> bool:
-        return self.policy.saves_on_signal and message.signal in SAVING_SIGNALS
-
-    def _save(self, leader: str, reason: str, at: float) -> None:
-        """Let the tasks save a checkpoint: one of them gets the signal, and tells the others at which step.
-
-        All are noted as stopped, for how they exit is not a failure.
-        """
-        self.saving = self.tasks.stopped = True
-        self.starts.cancel()
-        self.deadlines.cancel(self._settle, self._start_timed_out)
-        self.tasks.note_stop(self.tasks.running, self.policy.grace_s, f"{reason}, saving a checkpoint")
-        self.tasks.stop([leader], self.policy.grace_s)
-        self.deadlines.set(self._stop_rest, at + self.policy.grace_s)
-
-    def _after_save(self, code: int, at: float) -> None:
-        if not self.tasks.leaders or code not in (ExitCode.SUCCESS, ExitCode.PREEMPTED):
-            self._stop_rest(at)
-
-    def _stop_rest(self, _: float) -> None:
-        self.saving = False
-        self.deadlines.cancel(self._stop_rest)
-        self.tasks.stop(self.tasks.running, min(self.policy.grace_s, self.policy.lost_grace_s))
-
-    def _after_barrier(self) -> None:
-        if not self.barrier.complete:
-            return
-        if self.paced and self.tasks.finished:  # no turn can follow: it would wait for this task
-            if not self.tasks.stopped:
-                early = min(self.tasks.finished)
-                self._stop(self.policy.grace_s, f"{early} exited with code 0 while other tasks wait for a turn")
-        elif self.paced:
-            self.deadlines.cancel(self._time_out)
-            # the CPU time that the turn took, and, once the task has started, the memory that it takes
-            self.tasks.inspect(gpus=not self.turns)
-        else:
-            self.barrier.open(None)
-
-    def _start_turn(self, turn: Mapping[str, Any] | None, at: float) -> None:
-        if self.policy.timeout_s is not None:
-            self.deadlines.set(self._time_out, at + self.policy.timeout_s)
-        self.turns += 1
-        self.tasks.inspect()
-        self.barrier.open(turn)
-        self.barrier.waiting.clear()
 
     def _abandon(self, host: str, at: float) -> None:
         # Its tasks end without us: an agent stops them, and the parent of an agent kills what a killed one leaves.
@@ -393,26 +309,6 @@ class Supervisor:
         if lost and not self.tasks.stopped:  # other hosts may be lost at the same time
             self.failed_at = self.failed_at or at
             self.deadlines.set(self._settle, at + min(self.policy.settle_s, self.policy.lost_grace_s))
-
-
-def _first_failure(history: History) -> str:
-    for entry in history.entries:
-        match entry:
-            case Failed(task):
-                return f"{task} failed"
-            case Exited(task, code) if code != 0:
-                return f"{task} failed"
-            case AgentLost(host):
-                return f"lost {host}"
-            case NotJoined(task):
-                return f"{task} did not join the cluster"
-            case Frozen(tasks):
-                return f"{shortened(tasks)} stopped by a signal"
-            case Stalled(timeout_s):
-                return f"no step for {timeout_s:g} s"
-            case NotFinite(task, step, loss):
-                return f"loss of {task} is {loss} at step {step}"
-    return "a task has ended too early"
 
 
 def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) -> None:

@@ -69,6 +69,13 @@ class TaskGroup:
             self.running.add(task)
             self.channels[task].send(Start(task, program.argv, env, program.cwd, plan.cores, port, attempt=number))
 
+    def renew(self, tasks: Collection[str], attempt: int) -> None:
+        """Expect this attempt of the tasks next, and forget what is known about the one before."""
+        self.attempts |= dict.fromkeys(tasks, attempt)
+        self.started -= set(tasks)
+        self.finished -= set(tasks)
+        self.history.forget(tasks)
+
     def inspect(self, gpus: bool = False) -> None:
         """Ask for the states of the running processes; the answers go into the history."""
         for channel, tasks in self._by_channel(self.running).items():

@@ -469,7 +469,7 @@ def barrier(task):
 @pytest.mark.parametrize("first", ["exit", "barrier"])
 def test_no_turn_waits_for_a_task_that_has_exited(first):
     supervisor, channel = supervisor_of({"worker": 2})
-    supervisor.paced = True
+    supervisor.barrier.paced = True
     messages = [exited("worker-1", 0), barrier("worker-0")]
     for message in messages if first == "exit" else reversed(messages):
         supervisor.handle(message)
@@ -484,7 +484,7 @@ def test_no_turn_waits_for_a_task_that_has_exited(first):
 
 def test_after_the_last_turn_tasks_exit_one_after_the_other():
     supervisor, channel = supervisor_of({"worker": 2})
-    supervisor.paced = True
+    supervisor.barrier.paced = True
     for message in (barrier("worker-0"), barrier("worker-1"), NextTurn({"windows": 0, "steps": 0})):
         supervisor.handle(message)
     supervisor.handle(exited("worker-0", 0))
@@ -495,7 +495,7 @@ def test_after_the_last_turn_tasks_exit_one_after_the_other():
 
 def test_a_task_that_exits_when_it_is_stopped_stops_nothing_again():
     supervisor, channel = supervisor_of({"worker": 2})
-    supervisor.paced = True
+    supervisor.barrier.paced = True
     for message in (barrier("worker-0"), barrier("worker-1"), Interrupted(signal.SIGINT), exited("worker-1", 0)):
         supervisor.handle(message)
     assert channel.stops() == [Stop(("worker-0", "worker-1"), 5.0)]

@@ -1,0 +1,45 @@
+"""Lets the tasks of a job save a checkpoint when the launcher is told to end."""
+
+import signal
+from dataclasses import dataclass
+
+from tfdist.launch.agents.launcher_messages import Interrupted
+from tfdist.launch.errors import ExitCode
+from tfdist.launch.task_group import TaskGroup
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+"""What a scheduler sends some time before it ends a job."""
+
+
+@dataclass
+class Saving:
+    """Sends SIGTERM to one leading task, as TensorFlow's PreemptionCheckpointHandler needs it: that task tells the
+    others at which step all save. They exit then, and the rest of the job is stopped.
+    """
+
+    tasks: TaskGroup
+    active: bool = False
+
+    def wanted(self, interrupted: Interrupted) -> bool:
+        """Whether the job saves a checkpoint on this signal, and has a task that can."""
+        saves = self.tasks.policy.saves_on_signal and interrupted.signal in SIGNALS
+        return saves and not self.tasks.stopped and bool(self.tasks.leaders)
+
+    def start(self, reason: str, now: float) -> None:
+        """Make the tasks save. All count as stopped from now on, for how they exit is not a failure."""
+        grace_s = self.tasks.policy.save_grace_s
+        self.active = self.tasks.stopped = True
+        self.tasks.note_stop(self.tasks.running, grace_s, f"{reason}, saving a checkpoint")
+        self.tasks.stop(self.tasks.leaders[:1], grace_s)
+        self.tasks.deadlines.set(self.end, now + grace_s)
+
+    def note_exit(self, code: int, now: float) -> None:
+        """Stop the rest if the last leading task has exited, or if one has exited without saving."""
+        if not self.tasks.leaders or code not in (ExitCode.SUCCESS, ExitCode.PREEMPTED):
+            self.end(now)
+
+    def end(self, _: float) -> None:
+        """Stop the tasks that still run."""
+        self.active = False
+        self.tasks.deadlines.cancel(self.end)
+        self.tasks.stop(self.tasks.running, min(self.tasks.policy.grace_s, self.tasks.policy.lost_grace_s))
