@@ -1,8 +1,10 @@
 """The text and the JSON about the end of a launch."""
 
 import io
+from dataclasses import replace
 
 from tfdist.cli.show_outcome import outcome_json, show_failure, show_outcome
+from tfdist.launch.attempts import Attempt
 from tfdist.launch.diagnosis.outcome import Outcome, Status
 
 REASON = "worker-1 exited with code 1: ValueError: bad data"
@@ -68,3 +70,28 @@ def test_a_process_that_is_left_over_after_a_success_is_a_warning(capsys):
 def test_the_json_names_all_culprits_and_hints():
     result = outcome_json(FAILED, None)
     assert (result["culprits"], result["hints"], result["culprit"]) == (["worker-1"], [], "worker-1")
+
+
+ATTEMPTS = (
+    Attempt(0, ("worker-0",), 100.0, 130.0, 110.0, "worker-1 was killed by SIGKILL", "worker-1", 137, None, 120),
+    Attempt(1, ("worker-0",), 131.0, 150.0, None, REASON, "worker-1", 1, 100, None, "2 workers instead of 3 (lost h2)"),
+)
+
+
+def test_the_attempts_of_a_job_that_was_restarted_are_listed():
+    outcome = replace(FAILED, attempts=ATTEMPTS, not_restarted="--max-restarts 1 is used up")
+    assert printed(outcome)[4:7] == [
+        "  attempt 0: 30 s to step 120: worker-1 was killed by SIGKILL",
+        f"  attempt 1: 19 s from step 100 (2 workers instead of 3 (lost h2)): {REASON}",
+        "  not restarted: --max-restarts 1 is used up",
+    ]
+
+
+def test_the_only_attempt_is_not_listed():
+    assert not any("attempt" in line for line in printed(replace(FAILED, attempts=ATTEMPTS[:1])))
+
+
+def test_a_success_after_restarts_says_so(capsys):
+    outcome = Outcome(Status.OK, 0, "", wall_s=50.0, run_dir="runs/x", attempts=ATTEMPTS)
+    show_outcome(outcome, None, quiet=False, json=False)
+    assert capsys.readouterr().out == "done in 50.0 s after 1 restart; kept in runs/x\n"

@@ -240,3 +240,14 @@ def test_the_job_waits_for_an_evaluator_but_not_for_servers(tmp_path, survivors)
     assert outcome.records == {"evaluator-0": {}}
     assert outcome.exits["ps-0"].code == -signal.SIGTERM
     assert survivors() == []
+
+
+def test_agents_ignore_what_a_scheduler_sends_to_all_processes_and_tasks_do_not(tmp_path):
+    code = PREPARE + (
+        "for number in (signal.SIGUSR1, signal.SIGUSR2): os.kill(os.getppid(), number)\n"
+        "emit('record', record={'default': signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL})\n"
+        "time.sleep(0.2)\n"
+    )
+    outcome, _ = run(python_job(code, {"worker": 1}), tmp_path)
+    assert outcome.status is Status.OK
+    assert outcome.records == {"worker-0": {"default": True}}

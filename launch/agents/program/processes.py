@@ -9,6 +9,8 @@ from typing import NoReturn
 
 from tfdist.launch.agents.program.files import process_stat, read_text, remove_folder
 
+IGNORED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+"""A scheduler may send them to all processes of a job; the launcher acts on them."""
 CLEAN_UP_KILL_S = 3.0
 """Wait for processes after SIGKILL, when the agent cleans up."""
 AGENT_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -27,7 +29,7 @@ def run_program(
         os.setsid()
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.set_wakeup_fd(-1)
-        for number in (*AGENT_SIGNALS, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+        for number in (*AGENT_SIGNALS, *IGNORED_SIGNALS, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if cores:
@@ -54,6 +56,8 @@ def fork_reaper(temporary: str) -> None:
     If the child fails or is killed, the parent kills all processes that it leaves, daemons included: as a subreaper,
     it becomes their parent. It also deletes the folder `temporary`. If the parent is killed, the child gets SIGTERM.
     """
+    for number in IGNORED_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     parent, child = os.getpid(), os.fork()
     if child == 0:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.launch.jobs import roles
-from tfdist.launch.agents.launcher_messages import AgentLost, Stopped
+from tfdist.launch.agents.launcher_messages import AgentLost, Restarting, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Heartbeat, Listening, NotStarted, Output, Started, Stuck
 from tfdist.launch.console.job_state import JobState, state_of
 from tfdist.launch.job import Program, Shape, plan_job
@@ -125,6 +125,19 @@ def test_a_restarted_task_begins_again_and_its_earlier_attempt_is_silent():
     task = state.tasks["worker-0"]
     assert (task.activity, task.step, task.failed, task.leads) == ("starting", None, False, True)
     assert (state.failed, state.stopped_at) == ("", None)
+
+
+def test_tasks_that_will_be_restarted_wait_and_the_others_continue():
+    state = replayed(state_of(job_of(chief=1, worker=2)), Started("worker-0", 1, 0.0), exited("worker-1", -9))
+    replayed(state, Restarting(1, ("worker-1",), False, "worker-1 was killed"))
+    assert activities(state) == {"chief-0": "waiting", "worker-0": "starting", "worker-1": "waiting"}
+    assert (state.failed, state.tasks["worker-1"].serves) == ("", True)
+
+
+def test_a_restart_of_all_tasks_shows_those_of_the_new_plan():
+    state = replayed(state_of(job_of(worker=3)), exited("worker-2", -9))
+    replayed(state, Restarting(1, ("worker-0", "worker-1"), True, "lost h2"))
+    assert activities(state) == {"worker-0": "waiting", "worker-1": "waiting"}
 
 
 def test_messages_that_change_nothing_are_not_drawn():

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tfdist.launch.agents.launcher_messages import Note, Stopped
+from tfdist.launch.agents.launcher_messages import Note, Restarting, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Heartbeat, Output
 from tfdist.launch.console.lines import UPDATE_S, LineOptions, PrefixedLines
 from tfdist.launch.console.stream import WriteQueue
@@ -270,3 +270,11 @@ def test_a_reader_that_reads_nothing_is_not_waited_for_once_tasks_are_stopped(un
     lines.handle(Output("t", "stdout", "left out\n"))
     assert waits
     assert set(waits) == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("quiet", "printed"), [(False, "[tfdist] worker-1 failed; restart 1 of 3: all tasks\n"), (True, "")]
+)
+def test_a_restart_is_announced(quiet, printed):
+    restarting = Restarting(1, ("worker-0", "worker-1"), True, "worker-1 failed; restart 1 of 3: all tasks")
+    assert Console(quiet=quiet)(restarting) == printed
