@@ -61,7 +61,7 @@ def _choose(spec: TrainingSpec, options: Checkpointing, resumes: bool) -> Manife
     for saved in listing.complete:
         check_same_training(saved, spec, options.folder)
     manifest, problems = newest_intact(listing, lambda name: damage(f"{options.folder}/{name}"))
-    if manifest is None and (options.resume or problems):
+    if manifest is None and (problems or (options.resume and not options.may_be_empty)):
         why = "; ".join(problems) or "there is none"
         raise TfdistError(f"{options.folder}: no checkpoint can be used ({why}); start again in another folder")
     for problem in problems:
