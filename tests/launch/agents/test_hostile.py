@@ -2,25 +2,41 @@
 
 import json
 import sys
+from dataclasses import fields
+from typing import get_args
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
+from tests.launch.jobs import run
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.messages import (
+    CheckFolder,
     Dial,
     DialResult,
+    DumpStacks,
+    FolderChecked,
+    FromAgent,
     Inspect,
+    Inspected,
     LinkSpeed,
     MeasureLink,
     NotReserved,
     Reserve,
     Reserved,
+    StacksDumped,
 )
 from tfdist.launch.agents.program.description import describe
 from tfdist.launch.agents.requests import answers
+from tfdist.launch.agents.wire import encode
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
+from tfdist.launch.job import Program, RoleShape, Shape, plan_job
+from tfdist.launch.machine import Machine
 from tfdist.launch.policy import Policy
+
+from .test_messages import FROM_AGENT
 
 AGENT = """
 import json, sys
@@ -76,10 +92,62 @@ def test_a_host_with_an_incomplete_description_is_lost(description):
         pytest.fail("connected")
 
 
+def lines():
+    """Lines with the kinds and fields of messages, and any values."""
+    names = [field.name for kind in get_args(FromAgent) for field in fields(kind)]
+    kinds = st.sampled_from([json.loads(encode(message))["kind"] for message in FROM_AGENT])
+    values = st.none() | st.integers() | st.floats() | st.text(max_size=5) | st.just("worker-0") | st.just([[]])
+    rest = st.dictionaries(st.sampled_from(names), values | st.dictionaries(st.text(max_size=3), values, max_size=2))
+    return st.builds(lambda kind, rest: json.dumps({**rest, "kind": kind}).encode() + b"\n", kinds, rest)
+
+
+@settings(max_examples=15, deadline=None)
+@given(data=st.binary() | st.lists(lines()).map(b"".join))
+def test_a_host_that_sends_any_bytes_instead_of_a_hello_is_named(data):
+    code = "import sys; sys.stdout.buffer.write(bytes.fromhex(sys.argv[1]))"
+    host = Host("h1", "127.0.0.1", prefix=(sys.executable, "-S", "-c", code, data.hex() or "00"))
+    with pytest.raises(TfdistError, match=r"^h1: "), connect([host], Policy(alive_s=5.0)):
+        pytest.fail("connected")
+
+
+DURING_A_TASK = """
+import json, sys
+sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))
+def send(kind, **values): print(json.dumps({"kind": kind, **values}), flush=True)
+send("alive", time=1.0)
+send("hello", description=json.loads(sys.argv[1]))
+for line in sys.stdin.buffer:
+    message = json.loads(line)
+    if message["kind"] == "prepare":
+        send("prepared", request=message["request"], requested="/", actual="/")
+    elif message["kind"] == "start":
+        send("started", task="worker-0", attempt=0, pid=1, time=1.0)
+        sys.stdout.buffer.write(bytes.fromhex(sys.argv[2]))
+        break
+"""
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary() | st.lists(lines()).map(b"".join))
+@example(data=b'{"kind": "output", "task": "worker-0", "stream": "stacks", "text": "' + b"x" * 1000 + b'"}\n')
+@example(data=b'{"kind": "stacks_dumped", "request": 1, "methods": {"worker-9": ""}}\n')
+def test_a_host_that_sends_any_bytes_while_its_task_runs_is_named(data, tmp_path):
+    prefix = (sys.executable, "-c", DURING_A_TASK, json.dumps(describe()), data.hex())
+    host = Host("h1", "127.0.0.1", prefix=prefix)
+    machines = {host: Machine((0,), ())}
+    job = plan_job(Shape({"worker": RoleShape(1)}, has_cluster=False), Program(("true",), {}, "/"), machines)
+    outcome, _ = run(job, tmp_path)
+    assert outcome.exit_code == 0 or "h1" in outcome.reason
+
+
 def test_each_request_has_its_replies():
     assert answers(Reserve((0, 0)), Reserved((5000, 5001)))
     assert answers(Reserve((0,)), NotReserved(5000, "in use"))
     assert answers(Dial((("h", 1),), "", 1.0), DialResult(("",)))
     assert answers(MeasureLink("h", 1, "", 1.0), LinkSpeed(0.1, 1.0, ""))
     assert not answers(Dial((("h", 1),), "", 1.0), DialResult(()))
+    assert answers(DumpStacks(("worker-0",)), StacksDumped({}))
+    assert answers(CheckFolder("/a", "token", "read"), FolderChecked(""))
     assert not answers(Inspect(()), Reserved(()))
+    assert not answers(DumpStacks(()), Inspected({}, {}))
+    assert not answers(CheckFolder("/a", "token", "read"), StacksDumped({}))
