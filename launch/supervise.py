@@ -307,6 +307,7 @@ class Supervisor:
         lost = self.tasks.of_host(host) & (self.tasks.running | self.starts.tasks)
         self.tasks.running -= lost
         if lost and not self.tasks.stopped:  # other hosts may be lost at the same time
+            self.starts.cancel()
             self.failed_at = self.failed_at or at
             self.deadlines.set(self._settle, at + min(self.policy.settle_s, self.policy.lost_grace_s))
 

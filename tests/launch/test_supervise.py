@@ -21,51 +21,14 @@ from tfdist.launch.agents.messages import (
     Release,
     Stop,
 )
-from tfdist.launch.attempts import AttemptLog
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.outcome import Status
 from tfdist.launch.hosts.host import LOCAL, Host
-from tfdist.launch.job import Program, Shape, plan_job
-from tfdist.launch.machine import Machine, local_machines
-from tfdist.launch.policy import Policy
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.launch.supervise import Supervisor, supervise
-from tfdist.launch.task_group import TaskGroup
+from tfdist.launch.supervise import supervise
 
-from .jobs import roles
-
-
-class FakeChannel:
-    def __init__(self, host=LOCAL):
-        self.host, self.last_received, self.sent, self.silent = host, time.monotonic(), [], False
-
-    def send(self, message):
-        self.sent.append(message)
-
-    def stops(self):
-        return [message for message in self.sent if isinstance(message, Stop)]
-
-
-def supervisor_of(counts, *, ports=False, **policy):
-    job = plan_job(Shape(roles(**counts), True), Program(("true",), {}, "/"), local_machines(Machine((0,), ())))
-    job = job.with_ports({plan.task.name: 5000 + at for at, plan in enumerate(job.plans)}) if ports else job
-    channel = FakeChannel()
-    names = [plan.task.name for plan in job.plans]
-    group = TaskGroup(job, dict.fromkeys(names, channel), Policy(**policy), running=set(names))
-    supervisor = Supervisor(group, Inbox(), log_of(names))
-    return supervisor, channel
-
-
-def log_of(tasks):
-    """The first attempt has started."""
-    log = AttemptLog()
-    log.open(tasks, time.time())
-    return log
-
-
-def exited(task, code):
-    return Exited(task, code, time.time(), 0, 0.0)
+from .supervisors import FakeChannel, exited, supervisor_of
 
 
 def test_the_other_tasks_are_stopped_a_while_after_a_failure():
