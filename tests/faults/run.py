@@ -149,7 +149,7 @@ def measure(live: Live, code: int | None, ended_at: float, orphans: tuple[str, .
         ended_s=ended_at - fault_at,
         cold_start_s=_cold_start(live),
         next_step_s=_since(detected_at, next_step.at) if next_step and detected_at else None,
-        steps_lost=live.last_step(fault_at) - (resumed.step if resumed else 0) if next_step else None,
+        steps_lost=_steps_lost(live, fault_at, len(attempts) > 1),
         resumed_from=resumed.step if resumed else None,
         should_resume_from=live.good_step,
         restarts=max(0, len(attempts) - 1),
@@ -158,6 +158,16 @@ def measure(live: Live, code: int | None, ended_at: float, orphans: tuple[str, .
         orphans=orphans,
         error=error,
     )
+
+
+def _steps_lost(live: Live, fault_at: float, restarted: bool) -> int | None:
+    """0 if the tasks that train were not restarted."""
+    if not restarted:
+        return None
+    if live.first("step", attempt=1) is None:
+        return 0
+    resumed = live.first("resumed", attempt=1)
+    return live.last_step(fault_at) - (resumed.step if resumed else 0)
 
 
 def _since(start: float | None, end: float | None) -> float | None:
