@@ -8,6 +8,7 @@ import tensorflow as tf
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import Placement
 from tfdist.strategies.partitioner import parse_partitioner
+from tfdist.strategies.reconnect import wait_for_servers
 
 _PARTITIONERS: Mapping[str, Callable[[int, int], Any]] = {
     "fixed": lambda size, ps: tf.distribute.experimental.partitioners.FixedShardsPartitioner(size),
@@ -22,6 +23,7 @@ def build(choice: StrategyChoice) -> tf.distribute.Strategy:
     strategy = tf.distribute.experimental.ParameterServerStrategy(resolver, variable_partitioner(choice))
     if choice.placement is Placement.GREEDY:
         place_greedily(strategy.extended, choice.ps)
+    wait_for_servers(choice.workers, choice.ps)
     return strategy
 
 

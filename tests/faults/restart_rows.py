@@ -2,7 +2,7 @@
 
 from tests.faults import faults as f
 from tests.faults.jobs import MIRRORED, MULTIWORKER, ONE_DEVICE, PARAMETER_SERVER, PLAIN
-from tests.faults.scenario import ENDLESS, Expected, Fault, Job, Moment, Scenario
+from tests.faults.scenario import ANY, ENDLESS, Expected, Fault, Job, Moment, Scenario
 from tests.faults.task_rows import CHIEF, FROZEN, KILLED, PREEMPTED, PS, STALL, STALL_S, W0, W1
 
 RESTARTS = 5
@@ -66,5 +66,6 @@ RESTART_ROWS: tuple[Scenario, ...] = (
     Scenario(f.SIGTERM, MULTIWORKER, Expected(PREEMPTED, None, "interrupted by SIGTERM: saved step"), steps=ENDLESS, restarts=RESTARTS),
     Scenario(f.LAUNCHER_KILLED, MULTIWORKER, Expected(-9), steps=ENDLESS, restarts=RESTARTS),
     _restarted(f.BLOCKED_CONSOLE, MULTIWORKER, W1, "worker-1 was killed by SIGKILL", WORKERS),
-    _restarted(f.CLOCK_BACK_KILL, MULTIWORKER, W1, "worker-1 was killed by SIGKILL", WORKERS),
+    _restarted(f.CLOCK_BACK_KILL, PARAMETER_SERVER, CHIEF, "chief-0 was killed by SIGKILL", (CHIEF,)),
+    Scenario(f.CLOCK_BACK, MULTIWORKER, Expected(0, ANY, restarts=None), restarts=RESTARTS),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, get_args
 
-from tests.faults.run import Measured, deviations
+from tests.faults.run import Measured, deviations, named_right
 from tests.faults.scenario import Scenario
 
 FOLDER = Path(__file__).parents[2] / "bench_results" / "faults"
@@ -67,7 +67,7 @@ def row_of(scenario: Scenario, measured: Measured, took_s: float) -> Row:
         deviations="; ".join(wrong),
         expected_culprit=scenario.expected.culprit or "",
         named=measured.culprit or "",
-        named_right=measured.culprit == scenario.expected.culprit and scenario.expected.says in measured.sentence,
+        named_right=named_right(scenario, measured) and scenario.expected.says in measured.sentence,
         exit_code=measured.code,
         expected_code=scenario.expected.code,
         sentence=measured.sentence,

@@ -14,6 +14,8 @@ STEPS = 300
 ENDLESS = 1_000_000
 """Steps of a job that only the fault ends."""
 MIDDLE_STEP = 60
+ANY = "any"
+"""Instead of a culprit."""
 EVERY = 20
 """Steps between two checkpoints."""
 
@@ -63,10 +65,11 @@ class Expected:
     code: int
     """Of the launcher; -9: it was killed."""
     culprit: str | None = None
-    """None: no task is to blame."""
+    """None: no task is to blame; ANY: it cannot be known which one is."""
     says: str = ""
     """Part of the sentence about the fault."""
-    restarts: int = 0
+    restarts: int | None = 0
+    """None: any number; TensorFlow decides whether it fails."""
     detected_s: float | None = None
     """At most, from the fault to the line that names it; None: not limited."""
     restarted: tuple[str, ...] | None = None

@@ -7,7 +7,7 @@ from tests.faults.scenario import ENDLESS, MIDDLE_STEP, Expected, Fault, Job, Mo
 KILLED, STALLED, PREEMPTED, LOST = 137, 76, 42, 69
 W0, W1, CHIEF, PS = "worker-0", "worker-1", "chief-0", "ps-0"
 FROZEN = "is stopped (state T: SIGSTOP or a debugger)"
-STALL_S = 5
+STALL_S = 20
 STALL = ("--stall-timeout", str(STALL_S))
 
 
@@ -73,6 +73,9 @@ TASK_ROWS: tuple[Scenario, ...] = (
     Scenario(f.LAUNCHER_KILLED, PLAIN, Expected(-9), steps=ENDLESS),
     Scenario(f.LAUNCHER_KILLED, PARAMETER_SERVER, Expected(-9), steps=ENDLESS),
     _ends(f.BLOCKED_CONSOLE, MULTIWORKER, W1, KILLED, "worker-1 was killed by SIGKILL"),
-    Scenario(f.CLOCK_BACK, MULTIWORKER, Expected(0)),
-    _ends(f.CLOCK_BACK_KILL, MULTIWORKER, W1, KILLED, "worker-1 was killed by SIGKILL"),
+    Scenario(f.CLOCK_BACK, PLAIN, Expected(0)),
+    Scenario(f.CLOCK_BACK, MIRRORED, Expected(0)),
+    Scenario(f.CLOCK_BACK, PARAMETER_SERVER, Expected(0)),
+    _ends(f.CLOCK_BACK_KILL, PLAIN, W1, KILLED, "worker-1 was killed by SIGKILL"),
+    _ends(f.CLOCK_BACK_KILL, PARAMETER_SERVER, CHIEF, KILLED, "chief-0 was killed by SIGKILL"),
 )
