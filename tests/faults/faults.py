@@ -30,13 +30,6 @@ def _kill_agent(live: Live, scenario: Scenario) -> None:
     os.kill(live.agent(scenario.task), signal.SIGKILL)
 
 
-def _kill_agent_and_parent(live: Live, scenario: Scenario) -> None:
-    agent = live.agent(scenario.task)
-    parent = int(Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[1])
-    for pid in (parent, agent):
-        os.kill(pid, signal.SIGKILL)
-
-
 def _below_a_shell(box: Sandbox, scenario: Scenario) -> tuple[str, ...]:
     wrapper = box.script("wrapper.sh", [f"export TMPDIR={box.temporary}", '"$@"', "exit $?"])
     return "--remote-prefix", str(wrapper)
@@ -106,9 +99,6 @@ AGENT_BELOW_SHELL = Fault(
     "The same, where --remote-prefix is a shell script that runs the agent",
     _kill_agent,
     _below_a_shell,
-)
-AGENT_AND_PARENT = Fault(
-    "agent-and-parent-killed", "The agent and its parent are killed at once", _kill_agent_and_parent
 )
 LAUNCHER_KILLED = Fault(
     "launcher-killed", "The launcher is killed by SIGKILL", lambda live, _: os.kill(live.process.pid, signal.SIGKILL)

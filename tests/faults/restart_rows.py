@@ -1,7 +1,7 @@
 """Failures of tasks, with checkpoints and restarts."""
 
 from tests.faults import faults as f
-from tests.faults.jobs import MIRRORED, MULTIWORKER, ONE_DEVICE, PARAMETER_SERVER, PLAIN
+from tests.faults.jobs import MIRRORED, MULTIWORKER, ONE_DEVICE, PARAMETER_SERVER
 from tests.faults.scenario import ANY, ENDLESS, Expected, Fault, Job, Moment, Scenario
 from tests.faults.task_rows import CHIEF, FROZEN, KILLED, PREEMPTED, PS, STALL, STALL_S, W0, W1
 
@@ -59,7 +59,7 @@ RESTART_ROWS: tuple[Scenario, ...] = (
         steps=ENDLESS, restarts=RESTARTS,
     ),
     Scenario(
-        f.ALWAYS, PLAIN, Expected(1, W1, "ValueError: bad data", restarts=2), W1, Moment.START,
+        f.ALWAYS, ONE_DEVICE, Expected(1, W0, "ValueError: bad data", restarts=2), W0, Moment.START,
         steps=ENDLESS, restarts=RESTARTS,
     ),
     Scenario(f.SIGTERM, ONE_DEVICE, Expected(PREEMPTED, None, "interrupted by SIGTERM: saved step"), steps=ENDLESS, restarts=RESTARTS),
