@@ -13,7 +13,7 @@ from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command
 from tfdist.launch.text import counted, duration, listed
-from tfdist.models.record import Record, RecordStatus
+from tfdist.models.record import RankRecord, Record, RecordStatus
 from tfdist.models.throughput import throughput
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
@@ -74,8 +74,8 @@ def outcome_json(outcome: Outcome, record: Record | None) -> dict[str, Any]:
         },
     }
     if record is not None and record.status is RecordStatus.OK:
-        result["images_per_s"] = throughput(record)
-        result["loss"] = {rank.task: rank.windows[-1].loss if rank.windows else None for rank in record.ranks}
+        result["images_per_s"] = throughput(record) if _has_windows(record) else None
+        result["loss"] = {rank.task: _loss(rank) for rank in record.ranks}
         result["accuracy"] = record.ranks[0].accuracy
         result["evaluations"] = [asdict(evaluation) for evaluation in record.evaluations]
         result["updates_applied"] = record.ranks[0].updates_applied
@@ -93,11 +93,23 @@ def show_success(outcome: Outcome, record: Record | None, out: TextIO) -> None:
 def _results(record: Record) -> list[str]:
     leader = CATALOG[StrategyName(record.spec["strategy"])].leader
     whole_job = leader is not None or len(record.ranks) == record.spec["workers"]
-    parts = [f"{throughput(record):,.1f} images/s ({'the whole job' if whole_job else 'this task alone'})"]
-    losses = sorted({f"{loss:.4f}" for rank in record.ranks if (loss := rank.windows[-1].loss) is not None})
+    if not _has_windows(record):
+        parts = [f"all {record.ranks[0].resumed_at:,} steps had been trained before"]
+    else:
+        parts = [f"{throughput(record):,.1f} images/s ({'the whole job' if whole_job else 'this task alone'})"]
+    losses = sorted({f"{loss:.4f}" for rank in record.ranks if (loss := _loss(rank)) is not None})
     parts += [f"loss {' / '.join(losses)}"] if losses else []
     accuracy = record.ranks[0].accuracy
     return parts + ([f"accuracy {accuracy:.3f} on held-out examples"] if accuracy is not None else [])
+
+
+def _has_windows(record: Record) -> bool:
+    """Whether steps were timed; not if it continued from the checkpoint of the last step."""
+    return all(rank.windows for rank in record.ranks)
+
+
+def _loss(rank: RankRecord) -> float | None:
+    return rank.windows[-1].loss if rank.windows else None
 
 
 def show_failure(

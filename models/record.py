@@ -98,6 +98,8 @@ class RankRecord:
     """In the whole run, warm-up included, by this rank; asynchronous: by all workers, from a counter on the ps."""
     updates_applied: int
     """The optimizer's iterations at the end."""
+    resumed_at: int = 0
+    """The step of the checkpoint that it continued from: its windows are those of later steps."""
     accuracy: float | None = None
     """On the held-out examples, 0..1; None: not evaluated."""
     peak_memory_bytes: int = 0

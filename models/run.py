@@ -94,7 +94,9 @@ def record_of(
 ) -> Record:
     """The record of a finished job. A successful job fails if one of its `measuring` tasks sent no valid record."""
     ranks, problem = ranks_of(outcome.records)
-    missing = sorted(set(measuring) - {rank.task for rank in ranks if rank.windows or not with_windows})
+    missing = sorted(
+        set(measuring) - {rank.task for rank in ranks if rank.windows or rank.resumed_at or not with_windows}
+    )
     if missing:
         problem = problem or f"{', '.join(missing)} exited with code 0 {_without_record(spec, with_windows)}"
     status, reason, exit_code = RecordStatus(outcome.status), outcome.reason, outcome.exit_code

@@ -91,7 +91,7 @@ def damage(path: str) -> str:
         reader = tf.train.load_checkpoint(path)
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
-    except (tf.errors.OpError, RuntimeError, ValueError) as error:
+    except (tf.errors.OpError, RuntimeError, ValueError, LookupError, OSError) as error:
         return " ".join(str(error).split())
     return ""
 

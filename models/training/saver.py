@@ -97,6 +97,7 @@ class Saver:
         """Take a snapshot, and start to store it. Every worker takes part, because averages need all of them."""
         self._writer.wait()
         self._failure = ""
+        started_at = time.perf_counter()
         self._write()
         self._saved_at = time.monotonic()
         if not saves(self._job):
@@ -104,7 +105,7 @@ class Saver:
             return
         attempt = int(os.environ.get("TFDIST_ATTEMPT", "0"))
         examples = self._job.examples_at(step)
-        self._writer.start(Manifest(step, examples, self._job.spec.to_json(), {}, attempt, final))
+        self._writer.start(Manifest(step, examples, self._job.spec.to_json(), {}, attempt, final), started_at)
 
     def _leave(self, step: int) -> None:
         self._writer.wait()

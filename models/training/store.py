@@ -143,14 +143,14 @@ class Writer:
         Args:
             folder: of the checkpoints.
             keep: number of checkpoints that stay.
-            report: called in the thread with the manifest, the seconds since `start`, and why it failed, if so.
+            report: called in the thread with the manifest, the seconds since `started_at`, and why it failed, if so.
         """
         self._folder, self._keep, self._report = folder, keep, report
         self._thread: Thread | None = None
 
-    def start(self, manifest: Manifest) -> None:
-        """Store the snapshot. Call `wait` before the next snapshot is taken."""
-        self._thread = Thread(target=self._store, args=(manifest, time.perf_counter()), daemon=True)
+    def start(self, manifest: Manifest, started_at: float) -> None:
+        """Store the snapshot, which was begun at `started_at` by time.perf_counter(). `wait` before the next one."""
+        self._thread = Thread(target=self._store, args=(manifest, started_at), daemon=True)
         self._thread.start()
 
     def wait(self) -> None:

@@ -197,6 +197,7 @@ def _record(
         phases_s=phases,
         examples_applied=trained.examples,
         updates_applied=trained.updates,
+        resumed_at=job.start.step,
         accuracy=accuracy(job, trained) if evaluate else None,
         software=observation.software(job.spec.keras),
         environment=observation.environment(os.environ),

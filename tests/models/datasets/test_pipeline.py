@@ -168,3 +168,29 @@ def test_prepared_data_sets_are_read(prepared, name, classes, train, test):
     images, targets = check_images(training, spec, classes)
     assert np.abs(images[:, 16, 16, 0] * 255 - 25 * targets).max() < 2  # labels still match pictures
     assert sum(len(batch) for _, batch in held_out) == test
+
+
+def test_a_training_continues_at_any_example_with_any_number_of_workers(numbers):
+    from tfdist.models.datasets.pipeline import Share, training
+
+    examples, decoded = numbers
+    order = flat(labels(training(examples, SPEC, Share()), 75))
+    for first in (0, 4, 96, 100, 120, 204):
+        decoded.clear()
+        assert flat(labels(training(examples, SPEC, Share(), first), 12)) == order[first : first + 48]
+        assert set(decoded) <= set(order[first:]), "what is skipped is not decoded"
+    of_three = [flat(labels(training(examples, SPEC, Share(3, worker), 120), 4)) for worker in range(3)]
+    steps = [flat(share[4 * step : 4 * step + 4] for share in of_three) for step in range(4)]
+    assert flat(steps) == order[120:168]
+
+
+def test_the_order_depends_on_the_seed_and_on_nothing_else(numbers, tf):
+    from tfdist.models.datasets.pipeline import Share, training
+
+    examples, _ = numbers
+    orders = []
+    for global_seed, seed in ((1, 3), (0, 3), (0, 0), (0, 0), (3, 4)):
+        tf.random.set_seed(global_seed)
+        orders.append(flat(labels(training(examples, replace(SPEC, seed=seed), Share()), 50)))
+    assert orders[0] == orders[1] != orders[2] == orders[3] != orders[4]
+    tf.random.set_seed(0)
