@@ -18,7 +18,7 @@ AUTO = "auto"
 """The value of --resume that continues what --checkpoint-dir holds, if it holds a checkpoint."""
 
 _ROWS: tuple[tuple[str, Any, str], ...] = (
-    ("checkpoint_every", str, "Save a checkpoint every so many steps (200) or after a time (30s, 10m, 1h). Built-in training only; your own program saves by itself in TFDIST_CHECKPOINT_DIR."),
+    ("checkpoint_every", str, "Save a checkpoint every N steps (200) or after a time (30s, 10m, 1h). Built-in training only; your own program saves by itself in TFDIST_CHECKPOINT_DIR."),
     ("checkpoint_dir", str, "Folder of the checkpoints, shared by all hosts that train; gs:// and the like work, too. Default: checkpoints in the run's folder."),
     ("keep", int, "Number of checkpoints to keep, the newest ones. Default: 3."),
     ("resume", str, "Continue from the last checkpoint of a run (last, a name or a path) or of a folder. auto: of --checkpoint-dir if it holds one, else start."),

@@ -36,7 +36,7 @@ class Barrier:
         if not self.complete:
             return False
         if not self.paced:
-            self._open(None)
+            self._open({})
             return False
         if not self.tasks.finished:
             # the CPU time that the turn took, and, once the task has started, the memory that it takes
@@ -52,8 +52,8 @@ class Barrier:
         self.turns += 1
         self.tasks.inspect()
         self._open(turn)
-        self.waiting.clear()
 
     def _open(self, turn: Mapping[str, Any] | None) -> None:
         for attempt in sorted({self.tasks.attempt(task) for task in self.waiting}):
             self.tasks.send_to_all(Release(attempt, turn))
+        self.waiting.clear()

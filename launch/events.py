@@ -77,7 +77,7 @@ def wait_at_barrier(**values: Any) -> Turn | None:
         values: JSON for the launcher: step_s, the seconds that a step takes.
 
     Returns:
-        The next turn; None: no turns, and no further call waits.
+        The next turn; None: no turns. A further call waits again, unless the launcher stops the job.
     """
     descriptor = os.environ.get("TFDIST_BARRIER_FD")
     if descriptor is None:
@@ -90,7 +90,7 @@ def wait_at_barrier(**values: Any) -> Turn | None:
             return None
         line += received
     turn = json.loads(line)
-    return Turn(int(turn["windows"]), int(turn["steps"]))
+    return Turn(int(turn["windows"]), int(turn["steps"])) if turn else None
 
 
 def report_failures() -> None:

@@ -30,7 +30,7 @@ class Saving:
         grace_s = self.tasks.policy.save_grace_s
         self.active = self.tasks.stopped = True
         self.tasks.note_stop(self.tasks.running, grace_s, f"{reason}, saving a checkpoint")
-        self.tasks.stop(self.tasks.leaders[:1], grace_s)
+        self.tasks.stop(self.tasks.leaders[:1], grace_s, keeps_barrier=True)
         self.tasks.deadlines.set(self.end, now + grace_s)
 
     def note_exit(self, code: int, now: float) -> None:

@@ -86,10 +86,10 @@ class TaskGroup:
         for channel, tasks in self._by_channel(self.running).items():
             self.requests.send(channel, DumpStacks(tasks), on_reply)
 
-    def stop(self, tasks: Collection[str], grace_s: float) -> None:
+    def stop(self, tasks: Collection[str], grace_s: float, keeps_barrier: bool = False) -> None:
         """Send SIGTERM to these tasks, and SIGKILL `grace_s` later."""
         for channel, names in self._by_channel(tasks).items():
-            channel.send(Stop(names, grace_s))
+            channel.send(Stop(names, grace_s, keeps_barrier))
 
     def note_stop(self, tasks: Collection[str], grace_s: float, reason: str) -> None:
         """Announce that these tasks are being stopped: their exits are not failures."""

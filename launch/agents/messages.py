@@ -148,13 +148,16 @@ class Stop:
 
     tasks: tuple[str, ...]
     grace_s: float
+    keeps_barrier: bool = False
+    """They may still wait for each other at the barrier: they save a checkpoint together before they exit."""
 
 
 @dataclass(frozen=True)
 class Release:
     """Let the tasks of this attempt that wait at the barrier continue: with a turn for that turn, without one for good.
 
-    With a turn, each task reads it as a line of JSON and will wait again; without one, it reads the end of the file.
+    With a turn, each task reads it as a line of JSON and may wait again; without one, it reads the end of the file. An
+    empty turn lets a task that is not measured in turns continue.
     """
 
     attempt: int = 0

@@ -50,6 +50,7 @@ def training(examples: Examples, spec: TrainingSpec, share: Share, first: "int |
 def _order(examples: Examples, spec: TrainingSpec, first: tf.Tensor) -> tf.data.Dataset:
     """Endless references from example `first` on, in an order of its own for each epoch; past epochs are not read."""
 
+    @tf.autograph.experimental.do_not_convert  # it warns about functions of a data set that it cannot convert
     def epoch(number: tf.Tensor) -> tf.data.Dataset:
         references = examples.train()
         if spec.shuffle == 1:

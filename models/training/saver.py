@@ -70,12 +70,11 @@ class Saver:
         self._requests.release()
 
     def end(self) -> None:
-        """Wait for the other workers: none may exit while the first one stores a checkpoint.
+        """Check that the trained model was stored.
 
         Raises:
             TfdistError: the trained model could not be stored.
         """
-        self._sum([0.0])
         if self._failure:
             raise TfdistError(
                 f"the trained model could not be saved in {self._options.folder} ({self._failure})", ExitCode.FAILED
@@ -109,7 +108,7 @@ class Saver:
 
     def _leave(self, step: int) -> None:
         self._writer.wait()
-        self._sum([0.0])
+        events.wait_at_barrier()
         if self._failure and self._last_step is None:
             raise TfdistError(f"{self._options.folder} has no checkpoint to resume", ExitCode.FAILED)
         raise PreemptedError(f"step {step}")

@@ -106,6 +106,8 @@ def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
         pace.train(loop, log, job.spec, report)
     else:
         _train_saved(job, saving, loop, log, trained, report)
+    if not events.in_turns():
+        events.wait_at_barrier()  # an exit would break an exchange of gradients in which another worker still is
     leave(ExitCode.SUCCESS)
 
 

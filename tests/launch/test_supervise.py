@@ -209,7 +209,7 @@ def test_the_barrier_does_not_wait_for_tasks_that_have_exited():
     supervisor, channel = supervisor_of({"worker": 2})
     supervisor.handle(Event("worker-0", 0.0, {"event": "barrier"}))
     supervisor.handle(exited("worker-1", 0))
-    assert Release(0) in channel.sent
+    assert Release(0, {}) in channel.sent
 
 
 def test_a_serving_task_that_exits_with_code_0_before_the_leader_is_a_failure():
@@ -309,7 +309,16 @@ def test_the_barrier_opens_when_all_training_tasks_have_reached_it(counts, arriv
     supervisor, channel = supervisor_of(counts)
     for task in arrived:
         supervisor.handle(Event(task, 0.0, {"event": "barrier"}))
-    assert (Release(0) in channel.sent) is opens
+    assert (Release(0, {}) in channel.sent) is opens
+
+
+def test_the_barrier_closes_again_behind_the_tasks():
+    supervisor, channel = supervisor_of({"worker": 2})
+    for task in ("worker-0", "worker-1", "worker-1"):
+        supervisor.handle(Event(task, 0.0, {"event": "barrier"}))
+    assert channel.sent.count(Release(0, {})) == 1
+    supervisor.handle(Event("worker-0", 0.0, {"event": "barrier"}))
+    assert channel.sent.count(Release(0, {})) == 2
 
 
 def test_messages_about_a_task_of_another_host_are_dropped_and_logged(tmp_path):

@@ -403,11 +403,11 @@ class Agent:
         self.replies.append(("output", values))
         return method
 
-    def _do_stop(self, tasks: list[str], grace_s: float) -> None:
+    def _do_stop(self, tasks: list[str], grace_s: float, keeps_barrier: bool) -> None:
         self.clean_up_grace_s = grace_s
         for name in tasks:
             if name in self.tasks:
-                self._stop(self.tasks[name], grace_s)
+                self._stop(self.tasks[name], grace_s, keeps_barrier)
 
     def _do_release(self, attempt: int, turn: dict[str, Any] | None) -> None:
         for task in self.tasks.values():
@@ -582,9 +582,10 @@ class Agent:
 
     # --- the end of tasks
 
-    def _stop(self, task: _RunningTask, grace_s: float) -> None:
+    def _stop(self, task: _RunningTask, grace_s: float, keeps_barrier: bool = False) -> None:
         # A task gets SIGTERM only once. A later request can only shorten the time until SIGKILL.
-        task.release(None)
+        if not keeps_barrier:
+            task.release(None)
         if task not in self._existing():
             return
         if not task.stopped and grace_s > 0:
