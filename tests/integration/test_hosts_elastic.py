@@ -36,9 +36,10 @@ def net(tmp_path_factory):
 class Run:
     """A launch whose lines on stdout and stderr are read in threads."""
 
-    def __init__(self, launcher, *options):
+    def __init__(self, launcher, *options, command=None):
         self.launcher, self.folder = launcher, launcher.folder
-        command = ("--", "python", launcher.script(PROGRAM), f"{launcher.folder}/end-")
+        if command is None:
+            command = ("--", "python", launcher.script(PROGRAM), f"{launcher.folder}/end-")
         self.process = launcher.start("--python", str(launcher.python), *options, *command)
         self.lines, self.seen = Queue(), []
         for stream in (self.process.stdout, self.process.stderr):
@@ -154,3 +155,46 @@ def test_hosts_that_are_added_to_the_hostfile_join_and_removed_ones_leave(launch
     run.wait_for_start(1, 3)
     assert run.end(1) == 0
     assert run.hosts() == ["h2", "h3", "h3"]
+
+
+@pytest.mark.slow  # the launcher's time limit of an agent, and two attempts
+def test_what_still_runs_on_a_host_that_was_cut_off_is_ended_before_it_is_used_again(launcher, net):
+    run = Run(launcher, *MULTI, "--hosts", "h1,h2,h3")
+    run.wait_for_start(0, 3)
+    with net.hosts[1].down():
+        run.wait_for("waiting 60 s for h2")
+        old = [line for line in net.processes() if line.startswith(f"{net.hosts[1].namespace}: ")]
+        assert any("script.py" in line for line in old)  # its agent has not noticed yet
+    run.wait_for_start(1, 3)
+    assert not set(old) & set(net.processes())
+    assert run.end(1) == 0
+
+
+@pytest.mark.slow  # starts TensorFlow
+def test_a_training_continues_with_fewer_workers_and_trains_the_remaining_examples(launcher, net):
+    training = (
+        "--preset",
+        "smoke",
+        "--model",
+        "tiny",
+        "--batch-size",
+        "8",
+        "--steps",
+        "600",
+        "--steps-per-window",
+        "10",
+    )
+    options = ("--checkpoint-every", "50", "--checkpoint-dir", f"{launcher.folder}/saved", "--min-workers", "2")
+    run = Run(launcher, *MULTI, "--hosts", "h1,h2,h3", *options, *training, command=())
+    run.wait_for("step 100/600", seconds=120)
+    run.kill_agent(net.hosts[2])
+    run.wait_for("2 workers instead of 3 (lost h3): global batch 16 instead of 24")
+    assert run.process.wait(120) == 0, "".join(run.seen)
+    saved = sorted((launcher.folder / "saved").glob("*.json"))[-1]
+    manifest = json.loads(saved.read_text())
+    assert manifest["final"]
+    assert manifest["examples"] == 600 * 24  # the steps before were of 24 examples, the others of 16
+    resumed = run.outcome()["attempts"][1]["resumed_from"]
+    assert manifest["step"] == resumed + (600 - resumed) * 24 // 16
+    record = json.loads((launcher.run_dir / "records" / "multiworker.json").read_text())
+    assert (record["status"], record["spec"]["workers"], len(record["ranks"])) == ("ok", 2, 2)
