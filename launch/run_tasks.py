@@ -107,7 +107,8 @@ class _Run:
         restart = replace(restart, tasks=tasks)
         reason = announcement(outcome, restart, job, self.policy, number, self.log.saved_step)
         lines = "; ".join(filter(None, (reason, note)))
-        self.announce(Restarting(number, tasks, True, lines, restart.delay_s, event_time()))
+        hosts = tuple(plan.host.name for plan in job.plans)
+        self.announce(Restarting(number, tasks, True, lines, restart.delay_s, event_time(), hosts))
 
     def announce(self, message: Message) -> None:
         """Keep and show a message of the launcher."""

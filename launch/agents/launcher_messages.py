@@ -58,6 +58,8 @@ class Restarting:
     delay_s: float = 0.0
     """Before the start."""
     time: float = 0.0
+    hosts: tuple[str, ...] = ()
+    """Of the tasks; empty: as before."""
 
 
 @dataclass(frozen=True)

@@ -76,10 +76,18 @@ class JobState:
     def _restart(self, restarting: Restarting, now: float) -> None:
         self.failed, self.stopped_at = "", None
         if restarting.whole:  # with fewer tasks than before, or with others
-            self.tasks = {name: self.tasks.get(name) or TaskState(name) for name in restarting.tasks}
+            self.tasks = {name: self.tasks.get(name) or self._like(name) for name in restarting.tasks}
+        hosts = dict(zip(restarting.tasks, restarting.hosts, strict=False))
         for name in restarting.tasks:
             old = self.tasks.setdefault(name, TaskState(name))
-            self.tasks[name] = TaskState(name, old.host, old.leads, old.serves, restarting.attempt, since=now)
+            host = hosts.get(name, old.host)
+            self.tasks[name] = TaskState(name, host, old.leads, old.serves, restarting.attempt, since=now)
+
+    def _like(self, name: str) -> TaskState:
+        """A new task: it leads and serves as the others of its role."""
+        role = name.rpartition("-")[0]
+        peer = next((task for task in self.tasks.values() if task.name.rpartition("-")[0] == role), TaskState(name))
+        return TaskState(name, leads=peer.leads, serves=peer.serves)
 
     def _update_task(self, task: TaskState, message: TaskMessage, now: float) -> bool:
         match message:

@@ -140,6 +140,15 @@ def test_a_restart_of_all_tasks_shows_those_of_the_new_plan():
     assert activities(state) == {"worker-0": "waiting", "worker-1": "waiting"}
 
 
+def test_a_restart_shows_new_tasks_and_the_hosts_of_all():
+    state = replayed(state_of(job_of(chief=1, worker=1)), exited("chief-0", -9))
+    hosts = ("h2", "h2", "h3")
+    replayed(state, Restarting(1, ("chief-0", "worker-0", "worker-1"), True, "lost h1", hosts=hosts))
+    assert [task.host for task in state.tasks.values()] == list(hosts)
+    assert [task.serves for task in state.tasks.values()] == [False, True, True]
+    assert [task.name for task in state.leading] == ["chief-0"]
+
+
 def test_messages_that_change_nothing_are_not_drawn():
     state = state_of(job_of(worker=1))
     assert not state.update(Output("worker-0", "stdout", "x\n"), 0.0)
