@@ -17,7 +17,7 @@ __all__ = ["Callback", "epochs", "steps"]
 T = TypeVar("T")
 
 
-def steps(dataset: Iterable[T], *, examples: int, coordinator: Any = None) -> Iterator[T]:
+def steps(dataset: Iterable[T], *, examples: int, coordinator: Any = None, first: int = 0) -> Iterator[T]:
     """The batches of `dataset`, for a training loop of one step per batch.
 
     In a bench it starts again at the end of the data, stops when everything is measured, and is empty from then on. Two
@@ -28,6 +28,8 @@ def steps(dataset: Iterable[T], *, examples: int, coordinator: Any = None) -> It
         examples: in one step of all replicas together (the global batch); with a coordinator, in one scheduled step.
         coordinator: under ParameterServerStrategy, the ClusterCoordinator with which the loop schedules each step.
             Omit it if `tfdist.strategies.current()` builds the strategy, or in the strategy's scope.
+        first: number of steps trained before, in a program that continues from a checkpoint: after a restart the
+            launcher then knows whether the program gets further.
 
     Raises:
         TfdistError: an argument is wrong, or the data cannot be iterated over again.
@@ -36,7 +38,7 @@ def steps(dataset: Iterable[T], *, examples: int, coordinator: Any = None) -> It
         return iter(dataset)
     from tfdist.models.custom.steps import measured
 
-    return measured(dataset, examples, coordinator)
+    return measured(dataset, examples, coordinator, first)
 
 
 def epochs(number: int) -> int:

@@ -17,6 +17,8 @@ from tfdist.models.custom.stepper import Stepper
 class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow comes without types
     """Measures `Model.fit`. A step is one call of the training function: `steps_per_execution` batches.
 
+    Pass it behind BackupAndRestore, whose restored steps it then counts.
+
     Without a launcher it does nothing, and Keras does not call it for each step.
     """
 
@@ -45,6 +47,7 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
         """Start the first window."""
         if self._launched:
             self._stepper = _shared_stepper(job_part())
+            self._stepper.continue_from(_steps_before(self.model))
             self.model.stop_training = not self._stepper.start()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -75,6 +78,13 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
 def _shared_stepper(part: JobPart) -> Stepper:
     """One for all calls of fit."""
     return make_stepper(part, devices.find_coordinator, lambda logs: _loss(logs, part.ranks))
+
+
+def _steps_before(model: Any) -> int:
+    """Steps of a model that was restored from a checkpoint; 0 if its optimizer does not count them."""
+    iterations = getattr(getattr(model, "optimizer", None), "iterations", None)
+    per_step = getattr(model, "_steps_per_execution", None) or getattr(model, "steps_per_execution", 1)
+    return 0 if iterations is None else int(tf.convert_to_tensor(iterations)) // int(tf.convert_to_tensor(per_step))
 
 
 def _loss(logs: Mapping[str, Any], ranks: int) -> float | None:

@@ -45,6 +45,11 @@ class Stepper:
         """The launcher has turns to release, or may have."""
         return events.in_turns() and self._more
 
+    def continue_from(self, step: int) -> None:
+        """Count the steps that are reported from this one on, unless a loop has been started before."""
+        if self._stepping is None:
+            self.log.steps = step
+
     def start(self) -> bool:
         """Start a loop."""
         if self._stepping is None or not events.in_turns():

@@ -14,13 +14,14 @@ T = TypeVar("T")
 _END = object()
 
 
-def measured(dataset: Iterable[T], examples: int, coordinator: Any = None) -> Iterator[T]:
+def measured(dataset: Iterable[T], examples: int, coordinator: Any = None, first: int = 0) -> Iterator[T]:
     """The batches of `dataset`; in turns, again and again until there are no more turns.
 
     Args:
         dataset: can be iterated over again.
         examples: of a step of all replicas in sync; asynchronous: of one scheduled step.
         coordinator: that schedules the steps; None: that of the strategy.
+        first: number of steps trained before the program was started.
 
     Raises:
         TfdistError: `examples` is too small, there is no coordinator, or the data ends in turns.
@@ -29,6 +30,7 @@ def measured(dataset: Iterable[T], examples: int, coordinator: Any = None) -> It
     part.check(examples)
     stepper, result = _shared_stepper(part, coordinator)
     stepper.loop.examples_per_step = part.share(examples)
+    stepper.continue_from(first)
     return _batches(dataset, stepper, result)
 
 

@@ -1,5 +1,6 @@
 """1,797 handwritten digits of 8x8 pixels, shipped with tfdist (see digits/README): real data without a network."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,4 +39,4 @@ def examples(name: str, data_dir: str | None) -> "Examples":
         grey = tf.cast(image, tf.float32)[..., tf.newaxis] / _WHITE
         return tf.image.grayscale_to_rgb(grey), label
 
-    return Examples(lambda: part(~held_out), lambda: part(held_out), decode, _TRAIN)
+    return Examples(partial(part, ~held_out), partial(part, held_out), decode, _TRAIN)

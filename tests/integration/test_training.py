@@ -46,7 +46,7 @@ def test_parameter_server_applies_every_scheduled_step(tmp_path):
     "spec",
     [
         replace(PS, variable_partitioner="fixed:2", placement=Placement.GREEDY, dataset="synthetic"),
-        replace(PS, api=Api.FIT, variable_partitioner="min-size:256", placement=Placement.GREEDY),
+        replace(PS, api=Api.FIT, variable_partitioner="min-size:256", placement=Placement.GREEDY, evaluate=True),
     ],
     ids=lambda spec: f"{spec.api}-{spec.dataset}",
 )

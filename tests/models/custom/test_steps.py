@@ -61,6 +61,15 @@ def test_importing_it_loads_almost_nothing():
     assert done.stdout.strip() == "[]"
 
 
+def test_a_program_that_continues_reports_the_steps_of_the_whole_training(launched):
+    events = launched(None)
+    for _ in range(2):  # the second loop continues the count
+        assert len(list(tfdist.measure.steps(range(5), examples=8, first=100))) == 5
+    steps = [event["step"] for event in events() if event["event"] == "step"]
+    assert steps[0] == 101
+    assert steps == sorted(set(steps))
+
+
 def test_in_turns_the_data_is_repeated_until_the_end(launched):
     events = launched([{"windows": 1, "steps": 3}, {"windows": 2, "steps": 4}, END])
     assert tfdist.measure.epochs(3) > 10_000
