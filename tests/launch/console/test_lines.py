@@ -57,6 +57,10 @@ def test_lines_go_to_the_stream_they_came_from():
     assert err.getvalue() == "[worker-0] c\n[h1] n\n"
 
 
+def test_stacks_are_not_printed():
+    assert Console()(Output("worker-0", "stacks", "Thread 0x1 (most recent call first):\n")) == ""
+
+
 def test_numbers_too_large_for_a_float_are_omitted():
     event = Event("worker-0", 0.0, {"event": "step", "step": 1, "images_per_s": 10**400, "loss": -(10**400)})
     assert Console()(event) == "[worker-0] step 1\n"

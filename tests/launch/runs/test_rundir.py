@@ -1,6 +1,7 @@
 import os
 import stat
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,12 @@ def test_the_attempts_of_a_run_are_sorted(tmp_path):
     for task, attempt in (("worker-0", 10), ("worker-1", 0), ("worker-0", 2)):
         run_dir.log(task, "stdout", attempt).parent.mkdir(parents=True)
     assert run_dir.attempts() == [(0, "worker-1"), (2, "worker-0"), (10, "worker-0")]
+
+
+def test_stacks_are_beside_the_logs_of_their_attempt():
+    run_dir = RunDir(Path("/runs/a"))
+    assert run_dir.log("worker-0", "stdout", 2) == Path("/runs/a/attempt-2/worker-0/stdout.log")
+    assert run_dir.log("worker-0", "stacks", 2) == Path("/runs/a/attempt-2/worker-0/stacks.txt")
 
 
 def test_a_file_as_runs_folder_is_refused(tmp_path):
