@@ -82,6 +82,9 @@ def _casualties(case: Case, diagnosis: Diagnosis) -> dict[str, str]:
 def _warnings(case: Case) -> Iterator[str]:
     for stuck in (each for each in case.history.select(Stuck) if each.task not in case.exits):
         yield f"{stuck.task} {case.ending(stuck.task)}: its process is left over"
+    for task in case.job.following if case.succeeded else ():
+        if ending := case.ending(task):
+            yield f"{task} {ending}"
 
 
 def _log(case: Case, culprit: str) -> tuple[str, ...]:

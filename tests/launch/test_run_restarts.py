@@ -251,3 +251,9 @@ def test_agents_ignore_what_a_scheduler_sends_to_all_processes_and_tasks_do_not(
     outcome, _ = run(python_job(code, {"worker": 1}), tmp_path)
     assert outcome.status is Status.OK
     assert outcome.records == {"worker-0": {"default": True}}
+
+
+def test_an_evaluator_that_fails_after_the_training_is_a_warning(tmp_path):
+    code = PREPARE + "if task == 'evaluator-0':\n    time.sleep(0.5)\n    sys.exit(3)\n"
+    outcome, _ = run(python_job(code, {"worker": 1, "evaluator": 1}), tmp_path)
+    assert (outcome.status, outcome.warnings) == (Status.OK, ("evaluator-0 exited with code 3",))
