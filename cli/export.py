@@ -76,7 +76,7 @@ def _export_first(manifests: "tuple[Manifest, ...]", folder: str, target: str) -
             return manifest
         if process.returncode != UNREADABLE:
             raise TfdistError("\n".join([f"{target} could not be written:", *lines]), ExitCode.FAILED)
-        typer.echo(f"warning: the checkpoint of step {manifest.step} cannot be read: {lines[-1]}", err=True)
+        typer.echo(f"warning: {lines[-1].removeprefix('tfdist: ')}", err=True)
     raise TfdistError(f"no checkpoint in {folder} can be read", ExitCode.FAILED)
 
 
