@@ -10,6 +10,7 @@ from typing import Any
 from tfdist.cli.plan_recovery import PlannedJob, plan_checkpointing, recovery_notes, with_variables
 from tfdist.cli.recovery_options import Recovery
 from tfdist.cli.resume import Source
+from tfdist.launch.attempts import Saved
 from tfdist.launch.cluster import Cluster, parse_tf_config
 from tfdist.launch.environment import device_order
 from tfdist.launch.errors import TfdistError
@@ -21,6 +22,7 @@ from tfdist.launch.text import flag_of
 from tfdist.models.checkpointing import Checkpointing
 from tfdist.models.plan import only_task, plan_command, plan_training
 from tfdist.models.presets import resolve, resolve_strategy
+from tfdist.models.resize import effect, resized
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import LEGACY_KERAS
@@ -111,10 +113,11 @@ def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
             )
         base = options.base if isinstance(options.base, TrainingSpec) else None
         resolved = resolve({**choices, "preset": None}, machine, choices.get("preset"), base)
+        spec, changed = _with_all_examples(resolved.spec, options)
         env = {**device_order(os.environ), **options.env}
         plan = partial(plan_training, base_port=options.port, env=env, evaluator=options.recovery.evaluator)
-        job = plan(resolved.spec, machines)
-        return PlannedLaunch(job, resolved.spec, (), resolved.notes, resolved.warnings, plan_again=plan)
+        notes = (*resolved.notes, *changed)
+        return PlannedLaunch(plan(spec, machines), spec, (), notes, resolved.warnings, plan_again=plan)
     _refuse_training_options(choices)
     env = {**device_order(os.environ), **options.env}
     if LEGACY_KERAS in os.environ and "keras" not in choices:
@@ -128,6 +131,21 @@ def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
 
     notes = (*chosen.notes, *_program_notes(program, chosen.spec, choices))
     return PlannedLaunch(job, chosen.spec, options.command, notes, chosen.warnings, plan_again=plan_again)
+
+
+def _with_all_examples(spec: TrainingSpec, options: LaunchOptions) -> tuple[TrainingSpec, tuple[str, ...]]:
+    """The spec of a training that is resumed with another number of workers: on as many examples, unless its length was
+    chosen; and a note.
+    """
+    base, newest = options.base, None if options.source is None else options.source.newest
+    if newest is None or not isinstance(base, TrainingSpec) or {"steps", "epochs"} & set(options.choices):
+        return spec, ()
+    saved = Saved(newest.step, newest.examples)
+    kept = resized(base, spec.workers, spec.ps, saved)
+    if kept.global_batch_size == base.global_batch_size:
+        return spec, ()
+    spec = replace(spec, steps=kept.steps, examples=kept.examples)
+    return spec, tuple(filter(None, [effect(base, spec, saved)]))
 
 
 def _program_notes(program: Program, choice: StrategyChoice, choices: Mapping[str, Any]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from tfdist.launch.runs.launcher import this_launcher
 from tfdist.launch.runs.rundir import RunDir, create_run_dir
 from tfdist.launch.runs.state import RunState
 from tfdist.launch.runs.writer import RunWriter
+from tfdist.models.checkpoints import check_folder_name
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.run import run_training
 from tfdist.models.saved_spec import SavedSpec
@@ -117,6 +118,8 @@ def _resume_command(planned: PlannedLaunch, run_dir: RunDir) -> str:
 def _checked_plan(options: LaunchOptions, run_options: RunOptions, machines: Machines) -> PlannedLaunch:
     planned = plan_request(options, machines)
     output_tasks(run_options.output, planned.job)
+    if planned.checkpointing is not None and not planned.argv:
+        check_folder_name(planned.checkpointing.folder or str(run_options.runs_dir.absolute()))
     return planned
 
 

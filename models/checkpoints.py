@@ -206,6 +206,20 @@ def check_empty(listing: Listing, folder: str) -> None:
         )
 
 
+def check_folder_name(folder: str) -> None:
+    """Refuse a folder whose checkpoints TensorFlow could write, but not read: it takes their path for a pattern.
+
+    Raises:
+        TfdistError: it has such a character.
+    """
+    found = next((character for character in "[\\" if character in folder), None)
+    if found is not None:
+        raise TfdistError(
+            f"{folder}: TensorFlow cannot read checkpoints in a folder with {found} in its path; choose another one "
+            "with --checkpoint-dir"
+        )
+
+
 def check_can_be_saved(choice: StrategyChoice) -> None:
     """Refuse checkpoints of a strategy whose tasks do not train one model.
 

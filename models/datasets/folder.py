@@ -70,4 +70,9 @@ def examples(name: str, data_dir: str | None) -> "Examples":
     def decode(path: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return decode_image(tf.io.read_file(path)), label
 
-    return Examples(lambda: references(train), lambda: references(test), decode, len(train))
+    return Examples(
+        lambda: references(train),
+        lambda: references(test),  # on lines of their own, for AutoGraph
+        decode,
+        len(train),
+    )

@@ -19,7 +19,7 @@ from tfdist.models.checkpointing import KEEP, Checkpointing
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
-    folder = tmp_path / "it's; [new] $HOME"
+    folder = tmp_path / "it's; new* $HOME"
     folder.mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.delenv("TF_CONFIG", raising=False)
@@ -200,6 +200,21 @@ def test_a_folder_that_cannot_be_used_is_refused_before_any_task_starts(capsys):
         assert run(["launch", "--checkpoint-dir", folder, "--", "touch", "ran"]) == 2
         assert f"localhost: the checkpoint folder {Path.cwd()}/{folder} {why}; choose" in capsys.readouterr().err
     assert not Path("ran").exists()
+
+
+@pytest.mark.parametrize(("name", "character"), [("a[b]", "["), ("a\\b", "\\")])
+def test_a_folder_that_tensorflow_cannot_read_is_refused_for_the_built_in_training(
+    name, character, capsys, monkeypatch
+):
+    Path(name).mkdir()
+    why = f"TensorFlow cannot read checkpoints in a folder with {character} in its path; choose another one"
+    assert run(["launch", "--checkpoint-dir", name]) == 2
+    assert f"{Path.cwd()}/{name}: {why}" in capsys.readouterr().err
+    monkeypatch.chdir(name)
+    assert run(["launch", "--max-restarts", "1"]) == 2
+    assert f"{Path.cwd()}/runs: {why}" in capsys.readouterr().err
+    assert run(["launch", "--dry-run", "--max-restarts", "1", "--", "true"]) == 0
+    assert list(Path().iterdir()) == []
 
 
 def test_the_folder_is_created_and_given_to_the_program(capsys):

@@ -23,7 +23,7 @@ OLD, NEW = "20260101T120000Z-launch", "20260102T120000Z-launch"
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
-    folder = tmp_path / "it's; [new] $HOME"
+    folder = tmp_path / "it's; new* $HOME"
     folder.mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.delenv("TF_CONFIG", raising=False)
@@ -103,6 +103,19 @@ def test_the_examples_of_a_run_that_has_lost_workers_are_kept(capsys):
     run_dir = save_run(OLD, spec=spec)
     save_checkpoint(run_dir.checkpoints, 60, replace(spec, workers=1, examples=12800))
     assert resumed(capsys, "--resume", "last")[0] == replace(spec, examples=12800)
+
+
+def test_with_other_workers_the_number_of_examples_stays_unless_a_length_is_chosen(capsys):
+    spec = replace(SPEC, strategy=StrategyName.MULTI_WORKER, workers=3)
+    run_dir = save_run(OLD, 80, spec=spec)
+    other, _ = resumed(capsys, "--resume", "last", "--workers", "2")
+    assert (other.workers, other.examples, other.steps) == (2, 200 * 96, 80 + 180)
+    assert run(["launch", "--dry-run", "--resume", "last", "--workers", "2"]) == 0
+    assert capsys.readouterr().out.startswith(
+        f"global batch 64 instead of 96, 180 steps left instead of 120\nresumes {run_dir.checkpoints} from step 80\n"
+    )
+    other, _ = resumed(capsys, "--resume", "last", "--workers", "2", "--steps", "300")
+    assert (other.examples, other.steps) == (None, 300)
 
 
 @pytest.mark.parametrize(
