@@ -47,4 +47,6 @@ history = model.fit(
     callbacks=[backup, tfdist.measure.Callback()],
     verbose=2,
 )
-print(f"attempt {attempt}: accuracy {history.history['accuracy'][-1]:.3f} after step {int(model.optimizer.iterations)}")
+print(
+    f"attempt {attempt}: accuracy {history.history['accuracy'][-1]:.3f} after step {model.optimizer.iterations.numpy()}"
+)

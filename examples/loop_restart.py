@@ -48,7 +48,7 @@ manager = tf.train.CheckpointManager(checkpoint, f"{folder}/worker-{worker}" if 
 latest = tf.train.latest_checkpoint(folder)
 if latest:
     checkpoint.restore(latest)
-first = int(optimizer.iterations)
+first = int(optimizer.iterations.numpy())
 print(f"attempt {attempt}: from step {first}")
 
 
