@@ -13,6 +13,8 @@ DISK = 256 << 10
 """Bytes of a small disk for the run's folder."""
 CHECKPOINT_DISK = 4 << 20
 """Bytes of one for a few checkpoints of the tiny model."""
+NOT_SAVED = "could not be saved"
+WAIT_S = 60.0
 DAMAGE = 64
 """Bytes that are overwritten."""
 
@@ -51,6 +53,13 @@ def _make_read_only(live: Live, scenario: Scenario) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(live.box.checkpoints)], check=True)
 
 
+def _fill_for_a_while(live: Live, scenario: Scenario) -> None:
+    """Fill the disk, and free it after the first save that has failed."""
+    _fill(live.box.checkpoints)
+    live.wait(lambda live: NOT_SAVED in live.text, WAIT_S, "a save that fails")
+    (live.box.checkpoints / "filler").unlink()
+
+
 def _manifests(box: Sandbox) -> list[Path]:
     return sorted(box.checkpoints.glob("step-*.json"))
 
@@ -84,8 +93,14 @@ FULL_RUNS = Fault("full-run-folder", "The run's folder is full before the launch
 RUNS_FILL = Fault("run-folder-fills", "The run's folder gets full", lambda live, _: _fill(live.box.runs), _small_runs)
 CHECKPOINTS_FILL = Fault(
     "full-disk-for-checkpoints",
-    "The disk for checkpoints gets full",
+    "The disk for checkpoints gets full and stays full",
     lambda live, _: _fill(live.box.checkpoints),
+    _small_checkpoints,
+)
+CHECKPOINTS_FULL_FOR_A_WHILE = Fault(
+    "full-disk-for-a-while",
+    "The disk for checkpoints gets full, and has space again after a save has failed",
+    _fill_for_a_while,
     _small_checkpoints,
 )
 READ_ONLY = Fault(

@@ -3,7 +3,7 @@
 import sys
 
 from tests.faults.sandbox import PROGRAMS, Sandbox
-from tests.faults.scenario import EVERY, Job, Scenario
+from tests.faults.scenario import SAVED, Job, Scenario
 
 PACE_S = 0.05
 """Pause after each window of 5 steps."""
@@ -46,8 +46,8 @@ def arguments(scenario: Scenario, box: Sandbox, prepared: tuple[str, ...]) -> li
             options += ["--remote-prefix", f"export TMPDIR={box.temporary} &&"]
     if scenario.restarts:
         options += ["--max-restarts", str(scenario.restarts)]
-        if not job.program:
-            options += ["--checkpoint-every", str(EVERY), "--checkpoint-dir", str(box.checkpoints)]
+        options += () if job.program else SAVED
+    options = [word.replace("{checkpoints}", str(box.checkpoints)) for word in options]
     if not job.program:
         return [*options, "--steps", str(scenario.steps)]
     return [*options, "--", *(word.replace("{steps}", str(scenario.steps)) for word in job.program)]

@@ -60,7 +60,7 @@ class Live:
     started_at: float
     """Monotonic."""
     lines: list[tuple[float, str]] = field(default_factory=list)
-    """Of stderr, with monotonic times."""
+    """Of its output, with monotonic times."""
     seen: list[Seen] = field(default_factory=list)
     injected_at: float | None = None
     """Monotonic time of the fault."""
@@ -75,7 +75,7 @@ class Live:
 
     @property
     def text(self) -> str:
-        """All of stderr."""
+        """All of its output."""
         return "".join(line for _, line in list(self.lines))
 
     def update(self) -> None:
@@ -165,7 +165,7 @@ def launched(box: Sandbox, arguments: list[str], read_output: bool = True) -> It
         cwd=box.folder,
         env=box.environment(),
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL if read_output else writing,
+        stdout=writing,
         stderr=writing,
         preexec_fn=None if box.cgroup is None else lambda: enter(box.cgroup),
     )

@@ -19,6 +19,7 @@ START_S = 120.0
 END_S = 150.0
 """For the run to end after the fault."""
 BLOCK = re.compile(r"^tfdist: (?!cannot write|warning)")
+STEP = re.compile(r"^\[[\w-]+\] step (\d+)/", re.MULTILINE)
 RESTART = re.compile(r"; restart \d+ of \d+: ")
 
 
@@ -61,7 +62,7 @@ class Measured:
     restarted: tuple[str, ...]
     """The tasks of the second attempt."""
     last_step: int
-    """The highest that a task reported; or its count of updates, if the events could not be written."""
+    """The highest that a task reported, in an event or, if events cannot be written, on the console."""
     orphans: tuple[str, ...]
     error: str = ""
     """Why the scenario could not be measured."""
@@ -127,7 +128,6 @@ def measure(live: Live, code: int | None, ended_at: float, orphans: tuple[str, .
     fault_at = live.injected_at if live.injected_at is not None else live.started_at
     outcome = live.outcome()
     attempts: list[dict[str, Any]] = list(outcome.get("attempts", ()))
-    records = outcome.get("records", {}).values()
     lines = [(at, line) for at, line in live.lines if at >= fault_at]
     blocks = [(at, line) for at, line in lines if BLOCK.match(line)]
     restart = next(((at, line) for at, line in lines if RESTART.search(line)), None)
@@ -154,7 +154,7 @@ def measure(live: Live, code: int | None, ended_at: float, orphans: tuple[str, .
         should_resume_from=live.good_step,
         restarts=max(0, len(attempts) - 1),
         restarted=tuple(attempts[1]["tasks"]) if len(attempts) > 1 else (),
-        last_step=max([live.last_step(), *(record.get("updates_applied") or 0 for record in records)]),
+        last_step=max([live.last_step(), *map(int, STEP.findall(live.text))]),
         orphans=orphans,
         error=error,
     )

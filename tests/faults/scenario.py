@@ -19,6 +19,9 @@ ANY = "any"
 EVERY = 20
 """Steps between two checkpoints."""
 
+SAVED = ("--checkpoint-every", str(EVERY), "--checkpoint-dir", "{checkpoints}")
+"""Options of a training that is saved."""
+
 
 class Moment(Enum):
     """When a fault happens."""
