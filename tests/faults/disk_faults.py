@@ -75,7 +75,7 @@ def _damage_and_kill(live: Live, scenario: Scenario) -> None:
         os.kill(pid, signal.SIGSTOP)
     *_, good, last = _manifests(live.box)
     live.good_step = _step(good)
-    (data,) = last.parent.glob(f"{last.stem}.data-*")
+    data = max(last.parent.glob(f"{last.stem}.data-*"), key=lambda path: path.stat().st_size)
     with data.open("r+b") as file:
         file.seek(data.stat().st_size // 2)
         file.write(os.urandom(DAMAGE))

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.faults.jobs import PARAMETER_SERVER, arguments
 from tests.faults.leftovers import kill_left, left_over
-from tests.faults.live import Live, Seen, TooLateError, launched
+from tests.faults.live import Live, Seen, launched
 from tests.faults.sandbox import sandbox
 from tests.faults.scenario import ANY, MIDDLE_STEP, Moment, Scenario
 from tests.integration.namespaces import Network
@@ -79,8 +79,8 @@ def run(scenario: Scenario, folder: Path, net: Network | None) -> Measured:
             try:
                 cause(scenario, live)
                 code = live.end(END_S)
-            except TooLateError as late:
-                error, code = str(late), live.process.poll()
+            except Exception as problem:  # of this scenario; the others can still be measured
+                error, code = f"{type(problem).__name__}: {problem}", live.process.poll()
             ended_at = time.monotonic()
         box.others.close()
         orphans = left_over(box)
