@@ -10,7 +10,7 @@ from tests.faults.jobs import (
     PLAIN_3_HOSTS,
     PLAIN_HOSTS,
 )
-from tests.faults.scenario import ENDLESS, Expected, Fault, Job, Scenario
+from tests.faults.scenario import ANY, ENDLESS, Expected, Fault, Job, Scenario
 from tests.faults.task_rows import LOST, W1
 
 RESTARTS = 5
@@ -48,7 +48,8 @@ HOST_ROWS: tuple[Scenario, ...] = (
     _elastic(n.LINK_CUT, PARAMETER_SERVER_HOSTS, LOST_H2),
     _lost(n.TWO_HOSTS_CUT, PLAIN_3_HOSTS, says="lost the agents on h"),
     _elastic(n.TWO_HOSTS_CUT, MULTIWORKER_3_HOSTS, "lost the agents on h"),
-    Scenario(n.LINK_PAUSE, MULTIWORKER_HOSTS, Expected(0)),
+    Scenario(n.LINK_PAUSE, PLAIN_HOSTS, Expected(0)),
+    Scenario(n.LINK_PAUSE, MULTIWORKER_HOSTS, Expected(0, ANY, restarts=None), restarts=RESTARTS),
     Scenario(n.LINK_PAUSE, PARAMETER_SERVER_HOSTS, Expected(0)),
     Scenario(n.LINK_SLOW, MULTIWORKER_HOSTS, Expected(0)),
 )

@@ -37,12 +37,24 @@ NOT_HERE = """\
 - **Object storage** (gs://, s3://) for checkpoints."""
 
 
+TENSORFLOW = """\
+## Where TensorFlow decides
+
+Workers of multiworker send each other heartbeats through TensorFlow's coordination service, by the wall clock, with a
+deadline of 5 s and a limit of 10 s. So a job may fail although nothing is wrong with any task: when the clock is set back,
+and when a link is down for 5 s. Nobody is to blame then, and whichever task failed first is named; `--max-restarts` restarts
+the job. These scenarios count as expected if the job ends with code 0, with or without a restart."""
+
+
 def page(rows: Sequence[Row], scenarios: Iterable[Scenario], commit: str) -> str:
     """The page in Markdown."""
     faults = {scenario.fault.name: scenario.fault for scenario in scenarios}
     sections = [_section(faults[name], [row for row in rows if row.fault == name]) for name in _order(rows, faults)]
     return (
-        "\n\n".join([_head(rows, commit), _summary(rows), *sections, f"## Not reproducible here\n\n{NOT_HERE}"]) + "\n"
+        "\n\n".join(
+            [_head(rows, commit), _summary(rows), *sections, TENSORFLOW, f"## Not reproducible here\n\n{NOT_HERE}"]
+        )
+        + "\n"
     )
 
 
