@@ -18,6 +18,9 @@ from tfdist.models.throughput import throughput
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
 
+SHOWN_ATTEMPTS = 10
+"""At the start and at the end of a long list."""
+
 
 def show_outcome(
     outcome: Outcome,
@@ -143,8 +146,15 @@ def show_failure(
 
 
 def attempt_lines(attempts: Sequence[Attempt]) -> list[str]:
-    """A line for each attempt: how long it ran, from which step to which, and what ended it; none for only one."""
-    return [f"  {_attempt_line(attempt)}" for attempt in attempts] if len(attempts) > 1 else []
+    """A line for each attempt: how long it ran, from which step to which, and what ended it; none for only one.
+
+    Of very many attempts, those in the middle are left out.
+    """
+    lines = [f"  {_attempt_line(attempt)}" for attempt in attempts] if len(attempts) > 1 else []
+    more = len(lines) - 2 * SHOWN_ATTEMPTS
+    if more <= 1:
+        return lines
+    return [*lines[:SHOWN_ATTEMPTS], f"  ... {more} more attempts in outcome.json", *lines[-SHOWN_ATTEMPTS:]]
 
 
 def _attempt_line(attempt: Attempt) -> str:

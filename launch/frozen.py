@@ -1,5 +1,6 @@
 """Notices processes that a signal has stopped (SIGSTOP, a suspended cgroup): their peers may wait for them for ever."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,6 +11,9 @@ CHECK_S = 2.5
 """Between two checks: each host answers one small request."""
 FROZEN_S = 10.0
 """A process that is stopped for so long counts as failed."""
+PAUSE_S = 10.0
+"""After a longer pause between two checks (a scheduler has suspended the launcher, and maybe all tasks), the time
+starts again."""
 
 
 @dataclass
@@ -22,20 +26,25 @@ class FrozenWatch:
     tasks: TaskGroup
     fail: Callable[[Frozen, float], None]
     """Called with a task that has failed, and the monotonic time."""
+    checked_at: float = math.inf
+    """Monotonic time of the last check."""
     since: dict[str, float] = field(default_factory=dict)
     """When each stopped process was first seen as such, in seconds since 1970."""
 
     def start(self, now: float) -> None:
         """Check from now on."""
         if self.tasks.job.cluster.addresses:
+            self.checked_at = now
             self.tasks.deadlines.set(self.check, now + CHECK_S)
 
     def check(self, now: float) -> None:
         """Look at the answers to the last request, and ask again."""
         if self.tasks.stopped:
             return
+        paused, self.checked_at = now - self.checked_at > PAUSE_S, now
         states = {task: self.tasks.history.states.get(task) for task in sorted(self.tasks.running)}
         stopped = {task: state.time for task, state in states.items() if state is not None and state.state == "T"}
+        stopped = {} if paused else stopped
         self.since = {task: self.since.get(task, time) for task, time in stopped.items()}
         self.tasks.deadlines.set(self.check, now + CHECK_S)
         frozen = [task for task, time in stopped.items() if time - self.since[task] >= FROZEN_S]

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from tfdist.launch.agents.launcher_messages import Message, Restarting
+from tfdist.launch.agents.launcher_messages import AgentLost, Message, Restarting
 from tfdist.launch.agents.messages import Exited, Stuck
 from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.attempts import AttemptLog
@@ -88,7 +88,7 @@ class Restarter:
             now: monotonic.
         """
         job, policy = self.tasks.job, self.tasks.policy
-        if self.tasks.stopped or not policy.max_restarts:
+        if self.tasks.stopped or not policy.max_restarts or self._host_lost():
             return ()
         outcome = diagnose(self.tasks.history, job)
         attempts = self.log.closed(failed_at, outcome.reason, outcome.culprit, outcome.exit_code)
@@ -103,6 +103,10 @@ class Restarter:
         self.tasks.stop(self.tasks.running & set(decision.tasks), policy.failure_grace_s)
         self.starts.add(decision.tasks, now + decision.delay_s)
         return decision.tasks
+
+    def _host_lost(self) -> bool:
+        """Whether a host of the job is lost: its tasks cannot be started again there."""
+        return any(self.tasks.of_host(lost.host) for lost in self.tasks.history.select(AgentLost))
 
     def _failed(self) -> set[str]:
         exits = self.tasks.history.select(Exited)

@@ -104,7 +104,7 @@ def delay_s(attempts: Sequence[Attempt]) -> float:
     """Seconds before the next attempt: 0 after an attempt that got further than the one before, else 1, 2, 4, ..."""
     ended = [attempt for attempt in attempts if attempt.ended is not None]
     stuck = len(list(takewhile(lambda at: not _got_further(ended, at), range(len(ended) - 1, 0, -1))))
-    return min(MOST_DELAY_S, 2.0 ** (stuck - 1)) if stuck else 0.0
+    return min(MOST_DELAY_S, 2.0 ** min(stuck - 1, 10)) if stuck else 0.0
 
 
 def _got_further(attempts: Sequence[Attempt], at: int) -> bool:

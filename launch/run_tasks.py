@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.launcher_messages import AgentLost, Message, OnMessage, Restarting
+from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, OnMessage, Restarting
 from tfdist.launch.agents.messages import Finish
 from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.attempts import AttemptLog, Saved
@@ -94,6 +94,7 @@ class _Run:
         outcome = self._attempt(job, timeout_at)
         while isinstance(restart := decide(outcome, job, self.policy, self.log.attempts), Restart):
             try:
+                self._check_interrupted()
                 plan = hosts.next_plan(job, Saved(self.log.saved_step or 0, self.log.saved_examples))
             except TfdistError as error:
                 return _not_restarted(outcome, error)
@@ -102,9 +103,14 @@ class _Run:
             outcome = self._attempt(job, timeout_at, restart.delay_s, plan.note)
         return replace(outcome, not_restarted=restart.reason)
 
+    def _check_interrupted(self) -> None:
+        """Raise a TfdistError if a signal came after the failure, while the tasks were stopped."""
+        for interrupted in self.supervisor.history.select(Interrupted) if self.supervisor else ():
+            raise TfdistError("interrupted", 128 + interrupted.signal)
+
     def _announce_restart(self, outcome: Outcome, restart: Restart, job: Job, note: str) -> None:
         number, tasks = len(self.log.attempts), tuple(plan.task.name for plan in job.plans)
-        restart = replace(restart, tasks=tasks)
+        restart = replace(restart, tasks=tasks, whole=True)
         reason = announcement(outcome, restart, job, self.policy, number, self.log.saved_step)
         lines = "; ".join(filter(None, (reason, note)))
         hosts = tuple(plan.host.name for plan in job.plans)

@@ -23,7 +23,7 @@ class Saving:
     def wanted(self, interrupted: Interrupted) -> bool:
         """Whether the job saves a checkpoint on this signal, and has a task that can."""
         saves = self.tasks.policy.saves_on_signal and interrupted.signal in SIGNALS
-        return saves and not self.tasks.stopped and bool(self.tasks.leaders)
+        return saves and not self.tasks.stopped and not self.tasks.started.isdisjoint(self.tasks.leaders[:1])
 
     def start(self, reason: str, now: float) -> None:
         """Make the tasks save. All count as stopped from now on, for how they exit is not a failure."""

@@ -306,6 +306,8 @@ class Supervisor:
         # Its tasks end without us: an agent stops them, and the parent of an agent kills what a killed one leaves.
         lost = self.tasks.of_host(host) & (self.tasks.running | self.starts.tasks)
         self.tasks.running -= lost
+        if self.saving.active and not lost.isdisjoint(self.job.leading):  # the others would wait for it
+            self.saving.end(at)
         if lost and not self.tasks.stopped:  # other hosts may be lost at the same time
             self.starts.cancel()
             self.failed_at = self.failed_at or at

@@ -7,7 +7,7 @@ from functools import partial
 from queue import Empty
 from typing import Any
 
-from tfdist.launch.agents.channel import Channel
+from tfdist.launch.agents.channel import CLEAN_UP_S, Channel
 from tfdist.launch.agents.inbox import Arrival, Inbox
 from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted
 from tfdist.launch.agents.messages import Reply
@@ -108,8 +108,8 @@ class Fleet:
         self.lost.pop(host, None)
         channel = self.channels.pop(host, None)
         if channel is not None:
-            channel.silent = True
-            channel.close(0.0)
+            channel.silent = channel.silent or not channel.lost
+            channel.close(self.policy.grace_s + CLEAN_UP_S)  # an agent that has said that it leaves ends its tasks
             self.inbox.drop_from(host)
 
     def add(self, channel: Channel, hello: Mapping[str, Any]) -> None:

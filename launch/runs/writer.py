@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch.agents.inbox import Arrival
-from tfdist.launch.agents.launcher_messages import Message
-from tfdist.launch.agents.messages import Heartbeat, Output
+from tfdist.launch.agents.launcher_messages import Message, Restarting
+from tfdist.launch.agents.messages import Heartbeat, Inspected, Output
 from tfdist.launch.json_files import dumps, save_json
 from tfdist.launch.runs.rundir import RunDir
 
@@ -26,7 +26,7 @@ class _Log:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
-        self._lost = 0
+        self.lost = 0  # bytes that could not be written since the last ones that could
         self._retry_at = 0.0
 
     def append(self, data: bytes) -> None:
@@ -35,10 +35,10 @@ class _Log:
         Raises:
             OSError: it could not be written.
         """
-        if self._lost and time.monotonic() < self._retry_at:
-            self._lost += len(data)
+        if self.lost and time.monotonic() < self._retry_at:
+            self.lost += len(data)
             return
-        gap = b"\n[tfdist: %d bytes could not be written here]\n" % self._lost if self._lost else b""
+        gap = b"\n[tfdist: %d bytes could not be written here]\n" % self.lost if self.lost else b""
         left = memoryview(gap + data)
         try:
             if self._descriptor is None:
@@ -46,9 +46,9 @@ class _Log:
                 self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             while left:
                 left = left[os.write(self._descriptor, left) :]
-            self._lost = 0
+            self.lost = 0
         except OSError:
-            self._lost = (self._lost if len(left) > len(data) else 0) + min(len(left), len(data))
+            self.lost = (self.lost if len(left) > len(data) else 0) + min(len(left), len(data))
             self._retry_at = time.monotonic() + RETRY_S
             self.close()  # the next attempt opens it again: the folder may have been recreated
             raise
@@ -105,11 +105,19 @@ class RunWriter:
         self._try(path, write)
 
     def write(self, message: Message) -> None:
-        """Append one message to its log; heartbeats are skipped."""
+        """Append one message to its log; what comes every few seconds from each host is skipped."""
+        if isinstance(message, Restarting):
+            self._close_logs()
         if isinstance(message, Output):
             self._append(self.run_dir.log(message.task, message.stream, message.attempt), message.text)
-        elif not isinstance(message, Heartbeat):
+        elif not isinstance(message, Heartbeat | Inspected):
             self._append_event({"kind": type(message).__name__, **asdict(message)})
+
+    def _close_logs(self) -> None:
+        """Forget the files of earlier attempts, which would stay open; those still written to are opened again."""
+        for log in self._logs.values():
+            log.close()
+        self._logs = {path: log for path, log in self._logs.items() if log.lost}
 
     def refuse(self, arrival: Arrival) -> None:
         """Record a message about a task that is not on the host that sent it."""

@@ -30,6 +30,17 @@ def test_a_task_that_is_stopped_for_10_s_has_failed_within_15_s():
     assert seconds - CHECK_S <= 13.0
 
 
+def test_the_time_during_which_the_launcher_was_suspended_does_not_count():
+    supervisor, _ = supervisor_of({"worker": 2}, ports=True)
+    failures = []
+    watch = FrozenWatch(supervisor.tasks, lambda frozen, now: failures.append(frozen))
+    watch.start(0.0)
+    for now in (CHECK_S, 3600.0, 3600.0 + CHECK_S):  # each time just before the task continues, too
+        supervisor.tasks.history.states["worker-1"] = ProcessState("T", time=now - 0.1)
+        watch.check(now)
+    assert failures == []
+
+
 @pytest.mark.parametrize(
     "states",
     ["S" * 9, "t" * 9, "TTTTSTTTT", ["T", *[""] * 8]],

@@ -7,8 +7,9 @@ from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Resta
 from tfdist.launch.agents.messages import Event, NotStarted, Output, Started, Stop
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.outcome import Status
+from tfdist.launch.hosts.host import Host
 
-from .supervisors import exited, supervisor_of
+from .supervisors import FakeChannel, exited, supervisor_of
 
 JOB = {"chief": 1, "worker": 2, "ps": 2}
 PEER = "UnavailableError: Additional GRPC error information from remote target /job:ps/replica:0/task:0\n"
@@ -158,3 +159,35 @@ def test_a_server_that_exits_with_0_is_restarted_after_the_settling_time():
     run_due(supervisor, 1.1)
     run_due(supervisor, 1.2)
     assert channel.starts() == [("worker-1", 1)]
+
+
+def test_nothing_is_restarted_alone_while_a_host_is_lost():
+    supervisor, channel, announced = supervised()
+    supervisor.tasks.channels = {**supervisor.tasks.channels, "worker-1": FakeChannel(Host("h2"))}
+    supervisor.handle(Output("chief-0", "stderr", "ValueError: bad\n"))
+    supervisor.handle(ended("chief-0", 1))
+    supervisor.handle(AgentLost("h2", "its stream ended", time.time() + 0.1))
+    run_due(supervisor, 3.0)
+    assert channel.starts() == announced[:-1] == []
+    assert [stop.tasks for stop in channel.stops()] == [("ps-0", "ps-1", "worker-0")]
+
+
+def test_a_chief_that_is_being_stopped_is_not_asked_to_save():
+    supervisor, channel, _ = supervised(saves_on_signal=True)
+    for task in supervisor.tasks.channels:
+        supervisor.handle(Started(task, 1, time.time()))
+    supervisor.handle(ended("ps-0", -9))
+    run_due(supervisor, 0.6)
+    supervisor.handle(Interrupted(signal.SIGTERM))
+    assert channel.stops()[-1].tasks == ("chief-0", "ps-1", "worker-0", "worker-1")
+    assert not supervisor.saving.active
+
+
+def test_the_job_is_stopped_at_once_if_the_host_of_the_task_that_saves_is_lost():
+    supervisor, channel, _ = supervised(saves_on_signal=True)
+    supervisor.tasks.channels = {**supervisor.tasks.channels, "chief-0": FakeChannel(Host("h2"))}
+    supervisor.handle(Started("chief-0", 1, time.time()))
+    supervisor.handle(Interrupted(signal.SIGTERM))
+    assert channel.stops() == []
+    supervisor.handle(AgentLost("h2", "its stream ended", time.time()))
+    assert [stop.tasks for stop in channel.stops()] == [("ps-0", "ps-1", "worker-0", "worker-1")]

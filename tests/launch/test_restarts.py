@@ -179,3 +179,7 @@ def test_a_restart_says_what_happened_and_what_is_next(roles, tasks, delay, step
     restart = Restart(tasks, roles is MULTI_WORKER, delay)
     text = announcement(outcome, restart, job_of(roles), POLICY, 1, step)
     assert text == f"worker-1 was killed by SIGKILL (not by tfdist); restart 1 of 3: {sentence}"
+
+
+def test_the_delay_has_a_limit_after_any_number_of_failures():
+    assert delay_s(attempts_of(*[7] * 2000)) == 60.0

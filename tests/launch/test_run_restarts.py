@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfdist.launch.agents.launcher_messages import Restarting
+from tfdist.launch.agents.launcher_messages import Restarting, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Started
 from tfdist.launch.diagnosis.outcome import Status
 from tfdist.launch.policy import RestartOn
@@ -257,3 +257,47 @@ def test_an_evaluator_that_fails_after_the_training_is_a_warning(tmp_path):
     code = PREPARE + "if task == 'evaluator-0':\n    time.sleep(0.5)\n    sys.exit(3)\n"
     outcome, _ = run(python_job(code, {"worker": 1, "evaluator": 1}), tmp_path)
     assert (outcome.status, outcome.warnings) == (Status.OK, ("evaluator-0 exited with code 3",))
+
+
+def test_a_signal_while_a_failed_attempt_is_stopped_prevents_the_restart(tmp_path):
+    code = PREPARE + (
+        "ready = 'FOLDER/ready'\n"
+        "while task == 'worker-1' and not os.path.exists(ready): time.sleep(0.01)\n"
+        "if task == 'worker-1': sys.exit(3)\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "open(ready, 'w').close()\n"
+        "time.sleep(600)\n"
+    )
+    job = python_job(code.replace("FOLDER", str(tmp_path)), {"worker": 2})
+    outcome, messages = interrupt_once_ready(
+        job, tmp_path, RESTARTING, signal.SIGINT, 1, lambda each: isinstance(each, Stopped)
+    )
+    assert (outcome.status, outcome.exit_code) == (Status.INTERRUPTED, 130)
+    assert outcome.reason == "worker-1 exited with code 3"
+    assert outcome.not_restarted == "interrupted before the restart"
+    assert messages.of(Restarting) == []
+
+
+def test_what_the_tasks_of_an_agent_that_leaves_have_started_is_ended_before_the_restart(tmp_path, survivors):
+    """The agent gives them its grace period."""
+    child = (
+        "import os, signal, time; signal.signal(15, signal.SIG_IGN); open('FOLDER/up', 'w').close(); time.sleep(607)"
+    )
+    code = PREPARE + (
+        "if attempt: sys.exit()\n"
+        "import subprocess\n"
+        f"subprocess.Popen([sys.executable, '-c', {child!r}])\n"
+        "while not os.path.exists('FOLDER/up'): time.sleep(0.01)\n"
+        "os.kill(os.getppid(), signal.SIGTERM)\n"
+        "time.sleep(600)\n"
+    )
+    job = python_job(code.replace("FOLDER", str(tmp_path)), {"worker": 1})
+    left = []
+
+    def note(message):
+        if isinstance(message, Started) and message.attempt:
+            left.extend(process for process in survivors() if "607" in process and "'-S'" not in process)
+
+    outcome, _ = run(job, tmp_path, replace(RESTARTING, grace_s=3.0, lost_grace_s=0.3), note)
+    assert outcome.status is Status.OK
+    assert left == []

@@ -1,9 +1,11 @@
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
-from tfdist.launch.agents.messages import Event, Heartbeat, Output, Started
+from tfdist.launch.agents.launcher_messages import Restarting
+from tfdist.launch.agents.messages import Event, Heartbeat, Inspected, Output, Started
 from tfdist.launch.runs import writer as writer_module
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
@@ -12,7 +14,12 @@ from tfdist.launch.runs.writer import RunWriter
 def test_output_goes_to_the_tasks_log_and_other_messages_to_events(tmp_path):
     run_dir = RunDir(tmp_path)
     with RunWriter(run_dir) as logs:
-        for message in (Started("worker-0", 7, 1.0), Output("worker-0", "stderr", "caf\udcff\n"), Heartbeat(1.0)):
+        for message in (
+            Started("worker-0", 7, 1.0),
+            Output("worker-0", "stderr", "caf\udcff\n"),
+            Heartbeat(1.0),
+            Inspected({}, {}, {}),
+        ):
             logs.write(message)
     assert run_dir.log("worker-0", "stderr").read_bytes() == b"caf\xff\n"
     (event,) = run_dir.events.read_text().splitlines()
@@ -76,3 +83,16 @@ def test_a_deleted_run_folder_gets_its_outcome(tmp_path):
         shutil.rmtree(run_dir.path)
         writer.save_outcome({"status": "ok"})
     assert json.loads(run_dir.outcome.read_text()) == {"status": "ok"}
+
+
+def test_the_files_of_earlier_attempts_do_not_stay_open(tmp_path):
+    run_dir = RunDir(tmp_path)
+    with RunWriter(run_dir) as logs:
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for attempt in range(1, 21):
+            logs.write(Restarting(attempt, ("worker-0",), True, "it failed"))
+            logs.write(Output("worker-0", "stdout", "late\n", attempt=attempt - 1))
+            logs.write(Output("worker-0", "stdout", "new\n", attempt=attempt))
+        assert len(list(Path("/proc/self/fd").iterdir())) <= before + 3
+    assert run_dir.log("worker-0", "stdout", 7).read_text() == "new\nlate\n"
+    assert len(run_dir.events.read_text().splitlines()) == 20
