@@ -132,6 +132,24 @@ def test_what_would_have_no_effect_is_refused(arguments, words, capsys):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--max-restarts", "1", "--", "true"], "--max-restarts 1: has no effect with --inherit-tf-config"),
+        (["--preset", "smoke", "--dataset", "digits", "--evaluator"], "--evaluator: has no effect with --inherit-tf-"),
+        (["--preset", "smoke", "--checkpoint-every", "5"], "--checkpoint-every 5: with --inherit-tf-config, each task"),
+        (["--preset", "smoke", "--checkpoint-every", "5", "--checkpoint-dir", "/shared", "--dry-run"], None),
+        (["--max-restarts", "0", "--dry-run", "--", "true"], None),
+    ],
+)
+def test_one_inherited_task_needs_a_common_folder_and_is_not_restarted(arguments, words, capsys, monkeypatch):
+    cluster = '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 0}}'
+    monkeypatch.setenv("TF_CONFIG", cluster)
+    assert run(["launch", "--inherit-tf-config", *arguments]) == (0 if words is None else 2)
+    err = capsys.readouterr().err
+    assert words is None or err.startswith(f"tfdist: {words}")
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ["--preset", "smoke", "--checkpoint-every", "5"],
