@@ -42,7 +42,7 @@ def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Jso
 
     The model maps images to logits. If the last checkpoint is damaged, the one before it is written, with a warning.
     """
-    from tfdist.cli.resume import find_source, listing_of, no_checkpoint
+    from tfdist.cli.checkpoint_source import find_source, listing_of, no_checkpoint
     from tfdist.launch.json_files import dumps
 
     if os.path.lexists(target):

@@ -18,9 +18,9 @@ from tfdist.cli.timeout_options import TIMEOUTS, timeout_options
 from tfdist.launch.errors import TfdistError
 
 if TYPE_CHECKING:
+    from tfdist.cli.checkpoint_source import Source
     from tfdist.cli.config import JobFile
     from tfdist.cli.host_selection import HostSelection
-    from tfdist.cli.resume import Source
     from tfdist.cli.run_launch import RunOptions
     from tfdist.launch.policy import Policy
 

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tfdist.cli.checkpoint_source import Source
 from tfdist.cli.plan_recovery import PlannedJob, plan_checkpointing, recovery_notes, with_variables
 from tfdist.cli.recovery_options import Recovery
-from tfdist.cli.resume import Source
 from tfdist.launch.attempts import Saved
 from tfdist.launch.cluster import Cluster, parse_tf_config
 from tfdist.launch.environment import device_order

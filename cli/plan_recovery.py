@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tfdist.cli.checkpoint_source import Source
 from tfdist.cli.recovery_options import Recovery
-from tfdist.cli.resume import Source
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Job
 from tfdist.launch.text import listed
