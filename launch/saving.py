@@ -1,4 +1,4 @@
-"""Lets the tasks of a job save a checkpoint when the launcher is told to end."""
+"""Lets the tasks of a job save a checkpoint when a signal ends the launcher."""
 
 import signal
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ from tfdist.launch.job import NO_GPUS
 from tfdist.launch.text import listed, shortened
 
 BUSY_CORES, IDLE_CORES = 0.5, 0.1
-"""A task is busy if its process uses as many cores on average, and idle if it uses at most so many."""
+"""Cores that the process of a busy task uses on average at least, and that of an idle one at most."""
 MOST_NAMED = 4
 """Tasks whose positions are listed."""
 

@@ -149,7 +149,7 @@ class Writer:
         self._thread: Thread | None = None
 
     def start(self, manifest: Manifest, started_at: float) -> None:
-        """Store the snapshot, which was begun at `started_at` by time.perf_counter(). `wait` before the next one."""
+        """Store the snapshot. `started_at` is its start by time.perf_counter(). `wait` before the next one."""
         self._thread = Thread(target=self._store, args=(manifest, started_at), daemon=True)
         self._thread.start()
 

@@ -50,7 +50,7 @@ def undisturbed_s(box: Sandbox) -> float:
 
 
 def kill_at(box: Sandbox, after_s: float) -> Killed:
-    """Start a launch, kill its launcher after so many seconds, and see what is left."""
+    """Start a launch, kill its launcher after some seconds, and see what is left."""
     launcher = start(box)
     time.sleep(after_s)  # the moment is the point
     killed_at = time.monotonic()
@@ -68,7 +68,7 @@ def start(box: Sandbox) -> "subprocess.Popen[bytes]":
 
 
 def kill_many(count: int, net: Network | None, seed: int = 0) -> list[Killed]:
-    """Kill so many launchers, each in a sandbox of its own, at moments spread evenly over a launch, in random order."""
+    """Kill a number of launchers, each in a sandbox of its own, at moments spread evenly over a launch, in random order."""
     chance = random.Random(seed)
     base = Path(tempfile.mkdtemp(prefix="tfdist-killed-"))
     results: list[Killed] = []

@@ -7,7 +7,7 @@ from tests.faults.task_rows import CHIEF, FROZEN, KILLED, PREEMPTED, PS, STALL, 
 
 RESTARTS = 5
 LONG = 600
-"""Steps of a job whose other tasks go on while one is frozen."""
+"""Steps of a job whose other tasks continue while one is frozen."""
 WORKERS, SERVERS = (W0, W1), (CHIEF, PS)
 
 

@@ -112,7 +112,7 @@ def _arguments(part: Part, steps: int, box: Sandbox) -> list[str]:
 
 
 def _kill_again_and_again(soaked: Soaked, live: Live, minutes: float, chance: random.Random) -> None:
-    """Kill a random worker every period, for so many minutes; sample memory all the time."""
+    """Kill a random worker every period, for `minutes`; sample memory all the time."""
     start = time.monotonic()
     sample_at, kill_at = start, start + soaked.part.period_s
     while live.process.poll() is None:

@@ -101,7 +101,7 @@ def messages(tasks):
 
 
 class Agent:
-    """Starts and stops tasks as it is told; as a channel of the supervisor, and as the host."""
+    """Starts and stops tasks on request; as a channel of the supervisor, and as the host."""
 
     def __init__(self, host):
         self.host, self.last_received, self.silent = host, math.inf, False

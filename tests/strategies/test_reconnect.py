@@ -5,7 +5,7 @@ from tfdist.strategies import reconnect
 
 
 def unavailable(times):
-    """A call that fails so many times, and the list of its calls."""
+    """A call that fails N times, and the list of its calls."""
     calls = []
 
     def call():

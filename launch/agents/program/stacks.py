@@ -10,7 +10,7 @@ from tfdist.launch.agents.program.commands import find_program, output_of
 from tfdist.launch.agents.program.files import cpu_time, process_stat, process_state, read_text
 
 HANDLER_S, HANDLER_PAUSE_S = 3.0, 0.2
-"""For a process to begin to write its stacks; they are complete after this pause."""
+"""For a process to start to write its stacks; they are complete after this pause."""
 DUMP_S = 10.0
 """For all tasks of the host; then py-spy is no longer used."""
 MOST_PROCESSES = 8
