@@ -183,6 +183,8 @@ def launched(box: Sandbox, arguments: list[str], read_output: bool = True) -> It
             process.wait()
         if read_output:
             reader.join(timeout=1)  # processes that are left may keep it open
+        else:
+            stream.close()
 
 
 def enter(cgroup: Path | None) -> None:
@@ -192,5 +194,6 @@ def enter(cgroup: Path | None) -> None:
 
 
 def _read(stream: IO[bytes], live: Live) -> None:
-    for line in stream:
-        live.lines.append((time.monotonic(), line.decode(errors="replace")))
+    with stream:
+        for line in stream:
+            live.lines.append((time.monotonic(), line.decode(errors="replace")))

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, get_args
 
-from tests.faults.run import Measured, deviations, named_right
+from tests.faults.measure import Measured, deviations, named_right
 from tests.faults.scenario import Scenario
 
 FOLDER = Path(__file__).parents[2] / "bench_results" / "faults"

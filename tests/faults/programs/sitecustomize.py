@@ -90,7 +90,7 @@ def obey_in_saves(order: Path, send: Callable[..., None]) -> None:
         obey(order, lambda moment: moment.startswith("save-") and manifest.step >= _number(moment), send)
         return write(manifest)
 
-    Manifest.to_text = to_text  # type: ignore[method-assign]
+    Manifest.to_text = to_text  # type: ignore[assignment]
 
 
 def _number(moment: str) -> int:
