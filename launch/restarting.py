@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from tfdist.launch.agents.launcher_messages import AgentLost, Message, Restarting
-from tfdist.launch.agents.messages import Exited, Stuck
+from tfdist.launch.agents.messages import Exited, NotStarted, Stuck
 from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.attempts import AttemptLog
 from tfdist.launch.deadlines import Action
@@ -51,7 +51,7 @@ class PendingStarts:
 
     def note_end(self, message: Message) -> None:
         """Take a message about an earlier attempt of a task: if its process has ended, the next one may start."""
-        if isinstance(message, Exited | Stuck) and message.task in self.tasks:
+        if isinstance(message, Exited | NotStarted | Stuck) and message.task in self.tasks:
             self.group.running.discard(message.task)
             self._set_deadline()
 

@@ -70,7 +70,9 @@ def _refused(outcome: Outcome, job: Job, policy: Policy, attempts: Sequence[Atte
         return ""
     if outcome.not_restarted:
         return outcome.not_restarted
-    if outcome.exit_code in (ExitCode.USAGE, ExitCode.NOT_STARTED):
+    if outcome.exit_code == ExitCode.NOT_STARTED:
+        return "its program could not be started"
+    if outcome.exit_code == ExitCode.USAGE:
         return "the input is wrong, which a restart does not change"
     if outcome.exit_code == ExitCode.START_TIMEOUT and not outcome.culprits:
         return "its tasks could not be started in time"

@@ -106,6 +106,7 @@ class Fleet:
         """Forget a host that was lost, and end the connection to its agent; nothing more arrives from it."""
         self.hellos.pop(host, None)
         self.lost.pop(host, None)
+        self.requests.forget(host)
         channel = self.channels.pop(host, None)
         if channel is not None:
             channel.silent = channel.silent or not channel.lost

@@ -63,6 +63,10 @@ class Requests:
                 del self._open[message.request]
                 on_reply(message)
 
+    def forget(self, host: Host) -> None:
+        """Expect no more answers from a host that is lost."""
+        self._open = {number: request for number, request in self._open.items() if request[0] != host}
+
 
 def answers(request: AnyRequest, reply: Reply) -> bool:
     """Whether a reply is of the request's kind, with a value for each thing that was requested."""

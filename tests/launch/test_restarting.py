@@ -191,3 +191,13 @@ def test_the_job_is_stopped_at_once_if_the_host_of_the_task_that_saves_is_lost()
     assert channel.stops() == []
     supervisor.handle(AgentLost("h2", "its stream ended", time.time()))
     assert [stop.tasks for stop in channel.stops()] == [("ps-0", "ps-1", "worker-0", "worker-1")]
+
+
+def test_a_task_that_could_not_be_started_does_not_delay_its_restart():
+    supervisor, channel, _ = supervised()
+    supervisor.handle(ended("ps-0", -9))
+    run_due(supervisor, 0.6)
+    for task in ("chief-0", "ps-1"):
+        supervisor.handle(NotStarted(task, "too many processes"))
+    run_due(supervisor, 1.0)
+    assert channel.starts() == [("chief-0", 1), ("ps-0", 1), ("ps-1", 1)]

@@ -75,7 +75,7 @@ def test_a_restart_of_all_tasks_is_whole_and_that_of_some_is_not():
         (failed(), Policy(max_restarts=3, restart_on=RestartOn.PREEMPTION), ""),
         (failed(code=42), Policy(max_restarts=3, restart_on=RestartOn.FAILURE), ""),
         (failed(code=2), POLICY, "the input is wrong, which a restart does not change"),
-        (failed(code=127), POLICY, "the input is wrong, which a restart does not change"),
+        (failed(code=127), POLICY, "its program could not be started"),
         (failed(None, code=75), POLICY, "its tasks could not be started in time"),
         (failed(warnings=("worker-0 could not be killed: its process is left over",)), POLICY,
          "a process could not be killed"),

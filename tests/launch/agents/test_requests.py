@@ -44,6 +44,16 @@ def test_a_late_answer_is_not_taken_for_that_of_a_new_request():
     assert answers == ["old", "new"]
 
 
+def test_requests_to_a_host_that_is_lost_are_forgotten():
+    requests, answers, one, two = Requests(), [], FakeChannel(H1), FakeChannel(H2)
+    for channel in (one, two):
+        requests.send(channel, Inspect(("t",)), lambda reply: answers.append(reply.request))
+    requests.forget(H1)
+    for channel in (one, two):
+        requests.take(channel.host, Inspected({}, {}, {}, request=channel.sent[0].request))
+    assert answers == [two.sent[0].request]
+
+
 def test_a_host_cannot_answer_for_another():
     requests, answers = Requests(), []
     channel = FakeChannel(H1)
