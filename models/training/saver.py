@@ -87,7 +87,7 @@ class Saver:
         late = saves(self._job) and every_s is not None and now - self._saved_at >= every_s
         requested = self._requests.signal is not None
         lates, requests, seconds = self._sum([float(late), float(requested), now - self._checked_at])
-        self.step_s = seconds / self._job.workers / max(1, step - self._checked_step)
+        self.step_s = max(1e-6, seconds / self._job.workers / max(1, step - self._checked_step))
         self._spacing = max(1, int(CHECK_S / self.step_s))
         self._checked_step = step
         return lates > 0.5, requests > 0.5
