@@ -1,6 +1,7 @@
 """A training on real digits reaches its accuracy."""
 
 from dataclasses import replace
+from statistics import median
 
 import pytest
 
@@ -29,4 +30,4 @@ def test_held_out_digits_are_classified(how, tmp_path):
     for rank in train(spec, tmp_path, timeout_s=800.0):
         assert rank.accuracy is not None
         assert rank.accuracy > 0.9
-        assert losses(rank)[-1] < 0.3 < losses(rank)[0]
+        assert median(losses(rank)[-5:]) < 0.3 < losses(rank)[0]  # of a batch each, one of which may be hard
