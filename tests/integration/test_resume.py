@@ -52,7 +52,9 @@ def test_a_run_is_resumed_twice_and_exported(tmp_path, monkeypatch):
     expected = losses(whole["run_dir"])
     for run in (second, third):
         resumed = losses(run["run_dir"])
-        assert resumed == pytest.approx({step: expected[step] for step in resumed}, rel=1e-4)
+        common = resumed.keys() & expected.keys()  # the edges of windows depend on the speed
+        assert max(resumed) in common
+        assert [resumed[step] for step in common] == pytest.approx([expected[step] for step in common], rel=1e-4)
     assert (min(losses(second["run_dir"])) > 20, min(losses(third["run_dir"])) in range(31, 41)) == (True, True)
     exported, _ = tfdist("export", "last", "it's a model.keras", "--json")
     assert (exported["step"], exported["kind"]) == (60, "Keras file")
