@@ -29,9 +29,8 @@ from tests.faults.results import FOLDER
 from tests.faults.sandbox import PROGRAMS, Sandbox, sandbox
 from tests.faults.soak_page import Part, Soaked, problems, save_samples, text
 
-WINDOW = 5
 PACE_S = 1.0
-"""Pause after each window of 5 steps: a training of a few thousand steps then lasts half an hour."""
+"""Pause after each window: a training of 2,000 steps then lasts half an hour."""
 EVERY = 50
 SAMPLE_S = 10.0
 SEEDS = 3
@@ -41,14 +40,14 @@ LATE = 2.0
 
 
 PARTS = (
-    Part("parameter-server", ("--strategy", "parameter-server", "--ps", "1"), ("worker-0", "worker-1"), 60.0),
-    Part("multiworker", ("--strategy", "multiworker", "--evaluate"), ("worker-0", "worker-1"), 180.0),
+    Part("parameter-server", ("--strategy", "parameter-server", "--ps", "1"), ("worker-0", "worker-1"), 60.0, 1.5),
+    Part("multiworker", ("--strategy", "multiworker", "--evaluate"), ("worker-0", "worker-1"), 180.0, 0.9),
 )
 
 
 def soak(part: Part, minutes: float, folder: Path, seed: int) -> Soaked:
     """Run one training and kill its workers."""
-    steps = int(minutes * 60 / PACE_S) * WINDOW
+    steps = int(minutes * 60 * part.steps_per_s)
     soaked = Soaked(part, steps)
     with sandbox(folder, None, uuid.uuid4().hex) as box:
         with launched(box, _arguments(part, steps, box)) as live:

@@ -21,6 +21,8 @@ class Part:
     options: tuple[str, ...]
     victims: tuple[str, ...]
     period_s: float
+    steps_per_s: float
+    """With its pauses, kills and restarts."""
 
 
 @dataclass

@@ -27,6 +27,7 @@ from tfdist.launch.agents.program.description import describe
 from tfdist.launch.agents.program.files import (
     cpu_time,
     host_usage,
+    only_ends,
     process_state,
     remove_folder,
     resident_bytes,
@@ -74,8 +75,9 @@ MAX_EVENT_DEPTH = 50
 """A deeper JSON object could exhaust the stack of a recursive reader."""
 PARTIAL_S = 1.0
 """Send an incomplete line of output after this time (progress bars end theirs with a carriage return)."""
-STUCK_S = 5.0
-"""Report a task that still exists this long after SIGKILL as stuck."""
+STUCK_S, SLOW_EXIT_S = 5.0, 30.0
+"""Report a task that still exists this long after SIGKILL as stuck; the longer time if its threads are only ending, for
+which they need their turns on the cores of a busy host."""
 LAST_MESSAGES_S = 5.0
 """Wait until the launcher has read the last messages."""
 LISTEN_POLL_S, LISTEN_SOON_S = 0.5, 30.0
@@ -100,7 +102,7 @@ class _RunningTask:
         self.report_exit: Callable[[], None] = lambda: None  # once it is reaped
         self.launched = False  # it runs its program
         self.listening = self.stopped = self.killed = False
-        self.kill_at = self.stuck_at = math.inf
+        self.kill_at = self.stuck_at = self.slow_until = math.inf
         self.partial: dict[str, bytes] = {}  # the incomplete last line of each stream
         self.partial_due: dict[str, float] = {}
         self.skips_event = self.has_skipped = False
@@ -602,10 +604,20 @@ class Agent:
         for task in self._existing():
             if now >= task.kill_at:
                 task.kill_at, task.killed, task.stuck_at = math.inf, True, now + STUCK_S
+                task.slow_until = now + SLOW_EXIT_S
                 kill_groups([task.pid] if task.running else orphans(task.pid))
             if now >= task.stuck_at:
-                task.stuck_at = math.inf
-                self._give_up(task)
+                self._check_stuck(task, now)
+
+    def _check_stuck(self, task: _RunningTask, now: float) -> None:
+        self._reap()
+        if task not in self._existing():
+            return
+        task.stuck_at = math.inf
+        if task.running and now < task.slow_until and only_ends(task.pid):
+            task.stuck_at = min(now + STUCK_S, task.slow_until)
+        else:
+            self._give_up(task)
 
     def _give_up(self, task: _RunningTask) -> None:
         if task.running:

@@ -33,6 +33,20 @@ def process_state(pid: int) -> str:
     return (process_stat(pid) or [""])[0]
 
 
+def only_ends(pid: int) -> bool:
+    """Whether a process has ended but for threads, none of which waits for a device (state D)."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return True
+    return process_state(pid) == "Z" and not any(thread_state(pid, thread) == "D" for thread in threads)
+
+
+def thread_state(pid: int, thread: str) -> str:
+    """The state of a thread, as `process_state`."""
+    return (read_text(f"/proc/{pid}/task/{thread}/stat").rpartition(")")[2].split() or [""])[0]
+
+
 def wait_channel(pid: int) -> str:
     """The kernel function that a process sleeps in; empty if it is unknown."""
     return read_text(f"/proc/{pid}/wchan").strip("0")
