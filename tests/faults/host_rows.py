@@ -20,7 +20,8 @@ LOST_H2 = "lost the agent on h2"
 
 
 def _lost(fault: Fault, job: Job, task: str = "", says: str = LOST_H2) -> Scenario:
-    return Scenario(fault, job, Expected(LOST, None, says), task, options=LIMIT, steps=ENDLESS)
+    options = LIMIT if job.hosts else ()
+    return Scenario(fault, job, Expected(LOST, None, says), task, options=options, steps=ENDLESS)
 
 
 def _elastic(fault: Fault, job: Job, says: str, task: str = "", fewest: int = 1) -> Scenario:

@@ -55,7 +55,7 @@ def measure(live: Live, code: int | None, ended_at: float, orphans: tuple[str, .
     attempts: list[dict[str, Any]] = list(outcome.get("attempts", ()))
     lines = [(at, line) for at, line in live.lines if at >= fault_at]
     blocks = [(at, line) for at, line in lines if BLOCK.match(line)]
-    restart = next(((at, line) for at, line in lines if RESTART.search(line)), None)
+    restart = next(((at, line) for at, line in lines if RESTART.search(line)), None) or _restart(live)
     block_at = blocks[0][0] if blocks else None
     named_at = restart[0] if restart else block_at
     stops = [
@@ -83,6 +83,11 @@ def measure(live: Live, code: int | None, ended_at: float, orphans: tuple[str, .
         orphans=orphans,
         error=error,
     )
+
+
+def _restart(live: Live) -> tuple[float, str] | None:
+    """When the launcher decided on the first restart, and what it said, for a console that nobody reads."""
+    return next(((seen.at, str(seen.values["reason"])) for seen in live.seen if seen.kind == "Restarting"), None)
 
 
 def _steps_lost(live: Live, fault_at: float, restarted: bool) -> int | None:
