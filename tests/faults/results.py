@@ -70,7 +70,7 @@ def row_of(scenario: Scenario, measured: Measured, took_s: float) -> Row:
         named_right=named_right(scenario, measured) and scenario.expected.says in measured.sentence,
         exit_code=measured.code,
         expected_code=scenario.expected.code,
-        sentence=measured.sentence,
+        sentence=measured.sentence.replace(f"{FOLDER.parents[1]}/", ""),
         detected_s=_rounded(measured.detected_s),
         block_s=_rounded(measured.block_s),
         ended_s=round(measured.ended_s, 2),
