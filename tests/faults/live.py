@@ -137,9 +137,9 @@ class Live:
         found = (seen for seen in self.seen if seen.event == event and seen.attempt == attempt)
         return next((seen for seen in found if task in ("", seen.task)), None)
 
-    def last_step(self, before: float = float("inf")) -> int:
-        """The highest step that any task has reported before a monotonic time."""
-        return max((seen.step for seen in self.seen if seen.event == "step" and seen.at < before), default=0)
+    def last_step(self) -> int:
+        """The highest step that any task has reported."""
+        return max((seen.step for seen in self.seen if seen.event == "step"), default=0)
 
     def outcome(self) -> dict[str, Any]:
         """outcome.json; empty if it is missing."""

@@ -33,7 +33,7 @@ class Measured:
     next_step_s: float | None
     """From the detection to the next attempt's first step."""
     steps_lost: int | None
-    """From the last step before the fault to the step that the next attempt continued from."""
+    """From the last step of the first attempt to the step that the next one continued from."""
     resumed_from: int | None
     """The step of the checkpoint that the next attempt continued from."""
     should_resume_from: int | None
@@ -74,7 +74,7 @@ def measure(live: Live, code: int | None, ended_at: float, orphans: tuple[str, .
         ended_s=ended_at - fault_at,
         cold_start_s=_cold_start(live),
         next_step_s=_since(detected_at, next_step.at) if next_step and detected_at else None,
-        steps_lost=_steps_lost(live, fault_at, len(attempts) > 1),
+        steps_lost=_steps_lost(live) if len(attempts) > 1 else None,
         resumed_from=resumed.step if resumed else None,
         should_resume_from=live.good_step,
         restarts=max(0, len(attempts) - 1),
@@ -90,14 +90,13 @@ def _restart(live: Live) -> tuple[float, str] | None:
     return next(((seen.at, str(seen.values["reason"])) for seen in live.seen if seen.kind == "Restarting"), None)
 
 
-def _steps_lost(live: Live, fault_at: float, restarted: bool) -> int | None:
-    """0 if the tasks that train were not restarted."""
-    if not restarted:
-        return None
+def _steps_lost(live: Live) -> int:
+    """From the last step of the first attempt; 0 if the tasks that train were not restarted."""
     if live.first("step", attempt=1) is None:
         return 0
     resumed = live.first("resumed", attempt=1)
-    return live.last_step(fault_at) - (resumed.step if resumed else 0)
+    last = max((seen.step for seen in live.seen if seen.event == "step" and seen.attempt == 0), default=0)
+    return last - (resumed.step if resumed else 0)
 
 
 def _since(start: float | None, end: float | None) -> float | None:

@@ -78,7 +78,7 @@ TensorFlow. Hosts are network namespaces with an sshd each.
 - **ended**: from the fault to the end of the command, restarts included.
 - **next step**: from the detection to the first step of the next attempt; **x cold start** compares it with the time from the
   start of the first attempt's tasks to its first step.
-- **steps lost**: between the last step before the fault and the one that the next attempt continued from.
+- **steps lost**: between the last step of the first attempt and the one that the next attempt continued from.
 - **left over**: processes, listening ports and temporary folders 15 s after the end, on all hosts."""
 
 
