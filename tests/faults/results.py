@@ -1,6 +1,8 @@
 """The rows of the table: kept as csv after each scenario, so that an interrupted run can be continued."""
 
 import csv
+import re
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
@@ -53,6 +55,12 @@ class Row:
         return self.next_step_s / self.cold_start_s if self.next_step_s and self.cold_start_s else None
 
 
+def without_paths(sentence: str) -> str:
+    """The sentence without the folders of the checkout and of the scenario."""
+    scenario = rf"{re.escape(tempfile.gettempdir())}/tfdist-faults-\w+/\d+/"
+    return re.sub(scenario, "", sentence.replace(f"{FOLDER.parents[1]}/", ""))
+
+
 def row_of(scenario: Scenario, measured: Measured, took_s: float) -> Row:
     """The row of a scenario."""
     wrong = deviations(scenario, measured)
@@ -70,7 +78,7 @@ def row_of(scenario: Scenario, measured: Measured, took_s: float) -> Row:
         named_right=named_right(scenario, measured) and scenario.expected.says in measured.sentence,
         exit_code=measured.code,
         expected_code=scenario.expected.code,
-        sentence=measured.sentence.replace(f"{FOLDER.parents[1]}/", ""),
+        sentence=without_paths(measured.sentence),
         detected_s=_rounded(measured.detected_s),
         block_s=_rounded(measured.block_s),
         ended_s=round(measured.ended_s, 2),

@@ -1,8 +1,9 @@
+import tempfile
 from dataclasses import replace
 
 from tests.faults.measure import Measured, deviations
 from tests.faults.page import page
-from tests.faults.results import load, row_of, save
+from tests.faults.results import FOLDER, load, row_of, save, without_paths
 from tests.faults.table import SCENARIOS
 
 SCENARIO = next(each for each in SCENARIOS if each.name == "sigkill/multiworker/worker-1/middle/restarts")
@@ -56,3 +57,9 @@ def test_the_page_counts_and_lists_what_is_not_as_expected():
     assert "| as expected in every respect | 1 of 2 |" in text
     assert f"- `{SCENARIO.name}`: exit code 1, not 0" in text
     assert "| slowest restart, in cold starts | 1.25 |" in text
+
+
+def test_sentences_are_kept_without_the_folders_of_a_machine():
+    folder = f"{tempfile.gettempdir()}/tfdist-faults-ab_1/94"
+    sentence = f"worker-0 is in act() at {FOLDER.parents[1]}/tests/act.py:31; {folder}/checkpoints is full"
+    assert without_paths(sentence) == "worker-0 is in act() at tests/act.py:31; checkpoints is full"
