@@ -146,7 +146,8 @@ class _ArmThread:
         parked = self.turn.update(message)
         if parked is not None:
             self.starting = False
-            self.post(Parked(self.start.arm, *parked, self._snapshot()))
+            seconds, windows, readings = parked
+            self.post(Parked(self.start.arm, seconds, windows, readings, self._snapshot(), dict(self.turn.observed)))
         elif self.starting and isinstance(message, Heartbeat | Event):
             self.post(Progressed(self.start.arm, message))
 
@@ -212,6 +213,7 @@ class _TurnState:
     waiting: dict[str, float] = field(default_factory=dict)
     """The leading tasks at the barrier, with the seconds that a step takes."""
     windows: dict[str, tuple[Window, ...]] = field(default_factory=dict)
+    observed: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     before: dict[str, Inspected] = field(default_factory=dict)
     """The reading of each host just before the turn, by its first task."""
     after: dict[str, Inspected] = field(default_factory=dict)
@@ -223,11 +225,13 @@ class _TurnState:
                 self.records[task] = record
             case Event(task, event={"event": "turn", "windows": (list() | tuple()) as windows}):
                 self.windows[task] = _windows(task, windows)
+                if isinstance(observed := message.event.get("observed"), Mapping):
+                    self.observed[task] = observed
             case Event(task, event={"event": "barrier"} as event):
                 self.waiting[task] = _step_s(task, event.get("step_s"))
             case NextTurn():
                 self.before, self.after = {}, {}
-                self.waiting, self.windows = {}, {}
+                self.waiting, self.windows, self.observed = {}, {}, {}
             case Inspected(states=states) if states:
                 parked = set(self.waiting) >= set(self.job.leading)
                 (self.after if parked else self.before)[min(states)] = message

@@ -135,7 +135,7 @@ class Group:
         if parked is None:
             return None
         incarnation = member.start.incarnation
-        turn = TurnRecord(arm, round, incarnation, self.number, order, started, parked.windows, parked.hosts, repeated)
+        turn = TurnRecord(arm, round, incarnation, self.number, order, started, parked.windows, parked.hosts, repeated, parked.observed)
         try:
             rate = throughput(of_turn(parked.record, turn))
         except (ValueError, KeyError) as error:

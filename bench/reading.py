@@ -102,6 +102,7 @@ def of_turn(start: Record, turn: TurnRecord) -> Record:
         group=turn.group,
         order=turn.order,
         hosts_usage=turn.hosts,
+        observed=turn.observed,
     )
 
 

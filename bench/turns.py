@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from tfdist.launch.agents.messages import Inspected
 from tfdist.launch.events import Turn
@@ -47,6 +48,8 @@ class Parked:
     """One per host."""
     record: Record
     """Of the incarnation so far."""
+    observed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Of the turn, by task; see TurnRecord.observed."""
 
     @property
     def hosts(self) -> tuple[HostUsage, ...]:

@@ -169,6 +169,8 @@ class TurnRecord:
     hosts: tuple[HostUsage, ...] = ()
     repeated: bool = False
     """It replaces a disturbed turn of the same round."""
+    observed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By task, what it reported about the turn besides windows, by name: JSON. docs/protocol.md lists the names."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
@@ -239,6 +241,8 @@ class Record:
     """During the turn; empty: not measured."""
     evaluations: tuple[Evaluation, ...] = ()
     """In the order in which an evaluator made them."""
+    observed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """As TurnRecord.observed."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""

@@ -14,6 +14,8 @@ from tfdist.bench.report.headline import headline
 from tfdist.bench.report.notes import notes_on
 from tfdist.bench.report.same_arms import SamePair, same_pairs
 from tfdist.bench.report.scaling import Scaling, scaling_of
+from tfdist.bench.report.section import Section
+from tfdist.bench.report.sections import Measured, sections_of
 from tfdist.bench.report.summary import ArmRow, summarize
 from tfdist.bench.report.unit import in_unit
 from tfdist.bench.report.warning import Warning
@@ -42,6 +44,8 @@ class Report:
     """Fact -> its distinct values."""
     price_per_hour: float | None = None
     """Of one host; None: unknown."""
+    sections: tuple[Section, ...] = ()
+    """What else the records show."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
@@ -87,6 +91,7 @@ def make_report(roots: Sequence[Path], price_per_hour: float | None = None) -> R
         warnings=warnings_for(rows, pairs),
         environment=environment_of(records),
         price_per_hour=_stored_price(roots) if price_per_hour is None else price_per_hour,
+        sections=sections_of(Measured(folders, rows)),
     )
 
 

@@ -59,10 +59,21 @@ def train(loop: Loop, log: WindowLog, spec: TrainingSpec, report: Callable[[Wind
         report(_train_steps(loop, log, spec), True)
 
 
-def take_turns(loop: Loop, log: WindowLog, seconds: float, per_call: int = 1) -> None:
-    """Train every turn that the launcher releases. Arguments as for `turns`."""
+def take_turns(
+    loop: Loop,
+    log: WindowLog,
+    seconds: float,
+    per_call: int = 1,
+    after_turn: Callable[[WindowLog], None] | None = None,
+) -> None:
+    """Train every turn that the launcher releases. Arguments as for `turns`.
+
+    `after_turn` is called after the windows of each turn, outside of them: it may add to `log.observed`.
+    """
     for turn in turns(log, loop.concurrent, seconds, per_call):
         loop.windows(turn.sizes, log, turn.before, turn.after)
+        if after_turn is not None:
+            after_turn(log)
 
 
 @dataclass(frozen=True)
@@ -86,7 +97,9 @@ def turns(log: WindowLog, concurrent: int, seconds: float, per_call: int = 1) ->
     while (turn := events.wait_at_barrier(step_s=seconds)) is not None and turn.windows:
         yield _plan(turn, concurrent, per_call)
         windows = log.take()
-        events.emit("turn", windows=[asdict(window) for window in windows])
+        observed = log.take_observed()
+        rest = {"observed": observed} if observed else {}
+        events.emit("turn", windows=[asdict(window) for window in windows], **rest)
         seconds = step_s(windows) * concurrent if windows else seconds
 
 

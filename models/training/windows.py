@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tfdist.launch import events
 from tfdist.launch.events import Phase
@@ -35,6 +36,8 @@ class WindowLog:
     """Called with `steps` after each window, outside of them; returns whether it took time."""
     quiet: bool = False
     """Report no steps to the launcher: nothing should happen beside a turn."""
+    observed: dict[str, Any] = field(default_factory=dict)
+    """JSON about the turn besides its windows, by name, since the last `take_observed`; see TurnRecord.observed."""
     _edge: float = 0.0
     _before: usage.Reading | None = None
 
@@ -68,6 +71,11 @@ class WindowLog:
     def take(self) -> tuple[Window, ...]:
         """The windows closed since the last call."""
         taken, self.windows = tuple(self.windows), []
+        return taken
+
+    def take_observed(self) -> dict[str, Any]:
+        """What was observed since the last call."""
+        taken, self.observed = self.observed, {}
         return taken
 
 
