@@ -40,8 +40,8 @@ LATE = 2.0
 
 
 PARTS = (
-    Part("parameter-server", ("--strategy", "parameter-server", "--ps", "1"), ("worker-0", "worker-1"), 60.0, 1.5),
-    Part("multiworker", ("--strategy", "multiworker", "--evaluate"), ("worker-0", "worker-1"), 180.0, 0.9),
+    Part("parameter-server", ("--strategy", "parameter-server", "--ps", "1"), ("worker-0", "worker-1"), 60.0, 1.4),
+    Part("multiworker", ("--strategy", "multiworker", "--evaluate"), ("worker-0", "worker-1"), 180.0, 0.75),
 )
 
 
@@ -97,13 +97,18 @@ def _runs(live: Live) -> bool:
 
 
 def _memory(live: Live, at: float) -> list[tuple[float, str, float]]:
-    launcher = psutil.Process(live.process.pid)
     samples = []
     with suppress(psutil.Error):
-        agents = [each for each in launcher.children(recursive=True) if "tfdist-agent" in " ".join(each.cmdline())]
-        for name, process in (("launcher", launcher), *(("agent", each) for each in agents[-1:])):
+        launcher = psutil.Process(live.process.pid)
+        for name, process in (("launcher", launcher), *(("agent", each) for each in _agents(launcher))):
             samples.append((at, name, process.memory_full_info().uss / 1e6))
     return samples
+
+
+def _agents(launcher: psutil.Process) -> list[psutil.Process]:
+    """The agents of a launcher; each is the child of a process with the same command, which cleans up after it."""
+    parents = launcher.children()
+    return [child for parent in parents for child in parent.children() if child.cmdline() == parent.cmdline()]
 
 
 def _keep_results(soaked: Soaked, outcome: Mapping[str, Any]) -> None:
