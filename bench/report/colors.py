@@ -1,0 +1,37 @@
+"""The colors of all charts, on white; DARK has those on a dark page.
+
+Any two of a palette differ by 14 or more (CIE76) for readers with protanopia, deuteranopia or tritanopia (simulated as
+by Machado, Oliveira and Fernandes 2009), and have a contrast of 3:1 or more to the page, text one of 4.5:1 (WCAG 2.1 AA).
+"""
+
+from collections.abc import Mapping
+
+PAPER = "#ffffff"
+INK = "#1d2b38"
+"""Text, axes, intervals."""
+MUTED = "#52606d"
+"""Text of less importance."""
+GRID = "#dfe4ea"
+RED = "#a32c38"
+"""Failures, and the line of the ideal."""
+SYNC = "#2f6db5"
+ASYNC = "#c8641a"
+NONE = "#73808d"
+"""Arms whose devices exchange nothing."""
+PALETTE = (SYNC, ASYNC, "#005a4c", "#8b2fc9", "#5a2d0c", NONE)
+"""For categories, in this order. For more than these, change the marker or the line too."""
+
+DARK: Mapping[str, str] = {
+    PAPER: "#14181d",
+    INK: "#e3e8ee",
+    MUTED: "#9fabb7",
+    GRID: "#313a44",
+    RED: "#ff8d8d",
+    SYNC: "#6aa9ec",
+    ASYNC: "#f0954a",
+    "#005a4c": "#7ef0d8",
+    "#8b2fc9": "#a45cf5",
+    "#5a2d0c": "#f3dcb5",
+    NONE: "#8f9ba8",
+}
+"""Each color's counterpart on a dark page."""
