@@ -60,5 +60,7 @@ def _windows(loop: Loop, log: WindowLog, sizes: Sequence[int], every: int | None
     for segment in segments(sizes, step, every, least):
         loop.windows(segment, log)
         step += sum(segment)
-        log.steps = step  # windows whose steps were counted before are dropped
+        if log.steps < step:  # windows whose steps were counted before are dropped
+            events.emit("step", step=step, steps=log.total)
+        log.steps = step
         edges.at_edge(step)

@@ -1,5 +1,6 @@
 """A training that is saved: its windows end where checkpoints are due, with a loop that only counts."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -68,6 +69,22 @@ def test_each_multiple_is_an_edge_and_saving_is_outside_of_the_windows(overlaps)
     for window in (*windows.warmup, *windows.timed):
         assert window.elapsed_s == pytest.approx(0.1 * window.steps)
     assert log.steps == 100
+
+
+def test_the_last_step_is_reported_even_if_its_window_was_dropped(tmp_path, monkeypatch):
+    class Dropping(SlowLoop):
+        """Its windows were all counted before, so that none is closed."""
+
+        def windows(self, sizes, log, before=0, after=0):
+            log.open()
+            log.first_step()
+
+    reports = tmp_path / "events"
+    with reports.open("wb") as stream:
+        monkeypatch.setenv("TFDIST_EVENTS_FD", str(stream.fileno()))
+        run(Dropping(overlaps=True))
+    emitted = [json.loads(line) for line in reports.read_text().splitlines()]
+    assert [each["step"] for each in emitted if each["event"] == "step"][-1] == 100
 
 
 def test_a_resumed_training_takes_the_steps_that_are_left():
