@@ -26,6 +26,8 @@ from tfdist.launch.program import program_of
 from tfdist.launch.redact import redact_command
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
+from tfdist.models.collectives.plan import plan_collective
+from tfdist.models.collectives.spec import CollectiveSpec
 from tfdist.models.plan import plan_command, plan_training
 from tfdist.models.record import Record, RecordStatus, Window, window_from_json
 from tfdist.models.run import hardware, ranks_of, run_training
@@ -40,7 +42,7 @@ class ArmStart:
     arm: str
     incarnation: int
     spec: StrategyChoice
-    """A TrainingSpec without a command."""
+    """Without a command a TrainingSpec or a CollectiveSpec."""
     command: tuple[str, ...]
     """The user's own program; empty: the built-in training."""
     machines: Machines
@@ -174,6 +176,8 @@ def _plan(start: ArmStart) -> Job:
     variables = {"TFDIST_TURNS": "1", **device_order(os.environ)}
     if isinstance(start.spec, TrainingSpec):
         return plan_training(start.spec, start.machines, env=variables)
+    if isinstance(start.spec, CollectiveSpec):
+        return plan_collective(start.spec, start.machines, variables)
     return plan_command(start.spec, program_of(start.command, variables, start.machines), start.machines)
 
 

@@ -135,7 +135,18 @@ class Group:
         if parked is None:
             return None
         incarnation = member.start.incarnation
-        turn = TurnRecord(arm, round, incarnation, self.number, order, started, parked.windows, parked.hosts, repeated, parked.observed)
+        turn = TurnRecord(
+            arm,
+            round,
+            incarnation,
+            self.number,
+            order,
+            started,
+            parked.windows,
+            parked.hosts,
+            repeated,
+            parked.observed,
+        )
         try:
             rate = throughput(of_turn(parked.record, turn))
         except (ValueError, KeyError) as error:
@@ -143,6 +154,11 @@ class Group:
             return None
         self.progress.done(turn, rate)
         return turn
+
+    def release(self, arm: str, turn: Turn) -> Parked | None:
+        """Release an arm for this turn; returns when it is parked again, or None if it has ended."""
+        member = self.members.get(arm)
+        return None if member is None or member.parked is None else self._release(member, turn)
 
     def _release(self, member: _Member, turn: Turn) -> Parked | None:
         """Release the tasks of an arm; returns when they are parked again, or None if they have ended."""

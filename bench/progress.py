@@ -43,6 +43,9 @@ class Progress:
     def done(self, turn: TurnRecord, images_per_s: float) -> None:
         """A turn ended and is saved."""
 
+    def measured(self, arm: str, figure: str) -> None:
+        """A turn of something else than a training ended and is saved."""
+
     def note(self, text: str) -> None:
         """One line about the bench: an arm died, a group ended, turns are repeated."""
 
@@ -57,8 +60,9 @@ class ProgressLines(Progress):
     say: Callable[[str], None]
     now: Callable[[], float] = time.monotonic
     state: BenchState = field(default_factory=BenchState)
-    rates: dict[str, float] = field(default_factory=dict)
-    """Images per second of each arm in the current round."""
+    unit: str = "images/s"
+    figures: dict[str, str] = field(default_factory=dict)
+    """Of each arm in the current round, in this unit."""
 
     def starting(self, arm: str, incarnation: int) -> None:  # noqa: D102
         self._end_round()
@@ -75,7 +79,10 @@ class ProgressLines(Progress):
         self.state.begin(run, number, total, left_s, self.now())
 
     def done(self, turn: TurnRecord, images_per_s: float) -> None:  # noqa: D102
-        self.rates[turn.arm] = images_per_s
+        self.measured(turn.arm, f"{images_per_s:.1f}")
+
+    def measured(self, arm: str, figure: str) -> None:  # noqa: D102
+        self.figures[arm] = figure
 
     def note(self, text: str) -> None:  # noqa: D102
         self._end_round()
@@ -85,12 +92,12 @@ class ProgressLines(Progress):
         self._end_round()
 
     def _end_round(self) -> None:
-        if self.rates and self.state.run is not None:
-            rates = ", ".join(f"{arm} {rate:.1f}" for arm, rate in self.rates.items())
+        if self.figures and self.state.run is not None:
+            figures = ", ".join(f"{arm} {figure}" for arm, figure in self.figures.items())
             left = self.state.left_text(self.now())
             turns = f"{self.state.number} of {counted(self.state.total, 'turn')}{left and f', {left}'}"
-            self.say(f"round {self.state.run.round} ({turns}): {rates} images/s")
-        self.rates.clear()
+            self.say(f"round {self.state.run.round} ({turns}): {figures} {self.unit}")
+        self.figures.clear()
 
 
 @dataclass
@@ -147,12 +154,12 @@ def picture(state: BenchState, width: int, now: float) -> "Text":
 
 
 @contextmanager
-def progress_on(stream: TextIO, quiet: bool) -> Iterator[Progress]:
-    """A bar on a terminal, lines elsewhere, nothing if quiet."""
+def progress_on(stream: TextIO, quiet: bool, unit: str = "images/s") -> Iterator[Progress]:
+    """A bar on a terminal, lines with figures in `unit` elsewhere, nothing if quiet."""
     if quiet:
         yield Progress()
     elif not can_redraw(stream):
-        lines = ProgressLines(lambda text: print(text, file=stream, flush=True))
+        lines = ProgressLines(lambda text: print(text, file=stream, flush=True), unit=unit)
         try:
             yield lines
         finally:

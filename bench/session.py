@@ -141,7 +141,7 @@ def _resumed(options: BenchOptions, root: Path, machines: Machines) -> Session:
     if options.out is not None and options.out.resolve() != root.resolve():
         raise TfdistError(f"--out {options.out} and --resume {root}: a resumed bench stays in its folder; omit --out")
     bench = read_resumable(root, _names(machines))
-    _check_writable(root, "--resume")
+    check_writable(root, "--resume")
     records = read_folder(root, "").records
     done = _completed(records)
     bench = resumed_bench(bench, options, root, done)
@@ -155,10 +155,15 @@ def _resumed(options: BenchOptions, root: Path, machines: Machines) -> Session:
 def _check_new_folder(root: Path) -> None:
     if root.is_dir() and any(root.iterdir()):
         raise TfdistError(f"--out {root} is not empty: choose a new folder, or continue its bench with --resume {root}")
-    _check_writable(root, "--out")
+    check_writable(root, "--out")
 
 
-def _check_writable(root: Path, option: str) -> None:
+def check_writable(root: Path, option: str) -> None:
+    """Refuse a folder in which no file can be created; it may not exist yet.
+
+    Raises:
+        TfdistError: naming the option that gave the folder.
+    """
     existing = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
     if not existing.is_dir():
         raise TfdistError(f"{option} {root}: {existing} is a file; choose another folder")

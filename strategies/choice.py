@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
-from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin, get_type_hints
 
 from tfdist.launch.errors import TfdistError
 from tfdist.strategies.options import Communication, CrossDevice, GpuThreads, Keras, Placement, StrategyName
@@ -105,9 +105,12 @@ def enum_fields(spec: type[StrategyChoice]) -> Mapping[str, type[Enum]]:
 
 
 def field_types(spec: type[StrategyChoice]) -> Mapping[str, type]:
-    """The type of each field of `spec`, without the None of optional ones: name -> type."""
+    """The type of each field of `spec`, without the None of optional ones: name -> type; `tuple` of any tuple."""
     hints = get_type_hints(spec)
-    return {
-        field.name: (set(get_args(hints[field.name])) - {NoneType} or {hints[field.name]}).pop()
-        for field in fields(spec)
-    }
+    return {field.name: _plain_type(hints[field.name]) for field in fields(spec)}
+
+
+def _plain_type(hint: Any) -> Any:
+    if get_origin(hint) is UnionType:
+        (hint,) = set(get_args(hint)) - {NoneType}
+    return get_origin(hint) or hint

@@ -42,10 +42,15 @@ def main() -> int:
         The exit code: 0; 42 if the training was saved because a signal requested it; that of a TfdistError, whose
         message goes to stderr; or 1 for any other exception, whose traceback goes there.
     """
+    return run(lambda: _train(_spec(), *cluster_and_task()))
+
+
+def run(task: Callable[[], None]) -> int:
+    """Run what this process is for, with the launcher's means against failures and hangs; returns as `main`."""
     events.report_failures()
     dump_on_request()
     try:
-        _train(_spec(), *_cluster_and_task())
+        task()
     except TfdistError as error:
         events.report_failure(error, kind="")
         sys.stderr.write(f"tfdist: {error}\n")
@@ -68,7 +73,8 @@ def _spec() -> TrainingSpec:
     return spec
 
 
-def _cluster_and_task() -> tuple[Cluster, Task]:
+def cluster_and_task() -> tuple[Cluster, Task]:
+    """This task, and its cluster: an empty one in a job without."""
     config = os.environ.get("TF_CONFIG")
     if config:
         return parse_tf_config(config)
@@ -77,7 +83,7 @@ def _cluster_and_task() -> tuple[Cluster, Task]:
 
 
 def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
-    phases = {"import": _import(spec.keras)}
+    phases = {"import": import_tensorflow(spec.keras)}
     if task.role == EVALUATOR:
         from tfdist.models.training.evaluator import follow
 
@@ -144,7 +150,7 @@ def phases_after_import(started_at: float, built_at: float, opened_at: float, fi
     return {"strategy": built_at - started_at, "build": opened_at - built_at, "trace": first_step_at - opened_at}
 
 
-def _import(keras: Keras) -> float:
+def import_tensorflow(keras: Keras) -> float:
     """Import TensorFlow with this Keras; returns the seconds that it took.
 
     Without the garbage collector, which would search the growing modules again and again: 2.35 s of CPU time, not 2.9.

@@ -1,0 +1,196 @@
+"""The options of `tfdist collectives` -> its arms on these machines, and the order of their turns. Starts nothing."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from tfdist.bench.collectives.sizes import parse_sizes
+from tfdist.bench.plan import PlannedRun, interleave
+from tfdist.bench.session import check_writable
+from tfdist.bench.suites.arm import Arm
+from tfdist.bench.suites.arms import Arms, resolve_arms
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.machine import Machines, combined
+from tfdist.models.collectives.op import CollectiveOp
+from tfdist.models.collectives.spec import CollectiveSpec
+from tfdist.models.collectives.support import collective_refusal
+from tfdist.models.exchange_checks import uses_nccl
+from tfdist.models.presets import resolve
+from tfdist.strategies.options import Communication, CrossDevice, GradientDtype, StrategyName
+from tfdist.strategies.refusals import gradient_dtype_refusal, refuse
+
+COMMAND = ("python", "-m", "tfdist.models.collectives.task")
+DEFAULT_SIZES = "1K:256M"
+
+
+@dataclass(frozen=True)
+class CollectiveOptions:
+    """The command line; None or empty: the default."""
+
+    op: CollectiveOp = CollectiveOp.ALL_REDUCE
+    sizes: tuple[int, ...] = ()
+    """Bytes."""
+    communication: tuple[Communication, ...] = ()
+    cross_device: tuple[CrossDevice, ...] = ()
+    workers: tuple[int, ...] = ()
+    devices: tuple[int, ...] = ()
+    model_gradients: bool = False
+    model: Mapping[str, Any] = field(default_factory=dict)
+    """`model`, `alpha`, `classes`, as far as they were given."""
+    pack_sizes: tuple[int, ...] = ()
+    """Bytes; 0: one pack."""
+    gradient_dtype: GradientDtype = GradientDtype.FLOAT32
+    rounds: int = 6
+    turn_s: float = 5.0
+    seed: int = 0
+    out: Path | None = None
+    command: str = ""
+    """The whole command line, without secrets."""
+
+
+@dataclass(frozen=True)
+class CollectivePlan:
+    """A measurement that is ready to run."""
+
+    root: Path
+    options: CollectiveOptions
+    started: str
+    """UTC, ISO 8601."""
+    hosts: tuple[str, ...]
+    arms: Arms
+    """Their specs are CollectiveSpecs."""
+    runs: tuple[PlannedRun, ...]
+    """The turns in their order."""
+
+
+def plan_collectives(options: CollectiveOptions, machines: Machines) -> CollectivePlan:
+    """The arms and turns for `options`.
+
+    Raises:
+        TfdistError: an option is wrong, or no arm can run; the reason of the first one.
+    """
+    _check(options)
+    options = replace(options, model=_checked_model(options, machines))
+    now = datetime.now(timezone.utc)
+    root = options.out or Path("bench_results") / f"{now:%Y%m%dT%H%M%SZ}-collectives"
+    _check_new(root)
+    arms = _resolve(list(_arms(options, machines)), options, machines)
+    if not arms.specs:
+        raise TfdistError(next(iter(arms.refused.values())))
+    runs = interleave(list(arms.specs), options.rounds, options.seed)
+    names = tuple(host.name for host in machines)
+    return CollectivePlan(root, options, now.isoformat(timespec="seconds"), names, arms, runs)
+
+
+def _check(options: CollectiveOptions) -> None:
+    if options.rounds < 1:
+        raise TfdistError(f"--rounds {options.rounds}: must be at least 1; 3 or more give intervals")
+    if options.model_gradients and options.op is not CollectiveOp.ALL_REDUCE:
+        raise TfdistError(f"--op {options.op} --model-gradients: gradients are all-reduced; omit one of them")
+    if options.pack_sizes and not options.model_gradients:
+        raise TfdistError("--bytes-per-pack: has no effect on single tensors; add --model-gradients")
+    for name, value in options.model.items():
+        if not options.model_gradients:
+            raise TfdistError(f"--{name} {value}: has no effect without --model-gradients")
+    ignoring = [each for each in options.cross_device if each is not CrossDevice.AUTO]
+    alone = len(ignoring) == len(options.cross_device) and not _between_processes(options)
+    if options.pack_sizes and ignoring and alone:
+        raise TfdistError(f"--bytes-per-pack: has no effect with --cross-device {ignoring[0]}; use auto, or omit it")
+
+
+def _checked_model(options: CollectiveOptions, machines: Machines) -> dict[str, Any]:
+    if not options.model_gradients:
+        return {}
+    choices = {"strategy": StrategyName.ONE_DEVICE, **options.model}
+    spec = resolve(choices, combined(machines), "cpu").spec
+    return {"model": spec.model, "alpha": spec.alpha, "classes": spec.classes}
+
+
+def _check_new(root: Path) -> None:
+    if root.is_dir() and any(root.iterdir()):
+        raise TfdistError(f"--out {root} is not empty: choose a new folder")
+    check_writable(root, "--out")
+
+
+def _between_processes(options: CollectiveOptions) -> bool:
+    """Whether the options ask for arms with several processes."""
+    return bool(options.communication or options.workers) or not (options.cross_device or options.devices)
+
+
+def _arms(options: CollectiveOptions, machines: Machines) -> Iterator[Arm]:
+    """Workers with each communication, then the devices of one process with each cross-device operation.
+
+    Options that only concern one of these kinds select it. Without any, a single host measures both.
+    """
+    gpus = bool(combined(machines).gpus)
+    within = bool(options.cross_device or options.devices)
+    if _between_processes(options):
+        yield from _multiworker(options, machines, gpus)
+    if within or (len(machines) == 1 and not options.communication and not options.workers):
+        yield from _mirrored(options, gpus)
+
+
+def _multiworker(options: CollectiveOptions, machines: Machines, gpus: bool) -> Iterator[Arm]:
+    default = (Communication.RING, Communication.NCCL) if gpus else (Communication.AUTO, Communication.RING)
+    counts: Sequence[int | None] = options.workers or (None,)
+    for workers, communication in product(counts, options.communication or default):
+        choices = {"strategy": StrategyName.MULTI_WORKER, "communication": communication, "workers": workers}
+        name = f"multiworker/{communication}" + (f", {workers} workers" if len(counts) > 1 else "")
+        yield Arm(name, _given(choices), min(len(machines), workers or len(machines)), COMMAND)
+
+
+def _mirrored(options: CollectiveOptions, gpus: bool) -> Iterator[Arm]:
+    default = tuple(each for each in CrossDevice if gpus or each is not CrossDevice.NCCL)
+    counts: Sequence[int | None] = options.devices or (None,)
+    for devices, cross_device in product(counts, options.cross_device or default):
+        choices = {"strategy": StrategyName.MIRRORED, "cross_device": cross_device, "devices": devices}
+        name = f"mirrored/{cross_device}" + (f", {devices} devices" if len(counts) > 1 else "")
+        yield Arm(name, _given(choices), 1, COMMAND)
+
+
+def _given(choices: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in choices.items() if value is not None}
+
+
+def _resolve(wanted: Sequence[Arm], options: CollectiveOptions, machines: Machines) -> Arms:
+    """The arms with their specs, each with the reason if it cannot run."""
+    specs: dict[str, CollectiveSpec] = {}
+    placed: dict[str, Machines] = {}
+    refused: dict[str, str] = {}
+    warnings: list[str] = []
+    for arm in wanted:
+        try:
+            one = resolve_arms([arm], machines, None)
+            refused |= one.refused
+            for name in one.specs:
+                specs[name] = _with_cases(one, name, options)
+                placed[name] = one.machines[name]
+                warnings += one.warnings
+        except TfdistError as error:
+            refused[arm.name] = str(error).removeprefix(f"arm {arm.name!r}: ")
+    return Arms(specs, refused, tuple(warnings), placed)
+
+
+def _with_cases(arms: Arms, arm: str, options: CollectiveOptions) -> CollectiveSpec:
+    choice = arms.specs[arm]
+    if choice.replicas < 2:
+        flag = "--workers" if choice.strategy is StrategyName.MULTI_WORKER else "--devices"
+        raise TfdistError(f"{flag} {choice.replicas}: a single rank exchanges nothing; use 2 or more")
+    refuse(collective_refusal(options.op, choice), f"--op {options.op} under {arm}")
+    dtype = options.gradient_dtype
+    refuse(gradient_dtype_refusal(dtype, uses_nccl(choice)), f"--gradient-dtype {dtype} under {arm}")
+    packs = choice.strategy is StrategyName.MULTI_WORKER or choice.cross_device is CrossDevice.AUTO
+    spec = CollectiveSpec(
+        **vars(choice),
+        op=options.op,
+        sizes=options.sizes or (() if options.model_gradients else parse_sizes(DEFAULT_SIZES)),
+        model_gradients=options.model_gradients,
+        pack_sizes=tuple(dict.fromkeys((0, *options.pack_sizes))) if packs else (0,),
+        gradient_dtype=dtype,
+        turn_s=options.turn_s,
+        seed=options.seed,
+    )
+    return replace(spec, **options.model)

@@ -1,0 +1,160 @@
+"""The folder of `tfdist collectives`: collectives.json says what was measured where, collectives.jsonl the figures."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.json_files import append_line, dumps, read_json, save_json
+from tfdist.models.collectives.op import CollectiveOp, algbw, bus_factor
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measurement: an operation of one size, in one round of one arm."""
+
+    arm: str
+    op: CollectiveOp
+    hosts: int
+    ranks: int
+    bytes: int
+    """As in the NCCL tests: of one rank's buffer; of all-gather, of the result."""
+    tensors: int
+    """1, or more for the gradients of a model, which are exchanged in one call."""
+    pack_bytes: int | None
+    """CommunicationOptions.bytes_per_pack; None: not set."""
+    dtype: str
+    round: int
+    """Counted from 1."""
+    iterations: int
+    seconds: float
+    """Of one operation, on the slowest rank, the mean over all iterations."""
+    wrong: int
+    """Elements with a wrong value after the last iteration, of all ranks together."""
+    communication: str | None = None
+    """Between processes; None: the ranks are devices of one process."""
+    cross_device: str | None = None
+    """Between devices of one process; None: each rank is a process."""
+
+    @property
+    def algbw(self) -> float:
+        """Algorithm bandwidth, GB/s."""
+        return algbw(self.bytes, self.seconds)
+
+    @property
+    def busbw(self) -> float:
+        """Bus bandwidth, GB/s."""
+        return self.algbw * bus_factor(self.op, self.ranks)
+
+
+@dataclass(frozen=True)
+class SweepHeader:
+    """What was measured where: collectives.json."""
+
+    command: str
+    started: str
+    """UTC, ISO 8601."""
+    hosts: tuple[str, ...]
+    rounds: int = 0
+    """Planned."""
+    environment: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Fact about hardware and software -> its distinct values."""
+    link: Mapping[str, float] = field(default_factory=dict)
+    """The slowest link between neighbouring hosts: `bytes_per_s` of one TCP stream, `rtt_s`; empty: not measured."""
+    not_measured: Mapping[str, str] = field(default_factory=dict)
+    """Arms that were refused or failed, with the reason."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The measurements of one `tfdist collectives`."""
+
+    header: SweepHeader
+    lines: tuple[Line, ...]
+    """In the order in which they were measured."""
+    unreadable: tuple[str, ...] = ()
+    """Lines of collectives.jsonl that could not be read, and why."""
+
+
+@dataclass(frozen=True)
+class SweepFolder:
+    """Writes the two files."""
+
+    root: Path
+
+    @property
+    def header(self) -> Path:
+        """See `SweepHeader`."""
+        return self.root / "collectives.json"
+
+    @property
+    def lines(self) -> Path:
+        """A `Line` in each line."""
+        return self.root / "collectives.jsonl"
+
+    def save_header(self, header: SweepHeader) -> None:
+        """Replace collectives.json."""
+        save_json(self.header, {"format": FORMAT, **asdict(header)})
+
+    def append(self, line: Line) -> None:
+        """Append a measurement to collectives.jsonl."""
+        append_line(self.lines, dumps({key: value for key, value in asdict(line).items() if key not in _other(line)}))
+
+
+def _other(line: Line) -> tuple[str, ...]:
+    return ("cross_device",) if line.cross_device is None else ("communication",)
+
+
+def holds_collectives(root: Path) -> bool:
+    """Whether the folder is one of `tfdist collectives`."""
+    return SweepFolder(root).header.exists()
+
+
+def read_collectives(root: Path) -> Sweep:
+    """The measurements in a folder. Lines that are cut off are listed, not raised.
+
+    Raises:
+        TfdistError: the folder is none of `tfdist collectives`, or of another format.
+    """
+    files = SweepFolder(root)
+    data = read_json(files.header)
+    if not isinstance(data, dict):
+        raise TfdistError(f"{root} has no readable collectives.json: give the folder of a `tfdist collectives`")
+    if data.get("format") != FORMAT:
+        raise TfdistError(f"{files.header} has format {data.get('format')!r}: this tfdist reads format {FORMAT}")
+    try:
+        header = _header(data)
+    except (TypeError, AttributeError) as error:
+        raise TfdistError(f"{files.header} is incomplete ({error}): measure again") from None
+    lines, unreadable = _read_lines(files.lines)
+    return Sweep(header, lines, unreadable)
+
+
+def _header(data: Mapping[str, Any]) -> SweepHeader:
+    names = [each.name for each in fields(SweepHeader)]
+    values = {name: data[name] for name in names if name in data}
+    environment = {fact: tuple(values) for fact, values in values.get("environment", {}).items()}
+    return SweepHeader(**{**values, "hosts": tuple(values.get("hosts", ())), "environment": environment})
+
+
+def _read_lines(path: Path) -> tuple[tuple[Line, ...], tuple[str, ...]]:
+    lines: list[Line] = []
+    unreadable: list[str] = []
+    texts = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    for number, text in enumerate(texts, start=1):
+        try:
+            lines.append(_line(json.loads(text)))
+        except (ValueError, TypeError) as error:
+            unreadable.append(f"{path.name}, line {number}: {error}")
+    return tuple(lines), tuple(unreadable)
+
+
+def _line(data: Mapping[str, Any]) -> Line:
+    line = Line(**{**data, "op": CollectiveOp(data.get("op", ""))})
+    if not (line.seconds > 0 and line.bytes > 0 and line.ranks > 0):
+        raise ValueError(f"seconds {line.seconds}, bytes {line.bytes} and ranks {line.ranks} must be positive")
+    return line

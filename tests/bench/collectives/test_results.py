@@ -1,0 +1,73 @@
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdist.bench.collectives.results import Line, SweepFolder, SweepHeader, read_collectives
+from tfdist.launch.errors import TfdistError
+from tfdist.models.collectives.op import CollectiveOp
+
+HEADER = SweepHeader(
+    "tfdist collectives", "2026-01-01T00:00:00+00:00", ("h1", "h2"), 3, {"cpu": ("A CPU",)}, {"rtt_s": 0.1}, {"a": "b"}
+)
+LINE = Line("ring", CollectiveOp.ALL_REDUCE, 2, 4, 14_020_000, 158, None, "float32", 1, 5, 0.02, 0, "ring")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    files = SweepFolder(tmp_path / "it's; new")
+    files.save_header(HEADER)
+    return files
+
+
+@given(st.builds(Line, op=st.sampled_from(CollectiveOp), arm=st.text(), hosts=st.integers(1), ranks=st.integers(1),
+                 bytes=st.integers(1), dtype=st.text(), seconds=st.floats(1e-9, 1e9), communication=st.text()))  # fmt: skip
+def test_what_was_written_is_read(tmp_path_factory, line):
+    files = SweepFolder(tmp_path_factory.mktemp("sweep"))
+    files.save_header(HEADER)
+    files.append(line)
+    sweep = read_collectives(files.root)
+    assert (sweep.header, sweep.lines, sweep.unreadable) == (HEADER, (line,), ())
+
+
+def test_a_line_names_either_the_communication_or_the_cross_device_ops(folder):
+    folder.append(LINE)
+    folder.append(replace(LINE, communication=None, cross_device="auto"))
+    one, other = map(json.loads, folder.lines.read_text().splitlines())
+    assert one["communication"] == "ring"
+    assert "cross_device" not in one
+    assert other["cross_device"] == "auto"
+    assert "communication" not in other
+
+
+def test_the_gradients_of_mobilenet_in_20_ms_on_4_ranks():
+    assert (LINE.algbw, LINE.busbw) == (pytest.approx(0.701), pytest.approx(1.0515))
+
+
+def test_lines_that_were_cut_off_or_make_no_sense_are_listed(folder):
+    folder.append(LINE)
+    with folder.lines.open("a") as file:
+        file.write('{"arm": "ring", "op"\n{}\n[]\n')
+    folder.append(replace(LINE, seconds=0.0))
+    folder.append(LINE)
+    sweep = read_collectives(folder.root)
+    assert sweep.lines == (LINE, LINE)
+    assert len(sweep.unreadable) == 4
+    assert "line 2" in sweep.unreadable[0]
+
+
+def test_a_folder_without_a_measurement_has_no_lines(folder):
+    assert read_collectives(folder.root).lines == ()
+
+
+def test_another_folder_is_refused(tmp_path):
+    with pytest.raises(TfdistError, match=r"collectives\.json: give the folder of a `tfdist collectives`"):
+        read_collectives(tmp_path)
+
+
+def test_another_format_is_refused_by_name(folder):
+    folder.header.write_text('{"format": 2}')
+    with pytest.raises(TfdistError, match="format 2: this tfdist reads format 1"):
+        read_collectives(folder.root)
