@@ -11,11 +11,15 @@ from tfdist.bench.reading import ResultFolder, read_folder
 from tfdist.bench.report.columns import values_of
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.headline import headline
+from tfdist.bench.report.key_figures import key_figures
+from tfdist.bench.report.measured import Measured
 from tfdist.bench.report.notes import notes_on
+from tfdist.bench.report.page import KeyFigure
 from tfdist.bench.report.same_arms import SamePair, same_pairs
 from tfdist.bench.report.scaling import Scaling, scaling_of
 from tfdist.bench.report.section import Section
-from tfdist.bench.report.sections import Measured, sections_of
+from tfdist.bench.report.section_files import to_json
+from tfdist.bench.report.sections import sections_of
 from tfdist.bench.report.summary import ArmRow, summarize
 from tfdist.bench.report.unit import in_unit
 from tfdist.bench.report.warning import Warning
@@ -24,6 +28,8 @@ from tfdist.launch.errors import TfdistError
 
 FORMAT = 2
 """Of report.json. Format 1 had medians over rounds, paired by round."""
+_IN_ROWS = ("results", "costs")
+"""Keys of sections whose figures report.json has as `rows`."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,9 @@ class Report:
     price_per_hour: float | None = None
     """Of one host; None: unknown."""
     sections: tuple[Section, ...] = ()
-    """What else the records show."""
+    """In their order, the tables of arms among them."""
+    figures: tuple[KeyFigure, ...] = ()
+    """The headline in numbers."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
@@ -57,6 +65,7 @@ class Report:
             "rows": [values_of(row, self.scaling, self.price_per_hour) for row in self.rows],
             "same_arms": [pair.to_json() for pair in self.same_arms],
             "notes": list(self.notes),
+            "sections": [to_json(section) for section in self.sections if section.key not in _IN_ROWS],
             "warnings": [asdict(warning) for warning in self.warnings],
             "environment": {fact: list(values) for fact, values in self.environment.items()},
             "commands": [folder.bench.command for folder in self.folders if folder.bench],
@@ -81,17 +90,20 @@ def make_report(roots: Sequence[Path], price_per_hour: float | None = None) -> R
         raise TfdistError(f"no readable record in {names} ({'; '.join(bad) or 'none written'}): run the bench again")
     rows = summarize(folders)
     pairs = same_pairs(rows)
+    notes = notes_on(rows, pairs)
+    price = _stored_price(roots) if price_per_hour is None else price_per_hour
     return Report(
         folders=folders,
         rows=rows,
         scaling=scaling_of(rows),
         headline=tuple(in_unit(text, rows) for text in headline(rows)),
         same_arms=pairs,
-        notes=notes_on(rows, pairs),
+        notes=notes,
         warnings=warnings_for(rows, pairs),
         environment=environment_of(records),
-        price_per_hour=_stored_price(roots) if price_per_hour is None else price_per_hour,
-        sections=sections_of(Measured(folders, rows)),
+        price_per_hour=price,
+        sections=sections_of(Measured(folders, rows, notes, price)),
+        figures=key_figures(rows),
     )
 
 

@@ -1,7 +1,8 @@
 """The colors of all charts, on white; DARK has those on a dark page.
 
-Any two of a palette differ by 14 or more (CIE76) for readers with protanopia, deuteranopia or tritanopia (simulated as
-by Machado, Oliveira and Fernandes 2009), and have a contrast of 3:1 or more to the page, text one of 4.5:1 (WCAG 2.1 AA).
+Any two of a palette differ by 13.5 or more (CIE76) for readers with protanopia, deuteranopia or tritanopia (simulated
+as by Machado, Oliveira and Fernandes 2009). Shapes have a contrast of 3:1 or more to the page, and text one of 4.5:1
+(WCAG 2.1 AA).
 """
 
 from collections.abc import Mapping

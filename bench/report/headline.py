@@ -18,6 +18,12 @@ def headline(rows: Sequence[ArmRow]) -> tuple[str, ...]:
     return tuple(_of_folder(list(group), folder) for folder, group in groupby(rows, key=lambda row: row.folder))
 
 
+def best_of(rows: Sequence[ArmRow]) -> ArmRow | None:
+    """The fastest of the arms that are ranked, which are all of one folder; None: none can be ranked."""
+    rivals = _rivals([row for row in rows if row.measured])
+    return max(rivals, key=lambda row: row.images_per_s or 0.0, default=None)
+
+
 def _of_folder(rows: Sequence[ArmRow], folder: str) -> str:
     prefix = f"{folder}: " if folder else ""
     measured = [row for row in rows if row.measured]
@@ -60,7 +66,8 @@ def _ranking(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> list[str]:
 
 def _without(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> str:
     """The ceilings and baselines that were not ranked."""
-    others = [row for row in measured if row not in rivals and row.status != WRONG]
+    ranked = {row.label for row in rivals}
+    others = [row for row in measured if row.label not in ranked and row.status != WRONG]
     ceilings = [row.arm for row in others if row.exchange is Exchange.NONE]
     single = [row.arm for row in others if row.devices == 1 and row.arm not in ceilings]
     parts = [f"{', '.join(ceilings)}, without exchange"] if ceilings else []

@@ -1,126 +1,69 @@
-"""A report as Markdown, section by section. Pure."""
+"""A page as Markdown. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from tfdist.bench.disturbance import disturbances
-from tfdist.bench.reading import ResultFolder
-from tfdist.bench.report.build import Report
-from tfdist.bench.report.scaling import DESCRIPTIONS
-from tfdist.bench.report.summary import NOT_RUN, PARTIAL, WRONG, ArmRow
-from tfdist.models.record import Record, RecordStatus
-from tfdist.models.throughput import measuring_ranks
+from tfdist.bench.report.cells import figure_columns, lines_of
+from tfdist.bench.report.page import Page
+from tfdist.bench.report.section import Chart, Section, Table
 
-TURNS = """\
-The processes of an arm are started once in each incarnation, warmed up and parked. Then the arms take turns of a few
-seconds, while all others wait. A round is one turn of every arm, in shuffled order, so that drift of the machine
-affects all arms alike.
+if TYPE_CHECKING:
+    import pandas as pd
 
-- **Timing.** All processes of an arm begin a turn together. After a step that is not counted, a turn is timed in
-  windows of some steps; the clock is read at their edges only, after the devices have finished."""
-RUNS = """\
-Each run is one training in fresh processes. A round is one run of every arm, in shuffled order, so that drift of the
-machine affects all arms alike.
-
-- **Timing.** Warm-up steps are not timed. A barrier then starts the first timed window of all processes together. A
-  window is a number of steps; the clock is read at its edges only, after the devices have finished."""
-STATISTICS = """\
-- **images/s** is the whole job's: examples over wall time, all windows together, never a mean of rates. A window of a
-  synchronous job costs the time of its slowest process. Of an asynchronous job, the applied examples are counted, on
-  the coordinator's clock. Of trainings without exchange, all are counted until the first of them is through.
-- **Statistics.** The model is log images/s = arm + round + rest. The figure of an arm is its geometric mean over
-  rounds; a speed-up is the ratio of two figures. The interval that is shown is the one that decides: an arm is faster
-  or slower if its interval of the speed-up excludes 1. With fewer than 3 rounds there is no interval and no verdict.
-- **Speed-up** is images/s over the baseline's; **efficiency** is the same per device. `independent` runs as many
-  one-device trainings side by side without exchange: efficiency against it shows the cost of the strategy itself.
-- **Losses.** Synchronous arms of the same work, seed, batch and number of replicas must have the same losses. An arm
-  that has not is `wrong`, and is not ranked.
-- **Costs.** Start-up: from the start of the slowest process to the end of its first step. CPU s per s: CPU seconds of
-  all processes of the job, per second of its turns. Percentiles: of the windows' times per step of all devices. Memory
-  is resident memory: at the end of the last window, and the peak over the life of the process, import and trace
-  included. MB and GB are decimal."""
+_FIRST = ("results", "efficiency", "windows", "costs")
+"""Keys of the sections that Markdown begins with: a table of all arms is what a reader of text looks for."""
 
 
-def markdown(report: Report, table: str, costs: str, pictures: Sequence[str]) -> str:
-    """The whole report; the tables are Markdown, `pictures` are names of files in the same folder."""
-    sections = (
-        f"# {_title(report.folders)}\n\n" + "\n\n".join(report.headline),
-        f"## Results\n\n{DESCRIPTIONS[report.scaling]}. {_baselines(report.rows)}\n\n{table}",
-        "\n".join(f"- {note}" for note in report.notes),
-        "\n\n".join(f"![{name.removesuffix('.png').replace('_', ' ')}]({name})" for name in pictures),
-        f"## What a run costs\n\n{costs}" if costs else "",
-        _section("Warnings", (f"**{w.code}**: {w.text} {w.advice}" for w in report.warnings)),
-        _section("Arms that did not complete, or not as they should", _failures(report.rows)),
-        _section("Repeated turns", _replaced(report.folders)),
-        _section("Unreadable records", _unreadable(report.folders)),
-        _section("Environment", _environment(report.environment)),
-        f"## Method\n\n{_method(report.rows)}",
-        _section("Command", _commands(report.folders)),
+def markdown(page: Page) -> str:
+    """The whole page; pictures are files in the same folder."""
+    sections = sorted(page.sections, key=lambda section: _FIRST.index(section.key) if section.key in _FIRST else 9)
+    parts = (
+        f"# {page.title}\n\n" + "\n\n".join(page.headline),
+        *map(_of_section, sections),
+        _listing("Warnings", (f"**{w.code}**: {w.text} {w.advice}" for w in page.warnings)),
+        *(_listing(listing.title, listing.lines) for listing in page.listings),
+        _listing("Environment", environment_lines(page.environment)),
+        f"## Method\n\n{page.method}" if page.method else "",
+        _listing("Command", (f"`{command}`" for command in page.commands)),
     )
-    return "\n\n".join(section.strip() for section in sections if section) + "\n"
+    return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
-def _method(rows: Iterable[ArmRow]) -> str:
-    """Records without incarnations are of one training a round."""
-    turns = any(record.incarnation for row in rows for record in row.records)
-    return f"{TURNS if turns else RUNS}\n{STATISTICS}"
-
-
-def _baselines(rows: Iterable[ArmRow]) -> str:
-    labels = dict.fromkeys(row.one_device.label for row in rows if row.one_device)
-    return f"Baseline of speed-up and efficiency: {', '.join(labels)}." if labels else "No baseline was measured."
-
-
-def _title(folders: Sequence[ResultFolder]) -> str:
-    if len(folders) > 1:
-        return f"{len(folders)} folders side by side"
-    return f"Bench `{folders[0].bench.suite.name}`" if folders[0].bench else f"Launch {folders[0].label}"
-
-
-def _section(title: str, lines: Iterable[str]) -> str:
-    items = [f"- {line}" for line in lines]
-    return "\n".join([f"## {title}\n", *items]) if items else ""
-
-
-def _failures(rows: Iterable[ArmRow]) -> Iterable[str]:
-    for row in rows:
-        for record in row.records:
-            if record.status != RecordStatus.OK:
-                logs = f" (logs: `{record.run_dir}`)" if record.run_dir else ""
-                yield f"{row.label}, {_round(record)}: **{record.status}**: {record.reason}{logs}"
-        if row.status in (NOT_RUN, PARTIAL, WRONG):
-            yield f"{row.label}: **{row.status}**: {row.reason}"
-
-
-def _round(record: Record) -> str:
-    return "all rounds" if record.status == RecordStatus.REFUSED else f"round {record.round}"
-
-
-def _replaced(folders: Iterable[ResultFolder]) -> Iterable[str]:
-    for folder in folders:
-        for record in folder.replaced:
-            yield f"{record.arm}, round {record.round}: {_first_outcome(record)}, then repeated"
-
-
-def _first_outcome(record: Record) -> str:
-    if record.status != RecordStatus.OK:
-        return f"**{record.status}** at first ({record.reason})"
-    windows = {rank.task: rank.windows for rank in measuring_ranks(record)}
-    reasons = "; ".join(map(str, disturbances(windows, record.hosts_usage)))
-    return f"disturbed at first ({reasons})" if reasons else "measured before"
-
-
-def _unreadable(folders: Iterable[ResultFolder]) -> Iterable[str]:
-    for folder in folders:
-        yield from (f"{folder.label}/{bad.file}: {bad.reason}" for bad in folder.unreadable)
-
-
-def _environment(facts: dict[str, tuple[str, ...]]) -> Iterable[str]:
+def environment_lines(facts: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """`fact: value`, with all values where they differ."""
     for fact, values in facts.items():
         differs = " (differs between processes)" if len(values) > 1 else ""
         yield f"{fact}: {' | '.join(values)}{differs}"
 
 
-def _commands(folders: Iterable[ResultFolder]) -> Iterable[str]:
-    for folder in folders:
-        commands = [folder.bench.command] if folder.bench else [record.command for record in folder.records]
-        yield from (f"`{command}`" for command in dict.fromkeys(commands) if command)
+def to_table(shown: "pd.DataFrame") -> str:
+    """A table of text, with figures aligned to the right."""
+    lines = lines_of(shown)
+    rule = ["--:" if right else "---" for right in figure_columns(len(shown.columns), lines)]
+    return "\n".join(map(_line, (list(shown.columns), rule, *lines))) + "\n"
+
+
+def _of_section(section: Section) -> str:
+    answer = "\n\n".join(section.answer)
+    tables = [_of_table(table, titled=len(section.tables) > 1) for table in section.tables]
+    notes = "\n".join(f"- {note}" for note in section.notes)
+    parts = (f"## {section.title}", answer, *tables, notes, *map(_of_chart, section.charts))
+    return "\n\n".join(part.strip() for part in parts if part)
+
+
+def _of_table(table: Table, titled: bool) -> str:
+    return (f"{table.title}:\n\n" if titled else "") + to_table(table.shown)
+
+
+def _of_chart(chart: Chart) -> str:
+    alt = " ".join(chart.alt.split()).replace("[", "(").replace("]", ")")
+    return f"![{alt}]({chart.name}.png)"
+
+
+def _listing(title: str, lines: Iterable[str]) -> str:
+    items = [f"- {line}" for line in lines]
+    return "\n".join([f"## {title}\n", *items]) if items else ""
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -26,7 +26,9 @@ class Chart:
     data: "pd.DataFrame"
     """The raw data of the chart, units in the names of columns."""
     inches: float = 4.0
-    """Height; its width is that of the page."""
+    """Height; its width is that of the page: 10 inches, or 4 on a phone."""
+    caption: str = ""
+    """A sentence below the title of the PNG, which is also shown without its report."""
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,25 @@
-"""The sections of a report besides its tables of arms, in their order. A section without data is left out."""
+"""The sections of a report, in their order. One without data is left out."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from tfdist.bench.reading import ResultFolder
+from tfdist.bench.report.costs_section import costs_section
+from tfdist.bench.report.efficiency_section import efficiency_section
+from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.results_section import results_section
 from tfdist.bench.report.section import Section
-from tfdist.bench.report.summary import ArmRow
+from tfdist.bench.report.windows_section import windows_section
 
-
-@dataclass(frozen=True)
-class Measured:
-    """What a section is made of."""
-
-    folders: tuple[ResultFolder, ...]
-    rows: tuple[ArmRow, ...]
-
+__all__ = ["SECTIONS", "Measured", "sections_of"]
 
 SectionOf = Callable[[Measured], Section | None]
 """None: the folders hold no data for it."""
 
-SECTIONS: Sequence[SectionOf] = ()
+SECTIONS: Sequence[SectionOf] = (
+    results_section,
+    efficiency_section,
+    windows_section,
+    costs_section,
+)
 """Each in a file of its own: `bench/report/NAME_section.py`."""
 
 

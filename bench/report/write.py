@@ -1,40 +1,94 @@
-"""A Report -> report.md, report.csv, report.json and the plots."""
+"""A page -> report.md, report.html, report.json, and a PNG or CSV for each chart and table."""
 
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from tfdist.bench.report import plots, tables
+from tfdist.bench.report.bench_page import page_of
 from tfdist.bench.report.build import Report
+from tfdist.bench.report.html.render import render
 from tfdist.bench.report.markdown import markdown
-from tfdist.bench.report.scaling import DESCRIPTIONS
-from tfdist.bench.report.unit import in_unit
+from tfdist.bench.report.page import Page
+from tfdist.bench.report.section import Section
+from tfdist.bench.report.section_files import files_of, to_json
+from tfdist.bench.report.warning import Warning
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import save_json
 
+PAGE = "report.html"
+_OLDER = ("images_per_s.png", "efficiency.png", "window_times.png")
+"""Files of reports that do not list their files."""
+
 
 def write_report(report: Report, out: Path) -> Path:
-    """Write every file into `out`, and return report.md's path.
+    """Write every file of a report on benches into `out`, and return the path of its page.
 
     Raises:
         TfdistError: `out` is not writable.
     """
-    pictures = plots.draw(report.rows, DESCRIPTIONS[report.scaling])
-    table = tables.frame(report.rows, report.scaling, report.price_per_hour)
-    path = out / "report.md"
+    return _write(page_of(report), report.to_json(), out)
+
+
+def write_pages(
+    out: Path,
+    title: str,
+    headline: Sequence[str],
+    sections: Sequence[Section],
+    environment: Mapping[str, tuple[str, ...]] | None = None,
+    warnings: Sequence[Warning] = (),
+    commands: Sequence[str] = (),
+    method: str = "",
+) -> Path:
+    """Write every file of any other report into `out`, and return the path of its page.
+
+    Args:
+        headline: the answer in sentences.
+        environment: fact -> its distinct values.
+        commands: to repeat what was measured.
+        method: paragraphs, and items of lists that start with `- `.
+
+    Raises:
+        TfdistError: `out` is not writable.
+    """
+    page = Page(
+        title, tuple(headline), tuple(sections), environment or {}, tuple(warnings), tuple(commands), method=method
+    )
+    return _write(page, _json_of(page), out)
+
+
+def _json_of(page: Page) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "title": page.title,
+        "headline": list(page.headline),
+        "sections": [to_json(section) for section in page.sections],
+        "warnings": [asdict(warning) for warning in page.warnings],
+        "environment": {fact: list(values) for fact, values in page.environment.items()},
+        "commands": list(page.commands),
+    }
+
+
+def _write(page: Page, content: Mapping[str, Any], out: Path) -> Path:
+    files = dict(files_of(page.sections))
+    files |= {"report.md": markdown(page).encode(), PAGE: render(page).encode()}
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name in plots.PLOTS:
+        for name in {*_OLDER, *_listed(out / "report.json")} - files.keys():
             (out / name).unlink(missing_ok=True)
-        for name, content in pictures.items():
-            (out / name).write_bytes(content)
-        (out / "report.csv").write_text(tables.to_csv(table), encoding="utf-8")
-        save_json(out / "report.json", report.to_json())
-        path.write_text(markdown(report, *_tables(report), list(pictures)), encoding="utf-8")
+        for name, data in files.items():
+            (out / name).write_bytes(data)
+        save_json(out / "report.json", {**content, "files": sorted(files)})
     except OSError as error:
         raise TfdistError(f"cannot write the report to {out} ({error.strerror}): choose another --out") from None
-    return path
+    return out / PAGE
 
 
-def _tables(report: Report) -> tuple[str, str]:
-    """The results and the costs."""
-    costs = tables.costs_to_markdown(report.rows, report.price_per_hour)
-    return in_unit(tables.to_markdown(report.rows), report.rows), in_unit(costs, report.rows)
+def _listed(path: Path) -> Iterator[str]:
+    """The charts and tables of the report that is replaced."""
+    try:
+        names = [str(name) for name in json.loads(path.read_text(encoding="utf-8"))["files"]]
+    except (OSError, ValueError, LookupError, TypeError):
+        return
+    yield from (name for name in names if Path(name).name == name and name.endswith((".png", ".csv")))

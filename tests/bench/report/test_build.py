@@ -13,8 +13,8 @@ from tfdist.bench.report.build import labels_of, make_report
 from tfdist.bench.report.columns import COLUMNS, values_of
 from tfdist.bench.report.cost_columns import COST_COLUMNS
 from tfdist.bench.report.environment import environment_of
-from tfdist.bench.report.plots import PLOTS
-from tfdist.bench.report.tables import to_markdown
+from tfdist.bench.report.markdown import to_table
+from tfdist.bench.report.results_section import shown_table
 from tfdist.bench.report.write import write_report
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import save_json
@@ -22,7 +22,15 @@ from tfdist.models.record import HostUsage, Record, TurnRecord, Window
 
 MakeRecord = Callable[..., Record]
 SaveAll = Callable[[Path, Sequence[Record]], Path]
-FILES = {"report.md", "report.csv", "report.json", *PLOTS}
+CHARTS = ("images_per_s", "efficiency", "window_times")
+FILES = {
+    "report.md",
+    "report.html",
+    "report.csv",
+    "report.json",
+    "costs.csv",
+    *(f"{name}.{kind}" for name in CHARTS for kind in ("png", "csv")),
+}
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -37,15 +45,15 @@ def files(out: Path) -> dict[str, bytes]:
 
 def test_a_report_needs_only_records(root: Path) -> None:
     path = write_report(make_report([root]), root)
-    assert path == root / "report.md"
+    assert path == root / "report.html"
     assert set(files(root)) == FILES
-    text = path.read_text()
+    text = (root / "report.md").read_text()
     for part in ("mirrored/auto was the fastest", "## Results", "Weak scaling", "Baseline of speed-up and efficiency: one-device",
                  "## Warnings", "## Environment", "A CPU", "## Method", "`tfdist bench`", "worker-1 was killed by SIGKILL"):  # fmt: skip
         assert part in text
-    for name in PLOTS:
-        assert f"]({name})" in text
-        assert files(root)[name].startswith(PNG)
+    for name in CHARTS:
+        assert f"]({name}.png)" in text
+        assert files(root)[f"{name}.png"].startswith(PNG)
 
 
 def test_the_same_records_give_the_same_files(root: Path, tmp_path: Path) -> None:
@@ -101,7 +109,7 @@ def test_nothing_measured_is_a_report_without_pictures(
 ) -> None:
     save_all(tmp_path, [make_record(status="refused", reason="it needs GPUs")])
     write_report(make_report([tmp_path]), tmp_path)
-    assert set(files(tmp_path)) == {"report.md", "report.csv", "report.json"}
+    assert set(files(tmp_path)) == {"report.md", "report.html", "report.csv", "report.json"}
     assert "it needs GPUs" in (tmp_path / "report.md").read_text()
 
 
@@ -111,7 +119,7 @@ def test_old_pictures_are_removed_when_nothing_was_measured(
     write_report(make_report([root]), tmp_path / "out")
     nothing = save_all(tmp_path / "nothing", [make_record(status="failed", reason="x")])
     write_report(make_report([nothing]), tmp_path / "out")
-    assert set(files(tmp_path / "out")) == {"report.md", "report.csv", "report.json"}
+    assert set(files(tmp_path / "out")) == {"report.md", "report.html", "report.csv", "report.json"}
 
 
 def test_several_folders_are_one_report(tmp_path: Path, make_record: MakeRecord, save_all: SaveAll) -> None:
@@ -135,7 +143,7 @@ def test_a_folder_that_is_not_writable_is_one_sentence(root: Path, tmp_path: Pat
 
 def test_no_text_breaks_out_of_its_cell(tmp_path: Path, make_record: MakeRecord, save_all: SaveAll) -> None:
     save_all(tmp_path, [make_record("a | b\nc", status="failed", reason="x | y\n\nz")])
-    table = to_markdown(make_report([tmp_path]).rows)
+    table = to_table(shown_table(make_report([tmp_path]).rows))
     assert table.count("\n") == 3
     assert "a \\| b c" in table
 

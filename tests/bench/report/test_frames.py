@@ -14,7 +14,7 @@ from tfdist.bench.folder import BenchPaths
 from tfdist.launch.errors import TfdistError
 from tfdist.models.record import HostUsage, TurnRecord, Window, WindowUsage
 
-COMMITTED = Path(__file__).parents[2] / "bench_results" / "20261121T032905Z-cpu"
+COMMITTED = Path(__file__).parents[3] / "bench_results" / "20261121T032905Z-cpu"
 USAGE = WindowUsage(0.2, 0.4, 0.0, 600_000_000)
 
 

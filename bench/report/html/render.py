@@ -1,0 +1,125 @@
+"""A page as one HTML file: charts as inline SVG, styles and script inside, nothing from a network."""
+
+import re
+from base64 import b64encode
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup, escape
+
+from tfdist.bench.report.cells import figure_columns, lines_of
+from tfdist.bench.report.html.theme import themed, variables
+from tfdist.bench.report.markdown import environment_lines
+from tfdist.bench.report.page import Page
+from tfdist.bench.report.pictures import PAGE_INCHES, PHONE_INCHES, to_svg
+from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.section_files import to_csv
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_BAD = re.compile(r"(wrong|failed|timeout|interrupted|refused|not run)\b")
+
+
+def render(page: Page) -> str:
+    """The text of report.html. The same page gives the same text."""
+    return (
+        _environment()
+        .from_string(_resource("page.html.j2"))
+        .render(
+            page=page,
+            style=Markup(variables() + _resource("style.css")),
+            script=Markup(_resource("sort.js")),
+            headline=[_first_sentence(text) for text in page.headline],
+            sections=[_section(section) for section in page.sections],
+            environment=list(environment_lines(page.environment)),
+            method=_blocks(page.method),
+        )
+    )
+
+
+@dataclass(frozen=True)
+class _Chart:
+    name: str
+    title: str
+    wide: Markup
+    narrow: Markup
+    csv: str
+    """A data URI."""
+
+
+@dataclass(frozen=True)
+class _Table:
+    name: str
+    title: str
+    columns: list[tuple[str, bool]]
+    """Name, whether its cells are figures."""
+    lines: list[list[str]]
+    csv: str
+
+
+def _section(section: Section) -> dict[str, Any]:
+    return {
+        **vars(section),
+        "charts": [_chart(chart) for chart in section.charts],
+        "tables": [_table(table) for table in section.tables],
+    }
+
+
+def _chart(chart: Chart) -> _Chart:
+    wide, narrow = (_picture(chart, inches) for inches in (PAGE_INCHES, PHONE_INCHES))
+    return _Chart(chart.name, chart.title, wide, narrow, _data_uri(chart.data))
+
+
+def _picture(chart: Chart, inches: float) -> Markup:
+    label = escape(" ".join(chart.alt.split()))
+    return Markup(themed(to_svg(chart, inches)).replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1))
+
+
+def _table(table: Table) -> _Table:
+    lines = lines_of(table.shown)
+    columns = list(zip(map(str, table.shown.columns), figure_columns(len(table.shown.columns), lines), strict=True))
+    return _Table(table.name, table.title, columns, lines, _data_uri(table.data))
+
+
+def _data_uri(data: "pd.DataFrame") -> str:
+    return "data:text/csv;base64," + b64encode(to_csv(data).encode()).decode()
+
+
+def _first_sentence(text: str) -> tuple[str, str]:
+    """The first sentence, and the others."""
+    first, *others = re.split(r"(?<=[.!?]) (?=[A-Z])", text, maxsplit=1)
+    return first, " ".join(others)
+
+
+def _blocks(text: str) -> list[tuple[str, list[str]]]:
+    """`p` with a paragraph, or `ul` with the items of a list."""
+    blocks: list[tuple[str, list[str]]] = []
+    for part in re.split(r"\n\s*\n|\n(?=- )", text.strip()):
+        kind, body = ("ul", part[2:]) if part.startswith("- ") else ("p", part)
+        if kind == "ul" and blocks and blocks[-1][0] == "ul":
+            blocks[-1][1].append(body)
+        elif body:
+            blocks.append((kind, [body]))
+    return blocks
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    environment.filters["inline"] = _inline
+    environment.tests["bad"] = lambda cell: bool(_BAD.match(cell))
+    return environment
+
+
+def _inline(text: str) -> Markup:
+    """`code` and **bold** of Markdown."""
+    html = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))
+    return Markup(re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", html))
+
+
+def _resource(name: str) -> str:
+    return (files("tfdist.bench.report.html") / name).read_text(encoding="utf-8")
