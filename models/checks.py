@@ -14,6 +14,7 @@ from tfdist.models.datasets.info import DataInfo
 from tfdist.models.datasets.table import PREPARED, SYNTHETIC
 from tfdist.models.exchange_checks import check_all_reduce, check_exchange
 from tfdist.models.spec import Architecture, TrainingSpec
+from tfdist.models.straggler_checks import check_step_times, check_straggler
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import Communication, CrossDevice, GpuThreads
@@ -76,6 +77,8 @@ def check_combinations(spec: TrainingSpec) -> None:
         f"{keras} --precision {spec.precision}",
     )
     check_exchange(spec)
+    check_straggler(spec)
+    check_step_times(spec)
     refuse(
         steps_per_call_refusal(spec.keras, spec.api, spec.steps_per_call, spec.replicas),
         f"{keras} --api {spec.api} --steps-per-call {spec.steps_per_call}",

@@ -63,6 +63,14 @@ class TrainingSpec(StrategyChoice):
     warmup_steps: int = 10
     evaluate: bool = False
     """Measure accuracy on the held-out part of the data set after training."""
+    step_times: bool = False
+    """In turns, report when each step's local gradients were ready and when it was done (api loop)."""
+    slow_worker: int | None = None
+    """Index of a worker (in one process: of a replica) that is made slower, to see what a straggler costs."""
+    slow_ms: float = 0.0
+    """Milliseconds that each of its steps takes longer."""
+    slow_factor: float = 1.0
+    """Its gradients take this many times as long."""
 
     @property
     def global_batch_size(self) -> int:

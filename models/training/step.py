@@ -6,17 +6,19 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.models.architectures.build import build as build_model
-from tfdist.models.training import optimizers
+from tfdist.models.training import optimizers, straggler
 from tfdist.models.training.context import TrainingContext
+from tfdist.models.training.stamps import stamp
 
-ReplicaStep = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+ReplicaStep = Callable[[tf.Tensor, tf.Tensor], Any]
 
 
 def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, ReplicaStep]:
     """The model, its optimizer and the step of one replica, which returns its part of the global batch's mean loss.
 
     The parts sum to the mean, because gradients are summed over replicas
-    (https://www.tensorflow.org/tutorials/distribute/custom_training).
+    (https://www.tensorflow.org/tutorials/distribute/custom_training). With `step_times` the step also returns when its
+    gradients were ready.
     """
     with job.strategy.scope():
         model = build_model(job.spec)
@@ -34,10 +36,13 @@ def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, ReplicaStep]:
         # The all-reduce stays outside: on a CPU, XLA has no collectives between processes.
         gradients = tf.function(gradients, jit_compile=True)
 
-    def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    def step(images: tf.Tensor, labels: tf.Tensor) -> Any:
         loss, scaled = gradients(images, labels)
+        if straggler.is_slow(job):
+            scaled = straggler.slowed(job.spec, (images, labels), scaled)
         unscaled = optimizers.unscale(optimizer, scaled)
+        ready = stamp(unscaled, job.spec.gpus) if job.spec.step_times else None
         optimizer.apply_gradients(zip(unscaled, model.trainable_variables, strict=True))
-        return loss
+        return loss if ready is None else (loss, ready)
 
     return model, optimizer, step
