@@ -88,6 +88,13 @@ _WORKERS = (Role("worker", "workers", restarts=("worker",)),)
 
 _ROWS = (
     Strategy(
+        StrategyName.NO_STRATEGY,
+        module="no_strategy",
+        tf_name="none",
+        summary="plain TensorFlow on one device: what a strategy costs before it distributes anything",
+        needs="one device",
+    ),
+    Strategy(
         StrategyName.ONE_DEVICE,
         module="one_device",
         tf_name="OneDeviceStrategy",

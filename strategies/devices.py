@@ -26,6 +26,16 @@ def names(choice: StrategyChoice) -> list[str]:
     return [f"{'GPU' if choice.gpus else 'CPU'}:{index}" for index in range(choice.devices)]
 
 
+def of_replicas(strategy: "tf.distribute.Strategy") -> tuple[str, ...]:
+    """The devices of this task's replicas. TensorFlow's default strategy names none: it uses the first GPU, or the CPU."""
+    import tensorflow as tf
+
+    try:
+        return tuple(strategy.extended.worker_devices)
+    except RuntimeError:
+        return ("GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0",)
+
+
 def configure(choice: StrategyChoice) -> None:
     """Enable memory growth of GPUs, or cut the GPU or the CPU into `choice.devices` logical devices.
 

@@ -7,6 +7,7 @@ class StrategyName(StrEnum):
     """A distribution strategy; `auto` is resolved before any task starts."""
 
     AUTO = "auto"
+    NO_STRATEGY = "no-strategy"
     ONE_DEVICE = "one-device"
     MIRRORED = "mirrored"
     MULTI_WORKER = "multiworker"

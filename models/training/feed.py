@@ -9,6 +9,7 @@ import tensorflow as tf
 from tfdist.launch.cluster import Task
 from tfdist.models.datasets import pipeline, synthetic, table
 from tfdist.models.spec import TrainingSpec
+from tfdist.strategies import devices
 from tfdist.strategies.catalog import CATALOG, Exchange
 
 DatasetFn = Callable[[tf.distribute.InputContext], tf.data.Dataset]
@@ -66,13 +67,13 @@ def synchronous(spec: TrainingSpec, strategy: tf.distribute.Strategy, part: pipe
 def _on_devices(spec: TrainingSpec, strategy: tf.distribute.Strategy, first: int) -> Any:
     """A synthetic batch for each replica of this task, on its device: without tf.device all would be on the first one,
     and copied from there in every step."""
-    devices = strategy.extended.worker_devices
+    names = devices.of_replicas(strategy)
 
     def value(context: tf.distribute.experimental.ValueContext) -> tuple[tf.Tensor, tf.Tensor]:
         replica = context.replica_id_in_sync_group
         with tf.device("CPU:0"):  # a TPU's random generator is another one
             images, labels = synthetic.batch(spec, first + replica)
-        with tf.device(devices[replica % len(devices)]):
+        with tf.device(names[replica % len(names)]):
             return tf.identity(images), tf.identity(labels)
 
     return strategy.experimental_distribute_values_from_function(value)

@@ -10,6 +10,7 @@ from tfdist.models.calls import calls
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import feed, optimizers, restore, step
 from tfdist.models.training.context import Trained, TrainingContext
+from tfdist.models.training.step_times import StepTimes, gradient_bytes
 from tfdist.models.training.sync import wait_for_devices
 from tfdist.models.training.windows import WindowLog
 
@@ -28,6 +29,8 @@ class SyncLoop:
     steps_per_call: int = 1
     steps: int = 0
     """Trained so far, before the checkpoint too."""
+    times: StepTimes | None = None
+    """Of the steps; None: not measured."""
     concurrent: ClassVar[int] = 1
     overlaps: ClassVar[bool] = False
 
@@ -40,6 +43,8 @@ class SyncLoop:
             log.first_step()
             log.close(size, size * self.examples_per_step, loss)
         self._run(after)
+        if self.times is not None:
+            log.observed["step_times"] = self.times.take()
 
     def _run(self, steps: int) -> float | None:
         losses = None
@@ -57,7 +62,10 @@ def prepare(job: TrainingContext) -> tuple[SyncLoop, Callable[[], Trained]]:
     model, optimizer, replica_step = step.build(job)
     restore.restore(job, model, optimizer)
     batches = feed.synchronous(spec, strategy, feed.share(spec, job.task, job.replicas), job.start.examples)
-    run_steps = _run_steps(strategy, lambda source: strategy.run(replica_step, batches.draw(source)), spec)
+    times = None
+    if spec.step_times:
+        times = StepTimes(strategy, spec.gpus, gradient_bytes(model, spec.gradient_dtype.value))
+    run_steps = _run_steps(lambda source: strategy.run(replica_step, batches.draw(source)), strategy, spec, times)
     total = tf.function(lambda losses: strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None))
     loop = SyncLoop(
         strategy,
@@ -66,6 +74,7 @@ def prepare(job: TrainingContext) -> tuple[SyncLoop, Callable[[], Trained]]:
         lambda losses: float(total(losses)),
         spec.steps_per_call,
         job.start.step,
+        times,
     )
 
     def trained() -> Trained:
@@ -76,9 +85,11 @@ def prepare(job: TrainingContext) -> tuple[SyncLoop, Callable[[], Trained]]:
 
 
 def _run_steps(
-    strategy: tf.distribute.Strategy, step: Callable[[Any], Any], spec: TrainingSpec
+    step: Callable[[Any], Any], strategy: tf.distribute.Strategy, spec: TrainingSpec, times: StepTimes | None
 ) -> Callable[[Any, int], Any]:
     """A call of a tf.function with the source and the number of steps, which is 1 unless `steps_per_call` is more."""
+    if times is not None:
+        return times.measured(step)
     if spec.steps_per_call == 1:
         one = tf.function(step)
         return lambda source, steps: one(source)

@@ -26,6 +26,7 @@ from tfdist.models.training.preemption import PreemptedError
 from tfdist.models.training.saved_pace import train_saved
 from tfdist.models.training.schedule import total_steps
 from tfdist.models.training.windows import WindowLog
+from tfdist.strategies import devices
 from tfdist.strategies.build import build
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import Api, Keras
@@ -196,7 +197,7 @@ def _record(
 
     if evaluate:
         events.emit("phase", phase=Phase.EVALUATING)
-    own_devices = job.strategy.extended.worker_devices if CATALOG[job.spec.strategy].synchronous else ()
+    own_devices = devices.of_replicas(job.strategy) if CATALOG[job.spec.strategy].synchronous else ()
     return RankRecord(
         task=job.task.name,
         replicas=job.replicas,
