@@ -9,6 +9,7 @@ from tfdist.models.architectures.build import build as build_model
 from tfdist.models.training import optimizers, straggler
 from tfdist.models.training.context import TrainingContext
 from tfdist.models.training.stamps import stamp
+from tfdist.strategies.catalog import CATALOG, Exchange
 
 ReplicaStep = Callable[[tf.Tensor, tf.Tensor], Any]
 
@@ -41,8 +42,15 @@ def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, ReplicaStep]:
         if straggler.is_slow(job):
             scaled = straggler.slowed(job.spec, (images, labels), scaled)
         unscaled = optimizers.unscale(optimizer, scaled)
-        ready = stamp(unscaled, job.spec.gpus) if job.spec.step_times else None
+        if not job.spec.step_times:
+            optimizer.apply_gradients(zip(unscaled, model.trainable_variables, strict=True))
+            return loss
+        ready = stamp(unscaled, job.spec.gpus)
+        if CATALOG[job.spec.strategy].exchange is Exchange.NONE:
+            # as in an exchange of all gradients, the update starts when all are ready: a phase of its own
+            with tf.control_dependencies([ready]):
+                unscaled = [tf.identity(gradient) for gradient in unscaled]
         optimizer.apply_gradients(zip(unscaled, model.trainable_variables, strict=True))
-        return loss if ready is None else (loss, ready)
+        return loss, ready
 
     return model, optimizer, step

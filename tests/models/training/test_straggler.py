@@ -48,4 +48,4 @@ def test_the_gradients_come_as_much_later_as_planted(milliseconds, factor, share
     step(images, number)
     late, computed, done = step(images, number)
     assert late.numpy().tolist() == [2.0, 4.0]
-    assert least <= float(done - computed) < most + 0.1  # a busy machine makes it later, never earlier
+    assert least - 0.001 <= float(done - computed) < most + 0.1  # a busy machine makes it later, never earlier
