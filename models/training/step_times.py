@@ -55,7 +55,9 @@ class StepTimes:
         steps, self.steps = self.steps, []
         done = [float(end) for _, end in steps]
         start = done[0] if done else 0.0
-        ready = [[round(float(each) - start, DIGITS) for each in row] for row in zip(*(row for row, _ in steps), strict=True)]
+        ready = [
+            [round(float(each) - start, DIGITS) for each in row] for row in zip(*(row for row, _ in steps), strict=True)
+        ]
         return {
             "start": start,
             "ready": ready,
