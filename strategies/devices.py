@@ -27,7 +27,7 @@ def names(choice: StrategyChoice) -> list[str]:
 
 
 def of_replicas(strategy: "tf.distribute.Strategy") -> tuple[str, ...]:
-    """The devices of this task's replicas; of TensorFlow's default strategy, which has none, the first GPU or the CPU."""
+    """The devices of this task's replicas; under the default strategy, which has none, the first GPU or the CPU."""
     import tensorflow as tf
 
     try:
