@@ -1,5 +1,7 @@
 """The planted straggler burns the time it says, inside a tf.function, and only in the slow replica."""
 
+import time
+
 import pytest
 import tensorflow as tf
 
@@ -29,23 +31,24 @@ def test_in_one_process_a_slow_replica_is_found_by_its_number():
 
 
 @pytest.mark.parametrize(
-    ("milliseconds", "factor", "share", "least", "most"),
-    [(40.0, 1.0, 1.0, 0.04, 0.08), (0.0, 3.0, 1.0, 0.04, 0.12), (40.0, 3.0, 0.0, 0.0, 0.02)],
+    ("milliseconds", "factor", "share", "expected"),
+    [(40.0, 1.0, 1.0, 0.06), (0.0, 3.0, 1.0, 0.06), (40.0, 3.0, 0.0, 0.02)],
 )
-def test_the_gradients_come_as_much_later_as_planted(milliseconds, factor, share, least, most):
+def test_the_gradients_come_as_much_later_as_planted(milliseconds, factor, share, expected):
     """Their own computation, here a loop of 20 ms, takes the factor longer."""
     spec = TrainingSpec(slow_worker=0, slow_ms=milliseconds, slow_factor=factor)
 
     @tf.function
-    def step(images: tf.Tensor, share: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def step(images: tf.Tensor, share: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         with tf.control_dependencies([busy_wait(tf.constant(0.02, tf.float64), stamp([images], gpus=False))]):
             gradient = tf.identity(2 * images)
-        computed = stamp([gradient], gpus=False)
         (late,) = slowed(spec, [images], [gradient], share)
-        return late, computed, stamp([late], gpus=False)
+        return late, stamp([late], gpus=False)
 
     images, number = tf.constant([1.0, 2.0]), tf.constant(share, tf.float64)
-    step(images, number)
-    late, computed, done = step(images, number)
-    assert late.numpy().tolist() == [2.0, 4.0]
-    assert least - 0.001 <= float(done - computed) < most + 0.1  # a busy machine makes it later, never earlier
+    assert step(images, number)[0].numpy().tolist() == [2.0, 4.0]
+    seconds = []
+    for _ in range(5):
+        started = time.time()
+        seconds.append(float(step(images, number)[1]) - started)
+    assert expected - 0.001 <= min(seconds) < expected + 0.02  # a busy machine makes some of them later, none earlier
