@@ -192,7 +192,10 @@ def test_the_cpu_suites_run_every_strategy_on_two_cores(name: str) -> None:
     arms = resolve_arms(suite.arms, local_machines(Machine((0, 1), ())), suite.preset)
     assert not arms.refused
     assert not arms.warnings
-    assert {spec.strategy for spec in arms.specs.values()} == set(CATALOG) - {StrategyName.TPU, StrategyName.NO_STRATEGY}
+    assert {spec.strategy for spec in arms.specs.values()} == set(CATALOG) - {
+        StrategyName.TPU,
+        StrategyName.NO_STRATEGY,
+    }
     assert all(spec.replicas in (1, 2) for spec in arms.specs.values())
     assert all(isinstance(spec, TrainingSpec) and not spec.evaluate for spec in arms.specs.values())
 
