@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from tfdist.cli.config import JobFile
     from tfdist.launch.runs.background import Background
 
+BUILT_IN_RESTART_GRACE_S = 0.3
+"""As `Policy.restart_grace_s`: with it a restart costs little more than a start."""
+
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -92,7 +95,7 @@ def run_launch(
             return 0
         run_dir = create_run_dir(run_options.runs_dir, run_options.name)
         planned = with_checkpoints(planned, str(run_dir.checkpoints.absolute()))
-        policy = replace(policy, saves_on_signal=planned.checkpointing is not None)
+        policy = _with_saves(policy, planned)
         if background is not None:
             background.expect((plan.task.name for plan in planned.job.plans), run_dir)
         console = _console(planned, run_options, background)
@@ -121,6 +124,14 @@ def _checked_plan(options: LaunchOptions, run_options: RunOptions, machines: Mac
     if planned.checkpointing is not None and not planned.argv:
         check_folder_name(planned.checkpointing.folder or str(run_options.runs_dir.absolute()))
     return planned
+
+
+def _with_saves(policy: Policy, planned: PlannedLaunch) -> Policy:
+    """The policy of a job that is saved. Tasks of the built-in training have nothing to do after a failure."""
+    if planned.checkpointing is None:
+        return policy
+    restart_grace_s = policy.restart_grace_s if planned.argv else BUILT_IN_RESTART_GRACE_S
+    return replace(policy, saves_on_signal=True, restart_grace_s=restart_grace_s)
 
 
 def _show_notes(planned: PlannedLaunch, options: RunOptions, machines: Machines) -> None:

@@ -30,6 +30,8 @@ class Policy:
     """Between SIGTERM and SIGKILL."""
     lost_grace_s: float = 2.0
     """Upper limit of `grace_s` once a host is lost: the job has failed, and peers of the lost tasks only wait."""
+    restart_grace_s: float = 2.0
+    """Upper limit of `grace_s` after a failure if tasks may be restarted: what they save then is of no use."""
     settle_s: float = 3.0
     """After the first failure, before the other tasks are stopped; those that exit meanwhile help to find the cause."""
     settle_killed_s: float = 0.5
@@ -73,8 +75,8 @@ class Policy:
 
     @property
     def failure_grace_s(self) -> float:
-        """Grace period after a failure: what tasks save then is of no use to a restart, so it does not wait for it."""
-        return min(self.grace_s, self.lost_grace_s) if self.max_restarts else self.grace_s
+        """Grace period after a failure."""
+        return min(self.grace_s, self.restart_grace_s) if self.max_restarts else self.grace_s
 
     @property
     def save_grace_s(self) -> float:
