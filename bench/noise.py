@@ -31,6 +31,8 @@ class Noise:
 
     design: Design
     logs: "Array"
+    count_starts: bool = False
+    """Whether starts count as different without a test, where their difference can be estimated at all."""
 
     def of_figure(self, arm: int) -> Variance:
         """The variance of an arm's log figure, given the blocks as they were."""
@@ -52,6 +54,8 @@ class Noise:
 
         if not self._between.df or not self._within.df:
             return False
+        if self.count_starts:
+            return True
         ratio = self._between.value / self._within.value
         level = (len(self.logs) / self.design.by_start.shape[1] / 60) ** 2
         return bool(fdtrc(self._between.df, self._within.df, ratio) < level)
@@ -82,7 +86,7 @@ class Noise:
         # E[_between] = variance of turns + _turns_per_start * variance of starts
         share = float(((self.design.by_start.T @ weights) ** 2).sum()) / self._turns_per_start
         rest = max(turns.value - share * self._within.value, 0.0)
-        return _sum([Variance(share * self._between.value, self._between.df), Variance(rest, turns.df)])
+        return sum_of([Variance(share * self._between.value, self._between.df), Variance(rest, turns.df)])
 
     def _of_turns(self, weights: "Array") -> Variance:
         """The part of the turns: from one pooled spread, or from each arm's own."""
@@ -91,7 +95,7 @@ class Noise:
         values = pooled.value * spreads**2 * (self.design.by_arm.T @ weights**2)
         if not self.spreads_differ:
             return Variance(float(values.sum()), pooled.df)
-        return _sum(Variance(float(value), float(own)) for value, own in zip(values, df, strict=True))
+        return sum_of(Variance(float(value), float(own)) for value, own in zip(values, df, strict=True))
 
     @cached_property
     def _spreads(self) -> "tuple[Array, Array]":
@@ -150,7 +154,7 @@ def _mean_square(projection: "Array", logs: "Array") -> Variance:
     return Variance(max(squares / df, _LEAST_VARIANCE) if df else 0.0, df)
 
 
-def _sum(parts: Iterable[Variance]) -> Variance:
+def sum_of(parts: Iterable[Variance]) -> Variance:
     """Of independent estimates (Welch and Satterthwaite)."""
     present = [part for part in parts if part.value > 0]
     total = sum(part.value for part in present)

@@ -13,7 +13,21 @@ from tfdist.bench.design import Block, connected
 from tfdist.bench.noise import Noise, Variance
 from tfdist.launch.str_enum import StrEnum
 
-__all__ = ["FEWEST_ROUNDS", "ArmVerdict", "Block", "Comparison", "Figure", "Interval", "Statistics"]
+__all__ = [
+    "ERROR",
+    "FEWEST_ROUNDS",
+    "ArmVerdict",
+    "Block",
+    "Comparison",
+    "Estimate",
+    "Figure",
+    "Interval",
+    "Statistics",
+    "Variance",
+    "holm",
+    "interval_of",
+    "p_value",
+]
 
 ERROR = 0.05
 """The share of benches in which an interval may miss, or some of several equal arms may be called different."""
@@ -73,11 +87,22 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """The natural logarithm of a ratio, and how well it is known."""
+
+    log: float
+    variance: Variance | None
+    """None: too few rounds, or no rounds that connect the arms."""
+
+
+@dataclass(frozen=True)
 class Statistics:
     """All figures of one bench."""
 
     rounds: Mapping[str, Mapping[Block, float]]
     """The images/s of each arm's turns, all positive."""
+    count_starts: bool = False
+    """Variances always contain how much the starts of an arm differ, even if a test does not find it."""
 
     def figure(self, arm: str) -> Figure | None:
         """None without a turn. Figures of connected arms are of the same rounds: the model fills a missing one."""
@@ -86,7 +111,7 @@ class Statistics:
         noise, row = self._noise_of[arm]
         rounds = len(self.rounds[arm])
         variance = _enough(noise.of_figure(row), rounds)
-        return Figure(math.exp(self._log(arm)), _interval(self._log(arm), variance, ERROR), rounds)
+        return Figure(math.exp(self._log(arm)), interval_of(self._log(arm), variance, ERROR), rounds)
 
     def compare(self, pairs: Sequence[tuple[str, str]]) -> tuple[Comparison, ...]:
         """Each arm with its baseline, both with turns; `pairs` are the comparisons that a reader sees together.
@@ -97,17 +122,26 @@ class Statistics:
         """
         logs = [self._log(arm) - self._log(baseline) for arm, baseline in pairs]
         variances = [self._variance_of_ratio(*pair) for pair in pairs]
-        errors = _holm([_p_value(*each) for each in zip(logs, variances, strict=True)])
+        errors = holm([p_value(*each) for each in zip(logs, variances, strict=True)])
         number = sum(variance is not None for variance in variances)
         return tuple(
             Comparison(
                 math.exp(self._log(arm)) / math.exp(self._log(baseline)),
-                _interval(self._log(arm) - self._log(baseline), variance, error),
+                interval_of(self._log(arm) - self._log(baseline), variance, error),
                 min(len(self.rounds[arm]), len(self.rounds[baseline])),
                 number,
             )
             for (arm, baseline), variance, error in zip(pairs, variances, errors, strict=True)
         )
+
+    def ratio(self, arm: str, baseline: str) -> Estimate:
+        """One arm over another, both with turns, for calculations with several benches."""
+        return Estimate(self._log(arm) - self._log(baseline), self._variance_of_ratio(arm, baseline))
+
+    def variance_of(self, arm: str) -> Variance:
+        """Of the logarithm of an arm's figure, given the rounds as they were; the arm has turns."""
+        noise, row = self._noise_of[arm]
+        return noise.of_figure(row)
 
     @property
     def starts_differ(self) -> bool:
@@ -130,7 +164,7 @@ class Statistics:
         found = {}
         for design in connected(self.rounds):
             logs = np.log([self.rounds[turn.arm][turn.block] for turn in design.turns])
-            noise = Noise(design, logs)
+            noise = Noise(design, logs, self.count_starts)
             found.update({arm: (noise, row) for row, arm in enumerate(design.arms)})
         return found
 
@@ -152,7 +186,8 @@ def _enough(variance: Variance, rounds: int) -> Variance | None:
     return variance if rounds >= FEWEST_ROUNDS and variance.df else None
 
 
-def _interval(log: float, variance: Variance | None, error: float) -> Interval | None:
+def interval_of(log: float, variance: Variance | None, error: float) -> Interval | None:
+    """Of e to the power of `log`; None without a variance, or too wide to say anything."""
     from scipy.special import stdtrit  # slow to import, and not needed by a launch
 
     if variance is None:
@@ -161,13 +196,14 @@ def _interval(log: float, variance: Variance | None, error: float) -> Interval |
     return Interval(math.exp(log - half), math.exp(log + half), 1 - error) if half < _WIDEST else None
 
 
-def _p_value(log: float, variance: Variance | None) -> float | None:
+def p_value(log: float, variance: Variance | None) -> float | None:
+    """Of the hypothesis that the true value is 0, by Student's distribution, two-sided."""
     from scipy.special import stdtr
 
     return None if variance is None else 2 * float(stdtr(variance.df, -abs(log) / math.sqrt(variance.value)))
 
 
-def _holm(p_values: Sequence[float | None]) -> list[float]:
+def holm(p_values: Sequence[float | None]) -> list[float]:
     """The error at which each comparison is made; ERROR where there is none."""
     errors = [ERROR] * len(p_values)
     left = sum(p is not None for p in p_values)

@@ -1,0 +1,171 @@
+"""Two folders of benches -> which arms became faster or slower, and what else changed between them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfdist.bench.compare.gate import is_too_slow
+from tfdist.bench.reading import ResultFolder, Unreadable, read_folder
+from tfdist.bench.report.across import Change, changes, find_anchor, machine_differences
+from tfdist.bench.report.build import labels_of
+from tfdist.bench.report.environment import environment_of
+from tfdist.bench.report.summary import ArmRow, summarize
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.text import did_you_mean
+
+FORMAT = 1
+"""Of the JSON."""
+NO_ANCHOR = "none"
+_TURN = ("turn_s", "warmup_s", "window_s", "isolated")
+"""Values of a suite that affect what a turn measures."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A fact of the environment with other values in the new bench."""
+
+    fact: str
+    base: str
+    new: str
+
+
+@dataclass(frozen=True)
+class ComparedFolders:
+    """What changed from one bench to another."""
+
+    base: str
+    new: str
+    """Their labels."""
+    environment: tuple[Difference, ...]
+    machine: tuple[str, ...]
+    """How the machines differ; empty: they do not."""
+    anchor: str | None
+    """The arm that the others are taken relative to; None: images/s are compared as they are."""
+    changes: tuple[Change, ...]
+    only_base: tuple[str, ...]
+    only_new: tuple[str, ...]
+    """Arms that one side measured, and why the other did not."""
+    unreadable: tuple[Unreadable, ...]
+
+    def too_slow(self, bound: float) -> tuple[Change, ...]:
+        """The arms that are slower by more than `bound` for sure."""
+        return tuple(change for change in self.changes if is_too_slow(change.comparison, bound))
+
+    def to_json(self, bound: float | None) -> dict[str, Any]:
+        """Plain JSON values, with the format's version; ratios are new over base."""
+        return {
+            "format": FORMAT,
+            "base": self.base,
+            "new": self.new,
+            "anchor": self.anchor,
+            "machine": list(self.machine),
+            "environment": [vars(each) for each in self.environment],
+            "arms": [_change_to_json(change, bound) for change in self.changes],
+            "only_base": list(self.only_base),
+            "only_new": list(self.only_new),
+            "fail_slower": bound,
+            "too_slow": [] if bound is None else [change.arm for change in self.too_slow(bound)],
+        }
+
+
+def compare_folders(base: Path, new: Path, anchor: str | None = None) -> ComparedFolders:
+    """What changed from the bench in `base` to that in `new`.
+
+    Args:
+        anchor: an arm, or NO_ANCHOR; None: the one-device arm if both have it.
+
+    Raises:
+        TfdistError: no records, no arm that both measured, an unknown anchor, or another machine without an anchor.
+    """
+    labels = labels_of((base, new))
+    folders = [read_folder(root, label) for root, label in zip((base, new), labels, strict=True)]
+    rows = [summarize([folder]) for folder in folders]
+    _check_shared(rows, labels)
+    chosen = _anchor(rows, labels, anchor)
+    return ComparedFolders(
+        base=labels[0],
+        new=labels[1],
+        environment=tuple(_differences(folders)),
+        machine=machine_differences(*rows),
+        anchor=chosen,
+        changes=changes(*rows, chosen),
+        only_base=tuple(_only(*rows, labels[1])),
+        only_new=tuple(_only(*reversed(rows), labels[0])),
+        unreadable=tuple(bad for folder in folders for bad in folder.unreadable),
+    )
+
+
+def _check_shared(rows: Sequence[Sequence[ArmRow]], labels: Sequence[str]) -> None:
+    names = [{row.arm for row in each if row.measured} for each in rows]
+    for label, each in zip(labels, names, strict=True):
+        if not each:
+            raise TfdistError(f"nothing was measured in {label}: run the bench again")
+    if not names[0] & names[1]:
+        has = "; ".join(f"{label} has {', '.join(sorted(each))}" for label, each in zip(labels, names, strict=True))
+        raise TfdistError(f"no arm was measured in both ({has}): compare two benches of one suite")
+
+
+def _anchor(rows: Sequence[Sequence[ArmRow]], labels: Sequence[str], wanted: str | None) -> str | None:
+    if wanted == NO_ANCHOR:
+        return None
+    if wanted is not None:
+        measured = [{row.arm: row for row in each if row.measured} for each in rows]
+        shared = [arm for arm in measured[0] if arm in measured[1]]
+        if wanted not in shared:
+            raise TfdistError(f"--anchor {wanted}: no arm that both measured; {did_you_mean(wanted, shared)}")
+        return wanted
+    found, moved = find_anchor(*rows), machine_differences(*rows)
+    if found is None and moved:
+        raise TfdistError(
+            f"{' and '.join(labels)} are of different machines ({'; '.join(moved)}), and have no one-device arm of the "
+            f"same work in common: name another arm with --anchor, or compare images/s as they are with --anchor none"
+        )
+    return found
+
+
+def _differences(folders: Sequence[ResultFolder]) -> Iterator[Difference]:
+    facts = [{**environment_of(folder.records), **_of_suite(folder)} for folder in folders]
+    for fact in dict.fromkeys((*facts[0], *facts[1])):
+        base, new = (" | ".join(each.get(fact, ())) or "-" for each in facts)
+        if base != new:
+            yield Difference(fact, base, new)
+
+
+def _of_suite(folder: ResultFolder) -> dict[str, tuple[str, ...]]:
+    """What else affects a figure, in the form of `environment_of`."""
+    hosts = {str(record.hardware["host"]): None for record in folder.records if record.hardware.get("host")}
+    links = {f"{8 * r.link['bytes_per_s'] / 1e6:.0f} Mbit/s": None for r in folder.records if r.link}
+    facts = {"host": tuple(hosts), "link": tuple(links)}
+    if folder.bench:
+        facts |= {f"suite's {key}": (str(getattr(folder.bench.suite, key)),) for key in _TURN}
+    return facts
+
+
+def _only(rows: Sequence[ArmRow], others: Sequence[ArmRow], other: str) -> Iterator[str]:
+    elsewhere = {row.arm: row for row in others}
+    for row in rows:
+        counterpart = elsewhere.get(row.arm)
+        if row.measured and (counterpart is None or not counterpart.measured):
+            why = f" ({counterpart.status} in {other}: {counterpart.reason})" if counterpart else ""
+            yield f"{row.arm}{why}"
+
+
+def _change_to_json(change: Change, bound: float | None) -> dict[str, Any]:
+    comparison = change.comparison
+    interval = comparison.interval if comparison else None
+    return {
+        "arm": change.arm,
+        "base_images_per_s": change.base.images_per_s,
+        "new_images_per_s": change.new.images_per_s,
+        "images_per_s_ratio": change.plain_ratio,
+        "anchored": change.anchored,
+        "ratio": comparison.ratio if comparison else None,
+        "low": interval.low if interval else None,
+        "high": interval.high if interval else None,
+        "level": interval.level if interval else None,
+        "verdict": str(comparison.verdict) if comparison else None,
+        "too_slow": None if bound is None else is_too_slow(comparison, bound),
+        "option_differences": list(change.options),
+        "not_compared": change.reason,
+    }

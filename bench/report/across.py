@@ -1,0 +1,114 @@
+"""The same arm in two folders: what differs, and how much faster it became. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfdist.bench.report.same_work import option_differences, work_differences
+from tfdist.bench.report.summary import WRONG, ArmRow
+from tfdist.bench.statistics import Comparison
+from tfdist.bench.unpaired import TwoBenches
+from tfdist.models.record import Record
+from tfdist.strategies.options import StrategyName
+
+OTHER_MACHINE = "another machine"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One arm that both folders measured."""
+
+    base: ArmRow
+    new: ArmRow
+    comparison: Comparison | None
+    """New over base. None: not compared, see `reason`."""
+    anchored: bool
+    """Whether `comparison` is of speed-ups over the anchor, not of images/s."""
+    options: tuple[str, ...] = ()
+    """In which options of the same work they differ."""
+    reason: str = ""
+    """Why they are not compared."""
+
+    @property
+    def arm(self) -> str:
+        """Its name, the same in both."""
+        return self.new.arm
+
+    @property
+    def plain_ratio(self) -> float:
+        """Images/s over images/s."""
+        return (self.new.images_per_s or 0.0) / (self.base.images_per_s or 1.0)
+
+
+def find_anchor(base: Sequence[ArmRow], new: Sequence[ArmRow]) -> str | None:
+    """The one-device arm that did the same work in both; the one named `one-device` first."""
+    arms = [each for each in _shared(base, new) if each.strategy == StrategyName.ONE_DEVICE]
+    return min((arm.arm for arm in arms), key=lambda name: name != StrategyName.ONE_DEVICE, default=None)
+
+
+def machine_differences(base: Sequence[ArmRow], new: Sequence[ArmRow]) -> tuple[str, ...]:
+    """As `cpu: B, not A`; empty: all arms ran on the same machine, by its name and hardware."""
+    machines = [_machines(rows) for rows in (new, base)]
+    return tuple(
+        f"{key}: {' and '.join(machines[0][key])}, not {' and '.join(machines[1][key])}"
+        for key in _MACHINE
+        if machines[0][key] != machines[1][key]
+    )
+
+
+def changes(base: Sequence[ArmRow], new: Sequence[ArmRow], anchor: str | None) -> tuple[Change, ...]:
+    """A row for each arm that both measured, in the order of the new folder.
+
+    All comparisons are one family (Holm). The anchor itself is compared by images/s, and on another machine not at all.
+    """
+    rows = [(before[row.arm], row) for before in [{row.arm: row for row in base}] for row in new if row.arm in before]
+    measured = [(before, row) for before, row in rows if before.measured and row.measured]
+    moved = bool(anchor and machine_differences(base, new))
+    reasons = {row.arm: _why_not(before, row, moved and row.arm == anchor) for before, row in measured}
+    pairs = [(row.arm, None if row.arm == anchor else anchor) for _, row in measured if not reasons[row.arm]]
+    benches = TwoBenches({row.arm: row.rates for row in base}, {row.arm: row.rates for row in new})
+    compared = dict(zip((arm for arm, _ in pairs), benches.compare(pairs), strict=True))
+    return tuple(
+        Change(
+            before,
+            row,
+            compared.get(row.arm),
+            anchor is not None and row.arm != anchor,
+            option_differences(row.measured[0].spec, before.measured[0].spec),
+            reasons[row.arm],
+        )
+        for before, row in measured
+    )
+
+
+def _why_not(base: ArmRow, new: ArmRow, moved_anchor: bool) -> str:
+    if WRONG in (base.status, new.status):
+        return "wrong losses"
+    differences = work_differences(new.measured[0].spec, base.measured[0].spec)
+    if differences:
+        return f"different work: {'; '.join(differences)}"
+    return f"the anchor, on {OTHER_MACHINE}" if moved_anchor else ""
+
+
+def _shared(base: Sequence[ArmRow], new: Sequence[ArmRow]) -> list[ArmRow]:
+    """Arms of `new` that did the same work in both."""
+    before = {row.arm: row for row in base if row.measured}
+    return [row for row in new if row.measured and row.arm in before and not _why_not(before[row.arm], row, False)]
+
+
+def _memory(record: Record) -> str:
+    """Rounded: what a virtual machine leaves to its guest differs a little from start to start."""
+    return f"{record.hardware.get('memory_bytes', 0) / 1e9:.0f} GB"
+
+
+_MACHINE: Mapping[str, Callable[[Record], str]] = {
+    "host": lambda record: str(record.hardware.get("host", "")),
+    "cpu": lambda record: str(record.hardware.get("cpu", "")),
+    "cores": lambda record: str(len(record.hardware.get("cores", ()))),
+    "memory": _memory,
+    "GPUs": lambda record: ", ".join(map(str, record.hardware.get("gpus", ()))) or "none",
+}
+
+
+def _machines(rows: Sequence[ArmRow]) -> Mapping[str, tuple[str, ...]]:
+    records = [record for row in rows for record in row.measured]
+    return {key: tuple(dict.fromkeys(map(of, records))) for key, of in _MACHINE.items()}

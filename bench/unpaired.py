@@ -1,0 +1,126 @@
+"""The same arms in two benches, whose turns did not alternate: ratios with the intervals that decide. Pure.
+
+Each bench has its own noise, of turns and of starts (noise.py); the variance of a ratio of two benches is the sum of
+theirs, with the degrees of freedom of Welch and Satterthwaite. Calibrated by simulation:
+bench_results/calibration/compare.md.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tfdist.bench.noise import sum_of
+from tfdist.bench.statistics import (
+    ERROR,
+    FEWEST_ROUNDS,
+    Block,
+    Comparison,
+    Estimate,
+    Statistics,
+    Variance,
+    holm,
+    interval_of,
+    p_value,
+)
+
+Rounds = Mapping[str, Mapping[Block, float]]
+"""The images/s of each arm's turns."""
+
+_FEWEST_ARMS = 3
+"""With fewer arms, two starts of each are too few to estimate how much starts differ: then a test decides."""
+_REACTION = 0.3
+"""By how much of a change of the machine's speed an arm may differ from the anchor, one standard deviation."""
+
+
+@dataclass(frozen=True)
+class TwoBenches:
+    """The turns of all arms of two benches, also of arms that only one has: they show the noise, too."""
+
+    base: Rounds
+    new: Rounds
+
+    def compare(self, pairs: Sequence[tuple[str, str | None]]) -> tuple[Comparison, ...]:
+        """New over base, of arms that both have, Holm over all of them.
+
+        Each pair is an arm and its anchor: with an anchor, the ratio is that of their speed-ups over it, and a change
+        of the whole machine cancels. Without, it is that of images/s, and its interval contains the machine's drift.
+        """
+        estimates = [self._of(arm, anchor) for arm, anchor in pairs]
+        errors = holm([p_value(each.log, each.variance) for each in estimates])
+        number = sum(each.variance is not None for each in estimates)
+        return tuple(
+            Comparison(
+                math.exp(each.log),
+                interval_of(each.log, each.variance, error),
+                min(len(self.base[arm]), len(self.new[arm])),
+                number,
+            )
+            for (arm, _), each, error in zip(pairs, estimates, errors, strict=True)
+        )
+
+    def _of(self, arm: str, anchor: str | None) -> Estimate:
+        sides = tuple(_of_bench(*side, arm, anchor) for side in self._sides)
+        log = sides[1].log - sides[0].log
+        variances = [side.variance for side in sides if side.variance]
+        if len(variances) < len(sides):
+            return Estimate(log, None)
+        if anchor is not None:
+            variances.append(Variance((_REACTION * self._machine) ** 2, self._arms))
+        return Estimate(log, sum_of(variances))
+
+    @cached_property
+    def _sides(self) -> tuple[tuple[Statistics, Variance | None], ...]:
+        """Of each bench its statistics, and the variance of the machine's speed."""
+        return tuple(
+            (Statistics(rounds, count_starts=sum(map(bool, rounds.values())) >= _FEWEST_ARMS), level_noise(rounds))
+            for rounds in (self.base, self.new)
+        )
+
+    @property
+    def _arms(self) -> int:
+        return len([arm for arm in self.base if self.base[arm] and self.new.get(arm)])
+
+    @cached_property
+    def _machine(self) -> float:
+        """By how much all arms together became faster, as a logarithm."""
+        from statistics import median
+
+        (base, _), (new, _) = self._sides
+        shared = [arm for arm in self.base if self.base[arm] and self.new.get(arm)]
+        return median(_log_figure(new, arm) - _log_figure(base, arm) for arm in shared)
+
+
+def _of_bench(statistics: Statistics, level: Variance | None, arm: str, anchor: str | None) -> Estimate:
+    if anchor is not None:
+        return statistics.ratio(arm, anchor)
+    rounds = len(statistics.rounds[arm])
+    variance = sum_of([statistics.variance_of(arm), level]) if level and rounds >= FEWEST_ROUNDS else None
+    return Estimate(_log_figure(statistics, arm), variance)
+
+
+def _log_figure(statistics: Statistics, arm: str) -> float:
+    figure = statistics.figure(arm)
+    if figure is None:
+        raise ValueError(f"{arm} has no turn")
+    return math.log(figure.images_per_s)
+
+
+def level_noise(rounds: Rounds) -> Variance | None:
+    """How much the machine's speed differs from round to round, as log images/s; None in too few rounds.
+
+    A bench is one draw of that speed, not the mean of many: drift lasts longer than a round.
+    """
+    from statistics import fmean, variance
+
+    blocks: dict[Block, list[float]] = {}
+    for arm in rounds.values():
+        middle = fmean(map(math.log, arm.values())) if arm else 0.0
+        for block, rate in arm.items():
+            blocks.setdefault(block, []).append(math.log(rate) - middle)
+    if len(blocks) < FEWEST_ROUNDS:
+        return None
+    return Variance(variance(map(fmean, blocks.values())), len(blocks) - 1)
+
+
+__all__ = ["ERROR", "Rounds", "TwoBenches", "level_noise"]
