@@ -12,7 +12,6 @@ from functools import cached_property
 
 from tfdist.bench.noise import sum_of
 from tfdist.bench.statistics import (
-    ERROR,
     FEWEST_ROUNDS,
     Block,
     Comparison,
@@ -24,11 +23,16 @@ from tfdist.bench.statistics import (
     p_value,
 )
 
+_KNOWN = 1000.0
+"""Degrees of freedom of a variance that is assumed, not estimated."""
 Rounds = Mapping[str, Mapping[Block, float]]
 """The images/s of each arm's turns."""
 
 _FEWEST_ARMS = 3
 """With fewer arms, two starts of each are too few to estimate how much starts differ: then a test decides."""
+_DRIFT, _DRIFT_DF = 5.0, 2.5
+"""Of a random walk that lasts three benches: the variance of its mean over the last third about its mean over the first
+is twice this times its variance within a third, which varies like one of 2.5 degrees of freedom."""
 _REACTION = 0.3
 """By how much of a change of the machine's speed an arm may differ from the anchor, one standard deviation."""
 
@@ -66,7 +70,7 @@ class TwoBenches:
         if len(variances) < len(sides):
             return Estimate(log, None)
         if anchor is not None:
-            variances.append(Variance((_REACTION * self._machine) ** 2, self._arms))
+            variances.append(Variance((_REACTION * self._machine) ** 2, _KNOWN))
         return Estimate(log, sum_of(variances))
 
     @cached_property
@@ -76,10 +80,6 @@ class TwoBenches:
             (Statistics(rounds, count_starts=sum(map(bool, rounds.values())) >= _FEWEST_ARMS), level_noise(rounds))
             for rounds in (self.base, self.new)
         )
-
-    @property
-    def _arms(self) -> int:
-        return len([arm for arm in self.base if self.base[arm] and self.new.get(arm)])
 
     @cached_property
     def _machine(self) -> float:
@@ -107,9 +107,9 @@ def _log_figure(statistics: Statistics, arm: str) -> float:
 
 
 def level_noise(rounds: Rounds) -> Variance | None:
-    """How much the machine's speed differs from round to round, as log images/s; None in too few rounds.
+    """The variance of the machine's log speed from bench to bench, by its drift from round to round in this one.
 
-    A bench is one draw of that speed, not the mean of many: drift lasts longer than a round.
+    Drift is taken for a random walk that goes on between two benches as long as in a bench. None in too few rounds.
     """
     from statistics import fmean, variance
 
@@ -120,7 +120,4 @@ def level_noise(rounds: Rounds) -> Variance | None:
             blocks.setdefault(block, []).append(math.log(rate) - middle)
     if len(blocks) < FEWEST_ROUNDS:
         return None
-    return Variance(variance(map(fmean, blocks.values())), len(blocks) - 1)
-
-
-__all__ = ["ERROR", "Rounds", "TwoBenches", "level_noise"]
+    return Variance(_DRIFT * variance(map(fmean, blocks.values())), _DRIFT_DF)

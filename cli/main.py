@@ -6,7 +6,22 @@ from typing import Annotated
 import typer
 
 import tfdist
-from tfdist.cli import attach, bench, doctor, export, launch, logs, report, runs, stop, strategies, tf_config, tune
+from tfdist.cli import (
+    attach,
+    bench,
+    compare,
+    doctor,
+    export,
+    history,
+    launch,
+    logs,
+    report,
+    runs,
+    stop,
+    strategies,
+    tf_config,
+    tune,
+)
 from tfdist.cli.command import Command, Commands, usage_sentence
 from tfdist.cli.options import variable_of
 from tfdist.cli.output import finish_output
@@ -31,6 +46,8 @@ app.command("export", cls=Command)(export.export)
 app.command("bench", cls=Command, context_settings={"allow_interspersed_args": False})(bench.bench)
 app.command("tune", cls=Command, context_settings={"allow_interspersed_args": False})(tune.tune)
 app.command("report", cls=Command)(report.report)
+app.command("compare", cls=Command)(compare.compare)
+app.command("history", cls=Command)(history.history)
 app.command("doctor", cls=Command)(doctor.doctor)
 app.command("strategies", cls=Command)(strategies.strategies)
 app.command("tf-config", cls=Command)(tf_config.tf_config)

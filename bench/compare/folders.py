@@ -7,7 +7,7 @@ from typing import Any
 
 from tfdist.bench.compare.gate import is_too_slow
 from tfdist.bench.reading import ResultFolder, Unreadable, read_folder
-from tfdist.bench.report.across import Change, changes, find_anchor, machine_differences
+from tfdist.bench.report.across import Change, changes, find_anchor, machine_differences, machine_ratio
 from tfdist.bench.report.build import labels_of
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.summary import ArmRow, summarize
@@ -17,6 +17,8 @@ from tfdist.launch.text import did_you_mean
 FORMAT = 1
 """Of the JSON."""
 NO_ANCHOR = "none"
+_UNKNOWN = {"-", "None", "none"}
+"""Values of facts that an earlier version did not record, or that are none."""
 _TURN = ("turn_s", "warmup_s", "window_s", "isolated")
 """Values of a suite that affect what a turn measures."""
 
@@ -46,6 +48,8 @@ class ComparedFolders:
     only_base: tuple[str, ...]
     only_new: tuple[str, ...]
     """Arms that one side measured, and why the other did not."""
+    machine_ratio: float
+    """How much faster the machine was, by the median of all arms."""
     unreadable: tuple[Unreadable, ...]
 
     def too_slow(self, bound: float) -> tuple[Change, ...]:
@@ -60,6 +64,7 @@ class ComparedFolders:
             "new": self.new,
             "anchor": self.anchor,
             "machine": list(self.machine),
+            "machine_ratio": self.machine_ratio,
             "environment": [vars(each) for each in self.environment],
             "arms": [_change_to_json(change, bound) for change in self.changes],
             "only_base": list(self.only_base),
@@ -78,20 +83,23 @@ def compare_folders(base: Path, new: Path, anchor: str | None = None) -> Compare
     Raises:
         TfdistError: no records, no arm that both measured, an unknown anchor, or another machine without an anchor.
     """
+    if base.resolve() == new.resolve():
+        raise TfdistError(f"{base} and {new} are the same folder: give two benches")
     labels = labels_of((base, new))
     folders = [read_folder(root, label) for root, label in zip((base, new), labels, strict=True)]
-    rows = [summarize([folder]) for folder in folders]
+    rows = before, after = summarize(folders[:1]), summarize(folders[1:])
     _check_shared(rows, labels)
     chosen = _anchor(rows, labels, anchor)
     return ComparedFolders(
         base=labels[0],
         new=labels[1],
         environment=tuple(_differences(folders)),
-        machine=machine_differences(*rows),
+        machine=machine_differences(before, after),
         anchor=chosen,
-        changes=changes(*rows, chosen),
-        only_base=tuple(_only(*rows, labels[1])),
-        only_new=tuple(_only(*reversed(rows), labels[0])),
+        changes=changes(before, after, chosen),
+        only_base=tuple(_only(before, after, labels[1])),
+        only_new=tuple(_only(after, before, labels[0])),
+        machine_ratio=machine_ratio(before, after),
         unreadable=tuple(bad for folder in folders for bad in folder.unreadable),
     )
 
@@ -115,7 +123,7 @@ def _anchor(rows: Sequence[Sequence[ArmRow]], labels: Sequence[str], wanted: str
         if wanted not in shared:
             raise TfdistError(f"--anchor {wanted}: no arm that both measured; {did_you_mean(wanted, shared)}")
         return wanted
-    found, moved = find_anchor(*rows), machine_differences(*rows)
+    found, moved = find_anchor(rows[0], rows[1]), machine_differences(rows[0], rows[1])
     if found is None and moved:
         raise TfdistError(
             f"{' and '.join(labels)} are of different machines ({'; '.join(moved)}), and have no one-device arm of the "
@@ -128,7 +136,7 @@ def _differences(folders: Sequence[ResultFolder]) -> Iterator[Difference]:
     facts = [{**environment_of(folder.records), **_of_suite(folder)} for folder in folders]
     for fact in dict.fromkeys((*facts[0], *facts[1])):
         base, new = (" | ".join(each.get(fact, ())) or "-" for each in facts)
-        if base != new:
+        if base != new and not {base, new} <= _UNKNOWN:
             yield Difference(fact, base, new)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from tfdist.bench.report.same_work import option_differences, work_differences
 from tfdist.bench.report.summary import WRONG, ArmRow
@@ -52,6 +53,14 @@ def machine_differences(base: Sequence[ArmRow], new: Sequence[ArmRow]) -> tuple[
         f"{key}: {' and '.join(machines[0][key])}, not {' and '.join(machines[1][key])}"
         for key in _MACHINE
         if machines[0][key] != machines[1][key]
+    )
+
+
+def machine_ratio(base: Sequence[ArmRow], new: Sequence[ArmRow]) -> float:
+    """How much faster all arms together became: the median of the ratios of images/s; 1.0 without a common arm."""
+    before = {row.arm: row.images_per_s for row in base if row.images_per_s}
+    return median(
+        [row.images_per_s / before[row.arm] for row in new if row.images_per_s and row.arm in before] or [1.0]
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from tfdist.bench.report.costs_section import costs_section
 from tfdist.bench.report.efficiency_section import efficiency_section
+from tfdist.bench.report.folders_section import folders_section
 from tfdist.bench.report.measured import Measured
 from tfdist.bench.report.results_section import results_section
 from tfdist.bench.report.section import Section
@@ -16,6 +17,7 @@ SectionOf = Callable[[Measured], Section | None]
 
 SECTIONS: Sequence[SectionOf] = (
     results_section,
+    folders_section,
     efficiency_section,
     windows_section,
     costs_section,

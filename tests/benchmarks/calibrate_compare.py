@@ -121,7 +121,7 @@ OTHERS = [
     replace(DEFAULT, unequal=True), replace(DEFAULT, unequal=True, starts_sd=0.02),
     replace(DEFAULT, incarnations=1), replace(DEFAULT, incarnations=1, starts_sd=0.01),
     replace(DEFAULT, incarnations=4, starts_sd=0.02), replace(DEFAULT, rounds=24, starts_sd=0.02),
-    replace(DEFAULT, turn_sd=0.015), replace(DEFAULT, turn_sd=0.015, starts_sd=0.01),
+    replace(DEFAULT, turn_sd=0.03), replace(DEFAULT, turn_sd=0.03, starts_sd=0.01), replace(DEFAULT, turn_sd=0.015),
 ]  # fmt: skip
 PAIRS = [Pair(bench) for bench in (*BENCHES, *OTHERS)]
 MACHINES = [Pair(replace(DEFAULT, starts_sd=starts), jump_sd=jump) for starts in (0.0, 0.02) for jump in (0.1, 0.3)]

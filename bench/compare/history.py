@@ -1,0 +1,159 @@
+"""The arms of many benches in order of time."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from tfdist.bench.reading import ResultFolder, read_folder
+from tfdist.bench.report.across import Change, changes, find_anchor, machine_differences
+from tfdist.bench.report.build import labels_of
+from tfdist.bench.report.summary import ArmRow, summarize
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.text import did_you_mean
+from tfdist.models.record import Record
+
+FORMAT = 1
+"""Of the JSON."""
+
+
+@dataclass(frozen=True)
+class BenchLabel:
+    """One bench."""
+
+    name: str
+    started: str
+    """UTC, ISO 8601."""
+    commit: str
+    """Of the repository in which it ran; empty: none."""
+    machine: str
+    tensorflow: str
+    """Its version."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One arm in one bench."""
+
+    bench: BenchLabel
+    row: ArmRow
+    change: Change | None
+    """Since the bench before that measured it; None: there is none."""
+    other_machine: bool
+    """Whether that one was of another machine."""
+
+    @property
+    def arm(self) -> str:
+        """Its name in the suite."""
+        return self.row.arm
+
+
+@dataclass(frozen=True)
+class History:
+    """Points of each arm, all in order of time."""
+
+    benches: tuple[BenchLabel, ...]
+    points: tuple[Point, ...]
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """In the order of their first bench."""
+        return tuple(dict.fromkeys(point.arm for point in self.points))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, with the format's version."""
+        return {
+            "format": FORMAT,
+            "benches": [vars(bench) for bench in self.benches],
+            "points": [values_of(each) for each in self.points],
+        }
+
+
+def read_history(roots: Sequence[Path], patterns: Sequence[str] = ()) -> History:
+    """The arms of these benches that match one of `patterns` (fnmatch; none: all), oldest bench first.
+
+    Raises:
+        TfdistError: a folder has no records, or no arm matches.
+    """
+    folders = [read_folder(root, label) for root, label in zip(roots, labels_of(roots), strict=True)]
+    measured = [(_labelled(folder), summarize([folder])) for folder in folders if folder.records]
+    benches = sorted(measured, key=lambda each: (each[0].started, each[0].name))
+    names = dict.fromkeys(row.arm for _, rows in benches for row in rows)
+    wanted = [name for name in names if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)]
+    if not wanted:
+        raise TfdistError(
+            f"--arm {', '.join(patterns)}: no such arm in these benches; {did_you_mean(patterns[0], names)}"
+            if patterns
+            else f"nothing was measured in {', '.join(map(str, roots))}: give folders of benches"
+        )
+    return History(tuple(bench for bench, _ in benches), tuple(_points(benches, wanted)))
+
+
+def _labelled(folder: ResultFolder) -> BenchLabel:
+    first = min(folder.records, key=lambda record: record.started)
+    software = first.ranks[0].software if first.ranks else first.hardware.get("packages", {})
+    return BenchLabel(
+        name=folder.label,
+        started=folder.bench.started if folder.bench else first.started,
+        commit=first.git_commit,
+        machine=_machine(first),
+        tensorflow=str(software.get("tensorflow", "")),
+    )
+
+
+def _machine(record: Record) -> str:
+    gpus = record.hardware.get("gpus") or ()
+    cores = f"{len(record.hardware.get('cores', ()))} cores of {record.hardware.get('cpu', 'an unknown CPU')}"
+    return ", ".join([cores, *map(str, gpus)])
+
+
+def _points(benches: Sequence[tuple[BenchLabel, Sequence[ArmRow]]], wanted: Sequence[str]) -> Iterator[Point]:
+    before: dict[str, Sequence[ArmRow]] = {}
+    for bench, rows in benches:
+        found: dict[int, tuple[dict[str, Change], bool]] = {}
+        for row in rows:
+            if row.arm not in wanted or not row.measured:
+                continue
+            previous = before.get(row.arm)
+            if previous is None:
+                yield Point(bench, row, None, False)
+                continue
+            if id(previous) not in found:  # most arms have the same bench before
+                found[id(previous)] = _since(previous, rows)
+            changed, moved = found[id(previous)]
+            yield Point(bench, row, changed.get(row.arm), moved)
+        before.update({row.arm: rows for row in rows if row.measured})
+
+
+def _since(previous: Sequence[ArmRow], rows: Sequence[ArmRow]) -> tuple[dict[str, Change], bool]:
+    compared = changes(previous, rows, find_anchor(previous, rows))
+    return {change.arm: change for change in compared}, bool(machine_differences(previous, rows))
+
+
+def values_of(point: Point) -> dict[str, Any]:
+    """The columns of history.csv."""
+    row = point.row
+    over = row.one_device.comparison if row.one_device and row.one_device.label != row.label else None
+    since = point.change.comparison if point.change else None
+    return {
+        "bench": point.bench.name,
+        "started": point.bench.started,
+        "commit": point.bench.commit,
+        "tensorflow": point.bench.tensorflow,
+        "machine": point.bench.machine,
+        "arm": point.arm,
+        "images_per_s": row.images_per_s,
+        "images_per_s_low": row.spread.low if row.spread else None,
+        "images_per_s_high": row.spread.high if row.spread else None,
+        "speed_up": over.ratio if over else None,
+        "speed_up_low": over.interval.low if over and over.interval else None,
+        "speed_up_high": over.interval.high if over and over.interval else None,
+        "since_last": since.ratio if since else None,
+        "since_last_low": since.interval.low if since and since.interval else None,
+        "since_last_high": since.interval.high if since and since.interval else None,
+        "since_last_verdict": str(since.verdict) if since else None,
+        "other_machine": point.other_machine,
+        "rounds": row.rounds,
+        "status": row.status,
+    }

@@ -1,0 +1,152 @@
+"""The arms of many benches as a chart and a table."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tfdist.bench.compare.history import History, Point, values_of
+from tfdist.bench.report.format import EMPTY, interval, number
+from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.statistics import ArmVerdict, Interval
+from tfdist.launch.text import counted, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MARKERS = "os^Dvp"
+_MOST_DRAWN = 12
+"""More arms than this are in the table only."""
+
+
+def history_section(history: History) -> Section:
+    """The whole history."""
+    return Section(
+        key="history",
+        title=f"{counted(len(history.arms), 'arm')} over time",
+        answer=tuple(_answers(history)),
+        charts=tuple(_charts(history)),
+        tables=(_table(history),),
+        notes=(
+            "Benches are in order of time, not to scale. Images/s follow the machine's speed, which differs from one "
+            "day to the next; a speed-up over one device does so much less.",
+            "An arm is compared with the last bench before that measured it, by its speed-up over one device if both "
+            "have one. Intervals are widened for the number of arms of a bench (Holm), not for the number of benches.",
+        ),
+    )
+
+
+def shown_row(point: Point) -> dict[str, str]:
+    """Formatted text by column."""
+    row, since = point.row, point.change.comparison if point.change else None
+    over = row.one_device.comparison if row.one_device and row.one_device.label != row.label else None
+    why_not = point.change.reason if point.change else ""
+    return {
+        "arm": point.arm,
+        "started": point.bench.started[:16].replace("T", " "),
+        "commit": point.bench.commit[:9] or EMPTY,
+        "bench": point.bench.name,
+        "images/s": number(row.images_per_s, ".1f"),
+        "95 % interval": interval(row.spread, ".1f"),
+        "speed-up": number(over.ratio if over else None, ".2f"),
+        "since the last": number(since.ratio if since else None, ".3f"),
+        "interval": interval(since.interval, ".3f") if since else EMPTY,
+        "verdict": str(since.verdict) if since else why_not or EMPTY,
+        "note": "another machine" if point.other_machine else "",
+    }
+
+
+def in_order(history: History) -> list[Point]:
+    """Arm by arm, each in order of time."""
+    return [point for arm in history.arms for point in history.points if point.arm == arm]
+
+
+def _answers(history: History) -> Iterator[str]:
+    decided = [each for each in history.points if _verdict(each) not in (None, ArmVerdict.CANNOT_TELL)]
+    for point in decided:
+        found = point.change.comparison if point.change else None
+        if found:
+            commit = f" (commit {point.bench.commit[:9]})" if point.bench.commit else ""
+            yield (
+                f"{point.arm} became {found.verdict} in {point.bench.name}{commit}: {found.ratio:.2f} times "
+                f"({interval(found.interval, '.2f')})."
+            )
+    if not decided:
+        yield "No measurable change of any arm from one bench to the next."
+
+
+def _verdict(point: Point) -> ArmVerdict | None:
+    return point.change.comparison.verdict if point.change and point.change.comparison else None
+
+
+def _table(history: History) -> Table:
+    import pandas as pd
+
+    points = in_order(history)
+    return Table(
+        "history",
+        "Every arm in order of time",
+        pd.DataFrame([shown_row(point) for point in points]),
+        pd.DataFrame([values_of(point) for point in points]),
+    )
+
+
+_Value = Callable[[Point], tuple[float, Interval | None] | None]
+
+
+def _images(point: Point) -> tuple[float, Interval | None] | None:
+    return None if point.row.images_per_s is None else (point.row.images_per_s, point.row.spread)
+
+
+def _speed_up(point: Point) -> tuple[float, Interval | None] | None:
+    over = point.row.one_device
+    return None if over is None or over.label == point.row.label else (over.comparison.ratio, over.comparison.interval)
+
+
+def _charts(history: History) -> Iterator[Chart]:
+    import pandas as pd
+
+    arms = history.arms[:_MOST_DRAWN]
+    left = f" The chart has the first {_MOST_DRAWN} arms." if len(history.arms) > len(arms) else ""
+    for name, title, unit, value in (
+        ("history-images-per-s", "Images/s over time", "images/s of the whole job", _images),
+        ("history-speed-up", "Speed-up over one device over time", "speed-up over one device", _speed_up),
+    ):
+        drawn = [point for point in in_order(history) if point.arm in arms and value(point)]
+        if drawn:
+            data = pd.DataFrame([values_of(point) for point in drawn])
+            alt = f"{title}, {len(history.benches)} benches: {_in_words(arms, drawn, value)}.{left}"
+            yield Chart(name, title, alt, _painter(history, drawn, value, unit), data)
+
+
+def _in_words(arms: Sequence[str], drawn: Sequence[Point], value: _Value) -> str:
+    texts = []
+    for arm in arms:
+        values = [found[0] for point in drawn if point.arm == arm and (found := value(point))]
+        texts += [f"{arm} from {values[0]:.3g} to {values[-1]:.3g}"] if values else []
+    return shortened(texts, 12)
+
+
+def _painter(history: History, drawn: Sequence[Point], value: _Value, unit: str) -> "Callable[[Axes], None]":
+    from tfdist.bench.report.colors import GRID, INK, PALETTE
+
+    places = {bench: place for place, bench in enumerate(history.benches)}
+
+    def paint(axes: "Axes") -> None:
+        for index, arm in enumerate(dict.fromkeys(point.arm for point in drawn)):
+            found = [(places[p.bench], each) for p in drawn if p.arm == arm and (each := value(p))]
+            x, y = [place for place, _ in found], [each[0] for _, each in found]
+            color, marker = PALETTE[index % len(PALETTE)], _MARKERS[index // len(PALETTE) % len(_MARKERS)]
+            axes.plot(x, y, marker=marker, color=color, lw=1.4, ms=5, label=arm)
+            for place, (_, limits) in found:
+                if limits:
+                    axes.plot([place, place], [limits.low, limits.high], color=color, lw=1.2, marker="_", ms=6)
+        ticks = [f"{bench.started[:10]}\n{bench.commit[:9]}".strip() for bench in history.benches]
+        every = max(1, len(ticks) // 12 + 1) if len(ticks) > 12 else 1
+        axes.set_xticks(range(0, len(ticks), every), ticks[::every], fontsize=8)
+        axes.set_xlim(-0.5, len(ticks) - 0.5)
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel(unit, color=INK)
+        axes.grid(axis="y", color=GRID)
+        axes.set_axisbelow(True)
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=9, labelcolor=INK)
+
+    return paint

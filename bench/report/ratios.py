@@ -1,0 +1,123 @@
+"""Changes of arms from one folder to another, as a table and a chart."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tfdist.bench.report.across import Change
+from tfdist.bench.report.format import EMPTY, interval, number
+from tfdist.bench.report.section import Chart, Table
+from tfdist.bench.statistics import ArmVerdict
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+NOT_COMPARED = "not compared"
+
+
+def verdict_of(change: Change) -> str:
+    """`faster`, `slower`, `cannot tell` or `not compared`, with the reason or what differs."""
+    if change.comparison is None:
+        return f"{NOT_COMPARED}: {change.reason}"
+    text = str(change.comparison.verdict)
+    return f"{text} ({'; '.join(change.options)})" if change.options else text
+
+
+def ratio_table(name: str, title: str, changes: Sequence[Change], anchor: str | None) -> Table:
+    """Per arm both figures, the ratio with its interval, and the verdict."""
+    import pandas as pd
+
+    shown = pd.DataFrame([shown_row(change, anchor) for change in changes])
+    return Table(name, title, shown, data_frame(changes))
+
+
+def shown_row(change: Change, anchor: str | None) -> dict[str, str]:
+    """Formatted text by column. With an anchor also the ratio of images/s, which decides nothing."""
+    comparison = change.comparison
+    plain = {"images/s ratio": f"{change.plain_ratio:.3f}"} if anchor else {}
+    return {
+        "arm": change.arm,
+        "base images/s": number(change.base.images_per_s, ".1f"),
+        "new images/s": number(change.new.images_per_s, ".1f"),
+        **plain,
+        "ratio": f"{comparison.ratio:.3f}" if comparison else EMPTY,
+        "interval": interval(comparison.interval, ".3f") if comparison else EMPTY,
+        "verdict": verdict_of(change),
+    }
+
+
+def data_frame(changes: Sequence[Change]) -> "pd.DataFrame":
+    """The exact values."""
+    import pandas as pd
+
+    rows = []
+    for change in changes:
+        found = change.comparison
+        limits = found.interval if found else None
+        rows.append(
+            {
+                "base_folder": change.base.folder,
+                "new_folder": change.new.folder,
+                "arm": change.arm,
+                "base_images_per_s": change.base.images_per_s,
+                "new_images_per_s": change.new.images_per_s,
+                "images_per_s_ratio": change.plain_ratio,
+                "anchored": change.anchored,
+                "ratio": found.ratio if found else None,
+                "low": limits.low if limits else None,
+                "high": limits.high if limits else None,
+                "level": limits.level if limits else None,
+                "verdict": str(found.verdict) if found else NOT_COMPARED,
+                "differs": "; ".join(change.options) or change.reason,
+            }
+        )
+    table: pd.DataFrame = pd.DataFrame(rows)
+    return table
+
+
+def ratio_chart(
+    name: str, title: str, changes: Sequence[Change], labels: Sequence[str], bound: float | None = None
+) -> Chart:
+    """One row for each compared arm: its ratio with the interval; `labels` name all of `changes`."""
+    compared = [pair for pair in zip(changes, labels, strict=True) if pair[0].comparison]
+
+    def paint(axes: "Axes") -> None:
+        _paint(axes, [change for change, _ in compared], [label for _, label in compared], bound)
+
+    alt = "; ".join(f"{label}: {_in_words(change)}" for change, label in compared)
+    return Chart(name, title, alt, paint, data_frame(changes), inches=1.3 + 0.32 * max(len(compared), 1))
+
+
+def _in_words(change: Change) -> str:
+    found = change.comparison
+    if found is None:
+        return NOT_COMPARED
+    return f"{found.ratio:.2f} times as fast ({interval(found.interval, '.2f')}), {found.verdict}"
+
+
+def _paint(axes: "Axes", changes: Sequence[Change], labels: Sequence[str], bound: float | None) -> None:
+    from tfdist.bench.report.colors import ASYNC, GRID, INK, NONE, RED, SYNC
+
+    colors = {ArmVerdict.FASTER: SYNC, ArmVerdict.SLOWER: ASYNC, ArmVerdict.CANNOT_TELL: NONE}
+    markers = {ArmVerdict.FASTER: ">", ArmVerdict.SLOWER: "<", ArmVerdict.CANNOT_TELL: "o"}
+    axes.axvline(1.0, color=INK, lw=1)
+    if bound:
+        axes.axvline(1 - bound, color=RED, lw=1.2, ls="--", label=f"{bound:.0%} slower")
+    for row, change in enumerate(changes):
+        found = change.comparison
+        if found is None:
+            continue
+        if found.interval:
+            axes.plot([found.interval.low, found.interval.high], [row, row], color=colors[found.verdict], lw=2)
+        axes.plot(
+            [found.ratio], [row], markers[found.verdict], ls="none", color=colors[found.verdict], label=found.verdict
+        )
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.set_xlabel("new over base, with its interval", color=INK)
+    axes.grid(axis="x", color=GRID)
+    axes.set_axisbelow(True)
+    handles, names = axes.get_legend_handles_labels()
+    once = dict(zip(names, handles, strict=True))
+    if once:
+        axes.legend(list(once.values()), list(once), loc="best", frameon=False, fontsize=9, labelcolor=INK)

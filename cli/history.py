@@ -1,0 +1,48 @@
+"""`tfdist history`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tfdist.cli.options import Json, option
+from tfdist.launch.json_files import dumps
+
+Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of benches.", show_default=False)]
+Arms = Annotated[
+    list[str] | None, option("--arm", "Only the arms that match, as mirrored/auto or 'mirrored/*'; can be repeated.")
+]
+Out = Annotated[Path | None, option("--out", "Write a report with plots and history.csv into this folder.")]
+
+
+def history(folders: Folders, arm: Arms = None, out: Out = None, json: Json = False) -> None:
+    """Show arms over many benches, by date and commit, and when one became faster or slower; nothing is run.
+
+    Folders without records are skipped, so that a whole folder of results can be given.
+
+    \b
+    Examples:
+      tfdist history bench_results/*
+      tfdist history bench_results/*-cpu --arm multiworker/ring --out history
+      tfdist history nightly/* --arm 'mirrored/*' --json
+    """
+    from rich.console import Console
+
+    from tfdist.bench.compare.history import read_history
+    from tfdist.bench.compare.history_section import history_section, in_order, shown_row
+    from tfdist.bench.reading import holds_records
+    from tfdist.cli.show_rows import show_rows
+
+    empty = [folder for folder in folders if folder.is_dir() and not holds_records(folder)]
+    found = read_history([folder for folder in folders if folder not in empty] or folders, arm or ())
+    section = history_section(found)
+    stream = sys.stderr if json else sys.stdout
+    console = Console(file=stream, highlight=False, markup=False, soft_wrap=not stream.isatty())
+    for folder in empty:
+        typer.echo(f"tfdist: skipped {folder}: no records in it", err=True)
+    show_rows(console, [shown_row(point) for point in in_order(found)], ("arm", "started", "images/s", "verdict"))
+    for text in section.answer:
+        console.print(text)
+    if json:
+        typer.echo(dumps(found.to_json()))

@@ -1,0 +1,46 @@
+"""Rows of text under column names: a table on a terminal, aligned lines elsewhere."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Row = Mapping[str, str]
+_SPACE = 3
+"""Characters between two columns of a table."""
+_NARROW = 60
+"""Characters of the narrowest terminal that has room for intervals."""
+_LEFT = ("arm", "verdict", "bench", "started", "commit", "machine", "note")
+
+
+def show_rows(
+    console: "Console", rows: Sequence[Row], narrow: Sequence[str], red: Callable[[Row], bool] = lambda _: False
+) -> None:
+    """Print them, all with the keys of the first one.
+
+    Args:
+        narrow: the columns that stay on a terminal without room for all.
+        red: rows to stress.
+    """
+    if not rows:
+        return
+    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in rows[0]}
+    if not console.is_terminal:
+        for line in (dict(zip(widths, widths, strict=True)), *rows):
+            console.print("  ".join(line[name].ljust(width) for name, width in widths.items()).rstrip())
+        return
+    wide = sum(width + _SPACE for width in widths.values()) <= console.width
+    kept = narrow if console.width >= _NARROW else [name for name in narrow if name != "interval"]
+    _table(console, rows, [name for name in widths if wide or name in kept], red)
+
+
+def _table(console: "Console", rows: Sequence[Row], names: Sequence[str], red: Callable[[Row], bool]) -> None:
+    from rich import box
+    from rich.table import Column, Table
+
+    columns = (Column(name, overflow="fold", justify="left" if name in _LEFT else "right") for name in names)
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in rows:
+        table.add_row(*(row[name] for name in names), style="red" if red(row) else None)
+    console.print(table)

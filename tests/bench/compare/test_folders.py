@@ -1,0 +1,96 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.bench.compare.benches import STEP_S, save_bench
+from tests.bench.conftest import record
+from tfdist.bench.compare.folders import compare_folders
+from tfdist.bench.folder import BenchPaths
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.json_files import save_json
+
+
+def verdicts(compared: object) -> dict[str, str]:
+    return {c.arm: str(c.comparison.verdict) if c.comparison else c.reason for c in compared.changes}  # type: ignore[attr-defined]
+
+
+def test_the_same_bench_twice_has_no_difference(tmp_path: Path) -> None:
+    compared = compare_folders(save_bench(tmp_path / "a"), save_bench(tmp_path / "b", seed=1))
+    assert compared.anchor == "one-device"
+    assert set(verdicts(compared).values()) == {"cannot tell"}
+    assert compared.too_slow(0.05) == ()
+
+
+def test_an_arm_with_a_burn_of_ten_per_cent_is_slower_and_no_other(tmp_path: Path) -> None:
+    base = save_bench(tmp_path / "a")
+    compared = compare_folders(base, save_bench(tmp_path / "b", {"mirrored/auto": 1.11}, seed=1))
+    assert verdicts(compared) == {
+        "one-device": "cannot tell",
+        "mirrored/auto": "slower",
+        "multiworker/ring": "cannot tell",
+    }
+    assert [change.arm for change in compared.too_slow(0.03)] == ["mirrored/auto"]
+    assert compared.too_slow(0.2) == ()
+
+
+def test_another_machine_is_anchored_and_its_one_device_arm_is_not_compared(tmp_path: Path) -> None:
+    base = save_bench(tmp_path / "a")
+    new = save_bench(tmp_path / "b", seed=1, machine={"cpu": "B CPU"}, speed=1.2)
+    compared = compare_folders(base, new)
+    assert compared.machine == ("cpu: B CPU, not A CPU",)
+    assert verdicts(compared)["one-device"] == "the anchor, on another machine"
+    assert verdicts(compared)["mirrored/auto"] == "cannot tell"
+    assert compared.machine_ratio == pytest.approx(1.2, rel=0.02)
+    plain = compare_folders(base, new, "none")
+    assert plain.changes[1].comparison is not None
+    assert plain.changes[1].comparison.ratio == pytest.approx(1.2, rel=0.02)
+
+
+def test_another_machine_without_an_anchor_is_refused(tmp_path: Path) -> None:
+    arms = {arm: step for arm, step in STEP_S.items() if arm != "one-device"}
+    base = save_bench(tmp_path / "a", arms=arms)
+    new = save_bench(tmp_path / "b", arms=arms, machine={"cpu": "B CPU"})
+    with pytest.raises(TfdistError, match=r"different machines \(cpu: B CPU, not A CPU\).*--anchor none"):
+        compare_folders(base, new)
+    assert compare_folders(base, new, "multiworker/ring").anchor == "multiworker/ring"
+
+
+def test_other_work_is_listed_and_not_compared(tmp_path: Path) -> None:
+    compared = compare_folders(save_bench(tmp_path / "a"), save_bench(tmp_path / "b", spec={"image_size": 96}))
+    assert verdicts(compared)["mirrored/auto"] == "different work: image_size: 96, not 224"
+
+
+def test_other_options_are_compared_and_named(tmp_path: Path) -> None:
+    compared = compare_folders(save_bench(tmp_path / "a"), save_bench(tmp_path / "b", spec={"bytes_per_pack": 4}))
+    assert compared.changes[1].options == ("bytes_per_pack: 4, not None",)
+    assert compared.changes[1].comparison is not None
+
+
+def test_arms_of_one_side_are_listed_with_the_reason(tmp_path: Path) -> None:
+    base = save_bench(tmp_path / "a")
+    new = save_bench(tmp_path / "b", arms={**dict(list(STEP_S.items())[:2]), "mirrored/new": 0.1})
+    failed = replace(record("multiworker/ring", strategy="multiworker", status="failed", reason="boom"), order=99)
+    save_json(BenchPaths(new).record(failed), failed.to_json())
+    compared = compare_folders(base, new)
+    assert compared.only_base == ("multiworker/ring (failed in b: boom)",)
+    assert compared.only_new == ("mirrored/new",)
+
+
+def test_benches_without_a_common_arm_are_refused(tmp_path: Path) -> None:
+    base = save_bench(tmp_path / "a")
+    new = save_bench(tmp_path / "b", arms={"mirrored/x": 0.1})
+    with pytest.raises(TfdistError, match=r"no arm was measured in both .*b has mirrored/x"):
+        compare_folders(base, new)
+    with pytest.raises(TfdistError, match="the same folder"):
+        compare_folders(base, tmp_path / "b" / ".." / "a")
+
+
+def test_everything_is_in_the_json(tmp_path: Path) -> None:
+    base = save_bench(tmp_path / "a")
+    content = compare_folders(base, save_bench(tmp_path / "b", {"mirrored/auto": 1.3}, seed=1)).to_json(0.05)
+    assert content["too_slow"] == ["mirrored/auto"]
+    arm = content["arms"][1]
+    assert arm["low"] < arm["ratio"] < arm["high"] < 0.95
+    assert arm["images_per_s_ratio"] == pytest.approx(arm["new_images_per_s"] / arm["base_images_per_s"])
+    assert (arm["anchored"], arm["too_slow"], arm["verdict"]) == (True, True, "slower")

@@ -1,0 +1,28 @@
+import pytest
+from hypothesis import given
+from hypothesis.strategies import integers
+
+from tfdist.bench.compare.gate import is_too_slow, parse_share
+from tfdist.bench.statistics import Comparison, Interval
+from tfdist.launch.errors import TfdistError
+
+
+@given(integers(0, 99))
+def test_per_cent_and_fraction_are_the_same(percent: int) -> None:
+    assert parse_share(f"{percent}%", "--x") == parse_share(f"{percent / 100}", "--x") == pytest.approx(percent / 100)
+
+
+@pytest.mark.parametrize("text", ["5", "100%", "-1%", "5 per cent", "", "%", "nan", "1e-2", "1.0"])
+def test_anything_else_is_refused_with_its_value(text: str) -> None:
+    with pytest.raises(TfdistError, match=r"^--fail-slower .*as 5% or 0\.05"):
+        parse_share(text, "--fail-slower")
+
+
+def test_only_an_interval_below_the_bound_is_too_slow() -> None:
+    def found(high: float) -> Comparison:
+        return Comparison(0.9, Interval(0.8, high, 0.95), 12, 1)
+
+    assert is_too_slow(found(0.94), 0.05)
+    assert not is_too_slow(found(0.96), 0.05)
+    assert not is_too_slow(Comparison(0.5, None, 2, 1), 0.05)
+    assert not is_too_slow(None, 0.05)

@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from tests.bench.compare.benches import save_bench
+from tfdist.bench.compare.history import read_history
+from tfdist.bench.compare.history_section import history_section, shown_row
+from tfdist.launch.errors import TfdistError
+
+
+@pytest.fixture
+def benches(tmp_path: Path) -> list[Path]:
+    return [
+        save_bench(tmp_path / "third", {"mirrored/auto": 1.15}, seed=3, day=3),
+        save_bench(tmp_path / "first", seed=1, day=1),
+        save_bench(tmp_path / "second", seed=2, day=2),
+    ]
+
+
+def test_benches_are_in_order_of_time_and_say_when_an_arm_changed(benches: list[Path]) -> None:
+    found = read_history(benches)
+    assert [bench.name for bench in found.benches] == ["first", "second", "third"]
+    rows = {(point.arm, point.bench.name): shown_row(point) for point in found.points}
+    assert rows["mirrored/auto", "first"]["verdict"] == "-"
+    assert rows["mirrored/auto", "second"]["verdict"] == "cannot tell"
+    assert rows["mirrored/auto", "third"]["verdict"] == "slower"
+    assert rows["multiworker/ring", "third"]["verdict"] == "cannot tell"
+    (answer,) = history_section(found).answer
+    assert answer.startswith("mirrored/auto became slower in third (commit 000000000): 0.8")
+
+
+def test_patterns_choose_arms(benches: list[Path]) -> None:
+    assert read_history(benches, ["m*/auto"]).arms == ("mirrored/auto",)
+    with pytest.raises(TfdistError, match=r"--arm ring: no such arm.*multiworker/ring"):
+        read_history(benches, ["ring"])
+
+
+def test_an_arm_is_compared_with_the_last_bench_that_measured_it(benches: list[Path], tmp_path: Path) -> None:
+    alone = save_bench(tmp_path / "fourth", arms={"one-device": 0.1}, day=4)
+    again = save_bench(tmp_path / "fifth", {"mirrored/auto": 1.15}, seed=5, day=5)
+    rows = {
+        p.bench.name: shown_row(p) for p in read_history([*benches, alone, again]).points if p.arm == "mirrored/auto"
+    }
+    assert "fourth" not in rows
+    assert rows["fifth"]["verdict"] == "cannot tell"  # as slow as in the third
+
+
+def test_the_section_draws_and_lists_every_point(benches: list[Path]) -> None:
+    section = history_section(read_history(benches))
+    for chart in section.charts:
+        chart.paint(Figure().subplots())
+        assert len(chart.data) >= 6
+    assert len(section.tables[0].data) == len(section.tables[0].shown) == 9

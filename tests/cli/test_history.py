@@ -1,0 +1,38 @@
+"""`tfdist history` as it is typed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.bench.compare.benches import save_bench
+from tfdist.cli.main import run
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> list[str]:
+    save_bench(tmp_path / "a", day=1)
+    save_bench(tmp_path / "b", {"mirrored/auto": 1.2}, seed=1, day=2)
+    (tmp_path / "calibration").mkdir()
+    return [str(path) for path in sorted(tmp_path.iterdir())]
+
+
+def test_folders_without_records_are_skipped(results: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["history", *results, "--arm", "mirrored/*"]) == 0
+    printed = capsys.readouterr()
+    assert "calibration: no records in it" in printed.err
+    assert len(printed.out.splitlines()) == 4
+    assert "mirrored/auto became slower in b" in printed.out
+
+
+def test_json_has_every_point(results: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["history", *results, "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert [bench["name"] for bench in content["benches"]] == ["a", "b"]
+    assert len(content["points"]) == 6
+    assert {point["since_last_verdict"] for point in content["points"]} == {None, "cannot tell", "slower"}
+
+
+def test_nothing_to_show_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["history", str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err.startswith(f"tfdist: {tmp_path / 'none'}: no such folder")
