@@ -24,7 +24,19 @@ Anchor = Annotated[
 ]
 
 
-def compare(base: Base, new: New, fail_slower: FailSlower = None, anchor: Anchor = None, json: Json = False) -> None:
+Out = Annotated[
+    Path | None, option("--out", "Write a report into this folder: report.html with a plot, report.md, compare.csv.")
+]
+
+
+def compare(
+    base: Base,
+    new: New,
+    fail_slower: FailSlower = None,
+    anchor: Anchor = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
     """Show which arms became faster or slower from one bench to another, with intervals; nothing is run.
 
     Arms are matched by name. One whose work differs (model, batch, data, devices) is listed, not compared. Turns of two
@@ -38,15 +50,19 @@ def compare(base: Base, new: New, fail_slower: FailSlower = None, anchor: Anchor
       tfdist compare bench_results/before bench_results/after
       tfdist compare before after --fail-slower 5%          # in a CI job
       tfdist compare before after --anchor mirrored/auto
+      tfdist compare before after --out comparison
       tfdist compare before after --json
     """
     from tfdist.bench.compare.folders import compare_folders
     from tfdist.bench.compare.gate import parse_share
+    from tfdist.bench.compare.page import write_comparison
     from tfdist.cli.show_compare import show
 
     bound = None if fail_slower is None else parse_share(fail_slower, "--fail-slower")
     compared = compare_folders(base, new, anchor)
     show(compared, bound, sys.stderr if json else sys.stdout)
+    if out:
+        typer.echo(f"\nreport: {write_comparison(compared, bound, out)}", err=json)
     if json:
         typer.echo(dumps(compared.to_json(bound)))
     raise typer.Exit(1 if bound is not None and compared.too_slow(bound) else 0)

@@ -13,7 +13,9 @@ Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders o
 Arms = Annotated[
     list[str] | None, option("--arm", "Only the arms that match, as mirrored/auto or 'mirrored/*'; can be repeated.")
 ]
-Out = Annotated[Path | None, option("--out", "Write a report with plots and history.csv into this folder.")]
+Out = Annotated[
+    Path | None, option("--out", "Write a report into this folder: report.html with plots, report.md, history.csv.")
+]
 
 
 def history(folders: Folders, arm: Arms = None, out: Out = None, json: Json = False) -> None:
@@ -32,6 +34,7 @@ def history(folders: Folders, arm: Arms = None, out: Out = None, json: Json = Fa
     from tfdist.bench.compare.history import read_history
     from tfdist.bench.compare.history_section import history_section, in_order, shown_row
     from tfdist.bench.reading import holds_records
+    from tfdist.bench.report.write import write_pages
     from tfdist.cli.show_rows import show_rows
 
     empty = [folder for folder in folders if folder.is_dir() and not holds_records(folder)]
@@ -44,5 +47,8 @@ def history(folders: Folders, arm: Arms = None, out: Out = None, json: Json = Fa
     show_rows(console, [shown_row(point) for point in in_order(found)], ("arm", "started", "images/s", "verdict"))
     for text in section.answer:
         console.print(text)
+    if out:
+        page = write_pages(out, "History", section.answer, [section], commands=found.commands)
+        typer.echo(f"\nreport: {page}", err=json)
     if json:
         typer.echo(dumps(found.to_json()))

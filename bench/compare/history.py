@@ -30,6 +30,7 @@ class BenchLabel:
     machine: str
     tensorflow: str
     """Its version."""
+    command: str
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,11 @@ class History:
     def arms(self) -> tuple[str, ...]:
         """In the order of their first bench."""
         return tuple(dict.fromkeys(point.arm for point in self.points))
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """Those that measured the benches, each once."""
+        return tuple(dict.fromkeys(bench.command for bench in self.benches if bench.command))
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
@@ -99,6 +105,7 @@ def _labelled(folder: ResultFolder) -> BenchLabel:
         commit=first.git_commit,
         machine=_machine(first),
         tensorflow=str(software.get("tensorflow", "")),
+        command=folder.bench.command if folder.bench else first.command,
     )
 
 

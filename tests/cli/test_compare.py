@@ -77,3 +77,11 @@ def test_a_terminal_gets_a_table(base: Path, slow: Path, columns: str, monkeypat
     text = plain(stream.getvalue())
     assert max(map(len, text.splitlines())) <= int(columns)
     assert ("images/s ratio" in text) == (columns == "200")
+
+
+def test_out_gets_a_report(base: Path, slow: Path, tmp_path: Path, capsys: Printed) -> None:
+    out = tmp_path / "a; report"
+    assert run(["compare", str(base), str(slow), "--fail-slower", "5%", "--out", str(out)]) == 1
+    assert f"report: {out / 'report.html'}" in capsys.readouterr().out
+    assert {"report.html", "report.md", "compare.csv", "ratios.png"} <= {path.name for path in out.iterdir()}
+    assert "Surely slower by more than 5 %: multiworker/ring." in (out / "report.md").read_text()

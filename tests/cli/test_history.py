@@ -36,3 +36,9 @@ def test_json_has_every_point(results: list[str], capsys: pytest.CaptureFixture[
 def test_nothing_to_show_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["history", str(tmp_path / "none")]) == 2
     assert capsys.readouterr().err.startswith(f"tfdist: {tmp_path / 'none'}: no such folder")
+
+
+def test_out_gets_a_report(results: list[str], tmp_path: Path) -> None:
+    assert run(["history", *results, "--out", str(tmp_path / "out")]) == 0
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"report.html", "report.md", "history.csv", "history-images-per-s.png", "history-speed-up.png"} <= names
