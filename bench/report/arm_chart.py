@@ -40,9 +40,7 @@ def arm_chart(
 
     def paint_rows(axes: "Axes") -> None:
         paint(axes, shown)
-        _name_rows(axes, [row.label for row in shown])
-        axes.grid(visible=False, axis="y")
-        axes.spines["left"].set_visible(False)
+        name_rows(axes, [row.label for row in shown])
 
     return Chart(name, title, alt, paint_rows, data, 1.0 + _ROW_INCHES * len(shown), caption)
 
@@ -83,8 +81,12 @@ def figure_text(row: ArmRow) -> str:
 
 
 def draw_interval(axes: "Axes", low: float, high: float, y: float, ms: float = 8) -> None:
-    """A horizontal confidence interval."""
-    axes.plot([low, high], [y, y], color=INK, lw=1.6, marker="|", ms=ms, label="confidence interval")
+    """A horizontal confidence interval, with an edge that separates it from a bar behind it."""
+    from matplotlib.patheffects import withStroke
+
+    edge = [withStroke(linewidth=3.4, foreground=PAPER)]
+    label = "confidence interval"
+    axes.plot([low, high], [y, y], color=INK, lw=1.4, marker="|", ms=ms, label=label, path_effects=edge)
 
 
 def write_status(axes: "Axes", index: int, row: ArmRow) -> None:
@@ -100,10 +102,18 @@ def write(axes: "Axes", text: str, x: float, y: float, color: str = INK, style: 
     )
 
 
-def _name_rows(axes: "Axes", labels: Sequence[str]) -> None:
-    figure = axes.get_figure(root=True)
-    narrow = figure is not None and figure.get_size_inches()[0] < _PHONE
+def name_rows(axes: "Axes", labels: Sequence[str]) -> None:
+    """Name the rows at y = 0, 1, ... downwards: left of the axes, or above each row where the chart is narrow."""
+    narrow = is_narrow(axes)
     axes.set_yticks(range(len(labels)), [""] * len(labels) if narrow else labels)
     axes.set_ylim(len(labels) - 0.4, -0.7 if narrow else -0.6)
     for index, label in enumerate(labels if narrow else ()):
-        axes.text(0, index - 0.5, label, transform=axes.get_yaxis_transform(), va="center", fontsize=8.5, color=INK)
+        axes.text(0, index - 0.5, label, transform=axes.get_yaxis_transform(), va="center", fontsize=8.5)
+    axes.grid(visible=False, axis="y")
+    axes.spines["left"].set_visible(False)
+
+
+def is_narrow(axes: "Axes") -> bool:
+    """Whether the chart is drawn for a phone."""
+    figure = axes.get_figure(root=True)
+    return figure is not None and bool(figure.get_size_inches()[0] < _PHONE)

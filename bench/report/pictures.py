@@ -3,6 +3,7 @@
 import re
 from io import BytesIO, StringIO
 from math import ceil
+from textwrap import fill
 from typing import Any
 
 import matplotlib
@@ -19,6 +20,8 @@ from tfdist.bench.report.section import Chart
 
 PAGE_INCHES, PHONE_INCHES = 10.0, 4.0
 """Widths of a chart. At the width of a phone its letters have the size of the text around it."""
+_PHONE_CHARACTERS = 50
+"""Of a line at the width of a phone."""
 _LINE_INCHES = 0.2
 """Of a legend."""
 _STYLE: Any = {
@@ -80,6 +83,8 @@ def _drawn(chart: Chart, inches: float, above: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(inches, chart.inches + above), layout=layout)
     axes = figure.subplots()
     chart.paint(axes)
+    if inches < PAGE_INCHES:
+        axes.set_xlabel(fill(axes.get_xlabel(), _PHONE_CHARACTERS))
     if axes.get_legend() is None:
         _legend(figure, axes)
     return figure, axes
@@ -95,7 +100,7 @@ def _legend(figure: Figure, axes: Axes) -> None:
     width, height = figure.get_size_inches()
     columns = max(1, min(len(once), int(width / (0.075 * max(map(len, once)) + 0.55))))
     figure.set_size_inches(width, height + _LINE_INCHES * ceil(len(once) / columns))
-    figure.legend(list(once.values()), list(once), loc="outside lower center", ncols=columns)
+    figure.legend(list(once.values()), list(once), loc="outside lower left", ncols=columns)
 
 
 def _element(text: str, prefix: str) -> str:

@@ -5,8 +5,10 @@ from collections.abc import Callable, Sequence
 from tfdist.bench.report.costs_section import costs_section
 from tfdist.bench.report.efficiency_section import efficiency_section
 from tfdist.bench.report.folders_section import folders_section
+from tfdist.bench.report.kinds_section import kinds_section
 from tfdist.bench.report.measured import Measured
 from tfdist.bench.report.results_section import results_section
+from tfdist.bench.report.scaling_section import scaling_section
 from tfdist.bench.report.section import Section
 from tfdist.bench.report.windows_section import windows_section
 
@@ -16,6 +18,8 @@ SectionOf = Callable[[Measured], Section | None]
 """None: the folders hold no data for it."""
 
 SECTIONS: Sequence[SectionOf] = (
+    kinds_section,
+    scaling_section,
     results_section,
     folders_section,
     efficiency_section,

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _BAD = re.compile(r"(wrong|failed|timeout|interrupted|refused|not run)\b")
+_LONG = 60
+"""Characters of a cell that is broken into lines."""
 
 
 def render(page: Page) -> str:
@@ -95,6 +97,11 @@ def _first_sentence(text: str) -> tuple[str, str]:
     return first, " ".join(others)
 
 
+def _aside(text: str) -> Markup:
+    """What is in parentheses in smaller letters."""
+    return Markup(re.sub(r"( \([^()]*\))", r"<small>\1</small>", str(_inline(text))))
+
+
 def _blocks(text: str) -> list[tuple[str, list[str]]]:
     """`p` with a paragraph, or `ul` with the items of a list."""
     blocks: list[tuple[str, list[str]]] = []
@@ -111,8 +118,16 @@ def _blocks(text: str) -> list[tuple[str, list[str]]]:
 def _environment() -> Environment:
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     environment.filters["inline"] = _inline
-    environment.tests["bad"] = lambda cell: bool(_BAD.match(cell))
+    environment.filters["aside"] = _aside
+    environment.filters["breakable"] = lambda cell: Markup(str(escape(cell)).replace("/", "/<wbr>"))
+    environment.globals["classes"] = _classes
     return environment
+
+
+def _classes(cell: str, figures: bool) -> Markup:
+    names = ("figure", figures), ("bad", bool(_BAD.match(cell))), ("long", len(cell) > _LONG and not figures)
+    present = " ".join(name for name, holds in names if holds)
+    return Markup(f' class="{present}"') if present else Markup()
 
 
 def _inline(text: str) -> Markup:

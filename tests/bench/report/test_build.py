@@ -22,13 +22,14 @@ from tfdist.models.record import HostUsage, Record, TurnRecord, Window
 
 MakeRecord = Callable[..., Record]
 SaveAll = Callable[[Path, Sequence[Record]], Path]
-CHARTS = ("images_per_s", "efficiency", "window_times")
+CHARTS = ("kinds", "scaling", "images_per_s", "efficiency", "window_times")
 FILES = {
     "report.md",
     "report.html",
     "report.csv",
     "report.json",
     "costs.csv",
+    "fastest_of_kind.csv",
     *(f"{name}.{kind}" for name in CHARTS for kind in ("png", "csv")),
 }
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -1,0 +1,168 @@
+"""Throughput over the number of devices, with the ideal line: one curve per configuration."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from tfdist.bench.report.arm_chart import is_narrow
+from tfdist.bench.report.colors import NONE, PALETTE, RED
+from tfdist.bench.report.columns import values_of
+from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.scaling import DESCRIPTIONS, scaling_of
+from tfdist.bench.report.section import Chart, Section
+from tfdist.bench.report.summary import WRONG, ArmRow
+from tfdist.bench.report.unit import in_unit
+from tfdist.strategies.catalog import Exchange
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_SIZE = ("devices", "workers", "hosts", "batch_size", "global_batch_size", "cores_per_device", "steps", "seed")
+"""Fields of a spec that may differ between the points of a curve."""
+_MOST_CURVES = 10
+_MARKERS = "osD^vP"
+_DATA = (
+    "folder", "curve", "arm", "devices", "images_per_s", "images_per_s_low", "images_per_s_high", "images_per_s_ideal",
+    "efficiency",
+)  # fmt: skip
+_Curves = Mapping[str, Sequence[ArmRow]]
+
+
+def scaling_section(measured: Measured) -> Section | None:
+    """None if all arms ran on the same number of devices, or without a baseline on one device."""
+    rows = [row for row in measured.rows if row.measured and row.devices and row.one_device and row.status != WRONG]
+    if len({row.devices for row in rows}) < 2:
+        return None
+    curves = _curves(rows)
+    notes = [f"{DESCRIPTIONS[scaling_of(rows)]}."]
+    if len(curves) > _MOST_CURVES:
+        notes.append(f"The chart shows {_MOST_CURVES} of {len(curves):,} curves: those with the highest throughput.")
+    return Section(
+        "scaling", "Scaling", (in_unit(_answer(rows), rows),), charts=(_chart(rows, curves),), notes=tuple(notes)
+    )
+
+
+def _answer(rows: Sequence[ArmRow]) -> str:
+    """The best use of the largest number of devices."""
+    most = max(row.devices or 0 for row in rows)
+    exchanging = [row for row in rows if row.devices == most and row.exchange is not Exchange.NONE] or [
+        row for row in rows if row.devices == most
+    ]
+    best = max(exchanging, key=lambda row: row.images_per_s or 0.0)
+    efficiency = best.one_device.efficiency if best.one_device else 0.0
+    return (
+        f"On {most} devices, the most that were measured, {best.label} is the fastest: {best.images_per_s:.1f} "
+        f"images/s, {efficiency:.0%} of {most} times one device."
+    )
+
+
+def _curves(rows: Sequence[ArmRow]) -> _Curves:
+    """Arms that differ in their size only, each curve in the order of devices, the fastest curve first.
+
+    A curve of one point is named like its arm, any other one like its strategy and what differs from the other curves.
+    """
+    families: dict[tuple[Any, ...], list[ArmRow]] = {}
+    for row in rows:
+        spec = {key: str(value) for key, value in row.measured[0].spec.items() if key not in _SIZE}
+        families.setdefault((row.folder, *sorted(spec.items())), []).append(row)
+    names = _names(list(families.values()))
+    named = {
+        name: sorted(family, key=lambda row: row.devices or 0)
+        for name, family in zip(names, families.values(), strict=True)
+    }
+    return dict(sorted(named.items(), key=lambda item: -max(row.images_per_s or 0.0 for row in item[1])))
+
+
+def _names(families: Sequence[Sequence[ArmRow]]) -> list[str]:
+    """Unique."""
+    found = [family[0].label if len(family) == 1 else _common(row.label for row in family) for family in families]
+    return [
+        name if found.count(name) == 1 else f"{name} ({families[index][0].arm})" for index, name in enumerate(found)
+    ]
+
+
+def _common(labels: Iterable[str]) -> str:
+    """The parts, between slashes, that all labels have."""
+    first, *others = [label.split("/") for label in labels]
+    shared = [part for part in first if all(part in other for other in others)]
+    return "/".join(shared or first)
+
+
+def _chart(rows: Sequence[ArmRow], curves: _Curves) -> Chart:
+    shown = dict(list(curves.items())[:_MOST_CURVES])
+
+    def paint(axes: "Axes") -> None:
+        _ideal_line(axes, rows)
+        styles = zip(cycle(PALETTE[:-1]), cycle(_MARKERS))
+        for (name, family), (color, marker) in zip(shown.items(), styles, strict=False):
+            _curve(axes, name, family, NONE if family[0].exchange is Exchange.NONE else color, marker)
+        devices = sorted({row.devices or 1 for row in rows})
+        if devices[-1] > 8:
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log", base=2)
+        else:
+            axes.set_ylim(bottom=0)
+        axes.set_xticks(devices, [str(number) for number in devices])
+        axes.set_xlabel("devices")
+        axes.set_ylabel(in_unit("images/s of the whole job", rows))
+
+    points = "; ".join(
+        f"{name}: " + ", ".join(f"{row.images_per_s:.0f} on {row.devices}" for row in family)
+        for name, family in shown.items()
+    )
+    alt = in_unit(f"Images/s over devices, with the ideal line. {points}.", rows)
+    return Chart("scaling", "Throughput over devices", alt, paint, _data(rows, curves), 4.2)
+
+
+def _ideal_line(axes: "Axes", rows: Sequence[ArmRow]) -> None:
+    """From the baseline of most arms; other folders have other baselines."""
+    per_device = [row.one_device.per_device for row in rows if row.one_device]
+    devices = sorted({row.devices or 1 for row in rows} | {1})
+    for rate in dict.fromkeys(per_device):
+        label = "ideal: one device times the number of devices"
+        axes.plot(devices, [rate * number for number in devices], color=RED, lw=1.4, ls="--", label=label)
+
+
+def _curve(axes: "Axes", name: str, family: Sequence[ArmRow], color: str, marker: str) -> None:
+    """The baseline begins a curve that has no point on one device."""
+    start = family[0].one_device
+    points = [(row.devices or 1, row.images_per_s or 0.0) for row in family]
+    if start and points[0][0] > 1:
+        points.insert(0, (1, start.per_device))
+    axes.plot(*zip(*points, strict=True), color=color, lw=1.3, alpha=0.55)
+    axes.errorbar(
+        [row.devices or 1 for row in family],
+        [row.images_per_s or 0.0 for row in family],
+        yerr=list(zip(*map(_error, family), strict=True)),
+        color=color,
+        fmt=marker,
+        ms=5 if is_narrow(axes) else 6,
+        capsize=3,
+        lw=1.3,
+        label=name,
+    )
+
+
+def _error(row: ArmRow) -> tuple[float, float]:
+    """From the interval's ends to the figure."""
+    if row.spread is None or row.images_per_s is None:
+        return 0.0, 0.0
+    return row.images_per_s - row.spread.low, row.spread.high - row.images_per_s
+
+
+def _data(rows: Sequence[ArmRow], curves: _Curves) -> pd.DataFrame:
+    table = pd.DataFrame(
+        [
+            values_of(row, scaling_of(rows))
+            | {
+                "curve": name,
+                "images_per_s_ideal": row.one_device.per_device * (row.devices or 1) if row.one_device else None,
+            }
+            for name, family in curves.items()
+            for row in family
+        ]
+    )
+    chosen: pd.DataFrame = table[list(_DATA)]
+    return chosen

@@ -1,0 +1,77 @@
+"""The files of a report that is made of sections alone."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+
+from tfdist.bench.report.colors import SYNC
+from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.warning import Warning
+from tfdist.bench.report.write import write_pages
+
+DATA = pd.DataFrame({"bytes": [1024, 2048], "seconds": [0.5, None]})
+SHOWN = pd.DataFrame({"op": ["all-reduce", "<b>|x"], "seconds": ["0.5", "-"]})
+
+
+def paint(axes: Axes) -> None:
+    axes.plot([1, 2], [3, 4], color=SYNC, label="all-reduce")
+    axes.set_xlabel("bytes")
+
+
+CHART = Chart("sweep", "Sweep", 'Seconds "over" bytes', paint, DATA)
+SECTION = Section(
+    "sweep", "Collectives", ("It **takes** `0.5` s.",), (CHART,), (Table("ops", "Ops", SHOWN, DATA),), ("By clock.",)
+)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("it's; new")
+    warning = Warning("slow", "It was slow.", "Hurry.")
+    path = write_pages(
+        out, "A sweep", ["All is well."], [SECTION], {"cpu": ("A CPU",)}, [warning], ["tfdist x"], "One.\n\n- Two."
+    )
+    assert path == out / "report.html"
+    return out
+
+
+def test_each_chart_and_table_has_its_files(out: Path) -> None:
+    assert {path.name for path in out.iterdir()} == {
+        "report.html", "report.md", "report.json", "sweep.png", "sweep.csv", "ops.csv",
+    }  # fmt: skip
+    assert (out / "sweep.csv").read_text() == "bytes,seconds\n1024,0.5\n2048,\n"
+
+
+def test_markdown_has_all_parts(out: Path) -> None:
+    text = (out / "report.md").read_text()
+    for part in ("# A sweep\n\nAll is well.", "## Collectives\n\nIt **takes** `0.5` s.", '![Seconds "over" bytes](sweep.png)',
+                 "| op | seconds |\n| --- | --: |\n| all-reduce | 0.5 |\n| <b>\\|x | - |", "- By clock.", "- **slow**: It was slow. Hurry.",
+                 "- cpu: A CPU", "## Method\n\nOne.", "- `tfdist x`"):  # fmt: skip
+        assert part in text
+
+
+def test_json_has_the_rows_of_tables_and_points_to_the_data_of_charts(out: Path) -> None:
+    content = json.loads((out / "report.json").read_text())
+    (section,) = content["sections"]
+    assert section["tables"][0]["rows"] == [{"bytes": 1024, "seconds": 0.5}, {"bytes": 2048, "seconds": None}]
+    assert section["charts"][0]["data"] == "sweep.csv"
+    assert content["commands"] == ["tfdist x"]
+
+
+def test_html_shows_the_same_as_text(out: Path) -> None:
+    page = (out / "report.html").read_text()
+    for part in ("<strong>takes</strong> <code>0.5</code>", "&lt;b&gt;|x", 'aria-label="Seconds &#34;over&#34; bytes"', "<p>One.</p>",
+                 "<li>Two.</li>", "It was slow.", 'download="sweep.csv"', "var(--sync)"):  # fmt: skip
+        assert part in page
+    assert "<b>|x" not in page
+    assert SYNC not in page.partition("</style>")[2]
+
+
+def test_files_that_a_new_report_does_not_have_are_removed_and_others_stay(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("")
+    write_pages(tmp_path, "Old", [], [SECTION])
+    write_pages(tmp_path, "New", [], [])
+    assert {path.name for path in tmp_path.iterdir()} == {"report.html", "report.md", "report.json", "mine.csv"}
