@@ -9,6 +9,7 @@ import tfdist
 from tfdist.cli import (
     attach,
     bench,
+    collectives,
     compare,
     doctor,
     export,
@@ -45,6 +46,7 @@ app.command("stop", cls=Command)(stop.stop)
 app.command("export", cls=Command)(export.export)
 app.command("bench", cls=Command, context_settings={"allow_interspersed_args": False})(bench.bench)
 app.command("tune", cls=Command, context_settings={"allow_interspersed_args": False})(tune.tune)
+app.command("collectives", cls=Command)(collectives.collectives)
 app.command("report", cls=Command)(report.report)
 app.command("compare", cls=Command)(compare.compare)
 app.command("history", cls=Command)(history.history)

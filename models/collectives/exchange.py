@@ -12,8 +12,10 @@ from tfdist.models.collectives.spec import CollectiveSpec
 from tfdist.models.collectives.values import own_values, wrong_elements
 from tfdist.models.training.sync import wait_for_devices
 
-_LONG_S = 0.5
-"""An operation that takes longer than this, tracing included, is not run a second time just to estimate its time."""
+_ESTIMATE_S = 0.05
+"""Seconds of the runs that estimate the time of an operation; a longer operation is run once."""
+_TRACING_S = 2.0
+"""A first run that takes longer than this estimates the time, though TensorFlow has traced the operation in it."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,14 @@ class Exchange:
 
     def open(self, case: Case) -> None:
         """Trace the operation and estimate its time."""
-        self.samples[case] = sample_of(self.strategy, self.spec.op, case.pack_bytes)
+        self.samples[case] = sample_of(self.strategy, self.spec, case.pack_bytes, 1 + len(self.samples))
         values = self._values(case)
         seconds = self._agreed(self._run(case, values, 1)[0])
-        if seconds < _LONG_S:
+        if seconds < _TRACING_S:
             seconds = self._agreed(self._run(case, values, 1)[0])
+        if seconds < _ESTIMATE_S:
+            iterations = iterations_for(_ESTIMATE_S, seconds)
+            seconds = self._agreed(self._run(case, values, iterations)[0] / iterations)
         self.operation_s[case] = seconds
 
     def measure(self, case: Case, seconds: float) -> Measurement:
@@ -103,8 +108,8 @@ class Exchange:
         def broadcast_first(number: tf.Tensor) -> Any:
             def of_first(number: tf.Tensor) -> tf.Tensor:
                 context = tf.distribute.get_replica_context()
-                first = tf.cast(tf.equal(context.replica_id_in_sync_group, 0), tf.float32)
-                return context.all_reduce(tf.distribute.ReduceOp.SUM, number * first)
+                own = tf.where(tf.equal(context.replica_id_in_sync_group, 0), number, 0.0)
+                return context.all_reduce(tf.distribute.ReduceOp.SUM, own)
 
             return self.strategy.run(of_first, (number,))
 

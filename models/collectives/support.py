@@ -5,7 +5,8 @@ from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import CrossDevice, StrategyName
 from tfdist.strategies.refusals import Refusal
 
-_REDUCE_TO_ONE = "--cross-device reduction-to-one"
+_REDUCE_TO_ONE = "use --cross-device reduction-to-one"
+_AS_ALL_REDUCE = Refusal("TensorFlow would run an all-reduce and use one of its results", _REDUCE_TO_ONE)
 
 
 def collective_refusal(op: CollectiveOp, choice: StrategyChoice) -> Refusal | None:
@@ -13,25 +14,26 @@ def collective_refusal(op: CollectiveOp, choice: StrategyChoice) -> Refusal | No
 
     Source: cross_device_ops.py of TensorFlow 2.21. CollectiveAllReduce (multiworker, and mirrored with auto) reduces to
     one device by an all-reduce; NcclAllReduce and HierarchicalCopyAllReduce leave all but the all-reduce to
-    ReductionToOneDevice; every CrossDeviceOps broadcasts with the same copies.
+    ReductionToOneDevice; every CrossDeviceOps broadcasts with the same copies. Between two CPU devices of one process
+    16 MiB were broadcast in 55 us: nothing was copied.
     """
     if op is CollectiveOp.ALL_REDUCE:
         return None
     if choice.strategy is StrategyName.MULTI_WORKER:
-        return _between_processes(op)
-    if op is CollectiveOp.BROADCAST and choice.cross_device is not CrossDevice.AUTO:
-        return Refusal("TensorFlow broadcasts by the same copies, whatever it is", "use --cross-device auto")
+        return _AS_ALL_REDUCE if op is CollectiveOp.REDUCE else None
+    if op is CollectiveOp.BROADCAST:
+        return _broadcast_refusal(choice)
     if op is CollectiveOp.REDUCE and choice.cross_device is CrossDevice.AUTO:
-        return Refusal("TensorFlow would run an all-reduce and use one of its results", f"use {_REDUCE_TO_ONE}")
+        return _AS_ALL_REDUCE
     if choice.cross_device in (CrossDevice.NCCL, CrossDevice.HIERARCHICAL_COPY):
-        return Refusal("TensorFlow leaves this operation to reduction-to-one", f"use {_REDUCE_TO_ONE}")
+        return Refusal("TensorFlow leaves this operation to reduction-to-one", _REDUCE_TO_ONE)
     return None
 
 
-def _between_processes(op: CollectiveOp) -> Refusal | None:
-    instead = "use --op all-reduce or all-gather, or --devices for the devices of one process"
-    if op is CollectiveOp.REDUCE:
-        return Refusal("between processes TensorFlow would run an all-reduce and use one of its results", instead)
-    if op is CollectiveOp.BROADCAST:
-        return Refusal("tf.distribute has no broadcast between processes", instead)
+def _broadcast_refusal(choice: StrategyChoice) -> Refusal | None:
+    if not choice.gpus:
+        reason = "TensorFlow's CPU devices of one process share the buffer, so nothing is copied"
+        return Refusal(reason, "use --workers, or GPUs")
+    if choice.cross_device is not CrossDevice.AUTO:
+        return Refusal("TensorFlow broadcasts by the same copies under each", "use --cross-device auto")
     return None

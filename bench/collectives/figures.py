@@ -1,0 +1,86 @@
+"""The figures of a sweep: for each arm and size the time of one operation over all rounds, with its interval. Pure."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from tfdist.bench.collectives.results import Line, Sweep
+from tfdist.bench.statistics import ERROR, FEWEST_ROUNDS, Interval
+from tfdist.models.collectives.op import algbw, bus_factor
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One row of the table: an arm and a size."""
+
+    line: Line
+    """Its first measurement, for all that is the same in every round."""
+    seconds: float
+    """Of one operation: the geometric mean over the rounds."""
+    interval: Interval | None
+    """Of `seconds`. None: fewer than FEWEST_ROUNDS."""
+    rounds: int
+    wrong: int
+    """Wrong elements in all rounds together."""
+
+    @property
+    def count(self) -> int:
+        """Elements of `bytes`."""
+        return self.line.bytes // ITEM_BYTES[self.line.dtype]
+
+    @property
+    def algbw(self) -> float:
+        """GB/s."""
+        return algbw(self.line.bytes, self.seconds)
+
+    @property
+    def busbw(self) -> float:
+        """GB/s."""
+        return self.algbw * self._factor
+
+    @property
+    def busbw_interval(self) -> Interval | None:
+        """GB/s."""
+        if self.interval is None:
+            return None
+        size = self.line.bytes
+        low, high = (algbw(size, seconds) * self._factor for seconds in (self.interval.high, self.interval.low))
+        return Interval(low, high, self.interval.level)
+
+    @property
+    def _factor(self) -> float:
+        return bus_factor(self.line.op, self.line.ranks)
+
+
+ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+def figures_of(sweep: Sweep) -> tuple[Figure, ...]:
+    """A figure for each arm in the order of its first turn, by size, then by packs."""
+    arms = list(dict.fromkeys(line.arm for line in sweep.lines))
+
+    def place(line: Line) -> tuple[int, int, int, int]:
+        return arms.index(line.arm), line.tensors, line.bytes, line.pack_bytes or 0
+
+    ordered = sorted(sweep.lines, key=place)
+    return tuple(_figure(list(lines)) for _, lines in groupby(ordered, key=place))
+
+
+def _figure(lines: Sequence[Line]) -> Figure:
+    logs = [math.log(line.seconds) for line in lines]
+    mean = math.fsum(logs) / len(logs)
+    wrong = sum(line.wrong for line in lines)
+    return Figure(lines[0], math.exp(mean), _interval(logs, mean), len(lines), wrong)
+
+
+def _interval(logs: Sequence[float], mean: float) -> Interval | None:
+    """Student's t interval of the mean of logarithms: rounds are independent, and times are skewed to the right."""
+    from scipy.special import stdtrit
+
+    number = len(logs)
+    if number < FEWEST_ROUNDS:
+        return None
+    deviation = math.sqrt(math.fsum((log - mean) ** 2 for log in logs) / (number - 1))
+    half = float(stdtrit(number - 1, 1 - ERROR / 2)) * deviation / math.sqrt(number)
+    return Interval(math.exp(mean - half), math.exp(mean + half), 1 - ERROR)

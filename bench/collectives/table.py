@@ -1,0 +1,86 @@
+"""The columns of a table of collectives, in the words of the NCCL tests. Pure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfdist.bench.collectives.figures import Figure
+from tfdist.bench.collectives.sizes import size_text
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column."""
+
+    name: str
+    unit: str
+    """Empty: none."""
+    value: Callable[[Figure], Any]
+    """The exact value, None if it is unknown."""
+    text: Callable[[Figure], str]
+    """What readers see."""
+
+    @property
+    def title(self) -> str:
+        """`time (us)`."""
+        return f"{self.name} ({self.unit})" if self.unit else self.name
+
+
+def _significant(value: float, digits: int = 3) -> str:
+    """`0.00123`, `12.3` or `1234`: never in powers of ten, at least `digits` digits."""
+    if value == 0:
+        return "0"
+    text = f"{value:.{digits}g}"
+    return f"{value:.0f}" if value >= 10**digits else f"{float(text):.10f}".rstrip("0").rstrip(".")
+
+
+def _interval(figure: Figure) -> str:
+    interval = figure.busbw_interval
+    return "" if interval is None else f"{_significant(interval.low)} to {_significant(interval.high)}"
+
+
+ARM = Column("arm", "", lambda figure: figure.line.arm, lambda figure: figure.line.arm)
+RANKS = Column("ranks", "", lambda figure: figure.line.ranks, lambda figure: str(figure.line.ranks))
+SIZE = Column("size", "B", lambda figure: figure.line.bytes, lambda figure: str(figure.line.bytes))
+COUNT = Column("count", "elements", lambda figure: figure.count, lambda figure: str(figure.count))
+TYPE = Column("type", "", lambda figure: figure.line.dtype, lambda figure: figure.line.dtype)
+REDOP = Column(
+    "redop",
+    "",
+    lambda figure: "sum" if figure.line.op.reduces else "none",
+    lambda figure: "sum" if figure.line.op.reduces else "none",
+)
+TENSORS = Column("tensors", "", lambda figure: figure.line.tensors, lambda figure: str(figure.line.tensors))
+PACKS = Column("packs", "B", lambda figure: figure.line.pack_bytes, lambda figure: pack_text(figure.line.pack_bytes))
+TIME = Column("time", "us", lambda figure: figure.seconds * 1e6, lambda figure: _significant(figure.seconds * 1e6, 4))
+ALGBW = Column("algbw", "GB/s", lambda figure: figure.algbw, lambda figure: _significant(figure.algbw))
+BUSBW = Column("busbw", "GB/s", lambda figure: figure.busbw, lambda figure: _significant(figure.busbw))
+INTERVAL = Column("95 % interval", "GB/s", lambda figure: None, _interval)
+WRONG = Column("#wrong", "", lambda figure: figure.wrong, lambda figure: str(figure.wrong))
+
+
+def pack_text(pack_bytes: int | None) -> str:
+    """`one` pack for all tensors, or the size of several: `4M`."""
+    return "one" if pack_bytes is None else size_text(pack_bytes)
+
+
+def columns_for(figures: Sequence[Figure], width: int | None = None) -> tuple[Column, ...]:
+    """The columns of a table of one arm that has room for `width` characters; None: any number."""
+    lists = any(figure.line.tensors > 1 for figure in figures)
+    packs = (PACKS,) if lists else ()
+    wide = (SIZE, COUNT, TYPE, REDOP, *((TENSORS, PACKS) if lists else ()), TIME, ALGBW, BUSBW, INTERVAL, WRONG)
+    candidates = (wide, (SIZE, *packs, TIME, ALGBW, BUSBW, INTERVAL, WRONG), (SIZE, *packs, TIME, BUSBW, WRONG))
+    fitting = (each for each in candidates if width is None or _width(each, figures) <= width)
+    return next(fitting, candidates[-1])
+
+
+def lines_of_table(columns: Sequence[Column], figures: Sequence[Figure]) -> list[str]:
+    """Aligned text: names, units, then a line for each figure."""
+    rows = [[column.name for column in columns], [column.unit for column in columns]]
+    rows += [[column.text(figure) for column in columns] for figure in figures]
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _width(columns: Sequence[Column], figures: Sequence[Figure]) -> int:
+    return max(map(len, lines_of_table(columns, figures)))

@@ -1,0 +1,72 @@
+"""Runs the measurement that the options of `tfdist collectives` describe, and prints its figures."""
+
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+import typer
+
+from tfdist.bench.collectives.figures import Figure, figures_of
+from tfdist.bench.collectives.plan import CollectiveOptions, CollectivePlan, plan_collectives
+from tfdist.bench.collectives.results import Sweep, read_collectives
+from tfdist.bench.collectives.run import run_collectives
+from tfdist.bench.progress import progress_on
+from tfdist.bench.report.environment import environment_of
+from tfdist.bench.runner import RunnerHooks
+from tfdist.cli.host_selection import HostSelection
+from tfdist.cli.show_collectives import announce, show, show_plan
+from tfdist.launch.errors import ExitCode
+from tfdist.launch.json_files import dumps
+from tfdist.launch.policy import Policy
+
+if TYPE_CHECKING:
+    from tfdist.launch.agents.fleet import Fleet
+    from tfdist.launch.doctor.links import Links
+
+
+def run(
+    options: CollectiveOptions, selection: HostSelection, policy: Policy, *, dry_run: bool, json: bool, quiet: bool
+) -> int:
+    """Check the measurement, run it and report on it; returns the exit code.
+
+    Raises:
+        TfdistError: an option is wrong, or no arm can run.
+    """
+    stream = sys.stderr if json else sys.stdout
+    with selection.connected(policy, quiet=quiet) as fleet:
+        plan = plan_collectives(options, selection.raw_machines(fleet))
+        if dry_run:
+            show_plan(plan, json)
+            return ExitCode.SUCCESS
+        if not quiet:
+            announce(plan, stream)
+        links = _measure_links(fleet, plan)
+    with progress_on(stream, quiet, "GB/s bus bandwidth of the largest size") as progress:
+        code = run_collectives(plan, RunnerHooks(progress, links=links, policy=policy), environment_of)
+    return _report(plan, code, stream, json=json, quiet=quiet)
+
+
+def _measure_links(fleet: "Fleet | None", plan: CollectivePlan) -> "Links":
+    from tfdist.launch.doctor.preflight import measure_neighbours
+
+    if fleet is None or len(fleet.channels) < 2:
+        return {}
+    return measure_neighbours(fleet, list(fleet.channels))
+
+
+def _report(plan: CollectivePlan, code: int, stream: TextIO, *, json: bool, quiet: bool) -> int:
+    """Report on what was measured, even if it was interrupted; a wrong result makes the command fail."""
+    sweep = read_collectives(plan.root)
+    figures = figures_of(sweep)
+    if not figures:
+        typer.echo(f"no turn was measured; logs: {plan.root / 'runs'}", err=True)
+    elif not quiet:
+        show(figures, sweep, stream)
+    if code == ExitCode.SUCCESS and any(figure.wrong for figure in figures):
+        code = ExitCode.FAILED
+    if json:
+        typer.echo(dumps({"exit_code": code, "folder": str(plan.root), **_to_json(sweep, figures)}))
+    return code
+
+
+def _to_json(sweep: Sweep, figures: tuple[Figure, ...]) -> dict[str, Any]:
+    return {"not_measured": sweep.header.not_measured}
