@@ -1,14 +1,15 @@
 """Runs the measurement that the options of `tfdist collectives` describe, and prints its figures."""
 
 import sys
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
-from tfdist.bench.collectives.figures import Figure, figures_of
+from tfdist.bench.collectives.figures import figures_of
 from tfdist.bench.collectives.plan import CollectiveOptions, CollectivePlan, plan_collectives
-from tfdist.bench.collectives.results import Sweep, read_collectives
+from tfdist.bench.collectives.results import read_collectives
 from tfdist.bench.collectives.run import run_collectives
+from tfdist.bench.collectives.table import to_json
 from tfdist.bench.progress import progress_on
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.runner import RunnerHooks
@@ -57,16 +58,18 @@ def _report(plan: CollectivePlan, code: int, stream: TextIO, *, json: bool, quie
     """Report on what was measured, even if it was interrupted; a wrong result makes the command fail."""
     sweep = read_collectives(plan.root)
     figures = figures_of(sweep)
-    if not figures:
-        typer.echo(f"no turn was measured; logs: {plan.root / 'runs'}", err=True)
-    elif not quiet:
-        show(figures, sweep, stream)
     if code == ExitCode.SUCCESS and any(figure.wrong for figure in figures):
         code = ExitCode.FAILED
+    if not figures:
+        typer.echo(f"no turn was measured: no report; logs: {plan.root / 'runs'}", err=True)
+    else:
+        from tfdist.bench.report.collectives_page import write_collectives
+
+        path = write_collectives(sweep, plan.root)
+        if not quiet:
+            show(figures, sweep, stream)
+        if not (json and quiet):
+            typer.echo(f"report: {path}" if quiet else f"\nreport: {path}", file=stream)
     if json:
-        typer.echo(dumps({"exit_code": code, "folder": str(plan.root), **_to_json(sweep, figures)}))
+        typer.echo(dumps({"exit_code": code, "folder": str(plan.root), **to_json(sweep, figures)}))
     return code
-
-
-def _to_json(sweep: Sweep, figures: tuple[Figure, ...]) -> dict[str, Any]:
-    return {"not_measured": sweep.header.not_measured}

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfdist.bench.collectives.figures import Figure
+from tfdist.bench.collectives.results import Sweep
 from tfdist.bench.collectives.sizes import size_text
 
 
@@ -26,17 +27,15 @@ class Column:
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
 
-def _significant(value: float, digits: int = 3) -> str:
-    """`0.00123`, `12.3` or `1234`: never in powers of ten, at least `digits` digits."""
-    if value == 0:
-        return "0"
-    text = f"{value:.{digits}g}"
-    return f"{value:.0f}" if value >= 10**digits else f"{float(text):.10f}".rstrip("0").rstrip(".")
+def significant(value: float, digits: int = 3) -> str:
+    """`0.00123`, `12.0` or `1234`: `digits` significant digits or all before the point, never a power of ten."""
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
+    return f"{value:.{max(0, digits - 1 - exponent)}f}"
 
 
 def _interval(figure: Figure) -> str:
     interval = figure.busbw_interval
-    return "" if interval is None else f"{_significant(interval.low)} to {_significant(interval.high)}"
+    return "" if interval is None else f"{significant(interval.low)} to {significant(interval.high)}"
 
 
 ARM = Column("arm", "", lambda figure: figure.line.arm, lambda figure: figure.line.arm)
@@ -51,17 +50,60 @@ REDOP = Column(
     lambda figure: "sum" if figure.line.op.reduces else "none",
 )
 TENSORS = Column("tensors", "", lambda figure: figure.line.tensors, lambda figure: str(figure.line.tensors))
-PACKS = Column("packs", "B", lambda figure: figure.line.pack_bytes, lambda figure: pack_text(figure.line.pack_bytes))
-TIME = Column("time", "us", lambda figure: figure.seconds * 1e6, lambda figure: _significant(figure.seconds * 1e6, 4))
-ALGBW = Column("algbw", "GB/s", lambda figure: figure.algbw, lambda figure: _significant(figure.algbw))
-BUSBW = Column("busbw", "GB/s", lambda figure: figure.busbw, lambda figure: _significant(figure.busbw))
+PACKS = Column("packs", "B", lambda figure: figure.line.pack_bytes, lambda figure: _packs(figure))
+TIME = Column("time", "us", lambda figure: figure.seconds * 1e6, lambda figure: significant(figure.seconds * 1e6, 4))
+ALGBW = Column("algbw", "GB/s", lambda figure: figure.algbw, lambda figure: significant(figure.algbw))
+BUSBW = Column("busbw", "GB/s", lambda figure: figure.busbw, lambda figure: significant(figure.busbw))
 INTERVAL = Column("95 % interval", "GB/s", lambda figure: None, _interval)
 WRONG = Column("#wrong", "", lambda figure: figure.wrong, lambda figure: str(figure.wrong))
+
+
+def _packs(figure: Figure) -> str:
+    return pack_text(figure.line.pack_bytes) if figure.line.tensors > 1 else ""
 
 
 def pack_text(pack_bytes: int | None) -> str:
     """`one` pack for all tensors, or the size of several: `4M`."""
     return "one" if pack_bytes is None else size_text(pack_bytes)
+
+
+def values_of(figure: Figure) -> dict[str, Any]:
+    """The exact values, units in the names; None: unknown, or it does not apply."""
+    line, seconds, busbw = figure.line, figure.interval, figure.busbw_interval
+    return {
+        "arm": line.arm,
+        "op": str(line.op),
+        "communication": line.communication,
+        "cross_device": line.cross_device,
+        "hosts": line.hosts,
+        "ranks": line.ranks,
+        "size_bytes": line.bytes,
+        "count": figure.count,
+        "type": line.dtype,
+        "redop": REDOP.value(figure),
+        "tensors": line.tensors,
+        "pack_bytes": line.pack_bytes,
+        "rounds": figure.rounds,
+        "time_us": figure.seconds * 1e6,
+        "time_us_low": seconds.low * 1e6 if seconds else None,
+        "time_us_high": seconds.high * 1e6 if seconds else None,
+        "algbw_gb_per_s": figure.algbw,
+        "busbw_gb_per_s": figure.busbw,
+        "busbw_gb_per_s_low": busbw.low if busbw else None,
+        "busbw_gb_per_s_high": busbw.high if busbw else None,
+        "wrong": figure.wrong,
+    }
+
+
+def to_json(sweep: Sweep, figures: Sequence[Figure]) -> dict[str, Any]:
+    """Plain JSON values, with the format's version."""
+    rows = [values_of(figure) for figure in figures]
+    return {
+        "format": 1,
+        "rows": rows,
+        "not_measured": dict(sweep.header.not_measured),
+        "unreadable": list(sweep.unreadable),
+    }
 
 
 def columns_for(figures: Sequence[Figure], width: int | None = None) -> tuple[Column, ...]:

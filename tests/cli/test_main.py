@@ -23,6 +23,7 @@ COMMANDS = (
     "stop",
     "bench",
     "tune",
+    "collectives",
     "report",
     "doctor",
     "strategies",

@@ -1,0 +1,60 @@
+"""The report of one `tfdist collectives`."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from tfdist.bench.collectives.results import Sweep
+from tfdist.bench.report.collectives_section import collectives_section
+from tfdist.bench.report.warning import Warning
+from tfdist.bench.report.write import write_pages
+from tfdist.bench.statistics import FEWEST_ROUNDS
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.text import counted, shortened
+
+_METHOD = """- Each arm has processes of its own, which start once. Arms take turns in shuffled order. In a turn
+every size is measured, in shuffled order too, while the other arms wait.
+- Each sample takes an equal part of the turn: the number of operations in it follows from the time that this size took
+in the turn before. It is the same on all ranks.
+- Results do not replace the buffers in place, as in the "out-of-place" columns of the NCCL tests."""
+
+
+def write_collectives(sweep: Sweep, out: Path) -> Path:
+    """Write the report of a sweep into `out`, and return the path of its page.
+
+    Raises:
+        TfdistError: nothing was measured, or `out` is not writable.
+    """
+    section, header = collectives_section(sweep), sweep.header
+    if section is None:
+        raise TfdistError(f"{out} has no measurement in collectives.jsonl: measure again with `tfdist collectives`")
+    headline, rest = section.answer, replace(section, answer=())
+    return write_pages(
+        out,
+        "Collectives",
+        headline,
+        [rest],
+        header.environment,
+        tuple(_warnings(sweep)),
+        [header.command],
+        _METHOD,
+    )
+
+
+def _warnings(sweep: Sweep) -> Iterator[Warning]:
+    wrong = shortened(line.arm for line in sweep.lines if line.wrong)
+    if wrong:
+        yield Warning(
+            "wrong-results", f"{wrong}: results were wrong.", "Do not train with it; report it to TensorFlow."
+        )
+    loopback = shortened(line.arm for line in sweep.lines if line.communication and line.hosts == 1)
+    if loopback:
+        yield Warning(
+            "loopback",
+            f"{loopback}: all processes ran on one host and communicated through its memory, not over a network.",
+            "To learn the speed on several machines, measure there with --hosts.",
+        )
+    rounds = len({line.round for line in sweep.lines})
+    if rounds < FEWEST_ROUNDS:
+        text = f"Only {counted(rounds, 'round')}, so there are no intervals."
+        yield Warning("few-rounds", text, f"Measure again with --rounds {FEWEST_ROUNDS} or more.")

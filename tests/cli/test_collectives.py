@@ -1,0 +1,89 @@
+"""The command line of `tfdist collectives`; nothing is started."""
+
+import json
+
+import pytest
+
+from tfdist.cli.main import run
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    place = tmp_path / "it's; new"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["--op", "allreduce"],
+            "--op allreduce: did you mean all-reduce? Choose from all-reduce, all-gather, broadcast",
+        ),
+        (["--sizes", "1K:x"], "--sizes x: give bytes, for example 1K, 64K or 256M"),
+        (["--workers", "1"], "--workers 1: give integers of at least 2, for example 2,4; 1 exchanges nothing"),
+        (["--devices", "two"], "--devices two: give integers of at least 2"),
+        (["--communication", "ring,nccI"], "--communication nccI: did you mean nccl? Choose from auto, ring, nccl"),
+        (
+            ["--cross-device", "ring"],
+            "--cross-device ring: choose from auto, nccl, hierarchical-copy, reduction-to-one",
+        ),
+        (["--gradient-dtype", "float64"], "--gradient-dtype float64: did you mean float32?"),
+        (["--bytes-per-pack", "1M"], "--bytes-per-pack: has no effect on single tensors; add --model-gradients"),
+        (["--turn", "0"], "--turn 0: must be positive"),
+        (["--rounds", "0"], "--rounds 0: must be at least 1"),
+        (["--ssh-port", "22"], "--ssh-port 22 has no effect without --hosts"),
+    ],
+)
+def test_a_wrong_option_is_one_sentence_with_its_value(arguments, sentence, capsys, folder):
+    assert run(["collectives", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(f"tfdist: {sentence}")
+    assert list(folder.iterdir()) == []
+
+
+def test_tf_config_is_refused(capsys, monkeypatch, folder):
+    monkeypatch.setenv("TF_CONFIG", "{}")
+    assert run(["collectives", "--dry-run"]) == 2
+    assert "TF_CONFIG is already set" in capsys.readouterr().err
+
+
+def test_a_dry_run_shows_turns_sizes_and_refusals_and_writes_nothing(capsys, monkeypatch, folder):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    arguments = [
+        "--sizes",
+        "1K:64K:8",
+        "--rounds",
+        "2",
+        "--op",
+        "all-gather",
+        "--cross-device",
+        "auto,nccl",
+        "--workers",
+        "2",
+    ]
+    assert run(["collectives", "--dry-run", *arguments]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "all-gather of 1K, 8K, 64K, float32"
+    assert lines[1] == "3 arms x 2 rounds of 5 s, seed 0"
+    assert any(line.startswith("refused: mirrored/nccl: ") for line in lines)
+    assert len([line for line in lines if ". round " in line]) == 6
+    assert list(folder.iterdir()) == []
+
+
+def test_a_dry_run_as_json_has_the_specs(capsys, monkeypatch, folder):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    arguments = ["--model-gradients", "--bytes-per-pack", "1M,4M", "--workers", "2", "--rounds", "1", "--seed", "7"]
+    assert run(["collectives", "--dry-run", "--json", *arguments]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["arms"]["multiworker/ring"]["pack_sizes"] == [0, 1 << 20, 4 << 20]
+    assert found["arms"]["multiworker/ring"]["sizes"] == []
+    assert sorted(turn["arm"] for turn in found["plan"]) == ["multiworker/auto", "multiworker/ring"]
+
+
+def test_the_help_has_examples(capsys):
+    assert run(["collectives", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "tfdist collectives --model-gradients --bytes-per-pack 512K,2M,8M" in text
+    assert "--sizes" in text
