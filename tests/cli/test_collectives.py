@@ -30,7 +30,7 @@ def folder(tmp_path, monkeypatch):
             ["--cross-device", "ring"],
             "--cross-device ring: choose from auto, nccl, hierarchical-copy, reduction-to-one",
         ),
-        (["--gradient-dtype", "float64"], "--gradient-dtype float64: did you mean float32?"),
+        (["--gradient-dtype", "float64"], "--gradient-dtype float64: did you mean float16? Choose"),
         (["--bytes-per-pack", "1M"], "--bytes-per-pack: has no effect on single tensors; add --model-gradients"),
         (["--turn", "0"], "--turn 0: must be positive"),
         (["--rounds", "0"], "--rounds 0: must be at least 1"),
