@@ -10,6 +10,7 @@ from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
 
 _START_S: Mapping[str, float] = {
+    StrategyName.NO_STRATEGY: 2,
     StrategyName.ONE_DEVICE: 2,
     StrategyName.MIRRORED: 4,
     StrategyName.MULTI_WORKER: 7,

@@ -29,6 +29,7 @@ class BenchOptions:
     """The user's own program; empty: that of the suite, or the built-in training."""
     strategy: str | None = None
     """Only the arms of this strategy; None: all."""
+    explain: bool = False
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -39,6 +40,7 @@ class BenchOptions:
             "turn_s": self.turn_s,
             "incarnations": self.incarnations,
             "isolated": self.isolated or None,
+            "explain": self.explain or None,
         }
         return {key: value for key, value in given.items() if value is not None}
 

@@ -15,6 +15,7 @@ from tfdist.bench.reading import read_folder
 from tfdist.bench.resume import read_resumable, resumed_bench
 from tfdist.bench.runner import RunnerHooks, run_bench
 from tfdist.bench.suites.arms import Arms, resolve_arms
+from tfdist.bench.suites.explain import explained
 from tfdist.bench.suites.suite import Suite, adjust
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import save_json
@@ -108,6 +109,10 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
     root = options.out or Path("bench_results") / f"{now:%Y%m%dT%H%M%SZ}-{slug(suite.name)}"
     _check_new_folder(root)
     arms = resolve_arms(suite.arms, machines, suite.preset)
+    if suite.explain:
+        suite, added = explained(suite, arms.specs)
+        notes += (f"added to explain lost time: {', '.join(added)}",) if added else ()
+        arms = resolve_arms(suite.arms, machines, suite.preset)
     suite = _within(suite, arms, options)
     plan = interleave([arm.name for arm in suite.arms], suite.rounds, suite.seed)
     bench = BenchFile(suite, options.command, now.isoformat(timespec="seconds"), plan, _names(machines))

@@ -62,6 +62,14 @@ Budget = Annotated[
         "--budget", "As many rounds as fit into this time, for example 10m. With --rounds: at most that many.", TIMING
     ),
 ]
+Explain = Annotated[
+    bool,
+    option(
+        "--explain",
+        "Divide the time that each arm with several devices loses into its causes. Adds the arms this needs.",
+        WHAT,
+    ),
+]
 Seed = Annotated[int | None, option("--seed", "Seed of the order of turns. Default: the suite's.", TIMING)]
 Out = Annotated[Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-SUITE.")]
 Resume = Annotated[
@@ -101,6 +109,7 @@ def bench(
     incarnations: Incarnations = None,
     isolated: Isolated = False,
     budget: Budget = None,
+    explain: Explain = False,
     seed: Seed = None,
     out: Out = None,
     resume: Resume = None,
@@ -123,6 +132,7 @@ def bench(
       tfdist bench --suite my.toml --dry-run
       tfdist bench --resume bench_results/20260101T120000Z-cpu --rounds 24
       tfdist bench --hosts h1,h2 --suite hosts
+      tfdist bench --suite cpu --explain
 
     An arm's processes start once in an incarnation and wait while other arms have their turns. Every turn is saved
     when it ends. After Ctrl-C, the report covers the turns so far.
@@ -150,6 +160,7 @@ def bench(
         isolated=isolated,
         budget_s=parse_seconds(budget, "--budget"),
         program=tuple(command or ()),
+        explain=explain,
     )
     never_block()
     code = run_bench(options, selection, policy, dry_run=dry_run, json=json, quiet=quiet)

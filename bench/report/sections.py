@@ -6,6 +6,7 @@ from tfdist.bench.report.costs_section import costs_section
 from tfdist.bench.report.efficiency_section import efficiency_section
 from tfdist.bench.report.folders_section import folders_section
 from tfdist.bench.report.kinds_section import kinds_section
+from tfdist.bench.report.lost_time_section import lost_time_section
 from tfdist.bench.report.measured import Measured
 from tfdist.bench.report.results_section import results_section
 from tfdist.bench.report.scaling_section import scaling_section
@@ -23,6 +24,7 @@ SECTIONS: Sequence[SectionOf] = (
     results_section,
     folders_section,
     efficiency_section,
+    lost_time_section,
     windows_section,
     costs_section,
 )

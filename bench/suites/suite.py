@@ -19,7 +19,7 @@ _toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 _BUILT_IN = Path(__file__).parent
 _TYPES: Mapping[str, type] = {
     "name": str, "description": str, "preset": str, "rounds": int, "incarnations": int, "turn": float, "warmup": float,
-    "window": float, "isolated": bool, "timeout": float, "scaling": str, "seed": int,
+    "window": float, "isolated": bool, "timeout": float, "scaling": str, "seed": int, "explain": bool,
 }  # fmt: skip
 _IN_SECONDS = ("turn", "warmup", "window", "timeout")
 """Keys whose field ends with `_s`."""
@@ -55,6 +55,8 @@ class Suite:
     """weak: the batch per device is fixed; strong: the global batch is."""
     seed: int = 0
     """Of the order of the turns within a round."""
+    explain: bool = False
+    """Measure what is needed to say where time is lost: step times, and the arms of `suites/explain.py`."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the keys of the TOML file; the arms of [matrix] are written out."""

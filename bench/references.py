@@ -1,0 +1,77 @@
+"""The arms that an explanation compares an arm with: the same work, distributed in another way or not at all. Pure."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tfdist.launch.str_enum import StrEnum
+from tfdist.models.datasets.table import SYNTHETIC
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.catalog import CATALOG, Exchange
+from tfdist.strategies.options import Api, StrategyName
+
+Spec = Mapping[str, Any]
+"""As TrainingSpec.to_json, or StrategyChoice.to_json with a command."""
+
+
+class Reference(StrEnum):
+    """What an arm is compared with."""
+
+    PLAIN = "no-strategy"
+    """One device without tf.distribute."""
+    ONE_DEVICE = "one-device"
+    INDEPENDENT = "independent"
+    """The same number of devices, without exchange."""
+    SYNTHETIC = "synthetic"
+    """The same arm with data that costs nothing."""
+
+
+DISTRIBUTION = (
+    "strategy", "workers", "ps", "devices", "communication", "cross_device", "packs", "bytes_per_pack",
+    "timeout_collective_s", "variable_partitioner", "placement", "gradient_dtype", "intra_op_threads", "gpu_threads",
+    "steps_per_call", "slow_worker", "slow_ms", "slow_factor", "step_times",
+)  # fmt: skip
+"""Fields of a spec that say how work is distributed; the others say what the work is."""
+_NO_EFFECT = ("format", "steps", "examples", "epochs", "warmup_steps", "steps_per_window", "evaluate")
+"""Fields of a spec that do not change a turn."""
+_DATA = ("dataset", "data_dir", "shuffle")
+_STRATEGIES = {
+    Reference.PLAIN: StrategyName.NO_STRATEGY,
+    Reference.ONE_DEVICE: StrategyName.ONE_DEVICE,
+    Reference.INDEPENDENT: StrategyName.INDEPENDENT,
+}
+
+
+def replicas(spec: Spec) -> int:
+    """Of the whole job."""
+    return int(spec.get("workers", 1) * spec.get("devices", 1))
+
+
+def explainable(spec: Spec) -> bool:
+    """Whether the loss of an arm can be explained: it has several devices that exchange something."""
+    row = CATALOG[StrategyName(spec["strategy"])]
+    return row.exchange is not Exchange.NONE and row.replicas_known and replicas(spec) > 1
+
+
+def has_step_times(spec: Spec) -> bool:
+    """Whether the steps of an arm can be timed from the inside: those of tfdist's own synchronous loop."""
+    row = CATALOG[StrategyName(spec["strategy"])]
+    loop = spec.get("api") == Api.LOOP and spec.get("steps_per_call", 1) == 1
+    return loop and row.synchronous and row.replicas_known and "command" not in spec
+
+
+def reference(spec: Spec, which: Reference) -> dict[str, Any]:
+    """The spec of the reference of an arm with this spec."""
+    if which is Reference.SYNTHETIC:
+        data = {"dataset": SYNTHETIC, "data_dir": None, "shuffle": TrainingSpec.shuffle}
+        return {**spec, **{key: value for key, value in data.items() if key in spec}}
+    plain = {key: getattr(TrainingSpec, key) for key in DISTRIBUTION if key in spec}
+    workers = replicas(spec) if which is Reference.INDEPENDENT else 1
+    return {**spec, **plain, "strategy": _STRATEGIES[which], "workers": workers}
+
+
+def identity(spec: Spec) -> str:
+    """Equal for arms that do the same, apart from reporting step times. Synthetic data is neither read nor shuffled."""
+    ignored = (*_NO_EFFECT, "step_times", *(_DATA if spec.get("dataset") == SYNTHETIC else ()))
+    values = {key: value for key, value in spec.items() if key not in ignored or key == "dataset"}
+    return json.dumps(values, sort_keys=True)

@@ -1,0 +1,102 @@
+"""Where the time goes: the loss of each arm against ideal scaling, divided into its causes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pandas as pd
+
+from tfdist.bench.lost_time import LostTime, Part, Unexplained
+from tfdist.bench.mean import Mean
+from tfdist.bench.report.format import EMPTY
+from tfdist.bench.report.lost_time_advice import advice_on
+from tfdist.bench.report.lost_time_chart import Lost, lost_time_chart, values_of
+from tfdist.bench.report.lost_times import Losses, lost_times
+from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.section import Section, Table
+from tfdist.bench.report.summary import ArmRow
+from tfdist.bench.statistics import FEWEST_ROUNDS
+
+_METHOD = (
+    "Ideal: the step of one device without a strategy (no-strategy), with as much work per device. The parts sum to "
+    "the "
+    "loss; a part below 0 is a gain. Each interval is one of 95 %, for the differences of turns of the same round.",
+    "Shared hardware: what the same number of independent trainings loses. Strategy overhead: what one-device loses "
+    "against no-strategy, and what the local gradients of the arm take longer than those of an independent training. "
+    "Exchange: the least time over ranks from ready gradients to the end of the step, without the update of an "
+    "independent training. Waiting: the excess of the rank that waits most. Input: real data against synthetic data.",
+)
+
+
+def lost_time_section(measured: Measured) -> Section | None:
+    """None for a bench that was not asked to explain, and had no step times."""
+    rows = [row for row in measured.rows if row.measured]
+    asked = any(folder.bench and folder.bench.suite.explain for folder in measured.folders)
+    if not asked and not any(row.measured[0].spec.get("step_times") for row in rows):
+        return None
+    found = lost_times(rows)
+    explained = [(row, lost) for row, lost in found if isinstance(lost, LostTime)]
+    rest = tuple(f"{each.arm}: not explained, because {each.reason}." for each in _rest(found))
+    if not explained:
+        return Section("lost-time", "Where the time goes", rest) if rest else None
+    lost = {row.label: of_row for row, of_row in explained}
+    shown = [row for row, _ in explained]
+    answer = (*_answer(explained), *rest)
+    table = Table("lost_time_parts", "Milliseconds per step, with 95 % intervals", _shown(lost), values_of(lost))
+    charts = (lost_time_chart(shown, lost),)
+    return Section("lost-time", "Where the time goes", answer, charts, (table,), _METHOD)
+
+
+def _rest(found: Losses) -> Iterator[Unexplained]:
+    yield from (lost for _, lost in found if isinstance(lost, Unexplained))
+
+
+def _answer(explained: Sequence[tuple[ArmRow, LostTime]]) -> Iterator[str]:
+    """The largest part of each arm's loss, with advice; arms with the same advice together."""
+    if all(lost.rounds < FEWEST_ROUNDS for _, lost in explained):
+        yield f"Too few rounds to say which part is the largest: use --rounds {FEWEST_ROUNDS} or more."
+        return
+    by_advice: dict[tuple[Part, str], list[LostTime]] = {}
+    for row, lost in explained:
+        part = lost.largest
+        if part is None:
+            yield f"{lost.arm}: {_without_largest(lost)}"
+        else:
+            by_advice.setdefault((part, advice_on(row, lost, part)), []).append(lost)
+    for (part, advice), losses in by_advice.items():
+        verb = "is the largest loss of"
+        yield f"{str(part).capitalize()} {verb} {'; '.join(_of_loss(lost, part) for lost in losses)}. {advice}"
+
+
+def _without_largest(lost: LostTime) -> str:
+    if lost.loss.differs and lost.loss.value > 0:
+        return f"{lost.loss.value:.1f} ms of a step are lost, but no part is surely above 0: use more --rounds."
+    return "no measurable loss."
+
+
+def _of_loss(lost: LostTime, part: Part) -> str:
+    lost_ms, step_ms = f"{lost.loss.value:.1f} ms", f"{lost.step.value:.1f} ms"
+    return f"{lost.arm} ({_milliseconds(lost.parts[part])} of {lost_ms} lost in a step of {step_ms})"
+
+
+def _milliseconds(mean: Mean | None) -> str:
+    """`40.0 (38.1 to 41.9)`."""
+    if mean is None:
+        return EMPTY
+    return f"{mean.value:.1f}" + ("" if mean.low is None else f" ({mean.low:.1f} to {mean.high:.1f})")
+
+
+def _shown(lost: Lost) -> pd.DataFrame:
+    parts = [part for part in Part if any(part in each.parts for each in lost.values())]
+    table: pd.DataFrame = pd.DataFrame([_row(each, parts) for each in lost.values()])
+    return table
+
+
+def _row(lost: LostTime, parts: Sequence[Part]) -> Mapping[str, str]:
+    return {
+        "arm": lost.arm,
+        "step": _milliseconds(lost.step),
+        "ideal": _milliseconds(lost.ideal),
+        "lost": _milliseconds(lost.loss),
+        **{str(part): _milliseconds(lost.parts.get(part)) for part in parts},
+        "last rank": f"{lost.slowest.rank}, {lost.slowest.share:.0%} of steps" if lost.slowest else EMPTY,
+        "rounds": str(lost.rounds),
+    }

@@ -1,0 +1,93 @@
+"""The arms that `explain` adds to a suite, so that each loss can be divided into its parts. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from tfdist.bench.references import DISTRIBUTION, Reference, Spec, explainable, has_step_times, identity, reference
+from tfdist.bench.suites.arm import Arm
+from tfdist.bench.suites.suite import Suite
+from tfdist.launch.errors import TfdistError
+from tfdist.models.datasets.table import SYNTHETIC
+from tfdist.strategies.choice import StrategyChoice
+
+STEP_TIMES = "(step times)"
+"""Part of the name of an arm that only measures the step times of another one."""
+
+
+def explained(suite: Suite, specs: Mapping[str, StrategyChoice]) -> tuple[Suite, tuple[str, ...]]:
+    """The suite with step times, and the arms that its arms with several devices are compared with; and their names.
+
+    An arm that is in the suite is not added again. On GPUs reading the clock waits for the device, which costs time, so
+    that step times are measured in turns of their own, by arms of their own.
+
+    Args:
+        suite: the arms; those without a spec are kept as they are.
+        specs: of the arms that can run, by name.
+
+    Raises:
+        TfdistError: there is no loss to explain.
+    """
+    known = [_Known(arm, _spec(arm, specs[arm.name])) for arm in suite.arms if arm.name in specs]
+    losing = [each for each in known if explainable(each.spec)]
+    if not losing and len(known) == len(suite.arms):
+        raise TfdistError(f"explain: no arm of suite {suite.name} has several devices that exchange gradients; omit it")
+    for entry in losing:
+        for arm, spec in _needed(entry, {each.arm.name for each in known}):
+            if not any(each.arm.hosts == arm.hosts and identity(each.spec) == identity(spec) for each in known):
+                known.append(_Known(arm, spec))
+    timed = {arm.name: arm for entry in list(known) for arm in _timed(entry, known)}
+    named = {arm.name for arm in suite.arms}
+    added = [each.arm for each in known if each.arm.name not in named]
+    arms = tuple(timed.pop(arm.name, arm) for arm in (*suite.arms, *added))
+    arms = (*arms, *timed.values())
+    return replace(suite, arms=arms), tuple(arm.name for arm in arms if arm.name not in named)
+
+
+class _Known:
+    """An arm and its complete spec."""
+
+    def __init__(self, arm: Arm, spec: Spec) -> None:
+        self.arm, self.spec = arm, spec
+
+
+def _spec(arm: Arm, choice: StrategyChoice) -> Spec:
+    return {**choice.to_json(), **({"command": list(arm.command)} if arm.command else {})}
+
+
+def _needed(entry: _Known, names: set[str]) -> Iterator[tuple[Arm, Spec]]:
+    arm, spec = entry.arm, entry.spec
+    if spec.get("dataset", SYNTHETIC) != SYNTHETIC:
+        spec = reference(spec, Reference.SYNTHETIC)
+        choices = {key: value for key, value in arm.choices.items() if key not in ("data_dir", "shuffle", "evaluate")}
+        arm = replace(arm, choices={**choices, "dataset": SYNTHETIC, "classes": spec["classes"]})
+        yield replace(arm, name=f"{arm.name} (synthetic data)"), spec
+    for which in (Reference.ONE_DEVICE, Reference.PLAIN, Reference.INDEPENDENT):
+        wanted = reference(spec, which)
+        choices = {key: value for key, value in arm.choices.items() if key not in DISTRIBUTION}
+        choices["strategy"] = wanted["strategy"]
+        hosts = 1
+        if which is Reference.INDEPENDENT:
+            choices["workers"], hosts = wanted["workers"], arm.hosts
+        size = f"/{wanted['workers']}" if wanted["workers"] > 1 else ""
+        name = f"{which}{size}" + (f"/{hosts}-hosts" if hosts > 1 else "")
+        yield Arm(name if name not in names else f"{name} for {entry.arm.name}", choices, hosts, arm.command), wanted
+
+
+def _timed(entry: _Known, known: list[_Known]) -> Iterator[Arm]:
+    """The arm with step times, or its copy with them, if an explanation needs them."""
+    spec = entry.spec
+    if spec.get("step_times") or not has_step_times(spec) or not _needs_phases(entry, known):
+        return
+    name = f"{entry.arm.name} {STEP_TIMES}" if spec.get("gpus") else entry.arm.name
+    yield replace(entry.arm, name=name, choices={**entry.arm.choices, "step_times": True})
+
+
+def _needs_phases(entry: _Known, known: list[_Known]) -> bool:
+    if explainable(entry.spec):
+        return entry.spec.get("dataset") == SYNTHETIC
+    independents = (
+        reference(each.spec, Reference.INDEPENDENT)
+        for each in known
+        if explainable(each.spec) and each.arm.hosts == entry.arm.hosts
+    )
+    return any(identity(entry.spec) == identity(spec) for spec in independents)
