@@ -16,6 +16,7 @@ from tfdist.cli import (
     history,
     launch,
     logs,
+    predict,
     report,
     runs,
     stop,
@@ -50,6 +51,7 @@ app.command("collectives", cls=Command)(collectives.collectives)
 app.command("report", cls=Command)(report.report)
 app.command("compare", cls=Command)(compare.compare)
 app.command("history", cls=Command)(history.history)
+app.command("predict", cls=Command)(predict.predict)
 app.command("doctor", cls=Command)(doctor.doctor)
 app.command("strategies", cls=Command)(strategies.strategies)
 app.command("tf-config", cls=Command)(tf_config.tf_config)

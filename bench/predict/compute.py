@@ -1,0 +1,124 @@
+"""How long a device computes in a step, and how much that differs between devices and steps. Pure."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, variance
+from typing import TYPE_CHECKING
+
+from tfdist.bench.report.baseline import differences
+from tfdist.bench.report.summary import ArmRow
+from tfdist.launch.errors import TfdistError
+from tfdist.models.record import Record
+from tfdist.strategies.catalog import Exchange
+from tfdist.strategies.options import StrategyName
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """The time in which each of n devices computes one step, without exchange."""
+
+    arm: str
+    devices: int
+    seconds: float
+    error: float
+    """Standard error of its logarithm."""
+
+
+@dataclass(frozen=True)
+class Compute:
+    """The compute part of a training."""
+
+    times: tuple[StepTime, ...]
+    """In ascending order of devices: one device, then trainings side by side, which share memory and caches."""
+    spread: float
+    """Standard deviation of the logarithm of a single step's time, between steps and devices."""
+    df: float
+    """Degrees of freedom of `spread`."""
+
+    @property
+    def one(self) -> StepTime:
+        """Of one device."""
+        return self.times[0]
+
+    def at(self, devices: int) -> StepTime:
+        """The measured one with the most devices that does not exceed `devices`."""
+        return max((each for each in self.times if each.devices <= devices), key=lambda each: each.devices)
+
+    def seconds(self, devices: "Array", drawn: "Array") -> "Array":
+        """Draws x devices; `drawn`: for each draw a standard normal number for each of `times`."""
+        import numpy as np
+
+        index = [self.times.index(self.at(int(number))) for number in devices]
+        seconds = np.array([each.seconds for each in self.times])
+        errors = np.array([each.error for each in self.times])
+        found: Array = (seconds * np.exp(drawn * errors))[:, index]
+        return found
+
+
+def compute_for(row: ArmRow, rows: Sequence[ArmRow]) -> Compute:
+    """The compute part of an arm, from the arms of the same work without exchange.
+
+    Raises:
+        TfdistError: there is no one-device arm of the same work.
+    """
+    alike = [each for each in rows if each.measured and not _work_differs(row, each)]
+    singles = [each for each in alike if each.strategy == StrategyName.ONE_DEVICE]
+    many = [each for each in alike if each.exchange is Exchange.NONE and (each.devices or 0) > 1]
+    if not singles:
+        raise TfdistError(
+            f"{row.arm} has no one-device arm of the same work in its bench: measure one, as suite cpu does"
+        )
+    by_devices = {each.devices or 1: each for each in (*reversed(many), *reversed(singles))}
+    chosen = [by_devices[number] for number in sorted(by_devices)]
+    spread, df = _spread([record for each in (many or singles) for record in each.measured])
+    return Compute(tuple(_step_time(each) for each in chosen), spread, df)
+
+
+def _work_differs(row: ArmRow, other: ArmRow) -> bool:
+    other_batch = row.batch_per_replica != other.batch_per_replica
+    return other_batch or bool(differences(row.measured[0], other.measured[0]))
+
+
+def _step_time(row: ArmRow) -> StepTime:
+    if not (row.images_per_s and row.devices and row.batch_per_replica):
+        raise TfdistError(f"{row.arm} has no batch size: a program of your own cannot be predicted")
+    return StepTime(row.arm, row.devices, row.devices * row.batch_per_replica / row.images_per_s, error_of(row))
+
+
+def error_of(row: ArmRow) -> float:
+    """Standard error of the logarithm of an arm's images/s, from its 95 % interval; 5 % without one."""
+    if row.spread is None:
+        return 0.05
+    return math.log(row.spread.high / row.spread.low) / 2 / 1.96
+
+
+def _spread(records: Sequence[Record]) -> tuple[float, float]:
+    """Of steps within the windows of a rank's turn, and of the ranks of a turn about their mean.
+
+    A window is the mean of its steps; they are taken for independent.
+    """
+    steps, ranks, free = 0.0, [], 0
+    for record in records:
+        means = []
+        for rank in record.ranks:
+            logs = [math.log(window.elapsed_s / window.steps) for window in rank.windows if window.steps]
+            if len(logs) < 2:
+                continue
+            per_window = fmean(window.steps for window in rank.windows if window.steps)
+            steps += per_window * variance(logs) * (len(logs) - 1)
+            free += len(logs) - 1
+            means.append((fmean(logs), per_window * len(logs)))
+        if len(means) > 1:
+            ranks.append((variance([mean for mean, _ in means]), fmean(count for _, count in means)))
+    if not free:
+        return 0.0, 1.0
+    of_steps = steps / free
+    of_ranks = fmean(max(0.0, each - of_steps / count) for each, count in ranks) if ranks else 0.0
+    return math.sqrt(of_steps + of_ranks), float(free)

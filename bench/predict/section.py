@@ -1,0 +1,217 @@
+"""A prediction as charts, a table and sentences."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfdist.bench.predict.model import RANGE, Curve, Point
+from tfdist.bench.predict.prediction import Prediction, values_of
+from tfdist.bench.predict.references import REFERENCES, Reference
+from tfdist.bench.predict.ring import RingFit
+from tfdist.bench.report.format import interval
+from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.statistics import Interval
+from tfdist.launch.text import counted
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MARKERS = "os^Dvp"
+_WHITE = "none"
+
+
+def prediction_section(prediction: Prediction) -> Section:
+    """The whole prediction."""
+    return Section(
+        key="prediction",
+        title=f"{prediction.bench} on more devices",
+        answer=tuple(_answer(prediction, curve) for curve in prediction.curves),
+        charts=(_images_chart(prediction), _efficiency_chart(prediction)),
+        tables=(_table(prediction),),
+        notes=tuple(_notes(prediction)),
+    )
+
+
+def shown_row(curve: Curve, point: Point) -> dict[str, str]:
+    """Formatted text by column."""
+    compute, waiting, exchange, rest = (f"{value:.1f}" for value in point.parts_ms)
+    return {
+        "arm": curve.arm.arm,
+        "devices": str(point.devices),
+        "images/s": f"{point.images_per_s:,.0f}",
+        "95 % interval": interval(point.interval, ",.0f"),
+        "efficiency": f"{point.efficiency:.0%}",
+        "its interval": interval(point.efficiency_interval, ".0%"),
+        "compute (ms)": compute,
+        "waiting (ms)": waiting,
+        "exchange (ms)": exchange,
+        "rest (ms)": rest,
+        "note": "extrapolation" if point.extrapolated else "",
+    }
+
+
+def _answer(prediction: Prediction, curve: Curve) -> str:
+    last, worth = curve.points[-1], prediction.question.worth
+    text = (
+        f"{curve.arm.arm}: {last.images_per_s:,.0f} images/s on {counted(last.devices, 'device')} "
+        f"({interval(last.interval, ',.0f')}), efficiency {last.efficiency:.0%}"
+        f"{', an extrapolation' if last.extrapolated else ''}."
+    )
+    low, high = curve.pays_interval
+    between = f"{low:,} to {f'{high:,}' if high else f'more than {last.devices:,}'}"
+    if curve.pays_until is None:
+        pays = f"Up to {last.devices:,} devices each added one pays ({between})"
+    elif curve.pays_until == 1:
+        pays = f"A second device does not pay ({between})"
+    else:
+        pays = f"Devices pay up to {curve.pays_until:,} ({between})"
+    served = f" The parameter servers can serve {curve.service:,.0f} images/s." if curve.service else ""
+    return f"{text} {pays}: the next one adds less than {worth:.0%} of what one device alone does.{served}"
+
+
+def _notes(prediction: Prediction) -> Iterator[str]:
+    yield (
+        "Every device has the same batch (weak scaling), and hosts are like the measured ones. A step is the compute "
+        "time, the wait for the slowest of n devices by their measured spread, the exchange, and the rest that the "
+        "measured arm takes beside these."
+    )
+    if prediction.fit:
+        yield from _about_ring(prediction.fit, prediction.question.gradient_bytes)
+    if prediction.link:
+        speed = prediction.link.bytes_per_s
+        bandwidth = f"{8e-9 * speed:.3g} Gbit/s" if speed else "any bandwidth"
+        yield (
+            f"Predicted for links of {bandwidth} and {1e6 * prediction.link.latency_s:.0f} us one way: what the "
+            "measured link took is replaced, the processes' own work on each message and byte stays."
+        )
+    yield (
+        f"More than {RANGE} times the measured devices, or {RANGE} times more or less bandwidth, is an extrapolation "
+        "(dashed). The intervals contain what the measurements leave open, not what the model leaves out."
+    )
+    yield from (f"{reference.name}: {reference.source}." for reference in REFERENCES)
+
+
+def _about_ring(fit: RingFit, gradient_bytes: int) -> Iterator[str]:
+    ring = fit.ring
+    fixed = f" and {1e6 * ring.fixed_s:.0f} us per operation" if ring.fixed_s else ""
+    speed = f"{1e-9 / ring.seconds_per_byte:.3f} GB/s" if ring.seconds_per_byte else "no limit of bandwidth"
+    ranks = " and ".join(map(str, fit.ranks))
+    yield (
+        f"Ring, fitted to all-reduces over {ranks} ranks: {1e6 * ring.latency_s:.0f} us per message{fixed}, {speed}; "
+        f"the fit is off by {fit.error:.0%}. The gradients are {gradient_bytes / 1e6:.2f} MB."
+    )
+    if len(fit.ranks) == 1:
+        yield (
+            "One number of ranks cannot tell the latency of a message from the fixed cost of an operation: all of it "
+            "counts as latency, so that many devices may do better than predicted."
+        )
+    if not fit.sizes[0] <= gradient_bytes <= fit.sizes[1]:
+        yield "The gradients are outside the range of sizes that were measured: the exchange is an extrapolation."
+
+
+def _table(prediction: Prediction) -> Table:
+    import pandas as pd
+
+    shown = [shown_row(curve, point) for curve in prediction.curves for point in curve.points]
+    data = [values_of(curve, index) for curve in prediction.curves for index in range(len(curve.points))]
+    return Table("prediction", "Predictions", pd.DataFrame(shown), pd.DataFrame(data))
+
+
+_Value = Callable[[Point], tuple[float, Interval]]
+
+
+def _images_chart(prediction: Prediction) -> Chart:
+    def paint(axes: "Axes") -> None:
+        _curves(axes, prediction.curves, lambda point: (point.images_per_s, point.interval))
+        _ideal(axes, prediction.curves)
+        for curve in prediction.curves:
+            row = curve.arm
+            if row.images_per_s and row.devices:
+                axes.plot([row.devices], [row.images_per_s], "*", ms=11, color="#e0a100", label="measured")
+        _references(axes, [(each, each.images_per_s) for each in REFERENCES if each.images_per_s])
+        axes.set_yscale("log")
+        _finish(axes, "images/s of the whole job")
+
+    return _chart(prediction, "prediction-images-per-s", "Images/s on more devices", paint, "images_per_s")
+
+
+def _efficiency_chart(prediction: Prediction) -> Chart:
+    from matplotlib.ticker import PercentFormatter
+
+    def paint(axes: "Axes") -> None:
+        _curves(axes, prediction.curves, lambda point: (point.efficiency, point.efficiency_interval))
+        _references(axes, [(each, each.efficiency) for each in REFERENCES if each.efficiency])
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        _finish(axes, "efficiency over one device")
+
+    return _chart(prediction, "prediction-efficiency", "Efficiency on more devices", paint, "efficiency")
+
+
+def _chart(prediction: Prediction, name: str, title: str, paint: "Callable[[Axes], None]", column: str) -> Chart:
+    table = _table(prediction).data
+    ends = [table[table["arm"] == curve.arm.arm].iloc[-1] for curve in prediction.curves]
+    alt = "; ".join(f"{end['arm']}: {end[column]:.3g} on {end['devices']} devices" for end in ends)
+    return Chart(name, title, f"{title}, predicted. {alt}", paint, table, inches=4.6)
+
+
+def _curves(axes: "Axes", curves: Sequence[Curve], value: _Value) -> None:
+    from tfdist.bench.report.colors import PALETTE
+
+    for index, curve in enumerate(curves):
+        color = PALETTE[index % len(PALETTE)]
+        style: dict[str, Any] = {"color": color, "marker": _MARKERS[index // len(PALETTE) % len(_MARKERS)], "ms": 4}
+        within = [point for point in curve.points if not point.extrapolated]
+        beyond = within[-1:] + [point for point in curve.points if point.extrapolated]
+        if within:
+            axes.plot([p.devices for p in within], [value(p)[0] for p in within], label=curve.arm.arm, **style)
+        if len(beyond) > 1 or not within:
+            label = f"{curve.arm.arm}, extrapolation"
+            axes.plot([p.devices for p in beyond], [value(p)[0] for p in beyond], ls="--", label=label, **style)
+        limits = [value(point)[1] for point in curve.points]
+        axes.fill_between(
+            [point.devices for point in curve.points],
+            [each.low for each in limits],
+            [each.high for each in limits],
+            color=color,
+            alpha=0.15,
+            lw=0,
+        )
+
+
+def _ideal(axes: "Axes", curves: Sequence[Curve]) -> None:
+    from tfdist.bench.report.colors import RED
+
+    curve = curves[0]
+    one = (curve.arm.batch_per_replica or 1) / curve.compute.one.seconds
+    devices = [point.devices for point in curve.points]
+    axes.plot(devices, [one * number for number in devices], color=RED, lw=1, ls=":", label="ideal")
+
+
+def _references(axes: "Axes", references: "Sequence[tuple[Reference, tuple[float, ...]]]") -> None:
+    from tfdist.bench.report.colors import MUTED
+
+    for index, (reference, values) in enumerate(references):
+        axes.plot(
+            reference.devices,
+            values,
+            marker=_MARKERS[-1 - index],
+            mfc=_WHITE,
+            color=MUTED,
+            lw=1,
+            ms=6,
+            label=f"published, other hardware: {reference.name}",
+        )
+
+
+def _finish(axes: "Axes", unit: str) -> None:
+    from tfdist.bench.report.colors import GRID, INK
+
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set_xlabel("devices", color=INK)
+    axes.set_ylabel(unit, color=INK)
+    axes.grid(color=GRID)
+    axes.set_axisbelow(True)
+    handles, names = axes.get_legend_handles_labels()
+    once = dict(zip(names, handles, strict=True))
+    axes.legend(list(once.values()), list(once), loc="best", frameon=False, fontsize=8, labelcolor=INK)

@@ -1,0 +1,85 @@
+"""`tfdist predict`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tfdist.cli.options import Json, option
+from tfdist.launch.json_files import dumps
+
+Bench = Annotated[Path, typer.Argument(metavar="BENCH", help="Folder of a bench.", show_default=False)]
+Collectives = Annotated[
+    Path | None,
+    option("--collectives", "Folder of a 'tfdist collectives' between the same hosts; required by multiworker arms."),
+]
+Devices = Annotated[str, option("--devices", "Numbers of devices, as 1,2,4,8 or 1,2,4,...,512.")]
+Bandwidth = Annotated[
+    str | None,
+    option(
+        "--bandwidth",
+        "Bandwidth of a TCP stream between two hosts, as 10Gbit or 1.2GB/s. Default: as measured by the sweep.",
+    ),
+]
+Latency = Annotated[
+    str | None, option("--latency", "One-way latency between two hosts, as 50us. Default: as measured by the sweep.")
+]
+Worth = Annotated[
+    str, option("--worth", "A device pays if it adds this share of what one device alone does, as 50% or 0.5.")
+]
+Gradients = Annotated[
+    str | None, option("--gradient-bytes", "Size of the gradients of your own program in float32, as 14MB.")
+]
+Arms = Annotated[list[str] | None, option("--arm", "Only the arms that match, as 'multiworker/*'; can be repeated.")]
+Out = Annotated[
+    Path | None, option("--out", "Write a report into this folder: report.html with plots, report.md, prediction.csv.")
+]
+
+
+def predict(
+    bench: Bench,
+    collectives: Collectives = None,
+    devices: Devices = "1,2,4,...,512",
+    bandwidth: Bandwidth = None,
+    latency: Latency = None,
+    worth: Worth = "50%",
+    gradient_bytes: Gradients = None,
+    arm: Arms = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Predict images/s on more devices, and over another network, from a bench and a sweep of all-reduces.
+
+    A synchronous step is the compute time of the measured arms, the wait for the slowest of n devices by their measured
+    spread, and a ring all-reduce with the latency and bandwidth that fit the sweep. Workers of parameter servers queue
+    for them. Beyond 8 times what was measured it is an extrapolation, and is called so. Nothing is run.
+
+    \b
+    Examples:
+      tfdist collectives --hosts h1,h2 --sizes 1K:64M --out sweep
+      tfdist bench --hosts h1,h2 --suite hosts --out two-hosts
+      tfdist predict two-hosts --collectives sweep --devices 1,2,4,...,512
+      tfdist predict two-hosts --collectives sweep --bandwidth 10Gbit --latency 50us --out prediction
+      tfdist predict bench_results/20260101T120000Z-cpu --arm 'parameter-server/*' --devices 1,2,4,8
+    """
+    from tfdist.bench.compare.gate import parse_share
+    from tfdist.bench.predict import quantities
+    from tfdist.bench.predict.prediction import Asked
+    from tfdist.bench.predict.prediction import predict as predict_folder
+    from tfdist.cli.show_prediction import show, write
+
+    asked = Asked(
+        devices=quantities.parse_devices(devices, "--devices"),
+        bandwidth=quantities.parse_bandwidth(bandwidth, "--bandwidth") if bandwidth else None,
+        latency_s=quantities.parse_latency(latency, "--latency") if latency else None,
+        worth=parse_share(worth, "--worth"),
+        gradient_bytes=quantities.parse_bytes(gradient_bytes, "--gradient-bytes") if gradient_bytes else None,
+        arms=tuple(arm or ()),
+    )
+    found = predict_folder(bench, collectives, asked)
+    show(found, sys.stderr if json else sys.stdout)
+    if out:
+        typer.echo(f"\nreport: {write(found, out)}", err=json)
+    if json:
+        typer.echo(dumps(found.to_json()))

@@ -1,0 +1,126 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from tests.bench.conftest import record
+from tests.bench.predict.sweeps import RING, save_sweep, sweep
+from tfdist.bench.folder import BenchPaths
+from tfdist.bench.predict.prediction import Asked, Prediction, predict
+from tfdist.bench.predict.ring import Link
+from tfdist.bench.predict.section import prediction_section
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.json_files import save_json
+
+STEP_S, BYTES = 0.2, 4 * 3_504_872
+LINK = {"bytes_per_s": 120e6, "rtt_s": 200e-6}
+DEVICES = (1, 2, 4, 16, 64, 512)
+
+
+def save_bench(root: Path, exchange_s: float, link: dict[str, float] | None = LINK, alike: bool = True) -> Path:
+    """Steps of exactly 0.2 s, and the exchange after them."""
+    arms = [("one-device", "one-device", 1, STEP_S), ("independent", "independent", 2, STEP_S),
+            ("multiworker/ring", "multiworker", 2, STEP_S + exchange_s)]  # fmt: skip
+    number = 0
+    for round_ in range(1, 5):
+        for arm, strategy, workers, seconds in arms:
+            number += 1
+            one = record(arm, [[seconds * (1 + 1e-6 * round_)] * 4] * workers, round=round_, strategy=strategy,
+                         workers=workers, order=number, batch_size=10 if alike or workers > 1 else 20)  # fmt: skip
+            one = replace(one, link=link or {}, hosts=2 if link else 1)
+            save_json(BenchPaths(root).record(one), one.to_json())
+        number += 1
+        server = record("parameter-server", [[STEP_S * 0.75] * 4], round=round_, strategy="parameter-server", workers=2,
+                        ps=1, tasks=["chief-0"], order=number, examples=10)  # fmt: skip
+        save_json(BenchPaths(root).record(server), server.to_json())
+    return root
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    exchange_s = float(RING.seconds(2, BYTES))
+    return save_bench(tmp_path / "bench", exchange_s), save_sweep(tmp_path / "sweep", sweep(noise=0.001))
+
+
+def rates(prediction: Prediction, arm: int = 0) -> list[float]:
+    return [point.images_per_s for point in prediction.curves[arm].points]
+
+
+def test_steps_without_spread_take_the_compute_time_and_the_ring(folders: tuple[Path, Path]) -> None:
+    found = predict(*folders, Asked(DEVICES))
+    expected = [n * 10 / (STEP_S + float(RING.seconds(n, BYTES))) for n in DEVICES]
+    assert rates(found) == pytest.approx(expected, rel=5e-3)
+    assert found.curves[0].points[1].parts_ms == pytest.approx(
+        (200, 0, 1e3 * float(RING.seconds(2, BYTES)), 0), abs=1.0
+    )
+    assert [point.extrapolated for point in found.curves[0].points] == [False] * 4 + [True] * 2
+    assert all(p.interval.low <= p.images_per_s <= p.interval.high for p in found.curves[0].points)
+
+
+def test_another_link_changes_the_exchange_only(folders: tuple[Path, Path]) -> None:
+    found = predict(*folders, Asked((2, 8), bandwidth=12e6, latency_s=1e-3))
+    ring = RING.over(Link(120e6, 100e-6), Link(12e6, 1e-3))
+    assert rates(found) == pytest.approx([n * 10 / (STEP_S + float(ring.seconds(n, BYTES))) for n in (2, 8)], rel=5e-3)
+    assert predict(*folders, Asked((2,), bandwidth=10e6)).curves[0].points[0].extrapolated
+
+
+def test_what_the_model_misses_stays_as_the_rest(tmp_path: Path) -> None:
+    exchange_s = float(RING.seconds(2, BYTES))
+    bench = save_bench(tmp_path / "bench", exchange_s + 0.05)
+    found = predict(bench, save_sweep(tmp_path / "sweep", sweep(noise=0.001)), Asked((1, 2, 4)))
+    assert [point.parts_ms[3] for point in found.curves[0].points] == pytest.approx([0, 50, 50], abs=1.5)
+    assert found.curves[0].points[0].efficiency == pytest.approx(1.0)
+
+
+def test_a_bench_of_one_host_and_a_sweep_of_two_are_told_apart(tmp_path: Path) -> None:
+    own_s = float(RING.over(Link(120e6, 100e-6), Link()).seconds(2, BYTES))
+    bench = save_bench(tmp_path / "bench", own_s, link=None)
+    found = predict(bench, save_sweep(tmp_path / "sweep", sweep(noise=0.001)), Asked((2,)))
+    assert rates(found) == pytest.approx([20 / (STEP_S + float(RING.seconds(2, BYTES)))], rel=5e-3)
+
+
+def test_devices_pay_until_the_next_one_adds_too_little(folders: tuple[Path, Path]) -> None:
+    def until(latency_s: float, worth: float = 0.5) -> int | None:
+        asked = Asked((1, 2, 4, 512), bandwidth=1e12, latency_s=latency_s, worth=worth, arms=("multiworker/*",))
+        return predict(*folders, asked).curves[0].pays_until
+
+    assert until(1e-9, worth=0.2) is None
+    slow, slower = until(1e-3), until(4e-3)
+    assert slow is not None
+    assert slower is not None
+    assert 1 < slower < slow < 512
+
+
+def test_parameter_servers_serve_at_most_their_rate(folders: tuple[Path, Path]) -> None:
+    found = predict(folders[0], None, Asked((1, 2, 512), arms=("parameter-server",)))
+    (curve,) = found.curves
+    assert curve.points[1].images_per_s == pytest.approx(10 / (STEP_S * 0.75), rel=1e-3)
+    assert curve.service is not None
+    assert curve.points[2].images_per_s == pytest.approx(curve.service, rel=0.01)
+
+
+def test_a_sweep_is_required_by_synchronous_arms_only(folders: tuple[Path, Path]) -> None:
+    with pytest.raises(TfdistError, match=r"multiworker/ring exchanges gradients .* --collectives"):
+        predict(folders[0], None, Asked((2,)))
+    with pytest.raises(TfdistError, match=r"--arm mirrored: cannot be predicted; choose from multiworker/ring"):
+        predict(*folders, Asked((2,), arms=("mirrored",)))
+
+
+def test_a_one_device_arm_of_the_same_work_is_required(tmp_path: Path) -> None:
+    bench = save_bench(tmp_path / "bench", 0.1, alike=False)
+    with pytest.raises(TfdistError, match="no one-device arm of the same work"):
+        predict(bench, save_sweep(tmp_path / "sweep", sweep()), Asked((2,), arms=("multiworker/*",)))
+
+
+def test_extrapolations_are_dashed_and_references_have_their_source(folders: tuple[Path, Path]) -> None:
+    section = prediction_section(predict(*folders, Asked(DEVICES, bandwidth=1.25e8)))
+    for chart in section.charts:
+        axes = Figure().subplots()
+        chart.paint(axes)
+        dashed = [line.get_label() for line in axes.lines if line.get_linestyle() == "--"]
+        assert dashed == ["multiworker/ring, extrapolation", "parameter-server, extrapolation"]
+        assert any(str(line.get_label()).startswith("published, other hardware") for line in axes.lines)
+    assert sum("horovod" in note for note in section.notes) == 2
+    assert sum("OSDI 2016" in note for note in section.notes) == 2
+    assert list(section.tables[0].shown["note"])[:6] == [""] * 4 + ["extrapolation"] * 2

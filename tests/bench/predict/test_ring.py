@@ -1,0 +1,52 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.bench.predict.sweeps import RING, sweep
+from tfdist.bench.predict.ring import Link, Ring, fit_ring
+from tfdist.launch.errors import TfdistError
+
+
+def test_a_ring_of_four_sends_three_halves_of_the_buffer_in_six_messages() -> None:
+    ring = Ring(0.001, 0.0001, 1e-8)
+    assert float(ring.seconds(4, 14.02e6)) == pytest.approx(0.001 + 6 * 0.0001 + 1.5 * 0.1402)
+    assert float(ring.seconds(4, 14.02e6, operations=3)) == pytest.approx(3 * (0.001 + 6 * 0.0001) + 1.5 * 0.1402)
+    assert ring.seconds(np.array([1, 2]), 1e8).tolist() == [0.0, pytest.approx(0.0012 + 1.0)]
+
+
+def test_the_terms_of_a_measured_ring_are_found() -> None:
+    fit = fit_ring(sweep(), 14e6, draws=50)
+    assert fit.ring.latency_s == pytest.approx(300e-6, rel=0.05)
+    assert fit.ring.seconds_per_byte == pytest.approx(1e-8, rel=0.05)
+    assert (fit.ring.fixed_s, fit.ranks, fit.sizes) == (0.0, (2,), (1024, 2**26))
+    assert fit.error < 0.03
+    assert 0.001 < np.std([ring.seconds_per_byte for ring in fit.draws]) / 1e-8 < 0.05
+
+
+def test_several_numbers_of_ranks_tell_latency_from_fixed_costs() -> None:
+    true = Ring(fixed_s=0.002, latency_s=300e-6, seconds_per_byte=1e-8)
+    fit = fit_ring(sweep(true, ranks=(2, 3, 4), noise=0.01), 1e5, draws=2)
+    assert fit.ring.fixed_s == pytest.approx(0.002, rel=0.1)
+    assert fit.ring.latency_s == pytest.approx(300e-6, rel=0.1)
+
+
+def test_another_link_replaces_only_what_the_link_took() -> None:
+    measured, slow = Link(120e6, 100e-6), Link(12e6, 1e-3)
+    ring = RING.over(measured, slow)
+    own = 1e-8 - 1 / 120e6
+    assert ring.seconds_per_byte == pytest.approx(own + 1 / 12e6)
+    assert ring.latency_s == pytest.approx(200e-6 + 1e-3)
+    back = ring.over(slow, measured)
+    assert (back.latency_s, back.seconds_per_byte) == (pytest.approx(300e-6), pytest.approx(1e-8))
+
+
+def test_of_a_single_host_all_of_it_is_the_processes_own_work() -> None:
+    assert RING.over(Link(), Link(1e9, 1e-3)).seconds_per_byte == pytest.approx(1e-8 + 1e-9)
+    assert RING.over(Link(1e6), Link()).seconds_per_byte == 0.0  # never less than nothing
+
+
+def test_a_sweep_of_one_size_is_refused() -> None:
+    made = sweep()
+    with pytest.raises(TfdistError, match=r"4 all-reduces .* several sizes; measure with .tfdist collectives"):
+        fit_ring(replace(made, lines=tuple(line for line in made.lines if line.bytes == 1024)), 1e6, draws=1)

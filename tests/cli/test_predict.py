@@ -1,0 +1,58 @@
+"""`tfdist predict` as it is typed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.bench.predict.sweeps import RING, save_sweep, sweep
+from tests.bench.predict.test_prediction import BYTES, save_bench
+from tfdist.cli.main import run
+
+Printed = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    bench = save_bench(tmp_path / "it's; new", float(RING.seconds(2, BYTES)))
+    return ["predict", str(bench), "--collectives", str(save_sweep(tmp_path / "sweep", sweep()))]
+
+
+def test_points_answers_and_a_report(words: list[str], tmp_path: Path, capsys: Printed) -> None:
+    out = tmp_path / "out"
+    assert (
+        run([*words, "--devices", "1,2,4,...,512", "--bandwidth", "10Gbit", "--latency", "50us", "--out", str(out)])
+        == 0
+    )
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert sum(line.startswith("multiworker/ring  ") for line in printed.out.splitlines()) == 10
+    assert "Predicted for links of 10 Gbit/s and 50 us one way" in printed.out
+    assert {"report.html", "report.md", "prediction.csv", "prediction-images-per-s.png"} <= {
+        p.name for p in out.iterdir()
+    }
+
+
+def test_json_is_the_last_line_of_stdout(words: list[str], capsys: Printed) -> None:
+    assert run([*words, "--devices", "2,4", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert [point["devices"] for point in content["curves"][0]["points"]] == [2, 4]
+    assert content["ring"]["ranks"] == [2]
+    assert content["gradient_bytes"] == BYTES
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [["--devices", "0"], ["--bandwidth", "10"], ["--latency", "50"], ["--worth", "5"], ["--gradient-bytes", "x"],
+     ["--arm", "nothing"]],
+)  # fmt: skip
+def test_wrong_input_is_one_sentence(words: list[str], wrong: list[str], capsys: Printed) -> None:
+    assert run([*words, *wrong]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"tfdist: {wrong[0]} {wrong[1]}:")
+    assert (printed.err.count("\n"), printed.out) == (1, "")
+
+
+def test_a_folder_without_a_sweep_is_named(words: list[str], capsys: Printed) -> None:
+    assert run([*words[:3], words[1]]) == 2
+    assert "has no readable collectives.json" in capsys.readouterr().err
