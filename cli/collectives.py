@@ -95,7 +95,7 @@ def collectives(
     policy: "Policy",
     choices: Mapping[str, Any],
 ) -> None:
-    """Measure all-reduce and other collectives by size, through tf.distribute, in the words of the NCCL tests.
+    """Measure all-reduce and other collectives by size. Through tf.distribute, in the words of the NCCL tests.
 
     \b
     Examples:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfdist.cli.run_launch import RunOptions
     from tfdist.launch.policy import Policy
 
-HELP = """Run a training: the built-in MobileNetV2, or your own program.
+HELP = """Run a training: the built-in MobileNetV2, or your program.
 
 \b
 Examples:
