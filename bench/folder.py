@@ -60,6 +60,11 @@ class BenchPaths:
         """A `TurnRecord` in each line, written when the turn ended."""
         return self.root / "turns.jsonl"
 
+    @property
+    def collectives(self) -> Path:
+        """The measurements of `tfdist collectives` that the ceiling comes from."""
+        return self.root / "collectives"
+
     def record(self, record: Record) -> Path:
         """The file of one record; its number makes it unique."""
         return self.records / f"{record.order:03d}-{slug(record.arm)}-i{record.incarnation}.json"

@@ -7,7 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tfdist.bench.collectives.results import Sweep, holds_collectives, read_collectives
+from tfdist.bench.folder import BenchPaths
 from tfdist.bench.reading import ResultFolder, read_folder
+from tfdist.bench.report.ceiling_section import ceiling_warnings
 from tfdist.bench.report.columns import values_of
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.headline import headline
@@ -92,6 +95,7 @@ def make_report(roots: Sequence[Path], price_per_hour: float | None = None) -> R
     pairs = same_pairs(rows)
     notes = notes_on(rows, pairs)
     price = _stored_price(roots) if price_per_hour is None else price_per_hour
+    measured = Measured(folders, rows, notes, price, _sweeps(roots, folders))
     return Report(
         folders=folders,
         rows=rows,
@@ -99,12 +103,23 @@ def make_report(roots: Sequence[Path], price_per_hour: float | None = None) -> R
         headline=tuple(in_unit(text, rows) for text in headline(rows)),
         same_arms=pairs,
         notes=notes,
-        warnings=warnings_for(rows, pairs),
+        warnings=(*warnings_for(rows, pairs), *ceiling_warnings(measured)),
         environment=environment_of(records),
         price_per_hour=price,
-        sections=sections_of(Measured(folders, rows, notes, price)),
+        sections=sections_of(measured),
         figures=key_figures(rows),
     )
+
+
+def _sweeps(roots: Sequence[Path], folders: Sequence[ResultFolder]) -> dict[str, Sweep]:
+    """The collectives in the folders of benches, by `ArmRow.folder`."""
+    labels = [folder.label for folder in folders] if len(folders) > 1 else [""]
+    paths = (BenchPaths(root).collectives for root in roots)
+    return {
+        label: read_collectives(path)
+        for label, path in zip(labels, paths, strict=True)
+        if holds_collectives(path)
+    }
 
 
 def _stored_price(roots: Sequence[Path]) -> float | None:

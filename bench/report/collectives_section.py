@@ -1,6 +1,7 @@
 """Collectives: time and bandwidth by size, in the words of the NCCL tests."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import cycle
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from tfdist.bench.collectives.results import Sweep
 from tfdist.bench.collectives.sizes import size_text
 from tfdist.bench.collectives.table import ARM, RANKS, columns_for, pack_text, significant, values_of
 from tfdist.bench.report.colors import PALETTE
+from tfdist.bench.report.measured import Measured
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.statistics import Interval
 from tfdist.launch.text import counted, shortened
@@ -40,6 +42,19 @@ def collectives_section(sweep: Sweep) -> Section | None:
     sized = [figure for figure in figures if figure.line.tensors == 1]
     charts = tuple(_chart(sized, *row) for row in _CHARTS) if sized else ()
     return Section("collectives", _title(figures), answer, charts, (_table(figures),), (*_NOTES, *_rest(sweep)))
+
+
+def all_reduce_section(measured: Measured) -> Section | None:
+    """The collectives that benches used for their ceilings, those of all folders together."""
+    sweeps = measured.sweeps
+    if not sweeps:
+        return None
+    lines = [
+        replace(line, arm=f"{folder}: {line.arm}") if folder else line
+        for folder, sweep in sweeps.items()
+        for line in sweep.lines
+    ]
+    return collectives_section(replace(next(iter(sweeps.values())), lines=tuple(lines)))
 
 
 def _title(figures: Sequence[Figure]) -> str:

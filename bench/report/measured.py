@@ -1,7 +1,9 @@
 """What the sections of a report are made of."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from tfdist.bench.collectives.results import Sweep
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.report.summary import ArmRow
 
@@ -16,3 +18,5 @@ class Measured:
     """Sentences below the table of arms."""
     price_per_hour: float | None = None
     """Of one host; None: unknown."""
+    sweeps: Mapping[str, Sweep] = field(default_factory=dict)
+    """The collectives that a bench used for its ceiling, by `ArmRow.folder`."""

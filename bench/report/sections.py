@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from tfdist.bench.report.ceiling_section import ceiling_section
+from tfdist.bench.report.collectives_section import all_reduce_section
 from tfdist.bench.report.costs_section import costs_section
 from tfdist.bench.report.efficiency_section import efficiency_section
 from tfdist.bench.report.folders_section import folders_section
@@ -26,6 +28,8 @@ SECTIONS: Sequence[SectionOf] = (
     efficiency_section,
     lost_time_section,
     windows_section,
+    ceiling_section,
+    all_reduce_section,
     costs_section,
 )
 """Each in a file of its own: `bench/report/NAME_section.py`."""

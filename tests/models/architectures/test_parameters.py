@@ -1,12 +1,18 @@
 import pytest
 
-from tfdist.models.architectures.parameters import trained_parameters
-from tfdist.models.spec import Architecture
+from tfdist.models.architectures.parameters import gradient_bytes, trained_parameters
+from tfdist.models.spec import Architecture, TrainingSpec
+from tfdist.strategies.options import GradientDtype
 
 
 def test_mobilenet_v2_has_the_published_size() -> None:
     """3,538,984 of which 34,112 are moving statistics; 14.02 MB in float32."""
     assert trained_parameters(Architecture.MOBILENET_V2, 1.0, 1000) == 3_504_872
+
+
+def test_its_gradients_are_exchanged_in_their_type() -> None:
+    assert gradient_bytes(TrainingSpec()) == 14_019_488
+    assert gradient_bytes(TrainingSpec(gradient_dtype=GradientDtype.BFLOAT16)) == 7_009_744
 
 
 @pytest.mark.slow
@@ -17,7 +23,6 @@ def test_mobilenet_v2_has_the_published_size() -> None:
 )  # fmt: skip
 def test_it_is_what_keras_builds(model: str, alpha: float, classes: int) -> None:
     from tfdist.models.architectures.build import build
-    from tfdist.models.spec import TrainingSpec
 
     built = build(TrainingSpec(model=Architecture(model), alpha=alpha, classes=classes, image_size=32))
     trained = sum(int(weight.shape.num_elements()) for weight in built.trainable_weights)

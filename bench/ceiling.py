@@ -1,0 +1,122 @@
+"""The images/s that the network allows: a ring all-reduce cannot be faster than its bandwidth. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tfdist.bench.collectives.figures import Figure, figures_of
+from tfdist.bench.collectives.results import Sweep
+from tfdist.bench.statistics import Interval
+from tfdist.launch.text import counted
+from tfdist.models.architectures.parameters import gradient_bytes
+from tfdist.models.collectives.op import CollectiveOp, bus_factor
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.options import Keras, StrategyName
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """What a rank can send, and at the same time receive."""
+
+    bytes_per_s: float
+    high: float
+    """The upper limit of its interval; the same without one."""
+    source: str
+    """How it was measured."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """The all-reduce of one training step."""
+
+    gradient_bytes: int
+    ranks: int
+    bandwidth: Bandwidth
+
+    @property
+    def floor_s(self) -> float:
+        """The least time of the all-reduce: each rank sends 2(n-1)/n of the bytes (https://doi.org/10.1016/j.jpdc.2008.09.002)."""
+        return self._floor_s(self.bandwidth.bytes_per_s)
+
+    @property
+    def least_floor_s(self) -> float:
+        """The same at the upper limit of the bandwidth."""
+        return self._floor_s(self.bandwidth.high)
+
+    def _floor_s(self, bytes_per_s: float) -> float:
+        return bus_factor(CollectiveOp.ALL_REDUCE, self.ranks) * self.gradient_bytes / bytes_per_s
+
+
+def exchange_of(
+    spec: TrainingSpec, hosts: int, sweep: Sweep | None, link: Mapping[str, float]
+) -> Exchange | None:
+    """The all-reduce of a training between processes; None for another one, or if no bandwidth was measured.
+
+    Args:
+        spec: of the training.
+        hosts: that it runs on.
+        sweep: of `tfdist collectives` on the same hosts.
+        link: `bytes_per_s` between neighbouring hosts, which counts without a sweep.
+    """
+    if spec.strategy is not StrategyName.MULTI_WORKER or spec.replicas < 2:
+        return None
+    bandwidth = (_of_sweep(sweep, spec, hosts) if sweep else None) or _of_link(link, hosts)
+    return None if bandwidth is None else Exchange(gradient_bytes(spec), spec.replicas, bandwidth)
+
+
+def _of_sweep(sweep: Sweep, spec: TrainingSpec, hosts: int) -> Bandwidth | None:
+    """The highest bus bandwidth of any size: of the same communication and ranks, else of as many hosts."""
+    between = [
+        figure
+        for figure in figures_of(sweep)
+        if figure.line.op is CollectiveOp.ALL_REDUCE and figure.line.communication and figure.line.hosts == hosts
+    ]
+    alike = [
+        figure
+        for figure in between
+        if figure.line.ranks == spec.replicas and figure.line.communication == str(spec.communication)
+    ]
+    best = max(alike or between, key=lambda figure: figure.busbw, default=None)
+    return None if best is None else _of_figure(best)
+
+
+def _of_figure(figure: Figure) -> Bandwidth:
+    line, interval = figure.line, figure.busbw_interval
+    high = figure.busbw if interval is None else interval.high
+    source = f"the highest bus bandwidth of {line.arm}, {counted(line.ranks, 'rank')}"
+    return Bandwidth(figure.busbw * 1e9, high * 1e9, source)
+
+
+def _of_link(link: Mapping[str, float], hosts: int) -> Bandwidth | None:
+    if hosts < 2 or not link.get("bytes_per_s"):
+        return None
+    return Bandwidth(link["bytes_per_s"], link["bytes_per_s"], "one TCP stream between neighbouring hosts")
+
+
+def network_limit(spec: TrainingSpec, exchange: Exchange) -> float:
+    """Images/s if a step were nothing but the all-reduce."""
+    return spec.global_batch_size / exchange.floor_s
+
+
+def ceiling(spec: TrainingSpec, exchange: Exchange, one_device: float) -> float:
+    """The most images/s of the job.
+
+    With one pack the all-reduce begins after the last gradient and ends before the update, so a step takes as long as
+    that of one device and the all-reduce together. Several packs, and Keras 3, can overlap them: the longer one counts.
+
+    Args:
+        spec: of the training.
+        exchange: its all-reduce.
+        one_device: images/s of one device with the same batch.
+    """
+    return spec.global_batch_size / _step_s(spec, exchange.floor_s, spec.batch_size / one_device)
+
+
+def highest_ceiling(spec: TrainingSpec, exchange: Exchange, one_device: Interval | None, figure: float) -> float:
+    """`ceiling` at the upper limits of the bandwidth and of the images/s of one device (or its `figure`)."""
+    fastest = figure if one_device is None else one_device.high
+    return spec.global_batch_size / _step_s(spec, exchange.least_floor_s, spec.batch_size / fastest)
+
+
+def _step_s(spec: TrainingSpec, floor_s: float, compute_s: float) -> float:
+    overlap = spec.bytes_per_pack is not None or spec.keras is Keras.THREE
+    return max(floor_s, compute_s) if overlap else floor_s + compute_s
