@@ -46,9 +46,7 @@ class Exchange:
         return bus_factor(CollectiveOp.ALL_REDUCE, self.ranks) * self.gradient_bytes / bytes_per_s
 
 
-def exchange_of(
-    spec: TrainingSpec, hosts: int, sweep: Sweep | None, link: Mapping[str, float]
-) -> Exchange | None:
+def exchange_of(spec: TrainingSpec, hosts: int, sweep: Sweep | None, link: Mapping[str, float]) -> Exchange | None:
     """The all-reduce of a training between processes; None for another one, or if no bandwidth was measured.
 
     Args:

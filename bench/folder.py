@@ -1,6 +1,7 @@
 """The folder of a bench: its paths, and bench.json."""
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -116,3 +117,16 @@ def _of_format_1(suite: Mapping[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in table.items() if key not in _FORMAT_1_ONLY}
 
     return {**without(suite), "isolated": True, "arms": [without(arm) for arm in suite["arms"]]}
+
+
+def check_writable(root: Path, option: str) -> None:
+    """Refuse a folder in which no file can be created; it may not exist yet.
+
+    Raises:
+        TfdistError: naming the option that gave the folder.
+    """
+    existing = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise TfdistError(f"{option} {root}: {existing} is a file; choose another folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise TfdistError(f"{option} {root}: {existing} is not writable; choose another folder")

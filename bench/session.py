@@ -1,14 +1,14 @@
 """One `tfdist bench` from its options to its exit code: checked first, then run."""
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from tfdist.bench.collectives.results import Sweep, copy_collectives, holds_collectives, read_collectives
 from tfdist.bench.estimate import fitting_rounds, seconds_left
-from tfdist.bench.folder import BenchFile, BenchPaths, slug
+from tfdist.bench.folder import BenchFile, BenchPaths, check_writable, slug
 from tfdist.bench.options import BenchOptions, requested_suite
 from tfdist.bench.plan import PlannedRun, incarnations, interleave, remaining
 from tfdist.bench.reading import read_folder
@@ -43,6 +43,14 @@ class Session:
     """What the options change in the suite."""
     budget_s: float | None = None
     """No turn begins later than this after the start; None: no limit."""
+    collectives: Path | None = None
+    """A folder of `tfdist collectives`, for the ceiling of the network."""
+
+    @property
+    def sweep(self) -> Sweep | None:
+        """The measurements in `collectives`, else those that a resumed bench has kept."""
+        root = self.collectives or BenchPaths(self.root).collectives
+        return read_collectives(root) if holds_collectives(root) else None
 
     @property
     def done(self) -> set[PlannedRun]:
@@ -102,6 +110,8 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
     """
     if options.program:
         program_of(options.program, {}, machines)
+    if options.collectives is not None:
+        read_collectives(options.collectives)
     if options.resume is not None:
         return _resumed(options, options.resume, machines)
     suite, notes = requested_suite(options, default_suite(machines))
@@ -116,7 +126,7 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
     suite = _within(suite, arms, options)
     plan = interleave([arm.name for arm in suite.arms], suite.rounds, suite.seed)
     bench = BenchFile(suite, options.command, now.isoformat(timespec="seconds"), plan, _names(machines))
-    return Session(root, bench, arms, notes=notes, budget_s=options.budget_s)
+    return Session(root, bench, arms, notes=notes, budget_s=options.budget_s, collectives=options.collectives)
 
 
 def _within(suite: Suite, arms: Arms, options: BenchOptions) -> Suite:
@@ -154,26 +164,13 @@ def _resumed(options: BenchOptions, root: Path, machines: Machines) -> Session:
     lost = next((run.arm for run in sorted(done) if run.arm in arms.refused), None)
     if lost is not None:
         raise TfdistError(f"--resume {root}: {lost} was measured before and can no longer run: {arms.refused[lost]}")
-    return Session(root, bench, arms, records, budget_s=options.budget_s)
+    return Session(root, bench, arms, records, budget_s=options.budget_s, collectives=options.collectives)
 
 
 def _check_new_folder(root: Path) -> None:
     if root.is_dir() and any(root.iterdir()):
         raise TfdistError(f"--out {root} is not empty: choose a new folder, or continue its bench with --resume {root}")
     check_writable(root, "--out")
-
-
-def check_writable(root: Path, option: str) -> None:
-    """Refuse a folder in which no file can be created; it may not exist yet.
-
-    Raises:
-        TfdistError: naming the option that gave the folder.
-    """
-    existing = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
-    if not existing.is_dir():
-        raise TfdistError(f"{option} {root}: {existing} is a file; choose another folder")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise TfdistError(f"{option} {root}: {existing} is not writable; choose another folder")
 
 
 def run_session(session: Session, hooks: RunnerHooks) -> int:
@@ -183,6 +180,8 @@ def run_session(session: Session, hooks: RunnerHooks) -> int:
     """
     try:
         save_json(BenchPaths(session.root).bench, session.bench.to_json())
+        if session.collectives is not None:
+            copy_collectives(session.collectives, BenchPaths(session.root).collectives)
     except OSError as error:
         raise TfdistError(f"cannot write to {session.root} ({error.strerror}): choose another --out") from None
     until = None if session.budget_s is None else time.monotonic() + session.budget_s

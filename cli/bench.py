@@ -70,6 +70,14 @@ Explain = Annotated[
         WHAT,
     ),
 ]
+Collectives = Annotated[
+    Path | None,
+    option(
+        "--collectives",
+        "Results of 'tfdist collectives' on these hosts, for the most images/s that the network allows.",
+        WHAT,
+    ),
+]
 Seed = Annotated[int | None, option("--seed", "Seed of the order of turns. Default: the suite's.", TIMING)]
 Out = Annotated[Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-SUITE.")]
 Resume = Annotated[
@@ -110,6 +118,7 @@ def bench(
     isolated: Isolated = False,
     budget: Budget = None,
     explain: Explain = False,
+    collectives: Collectives = None,
     seed: Seed = None,
     out: Out = None,
     resume: Resume = None,
@@ -133,6 +142,7 @@ def bench(
       tfdist bench --resume bench_results/20260101T120000Z-cpu --rounds 24
       tfdist bench --hosts h1,h2 --suite hosts
       tfdist bench --suite cpu --explain
+      tfdist bench --suite cpu --collectives bench_results/20260101T120000Z-collectives
 
     An arm's processes start once in an incarnation and wait while other arms have their turns. Every turn is saved
     when it ends. After Ctrl-C, the report covers the turns so far.
@@ -161,6 +171,7 @@ def bench(
         budget_s=parse_seconds(budget, "--budget"),
         program=tuple(command or ()),
         explain=explain,
+        collectives=collectives,
     )
     never_block()
     code = run_bench(options, selection, policy, dry_run=dry_run, json=json, quiet=quiet)

@@ -6,7 +6,9 @@ from typing import TextIO
 
 import typer
 
+from tfdist.bench.ceiling import exchange_of, network_limit
 from tfdist.bench.session import Session
+from tfdist.launch.doctor.links import Links, slowest
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command
 from tfdist.launch.text import counted, duration, shortened
@@ -33,6 +35,21 @@ def refusals(session: Session) -> Iterator[str]:
     for reason in dict.fromkeys(session.arms.refused.values()):
         names = [name for name, refusal in session.arms.refused.items() if refusal == reason]
         yield f"{shortened(names)}: {reason}"
+
+
+def limits(session: Session, links: Links) -> Iterator[str]:
+    """For each arm between processes the most images/s that the network allows, if its bandwidth was measured."""
+    for arm, spec in session.arms.specs.items():
+        if not isinstance(spec, TrainingSpec):
+            continue
+        machines = session.arms.machines[arm]
+        exchange = exchange_of(spec, len(machines), session.sweep, slowest(links, list(machines)))
+        if exchange is not None:
+            size, bandwidth = f"{exchange.gradient_bytes / 1e6:.2f} MB of gradients", exchange.bandwidth
+            yield (
+                f"{arm}: the network allows at most {network_limit(spec, exchange):.1f} images/s: {size} take at least "
+                f"{exchange.floor_s * 1e3:.1f} ms ({bandwidth.bytes_per_s / 1e9:.3g} GB/s, {bandwidth.source})"
+            )
 
 
 def show_plan(session: Session, json: bool) -> None:

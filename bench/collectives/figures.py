@@ -60,8 +60,8 @@ def figures_of(sweep: Sweep) -> tuple[Figure, ...]:
     """A figure for each arm in the order of its first turn, by size, then by packs."""
     arms = list(dict.fromkeys(line.arm for line in sweep.lines))
 
-    def place(line: Line) -> tuple[int, int, int, int]:
-        return arms.index(line.arm), line.tensors, line.bytes, line.pack_bytes or 0
+    def place(line: Line) -> tuple[int, ...]:
+        return arms.index(line.arm), line.ranks, line.tensors, line.bytes, line.pack_bytes or 0
 
     ordered = sorted(sweep.lines, key=place)
     return tuple(_figure(list(lines)) for _, lines in groupby(ordered, key=place))

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.bench.collectives.sizes import parse_sizes
+from tfdist.bench.folder import check_writable
 from tfdist.bench.plan import PlannedRun, interleave
-from tfdist.bench.session import check_writable
 from tfdist.bench.suites.arm import Arm
 from tfdist.bench.suites.arms import Arms, resolve_arms
 from tfdist.launch.errors import TfdistError

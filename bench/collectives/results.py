@@ -1,6 +1,7 @@
 """The folder of `tfdist collectives`: collectives.json says what was measured where, collectives.jsonl the figures."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -112,6 +113,20 @@ def _other(line: Line) -> tuple[str, ...]:
 def holds_collectives(root: Path) -> bool:
     """Whether the folder is one of `tfdist collectives`."""
     return SweepFolder(root).header.exists()
+
+
+def copy_collectives(source: Path, target: Path) -> None:
+    """Copy the two files of `source` into the folder `target`, unless it is the same.
+
+    Raises:
+        OSError: a file cannot be read or written.
+    """
+    if source.resolve() == target.resolve():
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    for file in (SweepFolder(source).header, SweepFolder(source).lines):
+        if file.exists():
+            shutil.copyfile(file, target / file.name)
 
 
 def read_collectives(root: Path) -> Sweep:

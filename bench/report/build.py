@@ -115,11 +115,7 @@ def _sweeps(roots: Sequence[Path], folders: Sequence[ResultFolder]) -> dict[str,
     """The collectives in the folders of benches, by `ArmRow.folder`."""
     labels = [folder.label for folder in folders] if len(folders) > 1 else [""]
     paths = (BenchPaths(root).collectives for root in roots)
-    return {
-        label: read_collectives(path)
-        for label, path in zip(labels, paths, strict=True)
-        if holds_collectives(path)
-    }
+    return {label: read_collectives(path) for label, path in zip(labels, paths, strict=True) if holds_collectives(path)}
 
 
 def _stored_price(roots: Sequence[Path]) -> float | None:

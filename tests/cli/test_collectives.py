@@ -87,3 +87,8 @@ def test_the_help_has_examples(capsys):
     text = capsys.readouterr().out
     assert "tfdist collectives --model-gradients --bytes-per-pack 512K,2M,8M" in text
     assert "--sizes" in text
+
+
+def test_a_bench_refuses_a_folder_without_collectives(capsys, folder):
+    assert run(["bench", "--collectives", "nowhere", "--dry-run"]) == 2
+    assert "nowhere has no readable collectives.json" in capsys.readouterr().err
