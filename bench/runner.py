@@ -18,6 +18,7 @@ from tfdist.bench.plan import PlannedRun
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import last_turn
 from tfdist.bench.suites.arms import Arms
+from tfdist.bench.until import accuracy_of, has_learned, start_of
 from tfdist.launch.agents.signals import interruptions
 from tfdist.launch.doctor.links import Links, slowest
 from tfdist.launch.errors import ExitCode, TfdistError
@@ -26,6 +27,7 @@ from tfdist.launch.machine import combined
 from tfdist.launch.policy import Policy
 from tfdist.launch.text import counted
 from tfdist.models.record import Record, RecordStatus, TurnRecord
+from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.options import StrategyName
 
 TIMEOUT_S = 600.0
@@ -103,6 +105,8 @@ class _Run:
     """Turns that are still to come, those of arms that have failed included."""
     starts_left: int = 0
     """Number of incarnations that are still to be started."""
+    learned: set[str] = field(default_factory=set)
+    """Arms of this incarnation that need no more turns."""
 
     def __post_init__(self) -> None:
         self.paths = BenchPaths(self.root)
@@ -151,8 +155,10 @@ class _Run:
     def _measure_group(self, arms: Sequence[str], runs: Sequence[PlannedRun], number: int) -> list[str]:
         """Measure those of `runs` whose arms fit into memory together; returns the arms that do not."""
         self.group = group = self._new_group(number)
+        self.learned = set()
         started = time.monotonic()
-        left = [start.arm for start in group.start([self._start_of(arm) for arm in arms], self._slots(arms))]
+        starts = [self._start_of(arm, start_of(runs[0].round, self.bench.suite)) for arm in arms]
+        left = [start.arm for start in group.start(starts, self._slots(arms))]
         if left:
             self.hooks.progress.note(f"not enough memory for all arms at once; later: {', '.join(left)}")
         group.warm_up()
@@ -178,12 +184,15 @@ class _Run:
         pace = Pace(suite.turn_s, suite.warmup_s, suite.window_s)
         return Group(number, pace, self.news, hooks.start_arm, hooks.progress, self._save, self.memory)
 
-    def _start_of(self, arm: str) -> ArmStart:
+    def _start_of(self, arm: str, number: int) -> ArmStart:
+        """What to start in the incarnation with this number, counted from 0: each one learns with a seed of its own."""
         self.number += 1
         run_dir = self.paths.run(self.number, arm, self.incarnation)
         policy = replace(self.hooks.policy, timeout_s=self.bench.suite.timeout_s or TIMEOUT_S)
         spec, machines = self.arms.specs[arm], self.arms.machines[arm]
         command = self.arms.commands.get(arm, ())
+        if isinstance(spec, TrainingSpec) and spec.evaluate_turns:
+            spec = replace(spec, seed=spec.seed + number)
         return ArmStart(arm, self.incarnation, spec, command, machines, run_dir, policy)
 
     def _slots(self, arms: Sequence[str]) -> int:
@@ -195,12 +204,24 @@ class _Run:
         for _, of_round in groupby(runs, key=lambda run: run.round):
             if self._is_over():
                 return
-            done += self._measure_runs(group, list(of_round))
-        repeats = [PlannedRun(turn.round, turn.arm) for turn in done if disturbed(turn)][: len(group.members)]
+            for turn in self._measure_runs(group, [run for run in of_round if run.arm not in self.learned]):
+                done.append(turn)
+                if has_learned(turn.observed, self.bench.suite):
+                    self._drop_later(turn, runs)
+        # a turn that was evaluated is a part of a training, which cannot be repeated
+        again = [turn for turn in done if disturbed(turn) and accuracy_of(turn.observed) is None]
+        repeats = [PlannedRun(turn.round, turn.arm) for turn in again][: len(group.members)]
         if repeats and not self._is_over():
             self.hooks.progress.note(f"repeating {counted(len(repeats), 'disturbed turn')}")
             self.pending += repeats
             list(self._measure_runs(group, repeats, repeated=True))
+
+    def _drop_later(self, turn: TurnRecord, runs: Sequence[PlannedRun]) -> None:
+        """Omit the arm's later ones of these runs."""
+        self.learned.add(turn.arm)
+        for run in runs:
+            if run.arm == turn.arm and run.round > turn.round and run in self.pending:
+                self.pending.remove(run)
 
     def _measure_runs(self, group: Group, runs: Sequence[PlannedRun], repeated: bool = False) -> Iterator[TurnRecord]:
         for run in runs:

@@ -17,6 +17,7 @@ from tfdist.bench.runner import RunnerHooks, run_bench
 from tfdist.bench.suites.arms import Arms, resolve_arms
 from tfdist.bench.suites.explain import explained
 from tfdist.bench.suites.suite import Suite, adjust
+from tfdist.bench.until import unneeded
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machines, combined
@@ -54,8 +55,8 @@ class Session:
 
     @property
     def done(self) -> set[PlannedRun]:
-        """The runs that were measured before."""
-        return _completed(self.before)
+        """The runs that were measured before, or that are not needed."""
+        return _completed(self.before) | unneeded(self.bench.plan, self.bench.suite, self.before)
 
     @property
     def incarnations(self) -> tuple[tuple[PlannedRun, ...], ...]:
@@ -95,7 +96,8 @@ class Session:
     def count_left(self) -> int:
         """The number of planned runs that are not measured in the folder now."""
         records = read_folder(self.root, "").records
-        return len(remaining(self.bench.plan, _completed(records), self.arms.refused))
+        done = _completed(records) | unneeded(self.bench.plan, self.bench.suite, records)
+        return len(remaining(self.bench.plan, done, self.arms.refused))
 
 
 def _completed(records: Sequence[Record]) -> set[PlannedRun]:

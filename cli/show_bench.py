@@ -20,7 +20,8 @@ def announce(session: Session, stream: TextIO) -> None:
     suite, turns = session.bench.suite, len(session.to_run)
     size = f"{counted(len(suite.arms), 'arm')} x {counted(suite.rounds, 'round')} of {suite.turn_s:g} s"
     rest = f" left of {len(session.planned)}," if session.before else ""
-    time = f", about {duration(session.estimate_s)}" if turns else ""
+    about = "about" if suite.until_accuracy is None else "at most about"
+    time = f", {about} {duration(session.estimate_s)}" if turns else ""
     lines = [f"suite {suite.name}: {size}, {suite.scaling} scaling, seed {suite.seed}"]
     lines += [suite.description] if suite.description else []
     starts = counted(len(session.incarnations), "start")

@@ -17,7 +17,7 @@ from tfdist.models.spec import Architecture, TrainingSpec
 from tfdist.models.straggler_checks import check_step_times, check_straggler
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
-from tfdist.strategies.options import Communication, CrossDevice, GpuThreads
+from tfdist.strategies.options import Api, Communication, CrossDevice, GpuThreads, StrategyName
 from tfdist.strategies.partitioner import parse_partitioner
 from tfdist.strategies.refusals import (
     cross_device_refusal,
@@ -97,6 +97,11 @@ def check_effect(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:
     for field, option, has_no_effect in ignored:
         if has_no_effect and field in chosen:
             raise TfdistError(f"{flag_of(field)} {chosen[field]} has no effect with {option}: omit it")
+    if spec.count_updates and (CATALOG[spec.strategy].synchronous or spec.api is not Api.LOOP):
+        raise TfdistError(
+            f"count_updates has no effect with --strategy {spec.strategy} --api {spec.api}: omit it, or use "
+            f"--strategy {StrategyName.PARAMETER_SERVER} --api {Api.LOOP}"
+        )
     if "steps_per_window" in chosen and spec.steps_per_window % spec.steps_per_call:
         raise TfdistError(
             f"--steps-per-window {spec.steps_per_window}: a window is a whole number of calls; omit it, or use "
@@ -119,6 +124,8 @@ def check_data(spec: TrainingSpec, data: DataInfo) -> None:
         raise TfdistError(f"--classes {spec.classes}: {spec.dataset} has {data.classes} classes; omit --classes")
     if spec.evaluate:
         check_held_out(spec, data, "--evaluate")
+    if spec.evaluate_turns:
+        check_held_out(spec, data, "evaluate_turns")
     if data.train_examples is not None and data.train_examples < spec.global_batch_size:
         raise TfdistError(
             f"{spec.dataset} has {data.train_examples} training examples, less than one global batch of "

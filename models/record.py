@@ -79,6 +79,22 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Storage:
+    """The variables on one device, and for a parameter server what each step of a worker asks of it."""
+
+    variables: int = 0
+    """The model's and the optimizer's; shards count each."""
+    bytes: int = 0
+    reads: int = 0
+    """Requests in a step that read a variable."""
+    read_bytes: int = 0
+    updates: int = 0
+    """Other requests in a step: updates of variables."""
+    update_bytes: int = 0
+    """Of their arguments: gradients, and the optimizer's numbers."""
+
+
+@dataclass(frozen=True)
 class RankRecord:
     """The measurements of one task, sent as its `record` event."""
 
@@ -115,6 +131,8 @@ class RankRecord:
     """
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that affect speed."""
+    storage: Mapping[str, Storage] = field(default_factory=dict)
+    """By device of this task, `CPU:0`, or by parameter server, `ps-0`."""
 
 
 @dataclass(frozen=True)
@@ -276,9 +294,9 @@ def rank_from_json(data: Mapping[str, Any]) -> RankRecord:
         TypeError, KeyError: incomplete.
     """
     windows = {name: tuple(map(window_from_json, data[name])) for name in ("warmup", "windows")}
-    return RankRecord(
-        **{**data, **windows, **{name: tuple(data.get(name, ())) for name in ("affinity", "gpu_peak_bytes")}}
-    )
+    storage = {device: Storage(**each) for device, each in data.get("storage", {}).items()}
+    tuples = {name: tuple(data.get(name, ())) for name in ("affinity", "gpu_peak_bytes")}
+    return RankRecord(**{**data, **windows, **tuples, "storage": storage})
 
 
 def window_from_json(data: Mapping[str, Any]) -> Window:

@@ -71,6 +71,10 @@ class TrainingSpec(StrategyChoice):
     """Milliseconds that each of its steps takes longer."""
     slow_factor: float = 1.0
     """Its gradients take this many times as long."""
+    evaluate_turns: bool = False
+    """In a bench: measure loss and accuracy on the held-out part after each turn, outside of its timing."""
+    count_updates: bool = False
+    """Under parameter-server: count the updates of each worker by their staleness."""
 
     @property
     def global_batch_size(self) -> int:

@@ -29,8 +29,6 @@ def check_straggler(spec: TrainingSpec) -> None:
     if not 0 <= spec.slow_worker < count:
         raise TfdistError(f"slow_worker = {spec.slow_worker}: must be 0 to {count - 1}, one of {count}")
     _check_graph("slow_worker", spec)
-    if spec.strategy is StrategyName.PARAMETER_SERVER:
-        raise TfdistError("slow_worker: not supported under parameter-server; omit it")
 
 
 def check_step_times(spec: TrainingSpec) -> None:

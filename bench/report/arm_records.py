@@ -1,12 +1,15 @@
 """The records of each arm, and what follows from them without a comparison. Pure."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tfdist.bench.plan import PlannedRun
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.statistics import Block
+from tfdist.bench.until import unneeded
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import throughput
 from tfdist.strategies.catalog import CATALOG
@@ -73,12 +76,17 @@ def arms_of(folders: Sequence[ResultFolder]) -> tuple[ArmRecords, ...]:
 def _of_folder(folder: ResultFolder, label: str) -> Iterator[ArmRecords]:
     suite = folder.bench.suite if folder.bench else None
     choices = {arm.name: arm.choices for arm in suite.arms} if suite else {}
+    skipped = Counter(run.arm for run in _unneeded(folder))
     grouped: dict[str, list[Record]] = {name: [] for name in choices}
     for record in sorted(folder.records, key=lambda record: (record.round, record.order)):
         grouped.setdefault(record.arm, []).append(record)
     for arm, records in grouped.items():
         spec = records[0].spec if records else choices[arm]
-        yield ArmRecords(label, arm, tuple(records), suite.rounds if suite else len(records), spec)
+        yield ArmRecords(label, arm, tuple(records), suite.rounds - skipped[arm] if suite else len(records), spec)
+
+
+def _unneeded(folder: ResultFolder) -> set[PlannedRun]:
+    return unneeded(folder.bench.plan, folder.bench.suite, folder.records) if folder.bench else set()
 
 
 def devices_of(measured: Record) -> int:

@@ -8,7 +8,8 @@ from tfdist.bench.report.summary import ArmRow, statistics_of
 from tfdist.bench.statistics import ArmVerdict, Comparison
 from tfdist.strategies.options import Communication, StrategyName
 
-_NO_EFFECT = ("format", "steps", "epochs", "warmup_steps", "steps_per_window", "timeout_collective_s", "evaluate")
+_NO_EFFECT = ("format", "steps", "epochs", "warmup_steps", "steps_per_window", "timeout_collective_s", "evaluate",
+              "evaluate_turns")  # fmt: skip
 """Fields of a spec that do not affect a turn."""
 
 

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tfdist.bench.report.arm_records import devices_of
 from tfdist.bench.report.same_arms import SamePair
 from tfdist.bench.report.scaling import scaling_of
+from tfdist.bench.report.shared_cores import devices_outnumber_cores, servers_share_cores
 from tfdist.bench.report.summary import WRONG, ArmRow
 from tfdist.bench.report.turn_warnings import turn_warnings
 from tfdist.bench.report.warning import Warning, listed
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
-from tfdist.models.record import Record
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
 
@@ -90,18 +89,6 @@ def _arms(check: _ArmCheck, rows: Sequence[ArmRow]) -> Iterable[Warning]:
         yield Warning(check.code, f"{listed(labels, len(rows))}: {check.text}", check.advice)
 
 
-def _devices_outnumber_cores(record: Record) -> bool:
-    """Whether pinned devices need more cores than the job's hosts have (all counted like the first)."""
-    cores = record.hardware.get("cores")
-    if not _pinned(record) or not cores:
-        return False
-    return bool(devices_of(record) * record.spec["cores_per_device"] > len(cores) * record.hosts)
-
-
-def _pinned(record: Record) -> bool:
-    return bool(record.spec.get("cores_per_device")) and not record.spec.get("gpus")
-
-
 def _shares_pool(row: ArmRow) -> bool:
     """Whether its CPU devices use the threads of one process together."""
     several = CATALOG[StrategyName(row.strategy)].many_cpu_devices
@@ -123,7 +110,7 @@ _ARM_CHECKS = (
     ),
     _ArmCheck(
         "shared-cores",
-        lambda row: any(_devices_outnumber_cores(record) for record in row.measured),
+        lambda row: any(devices_outnumber_cores(record) for record in row.measured),
         "more devices than CPU cores, so devices share cores.",
         "With enough cores their throughput would be higher.",
     ),
@@ -134,8 +121,8 @@ _ARM_CHECKS = (
         "Compare them with each other; against one device per process (multiworker, independent) the cores differ.",
     ),
     _ArmCheck(
-        "ps-share-cores",  # launch/job.py pins them there
-        lambda row: any(_pinned(record) and record.spec.get("ps") for record in row.measured),
+        "ps-share-cores",
+        lambda row: any(servers_share_cores(record) for record in row.measured),
         "parameter servers share the cores of the workers, so that every arm uses the same number of cores.",
         "On separate hosts their throughput would be higher.",
     ),

@@ -20,6 +20,7 @@ _BUILT_IN = Path(__file__).parent
 _TYPES: Mapping[str, type] = {
     "name": str, "description": str, "preset": str, "rounds": int, "incarnations": int, "turn": float, "warmup": float,
     "window": float, "isolated": bool, "timeout": float, "scaling": str, "seed": int, "explain": bool,
+    "until_accuracy": float,
 }  # fmt: skip
 _IN_SECONDS = ("turn", "warmup", "window", "timeout")
 """Keys whose field ends with `_s`."""
@@ -57,6 +58,9 @@ class Suite:
     """Of the order of the turns within a round."""
     explain: bool = False
     """Measure what is needed to say where time is lost: step times, and the arms of `suites/explain.py`."""
+    until_accuracy: float | None = None
+    """An incarnation of an arm gets no more turns once its accuracy on the held-out examples, 0..1, has reached this;
+    None: each arm gets all its turns."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the keys of the TOML file; the arms of [matrix] are written out."""
@@ -111,6 +115,7 @@ def parse_suite(table: Mapping[str, Any], source: str) -> Suite:
     _check_preset(suite, source)
     check_amounts(suite, lambda key, value: f"{source} has {key} = {value}")
     _check_scaling(suite, source)
+    _check_accuracy(suite, source)
     return suite
 
 
@@ -140,6 +145,8 @@ def adjust(suite: Suite, changes: Mapping[str, Any]) -> Suite:
     given = {key: value for key, value in changes.items() if value is not None}
     if given.get("isolated") and "incarnations" in given:
         raise TfdistError("--isolated is an incarnation for each turn: omit --incarnations")
+    if given.get("isolated") and suite.until_accuracy is not None:
+        raise TfdistError(f"--isolated: suite {suite.name} trains from turn to turn; omit it")
     if "rounds" in given and suite.incarnations == suite.rounds:  # limited by them
         suite = replace(suite, incarnations=max(suite.incarnations, Suite.incarnations))
     adjusted = _with_incarnations(replace(suite, **given), "incarnations" in given)
@@ -160,6 +167,21 @@ def _with_incarnations(suite: Suite, chosen: bool) -> Suite:
 def _check_preset(suite: Suite, source: str) -> None:
     if suite.preset is not None and suite.preset not in PRESETS:
         raise TfdistError(f"{source} has preset = {suite.preset!r}: {did_you_mean(suite.preset, PRESETS)}")
+
+
+def _check_accuracy(suite: Suite, source: str) -> None:
+    if suite.until_accuracy is None:
+        return
+    if not 0 < suite.until_accuracy <= 1:
+        raise TfdistError(f"{source} has until_accuracy = {suite.until_accuracy:g}: must be above 0 and at most 1")
+    if suite.isolated:
+        raise TfdistError(f"{source} is isolated, so that each turn starts over: omit until_accuracy")
+    unknown = next((arm.name for arm in suite.arms if not (arm.command or arm.choices.get("evaluate_turns"))), None)
+    if unknown is not None:
+        raise TfdistError(
+            f"{source} has until_accuracy, but arm {unknown!r} is not evaluated: "
+            "set evaluate_turns = true in [defaults]"
+        )
 
 
 def _check_scaling(suite: Suite, source: str) -> None:

@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from tfdist.models.calls import calls
-from tfdist.models.training import feed, optimizers, restore, step
+from tfdist.models.record import Storage
+from tfdist.models.training import feed, optimizers, restore, step, update_counts, worker_step
 from tfdist.models.training.context import Trained, TrainingContext
+from tfdist.models.training.update_counts import UpdateCounts
 from tfdist.models.training.windows import WindowLog
 
 AHEAD = 2
@@ -35,6 +37,8 @@ class AsyncLoop:
     overlaps: ClassVar[bool] = True
     steps_per_call: int = 1
     """Of each closure."""
+    counts: UpdateCounts | None = None
+    """Of the updates; None: they are not counted."""
 
     def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
         """Train windows, as `pace.Loop`. With steps before and after them, workers are busy at both edges."""
@@ -42,6 +46,7 @@ class AsyncLoop:
         first, pending = self._schedule(before), self._fill(deque(), waiting)
         if first is not None:
             first.fetch()
+        updates = None if self.counts is None else self.counts.read()
         counted = self._count()  # before the clock is read, as at the other edges
         log.open()
         for _ in sizes:
@@ -49,6 +54,8 @@ class AsyncLoop:
             if not waiting and len(pending) == 1 and not after:
                 self.drain()  # the last window ends with all of its steps
             counted = self._close(last, counted, log)
+        if self.counts is not None:
+            log.observed["updates"] = update_counts.to_json(self.counts.read() - updates)
         self.drain()
 
     def _fill(self, pending: deque[Any], waiting: deque[int]) -> deque[Any]:
@@ -84,53 +91,25 @@ def prepare(job: TrainingContext) -> tuple[AsyncLoop, Callable[[], Trained]]:
         applied = tf.Variable(job.start.examples, dtype=tf.int64, trainable=False, name="examples_applied")
     restore.restore(job, model, optimizer)
     batches = feed.asynchronous(job.spec, job.strategy, coordinator, job.replicas, applied.read_value)
-    worker_step = _worker_step(job, replica_step, batches.draw, applied)
+    counts = update_counts.create(job.spec.workers) if job.spec.count_updates else None
+    requests: dict[str, Storage] = {}
+    closure = worker_step.build(job, worker_step.Parts(replica_step, batches.draw, applied, counts, requests))
     several = job.spec.steps_per_call > 1
     loop = AsyncLoop(
         lambda steps: coordinator.schedule(
-            worker_step, (batches.source, tf.constant(steps)) if several else (batches.source,)
+            closure, (batches.source, tf.constant(steps)) if several else (batches.source,)
         ),
         coordinator.join,
         applied,
         job.batch,
         job.spec.workers,
         job.spec.steps_per_call,
+        counts,
     )
     # dropping a coordinator waits for its workers
     keep_alive = batches, coordinator
 
     def trained() -> Trained:
-        return Trained(model, optimizer, int(applied.read_value()), optimizers.updates(optimizer), keep_alive)
+        return Trained(model, optimizer, int(applied.read_value()), optimizers.updates(optimizer), keep_alive, requests)
 
     return loop, trained
-
-
-def _worker_step(
-    job: TrainingContext, replica_step: step.ReplicaStep, draw: Callable[[Any], Any], applied: tf.Variable
-) -> Any:
-    """The tf.function that a worker runs for a closure: its steps, then their examples are added to the counter.
-
-    Its arguments are the source and, if `steps_per_call` is not 1, the number of steps. Returns the last step's loss.
-    """
-
-    # A separate function: whatever depends on its result also waits for its updates.
-    @tf.function
-    def update(source: Any) -> tf.Tensor:
-        losses = job.strategy.run(replica_step, draw(source))
-        return job.strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
-
-    @tf.function
-    def update_several(source: Any, steps: tf.Tensor) -> tf.Tensor:
-        loss = tf.constant(0.0)
-        for _ in tf.range(steps):
-            loss = update(source)
-        return loss
-
-    def counted(loss: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
-        with tf.control_dependencies([loss]):
-            applied.assign_add(job.batch * tf.cast(steps, tf.int64), use_locking=True, read_value=False)
-        return loss
-
-    if job.spec.steps_per_call == 1:
-        return tf.function(lambda source: counted(update(source), 1))
-    return tf.function(lambda source, steps: counted(update_several(source, steps), steps))

@@ -1,11 +1,13 @@
 """What a training task works on, and its result: passed between task, loops and evaluation."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.launch.cluster import Task
+from tfdist.models.record import Storage
 from tfdist.models.spec import TrainingSpec
 
 
@@ -62,3 +64,5 @@ class Trained:
 
     tf.data's tuning thread can miss its cancellation, and then sleeps for a whole period.
     """
+    requests: Mapping[str, Storage] = field(default_factory=dict)
+    """What a step moves to and from each parameter server; empty before the first one is traced, and without them."""

@@ -1,7 +1,8 @@
-"""Accuracy on the held-out examples, computed the same way for every strategy."""
+"""Loss and accuracy on the held-out examples, computed the same way for every strategy."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,18 +19,35 @@ REPORT_S = 10.0
 """Between two reports that the evaluation continues."""
 
 
-def accuracy(job: TrainingContext, trained: Trained) -> float:
-    """The share of held-out examples, 0..1, that the model classifies correctly.
+@dataclass(frozen=True)
+class HeldOut:
+    """What a model achieves on the held-out examples."""
+
+    loss: float
+    """Mean cross-entropy."""
+    accuracy: float
+    """The share, 0..1, that it classifies correctly."""
+
+
+def held_out(job: TrainingContext) -> Callable[[Trained], HeldOut]:
+    """A function that measures what has been trained so far; every worker of a synchronous job must call it.
 
     Each worker evaluates its part of the examples on a plain copy of the model, and the counts are summed. So workers
     do not wait for each other on parts of unequal size. Reading the weights averages BatchNorm's moving statistics
-    over replicas where the strategy keeps one copy per replica.
+    over replicas where the strategy keeps one copy per replica. The copy is made once, so that later calls are fast.
     """
-    model = _plain_copy(job, trained.model)
+    model = build_model(job.spec)
+    shapes = [tuple(weight.shape) for weight in model.weights]
     part = feed.share(job.spec, job.task, job.replicas) if job.workers > 1 else pipeline.Share()
     examples = pipeline.held_out(table.examples(job.spec.dataset, job.spec.data_dir), job.spec, part)
-    correct, total = agreement.make_sum(job)(counter(model)(_reported(examples)))
-    return correct / total
+    count, total = counter(model), agreement.make_sum(job)
+
+    def measure(trained: Trained) -> HeldOut:
+        model.set_weights(join_shards(trained.model.get_weights(), shapes))
+        correct, number, loss = total(count(_reported(examples)))
+        return HeldOut(loss / number, correct / number)
+
+    return measure
 
 
 def _reported(batches: Iterable[Any]) -> Iterator[Any]:
@@ -42,26 +60,25 @@ def _reported(batches: Iterable[Any]) -> Iterator[Any]:
         yield batch
 
 
-def counter(model: tf.keras.Model) -> Callable[[Iterable[Any]], tuple[float, float]]:
-    """A function that counts the examples that the model classifies correctly, and all examples."""
+def counter(model: tf.keras.Model) -> Callable[[Iterable[Any]], tuple[float, float, float]]:
+    """A function that counts the examples that the model classifies correctly and all examples, and sums their losses.
+
+    The loss of an example is its cross-entropy.
+    """
+    per_example = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
 
     @tf.function(reduce_retracing=True)
-    def correct(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        predicted = tf.argmax(model(images, training=False), axis=-1, output_type=labels.dtype)
-        return tf.math.count_nonzero(predicted == labels)
+    def sums(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        logits = model(images, training=False)
+        predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
+        return tf.math.count_nonzero(predicted == labels), tf.reduce_sum(per_example(labels, logits))
 
-    def count(examples: Iterable[Any]) -> tuple[float, float]:
-        counts = [(int(correct(images, labels)), int(labels.shape[0])) for images, labels in examples]
-        return float(sum(count for count, _ in counts)), float(sum(size for _, size in counts))
+    def count(examples: Iterable[Any]) -> tuple[float, float, float]:
+        rows = [(*map(float, sums(images, labels)), float(labels.shape[0])) for images, labels in examples]
+        correct, losses, sizes = zip(*rows, strict=True) if rows else ((), (), ())
+        return sum(correct), sum(sizes), sum(losses)
 
     return count
-
-
-def _plain_copy(job: TrainingContext, model: tf.keras.Model) -> tf.keras.Model:
-    weights = model.get_weights()
-    copy = build_model(job.spec)
-    copy.set_weights(join_shards(weights, [tuple(weight.shape) for weight in copy.weights]))
-    return copy
 
 
 def join_shards(parts: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[Any]:

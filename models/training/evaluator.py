@@ -138,7 +138,7 @@ def _accuracy_of(spec: TrainingSpec) -> Callable[[str], float]:
             load_weights(model, prefix)
         except tf.errors.OpError as error:
             raise OSError(error.message) from None
-        correct, total = count(examples)
+        correct, total, _ = count(examples)
         return correct / total
 
     return accuracy

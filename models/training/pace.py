@@ -39,7 +39,13 @@ class Windows:
     timed: tuple[Window, ...] = ()
 
 
-def train(loop: Loop, log: WindowLog, spec: TrainingSpec, report: Callable[[Windows, bool], None]) -> None:
+def train(
+    loop: Loop,
+    log: WindowLog,
+    spec: TrainingSpec,
+    report: Callable[[Windows, bool], None],
+    after_turn: Callable[[WindowLog], None] | None = None,
+) -> None:
     """Train as long as the launcher releases turns; without turns, the steps of `spec`.
 
     Args:
@@ -47,13 +53,16 @@ def train(loop: Loop, log: WindowLog, spec: TrainingSpec, report: Callable[[Wind
         log: a fresh one.
         spec: of the training.
         report: sends the record of this task: before the first turn (False), and at the end (True).
+        after_turn: see `take_turns`.
     """
     if events.in_turns():
         log.quiet = True
         loop.windows((1, OPENING_STEPS * _at_once(loop, spec)), log)
         opening = Windows(log.take())
         report(opening, False)
-        take_turns(loop, log, step_s(opening.warmup[1:]) * loop.concurrent, spec.steps_per_call)
+        # of a concurrent loop all steps may be in the first window, which has the time of the trace, too
+        seconds = step_s(opening.warmup[1:] or opening.warmup) * loop.concurrent
+        take_turns(loop, log, seconds, spec.steps_per_call, after_turn)
         report(opening, True)
     else:
         report(_train_steps(loop, log, spec), True)

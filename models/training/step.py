@@ -37,9 +37,12 @@ def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, ReplicaStep]:
         # The all-reduce stays outside: on a CPU, XLA has no collectives between processes.
         gradients = tf.function(gradients, jit_compile=True)
 
-    def step(images: tf.Tensor, labels: tf.Tensor) -> Any:
+    def step(images: tf.Tensor, labels: tf.Tensor, slowness: tf.Tensor | None = None) -> Any:
+        """`slowness`: 1.0 on the slow worker and else 0.0, if only a running graph knows which one it is."""
         loss, scaled = gradients(images, labels)
-        if straggler.is_slow(job):
+        if slowness is not None:
+            scaled = straggler.slowed(job.spec, (images, labels), scaled, slowness)
+        elif straggler.is_slow(job):
             scaled = straggler.slowed(job.spec, (images, labels), scaled)
         unscaled = optimizers.unscale(optimizer, scaled)
         if not job.spec.step_times:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tfdist.launch import events
 from tfdist.launch.cluster import Cluster, Task, parse_tf_config
@@ -110,7 +110,7 @@ def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
         events.emit("record", record=asdict(record))
 
     if saving is None:
-        pace.train(loop, log, job.spec, report)
+        pace.train(loop, log, job.spec, report, _evaluation(job, trained) if spec.evaluate_turns else None)
     else:
         _train_saved(job, saving, loop, log, trained, report)
     if not events.in_turns():
@@ -189,10 +189,25 @@ def _prepare(job: "TrainingContext") -> "tuple[pace.Loop, Callable[[], Trained]]
     return loop.prepare(job) if CATALOG[job.spec.strategy].synchronous else async_loop.prepare(job)
 
 
+def _evaluation(job: "TrainingContext", trained: "Callable[[], Trained]") -> Callable[[WindowLog], None]:
+    """Measures what has been trained so far, and notes it in a log."""
+    from tfdist.models.training.evaluate import held_out
+
+    measure = held_out(job)
+
+    def note(log: WindowLog) -> None:
+        now = trained()
+        result = measure(now)
+        log.observed["held_out"] = {"examples": now.examples * job.workers, **asdict(result)}
+
+    return note
+
+
 def _record(
     job: "TrainingContext", windows: Windows, trained: "Trained", phases: dict[str, float], evaluate: bool
 ) -> RankRecord:
-    from tfdist.models.training.evaluate import accuracy
+    from tfdist.models.training import storage
+    from tfdist.models.training.evaluate import held_out
     from tfdist.models.training.gpu_software import peak_gpu_memory
 
     if evaluate:
@@ -207,12 +222,19 @@ def _record(
         examples_applied=trained.examples,
         updates_applied=trained.updates,
         resumed_at=job.start.step,
-        accuracy=accuracy(job, trained) if evaluate else None,
+        accuracy=held_out(job)(trained).accuracy if evaluate else None,
         software=observation.software(job.spec.keras),
         environment=observation.environment(os.environ),
         **observation.process(),
         gpu_peak_bytes=peak_gpu_memory(own_devices),
+        storage=storage.combined(storage.stored(_variables(trained)), trained.requests),
     )
+
+
+def _variables(trained: "Trained") -> list[Any]:
+    """The model's and the optimizer's, which is a function in tf_keras."""
+    of_optimizer = trained.optimizer.variables
+    return [*trained.model.variables, *(of_optimizer() if callable(of_optimizer) else of_optimizer)]
 
 
 def leave(code: int) -> NoReturn:

@@ -124,7 +124,7 @@ def test_an_unknown_key_lists_those_that_have_an_effect(tmp_path: Path) -> None:
 
 
 def test_an_unknown_suite_lists_the_built_in_ones() -> None:
-    with pytest.raises(TfdistError, match="cpu, gpu, hosts, knobs, smoke"):
+    with pytest.raises(TfdistError, match="batch, convergence, cpu, gpu, hosts, knobs, smoke, storage, stragglers"):
         load_suite("smokey")
 
 
@@ -208,6 +208,16 @@ def test_the_suite_of_knobs_runs_all_its_arms_on_two_cores() -> None:
     assert {spec.replicas for name, spec in arms.specs.items() if "one-device" not in name} == {2}
     batches = {(spec.strategy, spec.batch_size) for spec in arms.specs.values() if isinstance(spec, TrainingSpec)}
     assert batches >= {(name, batch) for name in ("one-device", "multiworker", "mirrored") for batch in (16, 32, 64)}
+
+
+def test_the_suites_of_one_question_run_all_their_arms_on_two_cores() -> None:
+    for name in ("convergence", "stragglers", "storage", "batch"):
+        suite = load_suite(name)
+        arms = resolve_arms(suite.arms, local_machines(Machine((0, 1), ())), suite.preset)
+        assert not arms.refused
+        assert all("share 2 cores" in warning for warning in arms.warnings)
+        assert len(arms.specs) == len(suite.arms)
+    assert len(arms.specs) == 9, "each batch size is an arm"
 
 
 @pytest.mark.parametrize(("gpus", "runs"), [(1, 6), (2, 24), (4, 42), (8, 60)])

@@ -77,6 +77,20 @@ def test_turns_until_the_end(train):
     assert not [event for event in run.events if event["event"] == "step"]
 
 
+@dataclass
+class MergingLoop(CountingLoop):
+    """All steps are in the first window: the later ones found nothing new."""
+
+    def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
+        super().windows((sum(sizes),), log, before, after)
+
+
+def test_a_step_takes_time_even_if_all_steps_are_in_the_first_window(train):
+    run = train([END], MergingLoop(concurrent=2))
+    (barrier,) = [event for event in run.events if event["event"] == "barrier"]
+    assert barrier["step_s"] == 2.0
+
+
 def test_the_end_of_the_pipe_ends_the_turns(train):
     assert train([{"windows": 1, "steps": 2}], CountingLoop()).calls == [((1, 4), 0, 0), ((2,), 1, 0)]
 

@@ -1,0 +1,117 @@
+"""What arms have learned after each turn: their curves over examples and seconds. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from statistics import geometric_mean
+
+from tfdist.models.record import Record
+from tfdist.models.throughput import exchange, throughput
+from tfdist.strategies.catalog import Exchange
+
+
+@dataclass(frozen=True)
+class Point:
+    """One evaluation on the held-out examples."""
+
+    examples: float
+    """That the model was trained with; by all workers together unless they train models of their own."""
+    seconds: float
+    """In which these examples are trained, at the speed of the turns; without starts and evaluations."""
+    loss: float
+    accuracy: float
+    """0..1."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One training from its start on."""
+
+    task: str
+    seed: int
+    points: tuple[Point, ...]
+
+    def reach(self, accuracy: float) -> Point | None:
+        """When it first had this accuracy, between the two evaluations by linear interpolation; None: never."""
+        for number, point in enumerate(self.points):
+            if point.accuracy >= accuracy:
+                return _between(self.points[number - 1], point, accuracy) if number else point
+        return None
+
+
+def _between(before: Point, after: Point, accuracy: float) -> Point:
+    share = (accuracy - before.accuracy) / (after.accuracy - before.accuracy)
+
+    def part(one: float, other: float) -> float:
+        return one + share * (other - one)
+
+    examples, seconds = part(before.examples, after.examples), part(before.seconds, after.seconds)
+    return Point(examples, seconds, part(before.loss, after.loss), accuracy)
+
+
+def curves_of(records: Sequence[Record]) -> tuple[Curve, ...]:
+    """The trainings of one arm whose turns were evaluated: one for each start of its processes.
+
+    Without exchange each task trains a model of its own; otherwise the first one speaks for all.
+    """
+    measured = sorted(filter(_tasks, records), key=lambda record: (record.incarnation, record.order))
+    return tuple(
+        curve
+        for _, turns in groupby(measured, key=lambda record: record.incarnation)
+        for curve in _of_start(list(turns))
+    )
+
+
+def _tasks(record: Record) -> list[str]:
+    tasks = sorted(task for task, observed in record.observed.items() if "held_out" in observed)
+    return tasks if exchange(record.spec["strategy"]) is Exchange.NONE else tasks[:1]
+
+
+def _of_start(turns: Sequence[Record]) -> Iterator[Curve]:
+    for task in _tasks(turns[0]):
+        examples, seconds, points = 0.0, 0.0, []
+        for turn in turns:
+            result = turn.observed[task]["held_out"]
+            seconds += (result["examples"] - examples) / _rate(turn, task)
+            examples = result["examples"]
+            points.append(Point(examples, seconds, result["loss"], result["accuracy"]))
+        yield Curve(task, turns[0].spec["seed"], tuple(points))
+
+
+def _rate(turn: Record, task: str) -> float:
+    """Examples per second of the model that this task evaluates."""
+    if exchange(turn.spec["strategy"]) is not Exchange.NONE:
+        return throughput(turn)
+    windows = next(rank.windows for rank in turn.ranks if rank.task == task)
+    return sum(window.examples for window in windows) / sum(window.elapsed_s for window in windows)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Where the trainings of one arm reached an accuracy, by seed."""
+
+    examples: Mapping[int, float]
+    seconds: Mapping[int, float]
+    seeds: int
+    """Number of seeds, those that never reached it included."""
+
+    @property
+    def complete(self) -> bool:
+        """Every seed reached it: otherwise a mean over the others would flatter the arm."""
+        return 0 < len(self.examples) == self.seeds
+
+
+def reached(curves: Sequence[Curve], accuracy: float) -> Reached:
+    """Of several models with one seed, the geometric mean; a seed counts if all of its models reached it."""
+    points = {
+        seed: [curve.reach(accuracy) for curve in curves if curve.seed == seed]
+        for seed in dict.fromkeys(curve.seed for curve in curves)
+    }
+    examples: dict[int, float] = {}
+    seconds: dict[int, float] = {}
+    for seed, all_points in points.items():
+        found = [point for point in all_points if point is not None]
+        if len(found) == len(all_points):
+            examples[seed] = geometric_mean(point.examples for point in found)
+            seconds[seed] = geometric_mean(point.seconds for point in found)
+    return Reached(examples, seconds, len(points))

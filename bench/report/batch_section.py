@@ -1,0 +1,159 @@
+"""The section on batch sizes: throughput and memory of arms that differ in nothing else."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from tfdist.bench.report.colors import PALETTE
+from tfdist.bench.report.format import interval, number
+from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.shared_cores import mark_seconds
+from tfdist.bench.report.summary import ArmRow, statistics_of
+from tfdist.bench.statistics import ArmVerdict
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FEWEST = 4
+"""Batch sizes of a series: fewer are a comparison of arms, not a sweep."""
+_SAME = (
+    "strategy", "workers", "ps", "devices", "model", "alpha", "image_size", "precision", "keras", "api", "xla",
+    "dataset", "steps_per_call", "communication", "cross_device", "gradient_dtype",
+    "cores_per_device", "intra_op_threads", "optimizer",
+)  # fmt: skip
+"""Fields of a spec in which the arms of a series agree."""
+Series = Sequence[ArmRow]
+"""Arms by batch size, the smallest first."""
+
+
+def batch_section(measured: Measured) -> Section | None:
+    """None without a series."""
+    series = _series(measured.rows)
+    if not series:
+        return None
+    return Section(
+        key="batch",
+        title="Batch sizes",
+        answer=tuple(text for one in series for text in _answer(one)),
+        charts=(_throughput(series), _memory(series)),
+        tables=(_table(series),),
+        notes=(
+            "Memory is the highest resident memory of the largest process since its start, import and trace included; "
+            "on a GPU, what TensorFlow has allocated on it at most.",
+        ),
+    )
+
+
+def _series(rows: Sequence[ArmRow]) -> list[Series]:
+    grouped: dict[tuple[Any, ...], dict[int, ArmRow]] = {}
+    for row in rows:
+        spec = row.records[0].spec if row.records else {}
+        if row.batch_per_replica is not None and spec:
+            key = (row.folder, row.hosts, *(str(spec.get(name)) for name in _SAME))
+            grouped.setdefault(key, {}).setdefault(row.batch_per_replica, row)
+    return [[each[size] for size in sorted(each)] for each in grouped.values() if len(each) >= FEWEST]
+
+
+def _answer(series: Series) -> Iterator[str]:
+    """From which batch size on a larger one is not measurably faster, and where memory ended."""
+    ran = [row for row in series if row.images_per_s]
+    if ran:
+        best = max(ran, key=lambda row: row.images_per_s or 0.0)
+        enough = _smallest_as_fast(ran, best)
+        text = f"{ran[0].strategy}: batch {best.batch_per_replica} has the most images/s, {best.images_per_s:.1f}"
+        smaller = f"; batch {enough.batch_per_replica} is the smallest that is not measurably slower"
+        yield mark_seconds(f"{text}{smaller if enough is not best else ''}.", ran)
+    failed = next((row for row in series if not row.measured and row.reason), None)
+    if failed is not None:
+        yield f"Batch {failed.batch_per_replica} did not run: {failed.reason}."
+
+
+def _smallest_as_fast(ran: Series, best: ArmRow) -> ArmRow:
+    others = [row for row in ran if row is not best]
+    verdicts = statistics_of(ran).compare([(row.label, best.label) for row in others])
+    slower = {row.label for row, each in zip(others, verdicts, strict=True) if each.verdict is ArmVerdict.SLOWER}
+    return next(row for row in ran if row.label not in slower)
+
+
+def _memory_bytes(row: ArmRow) -> int | None:
+    gpu = max((peak for record in row.measured for rank in record.ranks for peak in rank.gpu_peak_bytes), default=None)
+    return gpu if gpu is not None else row.costs.largest_process_bytes
+
+
+def _megabytes(row: ArmRow) -> float | None:
+    size = _memory_bytes(row)
+    return None if size is None else size / 1e6
+
+
+def _throughput(series: Sequence[Series]) -> Chart:
+    return _chart(
+        series, "batch_throughput", "Images/s by batch size", "images/s of the whole job", lambda row: row.images_per_s
+    )
+
+
+def _memory(series: Sequence[Series]) -> Chart:
+    return _chart(series, "batch_memory", "Memory by batch size", "MB of the largest process or GPU", _megabytes)
+
+
+def _chart(
+    series: Sequence[Series], name: str, title: str, label: str, value: Callable[[ArmRow], float | None]
+) -> Chart:
+    points = [(row, figure) for one in series for row in one if (figure := value(row)) is not None]
+    texts = (f"{row.label}: {figure:.0f}" for row, figure in points)
+    data = [{"arm": row.label, "batch_per_device": row.batch_per_replica, label: figure} for row, figure in points]
+    paint = partial(_paint, series=series, value=value, label=label)
+    return Chart(name, title, f"{label} over the batch size. {'; '.join(texts)}.", paint, pd.DataFrame(data))
+
+
+def _paint(axes: "Axes", series: Sequence[Series], value: Callable[[ArmRow], float | None], label: str) -> None:
+    for index, one in enumerate(series):
+        points = [(row.batch_per_replica, figure) for row in one if (figure := value(row)) is not None]
+        color = PALETTE[index % len(PALETTE)]
+        axes.plot(*zip(*points, strict=True), marker="o", color=color, label=one[0].strategy) if points else None
+    sizes = sorted({row.batch_per_replica for one in series for row in one if row.batch_per_replica})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes, list(map(str, sizes)))
+    axes.set_xlabel("batch per device")
+    axes.set_ylabel(label)
+    axes.set_ylim(bottom=0)
+
+
+def _table(series: Sequence[Series]) -> Table:
+    rows = [row for one in series for row in one]
+    return Table(
+        "batch",
+        "Throughput and memory of each batch size",
+        pd.DataFrame([_shown(row) for row in rows]),
+        pd.DataFrame([_values(row) for row in rows]),
+    )
+
+
+def _shown(row: ArmRow) -> dict[str, str]:
+    values = _values(row)
+    return {
+        "arm": row.label,
+        "batch per device": str(row.batch_per_replica),
+        "images/s": number(row.images_per_s, ".1f"),
+        "95 % interval": interval(row.spread, ".1f"),
+        "ms per step": number(values["ms_per_step"], ".1f"),
+        "memory (MB)": number(values["memory_mb"], ".0f"),
+        "status": f"{row.status}: {row.reason}" if row.reason else row.status,
+    }
+
+
+def _values(row: ArmRow) -> Mapping[str, Any]:
+    return {
+        "arm": row.label,
+        "strategy": row.strategy,
+        "batch_per_device": row.batch_per_replica,
+        "images_per_s": row.images_per_s,
+        "images_per_s_low": row.spread.low if row.spread else None,
+        "images_per_s_high": row.spread.high if row.spread else None,
+        "ms_per_step": row.costs.step_ms[0] if row.costs.step_ms else None,
+        "memory_mb": _megabytes(row),
+        "status": row.status,
+        "reason": row.reason,
+    }

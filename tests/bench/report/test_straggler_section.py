@@ -1,0 +1,103 @@
+"""The section on stragglers, from records whose steps take known times."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.bench.conftest import record
+from tests.bench.report.rows import folder
+from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.section import Section
+from tfdist.bench.report.straggler_section import straggler_section
+from tfdist.bench.report.summary import summarize
+from tfdist.models.record import Record
+
+SLOW = {"slow_worker": 1, "slow_factor": 3.0}
+NOISE = (1.0, 1.01, 0.99, 1.0)
+
+
+def arm(name: str, strategy: str, seconds: Sequence[float], slow: bool, updates: object = None) -> list[Record]:
+    """A turn of a window of one step for each value of NOISE; `seconds` of each rank."""
+    spec: dict[str, object] = {"strategy": strategy, "workers": 2, **(SLOW if slow else {})}
+    if strategy == "parameter-server":
+        spec |= {"ps": 1, "tasks": ["chief-0"]}
+    records = [
+        record(name, [[each * noise] for each in seconds], round=number, **spec)
+        for number, noise in enumerate(NOISE, start=1)
+    ]
+    observed = {"chief-0": {"updates": updates}} if updates else {}
+    return [replace(one, observed=observed) for one in records]
+
+
+def alone() -> list[Record]:
+    """10 examples a step: the slow worker's takes 0.1 s longer."""
+    steady = arm("independent", "independent", (0.05, 0.05), slow=False)
+    return [*steady, *arm("independent/3x", "independent", (0.05, 0.15), slow=True)]
+
+
+def section_of(records: Sequence[Record]) -> Section | None:
+    folders = (folder(records),)
+    return straggler_section(Measured(folders, summarize(folders)))
+
+
+@pytest.fixture
+def section() -> Section:
+    sync = [*arm("sync", "multiworker", (0.1, 0.1), False), *arm("sync/3x", "multiworker", (0.2, 0.2), True)]
+    # of 10 examples in 0.05 s: each worker takes 0.1 s; then one worker does half of its steps
+    counts = [[50, 50], [10, 20, 20]]
+    asynchronous = [
+        *arm("async", "parameter-server", (0.05,), False),
+        *arm("async/3x", "parameter-server", (0.05 / 0.75,), True, counts),
+    ]
+    found = section_of([*alone(), *sync, *asynchronous])
+    assert found is not None
+    return found
+
+
+def test_without_a_slow_worker_there_is_no_section():
+    assert section_of(arm("sync", "multiworker", (0.1, 0.1), False)) is None
+    assert section_of(arm("sync/3x", "multiworker", (0.1, 0.1), True)) is None, "nothing to compare with"
+
+
+def test_what_waiting_would_leave_follows_from_the_slow_step_alone(section):
+    values = section.tables[0].data.set_index("arm")
+    sync = values.loc["sync/3x"]
+    assert sync.share_left == pytest.approx(0.5)
+    assert sync.share_if_all_waited == pytest.approx(0.1 / 0.2, rel=1e-3), "0.1 s longer, as alone"
+    assert sync.share_if_none_waited == pytest.approx(0.75, rel=1e-3)
+    assert sync.slow_step_measured_in == "independent/3x"
+    other = values.loc["async/3x"]
+    assert other.share_left == pytest.approx(0.75)
+    assert other.share_if_all_waited == pytest.approx(0.5, rel=1e-3)
+    assert other.slow_worker_share == pytest.approx(1 / 3)
+    assert other.slow_worker_staleness_mean == pytest.approx(1.2)
+
+
+def test_both_claims_hold_up(section):
+    sync, asynchronous = section.answer
+    assert sync.startswith(
+        '"Synchronous training goes at the pace of the slowest worker": held up. sync/3x kept 0.50 ('
+    )
+    assert sync.split("; ")[1].startswith("waiting would leave 0.50, not waiting 0.75")
+    assert asynchronous.startswith('"Asynchronous training does not wait for the slowest worker": held up. async/3x')
+    assert "on cores that its processes share" in sync
+
+
+def test_without_trainings_alone_the_factor_says_how_slow(section):
+    sync = [*arm("sync", "multiworker", (0.1, 0.1), False), *arm("sync/3x", "multiworker", (0.2, 0.2), True)]
+    found = section_of(sync)
+    assert found is not None
+    values = found.tables[0].data.loc[0]
+    assert (values.share_if_all_waited, values.slow_step_measured_in) == (pytest.approx(1 / 3), "")
+
+
+def test_the_chart_can_be_drawn(section):
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
+    (chart,) = section.charts
+    chart.paint(axes)
+    assert "sync/3x 0.50" in chart.alt
+    labels = axes.get_legend_handles_labels()[1]
+    assert {"multiworker", "parameter-server", "independent"} <= set(labels)
