@@ -43,7 +43,13 @@ def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 WRONG = [
-    (["--suite", "smokey"], ["--suite smokey", "did you mean smoke? Choose from batch, convergence, cpu, gpu, hosts, knobs, smoke, storage, stragglers"]),
+    (
+        ["--suite", "smokey"],
+        [
+            "--suite smokey",
+            "did you mean smoke? Choose from batch, convergence, cpu, gpu, hosts, knobs, smoke, storage, stragglers",
+        ],
+    ),
     (["--suite", "none.toml"], ["--suite none.toml", "No such file"]),
     (["--suite", "cpu", "--arm", "mirored/*"], ["'mirored/*'", "mirrored/auto"]),
     (["--suite", "cpu", "--rounds", "0"], ["--rounds 0"]),
