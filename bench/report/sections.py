@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from tfdist.bench.report.batch_section import batch_section
 from tfdist.bench.report.ceiling_section import ceiling_section
 from tfdist.bench.report.collectives_section import all_reduce_section
-from tfdist.bench.report.batch_section import batch_section
 from tfdist.bench.report.convergence_section import convergence_section
 from tfdist.bench.report.costs_section import costs_section
 from tfdist.bench.report.efficiency_section import efficiency_section
