@@ -18,10 +18,10 @@ PYTEST := $(PY) -m pytest -n 2 --dist worksteal --durations=20 --durations-min=1
 SOURCES := $(shell find package/. cli/. launch/. strategies/. models/. bench/. -not -path '*__pycache__*')
 
 .DEFAULT_GOAL := help
-.PHONY: help install bench bench-launch calibrate faults soak test test-all test-pythons check format format-check lint types build clean
+.PHONY: help install bench bench-launch calibrate check-prediction faults soak test test-all test-pythons check format format-check lint types build clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
 
 install: $(VENV)/sources ## Create .venv with tfdist and the development tools; with a GPU also the CUDA libraries, unless CUDA=0
 
@@ -34,6 +34,10 @@ bench-launch: install ## Measure what the launcher costs compared with running t
 calibrate: install ## Show what measuring in turns is worth, and how often intervals and verdicts are right (about 15 minutes)
 	$(PY) tests/benchmarks/calibrate_turns.py
 	$(PY) tests/benchmarks/calibrate_statistics.py
+	$(PY) -m tests.benchmarks.calibrate_compare
+
+check-prediction: install ## Measure how far predictions are off, on hosts in namespaces, in bench_results/prediction/ (20 minutes, as root)
+	$(PY) -m tests.benchmarks.check_prediction
 
 faults: install ## Measure what happens after each fault, in bench_results/faults/ (35 minutes, as root; ONLY="sigkill link": some)
 	$(PY) -m tests.faults $(ONLY)

@@ -1,6 +1,6 @@
 """How often `tfdist compare` is right: two simulated benches, one after the other, on noise like the recorded one.
 
-python tests/benchmarks/calibrate_compare.py [pairs]    # writes bench_results/calibration/compare.*
+python -m tests.benchmarks.calibrate_compare [pairs]    # writes bench_results/calibration/compare.*
 """
 
 import math
@@ -129,7 +129,7 @@ PLAIN = [Pair(replace(DEFAULT, starts_sd=starts), anchored=False) for starts in 
 
 TEXT = """# Calibration of `tfdist compare`
 
-How often `tfdist compare` is right in simulated pairs of benches with equal arms. Written by `python tests/benchmarks/calibrate_compare.py`; the same figures are in
+How often `tfdist compare` is right in simulated pairs of benches with equal arms. Written by `python -m tests.benchmarks.calibrate_compare`; the same figures are in
 compare.csv. A share of 5 % is known to +-{error:.1f} (standard error).
 
 Noise, drift and starts are those of [statistics.md](statistics.md): turns of 6 % with the recorded tails, a machine that drifts by 6 % in the time of a bench, and goes on drifting for as
