@@ -21,6 +21,8 @@ class Block:
     round: int
     incarnation: int
     """The start of the processes that the turns belong to; if each turn has fresh processes, the round."""
+    folder: str = ""
+    """In a report over several: turns of different folders did not alternate."""
 
 
 @dataclass(frozen=True)

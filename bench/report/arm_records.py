@@ -48,7 +48,7 @@ class ArmRecords:
     def rates(self) -> Mapping[Block, float]:
         """Images/s of each turn. Without incarnations each turn has fresh processes."""
         return {
-            Block(record.group, record.round, record.incarnation or record.round): throughput(record)
+            Block(record.group, record.round, record.incarnation or record.round, self.folder): throughput(record)
             for record in self.measured
         }
 

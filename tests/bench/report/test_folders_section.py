@@ -28,3 +28,9 @@ def test_one_folder_or_none_in_common_has_no_such_section(tmp_path: Path) -> Non
     other = save_bench(tmp_path / "b", arms={"mirrored/x": 0.1})
     for roots in ([one], [one, other]):
         assert "folders" not in [section.key for section in make_report(roots).sections]
+
+
+def test_the_figures_of_a_folder_do_not_depend_on_the_others(tmp_path: Path) -> None:
+    short, long = save_bench(tmp_path / "a", rounds=3), save_bench(tmp_path / "b", rounds=9, seed=1, speed=1.3)
+    alone = {(row.arm, row.images_per_s) for root in (short, long) for row in make_report([root]).rows}
+    assert {(row.arm, row.images_per_s) for row in make_report([short, long]).rows} == alone
