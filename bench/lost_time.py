@@ -68,11 +68,10 @@ class LostTime:
     gradient_bytes: int = 0
     """0: unknown."""
 
-    @property
-    def largest(self) -> Part | None:
-        """The largest part that is surely a loss; None: none is."""
-        sure = [part for part, mean in self.parts.items() if mean.differs and mean.value > 0]
-        return max(sure, key=lambda part: self.parts[part].value, default=None)
+    def largest(self, without: Part | None = None) -> Part | None:
+        """The largest part of the loss, certain or not; None: none is above 0."""
+        lost = [part for part, mean in self.parts.items() if mean.value > 0 and part is not without]
+        return max(lost, key=lambda part: self.parts[part].value, default=None)
 
 
 @dataclass(frozen=True)

@@ -48,22 +48,23 @@ def _strategy(row: ArmRow, lost: LostTime) -> str:
 
 def _exchange(row: ArmRow, lost: LostTime) -> str:
     floor, exchange = ring_floor_ms(row, lost), lost.parts[Part.EXCHANGE].value
-    megabytes = f"{lost.gradient_bytes / 1e6:.1f} MB of gradients"
+    size = f"{lost.gradient_bytes / 1e6:.1f} MB" if lost.gradient_bytes > 1e5 else f"{lost.gradient_bytes / 1e3:.1f} kB"
+    gradients = f"{size} of gradients"
     if floor is None:
         return (
-            f"{megabytes} are copied and added in every step, inside one machine. A larger batch does it less often "
+            f"{gradients} are copied and added in every step, inside one machine. A larger batch does it less often "
             "per "
             f"image; 'tfdist tune --strategy {row.strategy}' tries other ways to exchange them."
         )
     link = f"{row.link['bytes_per_s'] * 8 / 1e6:.0f} Mbit/s"
     if floor > _MOST * exchange:
         return (
-            f"The link is the limit: a ring needs at least {floor:.0f} ms for {megabytes} over {link}. Halve the "
+            f"The link is the limit: a ring needs at least {floor:.0f} ms for {gradients} over {link}. Halve the "
             "bytes with "
             "--gradient-dtype bfloat16, exchange less often per image with a larger batch, or use a faster link."
         )
     return (
-        f"The link is not the limit: a ring needs {floor:.0f} ms for {megabytes} over {link}. Latency and the work "
+        f"The link is not the limit: a ring needs {floor:.0f} ms for {gradients} over {link}. Latency and the work "
         "of the "
         f"processes are; 'tfdist tune --strategy {row.strategy}' tries other packs and types."
     )

@@ -26,6 +26,9 @@ _METHOD = (
 )
 
 
+_Explained = Sequence[tuple[ArmRow, LostTime]]
+
+
 def lost_time_section(measured: Measured) -> Section | None:
     """None for a bench that was not asked to explain, and had no step times."""
     rows = [row for row in measured.rows if row.measured]
@@ -49,32 +52,35 @@ def _rest(found: Losses) -> Iterator[Unexplained]:
     yield from (lost for _, lost in found if isinstance(lost, Unexplained))
 
 
-def _answer(explained: Sequence[tuple[ArmRow, LostTime]]) -> Iterator[str]:
+def _answer(explained: _Explained) -> Iterator[str]:
     """The largest part of each arm's loss, with advice; arms with the same advice together."""
     if all(lost.rounds < FEWEST_ROUNDS for _, lost in explained):
         yield f"Too few rounds to say which part is the largest: use --rounds {FEWEST_ROUNDS} or more."
         return
-    by_advice: dict[tuple[Part, str], list[LostTime]] = {}
+    for _, lost in explained:
+        part = lost.largest()
+        if not lost.loss.differs and not (part and lost.parts[part].differs):
+            yield f"{lost.arm}: no measurable loss ({_milliseconds(lost.loss)} ms of a step)."
+        elif part and not lost.parts[part].differs:
+            figures = f"{_milliseconds(lost.parts[part])} of {lost.loss.value:.1f} ms"
+            yield f"{lost.arm}: {part} may be the largest part of its loss ({figures}): use more --rounds to be sure."
+    yield from _largest(explained, "{part} is the largest part of the loss of {arms}. {advice}")
+    shared = [(row, lost) for row, lost in explained if lost.largest() is Part.SHARED]
+    sentence = "Beyond shared hardware, {part} is the largest part of the loss of {arms}. {advice}"
+    yield from _largest(shared, sentence, without=Part.SHARED)
+
+
+def _largest(explained: _Explained, sentence: str, without: Part | None = None) -> Iterator[str]:
+    """Sentences about the arms whose largest part is surely a loss."""
+    by_advice: dict[tuple[Part, str], list[str]] = {}
     for row, lost in explained:
-        part = lost.largest
-        if part is None:
-            yield f"{lost.arm}: {_without_largest(lost)}"
-        else:
-            by_advice.setdefault((part, advice_on(row, lost, part)), []).append(lost)
-    for (part, advice), losses in by_advice.items():
-        verb = "is the largest loss of"
-        yield f"{str(part).capitalize()} {verb} {'; '.join(_of_loss(lost, part) for lost in losses)}. {advice}"
-
-
-def _without_largest(lost: LostTime) -> str:
-    if lost.loss.differs and lost.loss.value > 0:
-        return f"{lost.loss.value:.1f} ms of a step are lost, but no part is surely above 0: use more --rounds."
-    return "no measurable loss."
-
-
-def _of_loss(lost: LostTime, part: Part) -> str:
-    lost_ms, step_ms = f"{lost.loss.value:.1f} ms", f"{lost.step.value:.1f} ms"
-    return f"{lost.arm} ({_milliseconds(lost.parts[part])} of {lost_ms} lost in a step of {step_ms})"
+        part = lost.largest(without)
+        if part and lost.parts[part].differs:
+            figures = f"{lost.arm} ({lost.parts[part].value:.1f} of {lost.loss.value:.1f} ms)"
+            by_advice.setdefault((part, advice_on(row, lost, part)), []).append(figures)
+    for (part, advice), arms in by_advice.items():
+        text = sentence.format(part=part, arms=", ".join(arms), advice=advice)
+        yield text[:1].upper() + text[1:]
 
 
 def _milliseconds(mean: Mean | None) -> str:
