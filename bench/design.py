@@ -1,15 +1,18 @@
 """Which turns were measured, and what they say about each arm: the design of the two-way model. Pure."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
+
+from tfdist.bench.projection import Projection, connected_sets
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
+    Codes = NDArray[np.intp]
 
 
 @dataclass(frozen=True, order=True)
@@ -45,74 +48,74 @@ class Design:
         return tuple(dict.fromkeys(turn.arm for turn in self.turns))
 
     @cached_property
-    def weights(self) -> "Array":
-        """Arms x turns: what each turn counts in an arm's log figure, its mean over all blocks.
+    def arm_of(self) -> "Codes":
+        """The index of each turn's arm."""
+        return _codes(turn.arm for turn in self.turns)
+
+    @cached_property
+    def start_of(self) -> "Codes":
+        """A number for the start of processes that each turn belongs to, counted from 0."""
+        return _codes((turn.arm, turn.block.group, turn.block.incarnation) for turn in self.turns)
+
+    @cached_property
+    def rest(self) -> Projection:
+        """`fit` for equal spreads."""
+        return self.fit(None, within_starts=False)
+
+    @cached_property
+    def rest_within_starts(self) -> Projection:
+        """`fit` for equal spreads, with an effect of each start."""
+        return self.fit(None, within_starts=True)
+
+    def fit(self, spreads: "Array | None", within_starts: bool) -> Projection:
+        """The model arm + block, with a spread for each arm; within starts: each start of each arm + block.
+
+        Of a single arm the drift cannot be told from the rest: its blocks have no effect of their own.
+        """
+        import numpy as np
+
+        levels = self.start_of if within_starts else self.arm_of
+        of_turns = np.ones(len(self.turns)) if spreads is None else spreads[self.arm_of]
+        return Projection(levels, self._block_of if len(self.arms) > 1 else None, of_turns)
+
+    def figures(self, logs: "Array") -> "Array":
+        """Each arm's log figure, its mean over all blocks.
 
         In a balanced design that is the mean of the arm's own turns. Otherwise the model fills what is missing.
         """
+        arms, blocks = self.rest.effects(logs)
+        means: Array = arms + blocks.mean()
+        return means
+
+    def weights(self, arm: int) -> "Array":
+        """What each turn counts in an arm's log figure."""
         import numpy as np
 
-        blocks = len({turn.block for turn in self.turns})
-        means = np.hstack([np.eye(len(self.arms)), np.full((len(self.arms), blocks), 1 / blocks)])
-        weights: Array = means @ np.linalg.pinv(self._arms_and_blocks)
+        fit = self.rest
+        own = np.zeros(len(self.arms))
+        own[arm] = 1 / fit.level_weights[arm]
+        if fit.blocks is None:
+            return own[self.arm_of]
+        blocks = fit.inverse @ (1 / len(fit.inverse) - fit.shares[arm])
+        weights: Array = (own - fit.shares @ blocks)[self.arm_of] + blocks[fit.blocks]
         return weights
 
     @cached_property
-    def by_arm(self) -> "Array":
-        """Turns x arms, 1 where the turn is the arm's."""
-        return _indicators([turn.arm for turn in self.turns])
-
-    @cached_property
-    def by_start(self) -> "Array":
-        """Turns x starts of an arm's processes."""
-        return _indicators([(turn.arm, turn.block.group, turn.block.incarnation) for turn in self.turns])
-
-    @cached_property
-    def rest(self) -> "Array":
-        """`residuals` for equal spreads."""
-        return self.residuals(None, within_starts=False)
-
-    @cached_property
-    def rest_within_starts(self) -> "Array":
-        """`residuals` for equal spreads, with an effect of each start."""
-        return self.residuals(None, within_starts=True)
-
-    def residuals(self, spreads: "Array | None", within_starts: bool) -> "Array":
-        """Turns x turns: log throughputs, each over its arm's spread, -> residuals of arm + block.
-
-        Within starts: of each start of each arm + block. The trace is the number of degrees of freedom.
-        """
-        import numpy as np
-
-        columns = self._with_blocks(self.by_start) if within_starts else self._arms_and_blocks
-        if spreads is not None:
-            columns = columns / (self.by_arm @ spreads)[:, None]
-        maker: Array = np.eye(len(columns)) - columns @ np.linalg.pinv(columns)
-        return maker
-
-    @cached_property
-    def _arms_and_blocks(self) -> "Array":
-        return self._with_blocks(self.by_arm)
-
-    def _with_blocks(self, columns: "Array") -> "Array":
-        """Of a single arm the drift cannot be told from the rest: its blocks have no effect of their own."""
-        import numpy as np
-
-        blocks = _indicators([turn.block for turn in self.turns])
-        return np.hstack([columns, blocks if len(self.arms) > 1 else np.zeros_like(blocks)])
+    def _block_of(self) -> "Codes":
+        return _codes(turn.block for turn in self.turns)
 
 
 def connected(rounds: Mapping[str, Mapping[Block, float]]) -> tuple[Design, ...]:
     """One design for each set of arms that are connected through common blocks; arms without a turn are in none."""
-    sets: list[set[str]] = []
-    for arm, blocks in rounds.items():
-        near = [arms for arms in sets if any(blocks.keys() & rounds[other].keys() for other in arms)]
-        if blocks:
-            sets = [arms for arms in sets if arms not in near] + [{arm}.union(*near)]
-    return tuple(
-        _design(tuple(Turn(arm, block) for arm in rounds if arm in arms for block in sorted(rounds[arm])))
-        for arms in sets
-    )
+    turns = [Turn(arm, block) for arm, blocks in rounds.items() for block in sorted(blocks)]
+    if not turns:
+        return ()
+    arm_of, block_of = _codes(turn.arm for turn in turns), _codes(turn.block for turn in turns)
+    of_arms, _ = connected_sets(arm_of, block_of)
+    sets: dict[int, list[Turn]] = {}
+    for turn, arm in zip(turns, arm_of, strict=True):
+        sets.setdefault(int(of_arms[arm]), []).append(turn)
+    return tuple(_design(tuple(each)) for each in sets.values())
 
 
 @lru_cache(maxsize=4)
@@ -121,9 +124,9 @@ def _design(turns: tuple[Turn, ...]) -> Design:
     return Design(turns)
 
 
-def _indicators(keys: Sequence[Hashable]) -> "Array":
-    """Rows x distinct keys, in order of appearance."""
+def _codes(keys: Iterable[Hashable]) -> "Codes":
+    """Equal keys have the same number, counted from 0 in order of appearance."""
     import numpy as np
 
-    columns = {key: index for index, key in enumerate(dict.fromkeys(keys))}
-    return np.eye(len(columns))[[columns[key] for key in keys]]
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.intp)

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfdist.bench.design import Design
+from tfdist.bench.projection import Projection
 
 if TYPE_CHECKING:
     from tfdist.bench.design import Array
@@ -34,13 +35,18 @@ class Noise:
     count_starts: bool = False
     """Whether starts count as different without a test, where their difference can be estimated at all."""
 
+    @cached_property
+    def figures(self) -> "Array":
+        """The log figure of each arm of the design."""
+        return self.design.figures(self.logs)
+
     def of_figure(self, arm: int) -> Variance:
         """The variance of an arm's log figure, given the blocks as they were."""
-        return self._of(self.design.weights[arm])
+        return self._of(self.design.weights(arm))
 
     def of_ratio(self, arm: int, baseline: int) -> Variance:
         """The variance of the difference of two log figures."""
-        return self._of(self.design.weights[arm] - self.design.weights[baseline])
+        return self._of(self.design.weights(arm) - self.design.weights(baseline))
 
     @cached_property
     def starts_differ(self) -> bool:
@@ -57,7 +63,7 @@ class Noise:
         if self.count_starts:
             return True
         ratio = self._between.value / self._within.value
-        level = (len(self.logs) / self.design.by_start.shape[1] / 60) ** 2
+        level = (len(self.logs) / (self.design.start_of.max() + 1) / 60) ** 2
         return bool(fdtrc(self._between.df, self._within.df, ratio) < level)
 
     @cached_property
@@ -66,8 +72,9 @@ class Noise:
         import numpy as np
         from scipy.special import fdtrc
 
-        residuals = self.design.rest @ self.logs
-        of_arms = [residuals[column > 0] for column in self.design.by_arm.T]
+        residuals = self.design.rest.residuals(self.logs)
+        order, turns_of = np.argsort(self.design.arm_of, kind="stable"), np.bincount(self.design.arm_of)
+        of_arms = np.split(residuals[order], np.cumsum(turns_of)[:-1])
         groups = [np.abs(group - np.median(group)) for group in of_arms if len(group) >= 3]
         turns = sum(map(len, groups))
         if len(of_arms) < 3 or len(groups) < 2:
@@ -80,22 +87,26 @@ class Noise:
 
     def _of(self, weights: "Array") -> Variance:
         """The variance of `weights @ logs`."""
+        import numpy as np
+
         turns = self._of_turns(weights)
         if not self.starts_differ:
             return turns
         # E[_between] = variance of turns + _turns_per_start * variance of starts
-        share = float(((self.design.by_start.T @ weights) ** 2).sum()) / self._turns_per_start
+        share = float((np.bincount(self.design.start_of, weights) ** 2).sum()) / self._turns_per_start
         rest = max(turns.value - share * self._within.value, 0.0)
         return sum_of([Variance(share * self._between.value, self._between.df), Variance(rest, turns.df)])
 
     def _of_turns(self, weights: "Array") -> Variance:
         """The part of the turns: from one pooled spread, or from each arm's own."""
+        import numpy as np
+
         spreads, df = self._spreads
-        pooled = self._within if self.starts_differ else _mean_square(self._rest, self._scaled)
-        values = pooled.value * spreads**2 * (self.design.by_arm.T @ weights**2)
+        pooled = self._within if self.starts_differ else self._total
+        values = pooled.value * spreads**2 * np.bincount(self.design.arm_of, weights**2)
         if not self.spreads_differ:
             return Variance(float(values.sum()), pooled.df)
-        return sum_of(Variance(float(value), float(own)) for value, own in zip(values, df, strict=True))
+        return Variance(float(values.sum()), float(values.sum() ** 2 / (values**2 / df).sum()))
 
     @cached_property
     def _spreads(self) -> "tuple[Array, Array]":
@@ -105,53 +116,50 @@ class Noise:
         """
         import numpy as np
 
-        of_arm = self.design.by_arm.T
         spreads = np.ones(len(self.design.arms))
-        within = bool(self.design.rest_within_starts.trace() * 2 > self.design.rest.trace())
+        within = self.design.rest_within_starts.df * 2 > self.design.rest.df
         df = np.ones_like(spreads)
         for _ in range(_ITERATIONS if self.spreads_differ else 0):
-            maker = self.design.residuals(spreads, within)
-            df = np.maximum(of_arm @ np.diag(maker), 1)
-            spreads = spreads * np.sqrt(of_arm @ (maker @ (self.logs / (of_arm.T @ spreads))) ** 2 / df)
+            fit = self.design.fit(spreads, within)
+            df = np.maximum(np.bincount(self.design.arm_of, fit.freedom), 1)
+            squares = np.bincount(self.design.arm_of, fit.residuals(self.logs) ** 2)
+            spreads = spreads * np.sqrt(squares / df)
             spreads = np.maximum(spreads, max(np.median(spreads) / 10, 1e-6 * spreads.max()))
         return spreads, df
 
-    @property
-    def _scaled(self) -> "Array":
-        """Log throughputs over their arm's spread."""
-        scaled: Array = self.logs / (self.design.by_arm @ self._spreads[0])
-        return scaled
+    @cached_property
+    def _fit(self) -> Projection:
+        return self.design.fit(self._spreads[0], within_starts=False) if self.spreads_differ else self.design.rest
 
     @cached_property
-    def _rest(self) -> "Array":
-        return self.design.residuals(self._spreads[0], False) if self.spreads_differ else self.design.rest
-
-    @cached_property
-    def _rest_within_starts(self) -> "Array":
+    def _fit_within_starts(self) -> Projection:
         if not self.spreads_differ:
             return self.design.rest_within_starts
-        return self.design.residuals(self._spreads[0], within_starts=True)
+        return self.design.fit(self._spreads[0], within_starts=True)
+
+    @cached_property
+    def _total(self) -> Variance:
+        """Of turns, starts included."""
+        return _mean_square(self._fit.residuals(self.logs), self._fit.df)
 
     @cached_property
     def _within(self) -> Variance:
         """Between the turns of a start."""
-        return _mean_square(self._rest_within_starts, self._scaled)
+        return _mean_square(self._fit_within_starts.residuals(self.logs), self._fit_within_starts.df)
 
     @cached_property
     def _between(self) -> Variance:
         """Between the starts of an arm."""
-        return _mean_square(self._rest - self._rest_within_starts, self._scaled)
+        rest = self._fit.residuals(self.logs) - self._fit_within_starts.residuals(self.logs)
+        return _mean_square(rest, self._fit.df - self._fit_within_starts.df)
 
     @cached_property
     def _turns_per_start(self) -> float:
-        starts = self.design.by_start / (self.design.by_arm @ self._spreads[0])[:, None]
-        return float((((self._rest - self._rest_within_starts) @ starts) ** 2).sum()) / self._between.df
+        return self._fit.squares_left_of(self.design.start_of) / self._between.df
 
 
-def _mean_square(projection: "Array", logs: "Array") -> Variance:
-    df = round(float(projection.trace()))
-    squares = float(((projection @ logs) ** 2).sum())
-    return Variance(max(squares / df, _LEAST_VARIANCE) if df else 0.0, df)
+def _mean_square(rest: "Array", df: int) -> Variance:
+    return Variance(max(float((rest**2).sum()) / df, _LEAST_VARIANCE) if df else 0.0, df)
 
 
 def sum_of(parts: Iterable[Variance]) -> Variance:

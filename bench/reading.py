@@ -77,9 +77,12 @@ def merge(records: Sequence[Record], turns: Sequence[TurnRecord]) -> tuple[list[
     merged += [
         of_turn(starts[turn.arm, turn.incarnation], turn) for turn in turns if (turn.arm, turn.incarnation) in starts
     ]
+    by_arm: dict[str, list[TurnRecord]] = {}
+    for turn in turns:
+        by_arm.setdefault(turn.arm, []).append(turn)
     repeated: list[Record] = []
     for (arm, incarnation), record in starts.items():
-        measured = [turn for turn in turns if turn.arm == arm]
+        measured = by_arm.get(arm, [])
         if record.status == RecordStatus.OK or (record.status == RecordStatus.INTERRUPTED and measured):
             continue
         later = any(turn.incarnation > incarnation for turn in measured)

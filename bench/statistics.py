@@ -170,7 +170,7 @@ class Statistics:
 
     def _log(self, arm: str) -> float:
         noise, row = self._noise_of[arm]
-        return float(noise.design.weights[row] @ noise.logs)
+        return float(noise.figures[row])
 
     def _variance_of_ratio(self, arm: str, baseline: str) -> Variance | None:
         noise, row = self._noise_of[arm]

@@ -18,7 +18,7 @@ EXCHANGE: Mapping[str, tuple[str, str]] = {
     "no exchange": (NONE, "no exchange between devices"),
 }
 """How replicas exchange gradients -> color, words."""
-MOST_ARMS = 60
+MOST_ARMS = 40
 """More arms than this are not drawn in one chart."""
 _ROW_INCHES = 0.42
 _PHONE = 6.0

@@ -1,7 +1,7 @@
 """The baseline of an arm: the one of its folder that does most nearly the same work. Pure."""
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 from tfdist.bench.report.arm_records import ArmRecords, devices_of
 from tfdist.models.record import Record
@@ -20,20 +20,65 @@ _MACHINE = ("cpu", "cores", "gpus", "memory_bytes")
 """Keys of Record.hardware that distinguish machines."""
 
 
-def find_baseline(
-    arm: ArmRecords, arms: Sequence[ArmRecords], which: Baseline
-) -> tuple[ArmRecords, tuple[str, ...]] | None:
-    """The baseline of a measured arm, and its `differences`; None without any.
+def find_baselines(
+    arms: Sequence[ArmRecords], which: Baseline
+) -> Iterator[tuple[ArmRecords, ArmRecords, tuple[str, ...]]]:
+    """The measured arms that have a baseline, each with it and with their `differences`.
 
     `one device` suits every arm; `independent` must have as many devices on as many hosts. The one with the fewest
     differences, then the first. Turns of other folders did not alternate with the arm's: none of those.
     """
-    if not arm.measured:
-        return None
-    record = arm.measured[0]
-    suitable = [other for other in arms if other.folder == arm.folder and _suits(other, record, which)]
-    compared = [(other, differences(record, other.measured[0])) for other in suitable]
-    return min(compared, key=lambda entry: len(entry[1]), default=None)
+    candidates: dict[tuple[Any, ...], _Candidates] = {}
+    for other in arms:
+        if other.measured and _can_be(other, which):
+            candidates.setdefault(_size(other, which), _Candidates()).add(other)
+    for arm in arms:
+        if arm.measured and (found := candidates.get(_size(arm, which))):
+            baseline = found.nearest(arm.measured[0])
+            yield arm, baseline, differences(arm.measured[0], baseline.measured[0])
+
+
+def _can_be(arm: ArmRecords, which: Baseline) -> bool:
+    if which == "one device":
+        return arm.strategy is StrategyName.ONE_DEVICE
+    return exchange(arm.strategy) is Exchange.NONE
+
+
+def _size(arm: ArmRecords, which: Baseline) -> tuple[Any, ...]:
+    """What an arm and its baseline must have in common."""
+    if which == "one device":
+        return (arm.folder,)
+    return arm.folder, devices_of(arm.measured[0]), arm.measured[0].hosts
+
+
+class _Candidates:
+    """Baselines by the work that they do: of a sweep over 1,500 arms each finds its own without a search."""
+
+    def __init__(self) -> None:
+        self.distinct: dict[tuple[Any, ...], ArmRecords] = {}
+        self.first_of: dict[tuple[Any, ...], int] = {}
+
+    def add(self, arm: ArmRecords) -> None:
+        """Keep it if it is the first that does its work."""
+        keys = _keys(arm.measured[0])
+        if keys not in self.distinct:
+            for key in keys:
+                self.first_of.setdefault(key, len(self.distinct))
+            self.distinct[keys] = arm
+
+    def nearest(self, record: Record) -> ArmRecords:
+        """The one with the fewest differences, then the first."""
+        ordered = list(self.distinct.values())
+        equal = [self.first_of[key] for key in _keys(record) if key in self.first_of]
+        if equal:
+            return ordered[min(equal)]
+        return min(ordered, key=lambda arm: len(differences(record, arm.measured[0])))
+
+
+def _keys(record: Record) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Records that have one of them in common have no `differences`."""
+    work = (*(repr(record.spec.get(key)) for key in _WORK), *(repr(record.hardware.get(key)) for key in _MACHINE))
+    return ("per device", record.spec.get("batch_size"), *work), ("global", _global_batch(record), *work)
 
 
 def differences(record: Record, baseline: Record) -> tuple[str, ...]:
@@ -52,16 +97,6 @@ def differences(record: Record, baseline: Record) -> tuple[str, ...]:
     if any(record.hardware.get(key) != baseline.hardware.get(key) for key in _MACHINE):
         differing.append("another machine")
     return tuple(differing)
-
-
-def _suits(other: ArmRecords, record: Record, which: Baseline) -> bool:
-    if not other.measured:
-        return False
-    if which == "one device":
-        return other.strategy is StrategyName.ONE_DEVICE
-    candidate = other.measured[0]
-    same_size = (devices_of(candidate), candidate.hosts) == (devices_of(record), record.hosts)
-    return exchange(other.strategy) is Exchange.NONE and same_size
 
 
 def _global_batch(record: Record) -> int | None:

@@ -115,7 +115,8 @@ def _chart(rows: Sequence[ArmRow], kinds: dict[_Kind, list[ArmRow]], fastest: di
     alt = "The fastest arm of each kind: " + "; ".join(
         f"{_name(kind)}: {row.arm} {figure_text(row)}" for kind, row in fastest.items()
     )
-    data = pd.DataFrame([values_of(row, scaling_of(rows)) for arms in kinds.values() for row in arms])
+    scaling = scaling_of(rows)
+    data = pd.DataFrame([values_of(row, scaling) for arms in kinds.values() for row in arms])
     return Chart("kinds", "The fastest arm of each kind", f"{alt}.", paint, data[list(_DATA)], 0.8 + 0.42 * len(kinds))
 
 
@@ -127,5 +128,6 @@ def _table(rows: Sequence[ArmRow], kinds: dict[_Kind, list[ArmRow]], fastest: di
             for kind, row in fastest.items()
         ]
     )
-    data = pd.DataFrame([values_of(row, scaling_of(rows)) for row in fastest.values()])[list(_DATA)]
+    scaling = scaling_of(rows)
+    data = pd.DataFrame([values_of(row, scaling) for row in fastest.values()])[list(_DATA)]
     return Table("fastest_of_kind", "The fastest arm of each kind", shown, data)

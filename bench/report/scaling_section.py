@@ -153,9 +153,10 @@ def _error(row: ArmRow) -> tuple[float, float]:
 
 
 def _data(rows: Sequence[ArmRow], curves: _Curves) -> pd.DataFrame:
+    scaling = scaling_of(rows)
     table = pd.DataFrame(
         [
-            values_of(row, scaling_of(rows))
+            values_of(row, scaling)
             | {
                 "curve": name,
                 "images_per_s_ideal": row.one_device.per_device * (row.devices or 1) if row.one_device else None,

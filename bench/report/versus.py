@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfdist.bench.report.arm_records import ArmRecords
-from tfdist.bench.report.baseline import Baseline, find_baseline
+from tfdist.bench.report.baseline import Baseline, find_baselines
 from tfdist.bench.statistics import Comparison, Statistics
 
 
@@ -32,10 +32,10 @@ def versus_baseline(
     arms: Sequence[ArmRecords], statistics: Statistics, which: Baseline
 ) -> Mapping[str, VersusBaseline]:
     """The arms that have this baseline, by label. Those of one folder are compared together."""
-    found = [(arm, found) for arm in arms if (found := find_baseline(arm, arms, which))]
+    found = list(find_baselines(arms, which))
     versus: dict[str, VersusBaseline] = {}
     for folder in dict.fromkeys(arm.folder for arm in arms):
-        group = [(arm, *baseline) for arm, baseline in found if arm.folder == folder]
+        group = [entry for entry in found if entry[0].folder == folder]
         comparisons = statistics.compare([(arm.label, baseline.label) for arm, baseline, _ in group])
         for (arm, baseline, differences), comparison in zip(group, comparisons, strict=True):
             versus[arm.label] = _versus(arm, baseline, comparison, statistics, differences)
