@@ -86,7 +86,7 @@ class Projection:
         """The weight of all turns of each level."""
         import numpy as np
 
-        return np.bincount(self.levels, self._weights)
+        return np.bincount(self.levels, self._weights).astype(np.float64)
 
     @cached_property
     def shares(self) -> "Array":
@@ -146,5 +146,5 @@ def _table(levels: "Codes", blocks: "Codes", weights: "Array") -> "Array":
     import numpy as np
 
     rows, columns = int(levels.max()) + 1, int(blocks.max()) + 1
-    cells: Array = np.bincount(levels * columns + blocks, weights, minlength=rows * columns)
-    return cells.reshape(rows, columns)
+    cells = np.bincount(levels * columns + blocks, weights, minlength=rows * columns)
+    return cells.astype(np.float64).reshape(rows, columns)
