@@ -35,12 +35,18 @@ def report(folders: Folders, out: Out = None, price_per_hour: Price = None, json
       tfdist report bench_results/20260101T120000Z-gpu --price-per-hour 32.77
       tfdist report runs/* --out all-runs
       tfdist report bench_results/a bench_results/b --out a-and-b
+      tfdist report bench_results/20260101T120000Z-collectives
     """
+    from tfdist.bench.collectives.results import holds_collectives
     from tfdist.bench.reading import holds_records
     from tfdist.bench.report.build import make_report
     from tfdist.bench.report.write import write_report
+    from tfdist.cli.run_collectives import report_folder
     from tfdist.cli.show_report import last_line, list_unreadable, show
 
+    if len(folders) == 1 and holds_collectives(folders[0]):
+        report_folder(folders[0], out, json=json)
+        return
     empty = [folder for folder in folders if folder.is_dir() and not holds_records(folder)]
     used = [folder for folder in folders if folder not in empty] or folders
     root = _folder_for(used, out)

@@ -1,13 +1,13 @@
 """Runs the measurement that the options of `tfdist collectives` describe, and prints its figures."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import typer
 
-from tfdist.bench.collectives.figures import figures_of
 from tfdist.bench.collectives.plan import CollectiveOptions, CollectivePlan, plan_collectives
-from tfdist.bench.collectives.results import read_collectives
+from tfdist.bench.collectives.results import Sweep, read_collectives
 from tfdist.bench.collectives.run import run_collectives
 from tfdist.bench.collectives.table import to_json
 from tfdist.bench.progress import progress_on
@@ -57,19 +57,40 @@ def _measure_links(fleet: "Fleet | None", plan: CollectivePlan) -> "Links":
 def _report(plan: CollectivePlan, code: int, stream: TextIO, *, json: bool, quiet: bool) -> int:
     """Report on what was measured, even if it was interrupted; a wrong result makes the command fail."""
     sweep = read_collectives(plan.root)
-    figures = figures_of(sweep)
-    if code == ExitCode.SUCCESS and any(figure.wrong for figure in figures):
-        code = ExitCode.FAILED
-    if not figures:
+    if not sweep.lines:
         typer.echo(f"no turn was measured: no report; logs: {plan.root / 'runs'}", err=True)
     else:
-        from tfdist.bench.report.collectives_page import write_collectives
-
-        path = write_collectives(sweep, plan.root)
-        if not quiet:
-            show(figures, sweep, stream)
-        if not (json and quiet):
-            typer.echo(f"report: {path}" if quiet else f"\nreport: {path}", file=stream)
+        report_on(sweep, plan.root, stream, json=json, quiet=quiet)
+    if code == ExitCode.SUCCESS and any(line.wrong for line in sweep.lines):
+        code = ExitCode.FAILED
     if json:
-        typer.echo(dumps({"exit_code": code, "folder": str(plan.root), **to_json(sweep, figures)}))
+        typer.echo(dumps({"exit_code": code, "folder": str(plan.root), **to_json(sweep)}))
     return code
+
+
+def report_on(sweep: Sweep, out: Path, stream: TextIO, *, json: bool, quiet: bool) -> Path:
+    """Write the report of a sweep into `out` and show its figures; returns the path of its page.
+
+    Raises:
+        TfdistError: nothing was measured, or `out` is not writable.
+    """
+    from tfdist.bench.report.collectives_page import write_collectives
+
+    path = write_collectives(sweep, out)
+    if not quiet:
+        show(sweep, stream)
+    if not (json and quiet):
+        typer.echo(f"report: {path}" if quiet else f"\nreport: {path}", file=stream)
+    return path
+
+
+def report_folder(root: Path, out: Path | None, *, json: bool) -> None:
+    """`tfdist report` on a folder of collectives.
+
+    Raises:
+        TfdistError: it is not readable, nothing was measured, or the folder of the report is not writable.
+    """
+    sweep = read_collectives(root)
+    path = report_on(sweep, out or root, sys.stderr if json else sys.stdout, json=json, quiet=False)
+    if json:
+        typer.echo(dumps({**to_json(sweep), "report": str(path)}))

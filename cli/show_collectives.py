@@ -8,7 +8,7 @@ from typing import TextIO
 
 import typer
 
-from tfdist.bench.collectives.figures import Figure
+from tfdist.bench.collectives.figures import Figure, figures_of
 from tfdist.bench.collectives.packs import pack_sentences
 from tfdist.bench.collectives.plan import CollectivePlan
 from tfdist.bench.collectives.results import Sweep
@@ -73,8 +73,9 @@ def show_plan(plan: CollectivePlan, json: bool) -> None:
         typer.echo(f"{number:3d}. round {run.round}  {run.arm}  ({counted(spec.replicas, 'rank')})")
 
 
-def show(figures: Sequence[Figure], sweep: Sweep, stream: TextIO) -> None:
+def show(sweep: Sweep, stream: TextIO) -> None:
     """Show a table for each arm, then what packs do, what is wrong and what was not measured."""
+    figures = figures_of(sweep)
     width = shutil.get_terminal_size().columns if stream.isatty() else None
     for arm, group in groupby(figures, key=lambda figure: figure.line.arm):
         rows = list(group)

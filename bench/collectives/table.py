@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfdist.bench.collectives.figures import Figure
+from tfdist.bench.collectives.figures import Figure, figures_of
 from tfdist.bench.collectives.results import Sweep
 from tfdist.bench.collectives.sizes import size_text
 
@@ -95,12 +95,11 @@ def values_of(figure: Figure) -> dict[str, Any]:
     }
 
 
-def to_json(sweep: Sweep, figures: Sequence[Figure]) -> dict[str, Any]:
+def to_json(sweep: Sweep) -> dict[str, Any]:
     """Plain JSON values, with the format's version."""
-    rows = [values_of(figure) for figure in figures]
     return {
         "format": 1,
-        "rows": rows,
+        "rows": [values_of(figure) for figure in figures_of(sweep)],
         "not_measured": dict(sweep.header.not_measured),
         "unreadable": list(sweep.unreadable),
     }

@@ -47,6 +47,11 @@ def _after(values: Values, results: Values) -> Values:
         return [tf.identity(value) for value in values]
 
 
+def _on_device(values: Values) -> Values:
+    """The values on the device of the replica: arguments of a tf.function have none, which a reduction requires."""
+    return [tf.identity(value) for value in values]
+
+
 @dataclass(frozen=True)
 class _Call:
     """The arguments of `sample_of`."""
@@ -61,15 +66,15 @@ def _all_reduce(call: _Call) -> Operation:
     options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=call.pack_bytes)
 
     def reduce(values: Values) -> Any:
-        on_device = [tf.identity(value) for value in values]  # an argument of a tf.function has no device
-        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, on_device, options=options)
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, _on_device(values), options=options)
 
     return lambda values: call.strategy.run(reduce, (values,))
 
 
 def _all_gather(call: _Call) -> Operation:
     def gather(values: Values) -> Values:
-        return [tf.distribute.get_replica_context().all_gather(value, axis=0) for value in values]
+        return [tf.distribute.get_replica_context().all_gather(value, axis=0) for value in _on_device(values)]
 
     return lambda values: call.strategy.run(gather, (values,))
 

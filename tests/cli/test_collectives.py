@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from tests.bench.collectives.lines import line, sweep
+from tfdist.bench.collectives.results import SweepFolder
 from tfdist.cli.main import run
 
 
@@ -92,3 +94,39 @@ def test_the_help_has_examples(capsys):
 def test_a_bench_refuses_a_folder_without_collectives(capsys, folder):
     assert run(["bench", "--collectives", "nowhere", "--dry-run"]) == 2
     assert "nowhere has no readable collectives.json" in capsys.readouterr().err
+
+
+@pytest.fixture
+def measured(folder):
+    """A folder of an earlier measurement, with wrong results of one arm."""
+    files = SweepFolder(folder / "done")
+    found = sweep(
+        *(line("ring", size, size / 1e9, number) for number in (1, 2, 3) for size in (1 << 10, 1 << 20)),
+        *(line("auto", 1 << 20, 0.01, number, wrong=2) for number in (1, 2, 3)),
+        not_measured={"nccl": "it needs GPUs"},
+    )
+    files.save_header(found.header)
+    for each in found.lines:
+        files.append(each)
+    return files.root
+
+
+def test_a_report_is_written_again_from_the_lines_alone(measured, capsys):
+    assert run(["report", "done"]) == 0
+    out = capsys.readouterr().out
+    assert "ring: all-reduce, 2 ranks on 1 host, 3 rounds" in out
+    assert "wrong: auto at 1M: 6 wrong elements; do not train with it" in out
+    assert "not measured: nccl: it needs GPUs" in out
+    assert out.splitlines()[-1] == "report: done/report.html"
+    assert (measured / "report.md").exists()
+
+
+def test_a_report_as_json_has_exact_values(measured, capsys):
+    assert run(["report", "done", "--out", "other", "--json"]) == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert [(row["arm"], row["size_bytes"], row["wrong"]) for row in found["rows"]] == [
+        ("ring", 1 << 10, 0), ("ring", 1 << 20, 0), ("auto", 1 << 20, 6),
+    ]  # fmt: skip
+    assert found["report"] == "other/report.html"
+    assert "busbw" in captured.err
