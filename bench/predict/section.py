@@ -120,13 +120,15 @@ _Value = Callable[[Point], tuple[float, Interval]]
 
 
 def _images_chart(prediction: Prediction) -> Chart:
+    from tfdist.bench.report.colors import INK
+
     def paint(axes: "Axes") -> None:
         _curves(axes, prediction.curves, lambda point: (point.images_per_s, point.interval))
         _ideal(axes, prediction.curves)
         for curve in prediction.curves:
             row = curve.arm
             if row.images_per_s and row.devices:
-                axes.plot([row.devices], [row.images_per_s], "*", ms=11, color="#e0a100", label="measured")
+                axes.plot([row.devices], [row.images_per_s], "*", ms=11, color=INK, label="measured")
         _references(axes, [(each, each.images_per_s) for each in REFERENCES if each.images_per_s])
         axes.set_yscale("log")
         _finish(axes, "images/s of the whole job")
