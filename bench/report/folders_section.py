@@ -8,7 +8,7 @@ from tfdist.bench.report.ratios import ratio_chart, ratio_table, verdict_of
 from tfdist.bench.report.section import Section
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import ArmVerdict
-from tfdist.launch.text import counted
+from tfdist.launch.text import counted, shortened
 
 
 def folders_section(measured: Measured) -> Section | None:
@@ -22,12 +22,13 @@ def folders_section(measured: Measured) -> Section | None:
     every = [change for _, part in parts for change in part]
     if not every:
         return None
-    labels = [f"{change.new.folder}: {change.arm}" for change in every]
+    several = len(groups) > 2
+    labels = [f"{change.new.folder}: {change.arm}" if several else change.arm for change in every]
     return Section(
         key="folders",
         title=f"The same arm in {counted(len(folders), 'folder')}",
         answer=tuple(_answers(folders[0], parts)),
-        charts=(ratio_chart("folders", f"New over {folders[0]}", every, labels),),
+        charts=(ratio_chart("folders", f"Over {folders[0]}", every, labels),),
         tables=tuple(
             ratio_table(f"folders-{number}", f"{part[0].new.folder} over {folders[0]}", part, anchor)
             for number, (anchor, part) in enumerate(parts, start=1)
@@ -44,8 +45,8 @@ def _answers(base: str, parts: Sequence[tuple[str | None, Sequence[Change]]]) ->
         new = part[0].new.folder
         decided = [each for each in part if each.comparison and each.comparison.verdict is not ArmVerdict.CANNOT_TELL]
         if decided:
-            named = ", ".join(f"{each.arm} {verdict_of(each)} ({_ratio(each):.2f} times)" for each in decided)
-            yield f"{new} compared with {base}: {named}."
+            named = (f"{each.arm} {verdict_of(each)} ({_ratio(each):.2f} times)" for each in decided)
+            yield f"{new} compared with {base}: {shortened(named, most=12)}."
         else:
             number = sum(each.comparison is not None for each in part)
             yield f"{new} compared with {base}: no measurable difference in {counted(number, 'arm')}."

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NOT_COMPARED = "not compared"
+_MOST_DRAWN = 60
+"""A chart has at most this many rows."""
 
 
 def verdict_of(change: Change) -> str:
@@ -79,13 +81,16 @@ def ratio_chart(
     name: str, title: str, changes: Sequence[Change], labels: Sequence[str], bound: float | None = None
 ) -> Chart:
     """One row for each compared arm: its ratio with the interval; `labels` name all of `changes`."""
-    compared = [pair for pair in zip(changes, labels, strict=True) if pair[0].comparison]
+    every = [pair for pair in zip(changes, labels, strict=True) if pair[0].comparison]
+    compared = every[:_MOST_DRAWN]
+    left = f"; {len(every) - len(compared)} more in the table" if len(every) > len(compared) else ""
 
     def paint(axes: "Axes") -> None:
         _paint(axes, [change for change, _ in compared], [label for _, label in compared], bound)
 
     alt = "; ".join(f"{label}: {_in_words(change)}" for change, label in compared)
-    return Chart(name, title, alt, paint, data_frame(changes), inches=1.3 + 0.32 * max(len(compared), 1))
+    shown = f"{title} (the first {len(compared)} of {len(every)} arms)" if left else title
+    return Chart(name, shown, alt, paint, data_frame(changes), inches=1.6 + 0.32 * max(len(compared), 1))
 
 
 def _in_words(change: Change) -> str:
@@ -120,4 +125,13 @@ def _paint(axes: "Axes", changes: Sequence[Change], labels: Sequence[str], bound
     handles, names = axes.get_legend_handles_labels()
     once = dict(zip(names, handles, strict=True))
     if once:
-        axes.legend(list(once.values()), list(once), loc="best", frameon=False, fontsize=9, labelcolor=INK)
+        axes.legend(
+            list(once.values()),
+            list(once),
+            loc="lower right",
+            bbox_to_anchor=(1.0, 1.0),
+            ncols=4,
+            frameon=False,
+            fontsize=9,
+            labelcolor=INK,
+        )
