@@ -106,7 +106,8 @@ class _ArmThread:
     """Its tasks have not waited at the barrier yet."""
 
     def release(self, turn: Turn) -> None:
-        self.inbox.put(None, NextTurn({"windows": turn.windows, "steps": turn.steps}))
+        trace = {"trace": turn.trace} if turn.trace else {}
+        self.inbox.put(None, NextTurn({"windows": turn.windows, "steps": turn.steps, **trace}))
 
     def interrupt(self, signal: int, by: str = "") -> None:
         self.inbox.put(None, Interrupted(signal, by))

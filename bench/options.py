@@ -30,6 +30,8 @@ class BenchOptions:
     strategy: str | None = None
     """Only the arms of this strategy; None: all."""
     explain: bool = False
+    trace: bool = False
+    """One more turn of each arm under tf.profiler."""
     collectives: Path | None = None
     """A folder of `tfdist collectives`, for the ceiling of the network; None: the measured links, if there are any."""
 

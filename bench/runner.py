@@ -18,6 +18,7 @@ from tfdist.bench.plan import PlannedRun
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import last_turn
 from tfdist.bench.suites.arms import Arms
+from tfdist.bench.traces import NO_TRACES, Traces, trace
 from tfdist.bench.until import accuracy_of, has_learned, start_of
 from tfdist.launch.agents.signals import interruptions
 from tfdist.launch.doctor.links import Links, slowest
@@ -44,6 +45,7 @@ class RunnerHooks:
     """The measured links between neighbouring hosts."""
     policy: Policy = field(default_factory=Policy)
     """Timeouts besides that of the suite."""
+    traces: Traces = NO_TRACES
 
 
 def run_bench(
@@ -165,6 +167,7 @@ class _Run:
         self.spent.add_start(time.monotonic() - started, again=number > 1)
         self.starts_left -= number == 1
         self._measure_rounds(group, runs)
+        trace(group, self.hooks.traces)
         group.end()
         self.group = None
         self.failed |= group.failed.keys()

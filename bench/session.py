@@ -17,6 +17,7 @@ from tfdist.bench.runner import RunnerHooks, run_bench
 from tfdist.bench.suites.arms import Arms, resolve_arms
 from tfdist.bench.suites.explain import explained
 from tfdist.bench.suites.suite import Suite, adjust
+from tfdist.bench.traces import NO_TRACES, Traces, plan_traces
 from tfdist.bench.until import unneeded
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import save_json
@@ -46,6 +47,7 @@ class Session:
     """No turn begins later than this after the start; None: no limit."""
     collectives: Path | None = None
     """A folder of `tfdist collectives`, for the ceiling of the network."""
+    traces: Traces = NO_TRACES
 
     @property
     def sweep(self) -> Sweep | None:
@@ -128,7 +130,8 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
     suite = _within(suite, arms, options)
     plan = interleave([arm.name for arm in suite.arms], suite.rounds, suite.seed)
     bench = BenchFile(suite, options.command, now.isoformat(timespec="seconds"), plan, _names(machines))
-    return Session(root, bench, arms, notes=notes, budget_s=options.budget_s, collectives=options.collectives)
+    session = Session(root, bench, arms, notes=notes, budget_s=options.budget_s, collectives=options.collectives)
+    return _traced(session) if options.trace else session
 
 
 def _within(suite: Suite, arms: Arms, options: BenchOptions) -> Suite:
@@ -166,7 +169,13 @@ def _resumed(options: BenchOptions, root: Path, machines: Machines) -> Session:
     lost = next((run.arm for run in sorted(done) if run.arm in arms.refused), None)
     if lost is not None:
         raise TfdistError(f"--resume {root}: {lost} was measured before and can no longer run: {arms.refused[lost]}")
-    return Session(root, bench, arms, records, budget_s=options.budget_s, collectives=options.collectives)
+    session = Session(root, bench, arms, records, budget_s=options.budget_s, collectives=options.collectives)
+    return _traced(session) if options.trace else session
+
+
+def _traced(session: Session) -> Session:
+    traces = plan_traces(session.root, session.arms)
+    return replace(session, traces=traces, notes=(*session.notes, *traces.notes))
 
 
 def _check_new_folder(root: Path) -> None:
@@ -187,6 +196,7 @@ def run_session(session: Session, hooks: RunnerHooks) -> int:
     except OSError as error:
         raise TfdistError(f"cannot write to {session.root} ({error.strerror}): choose another --out") from None
     until = None if session.budget_s is None else time.monotonic() + session.budget_s
+    hooks = replace(hooks, traces=session.traces)
     signal = run_bench(session.bench, session.arms, session.root, hooks, session.incarnations, until)
     if signal is not None:
         return 128 + signal

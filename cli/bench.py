@@ -79,6 +79,9 @@ Collectives = Annotated[
         WHAT,
     ),
 ]
+Trace = Annotated[
+    bool, option("--trace", "After its turns, trace five steps of each arm with tf.profiler, for TensorBoard.", WHAT)
+]
 Seed = Annotated[int | None, option("--seed", "Seed of the order of turns. Default: the suite's.", TIMING)]
 Out = Annotated[Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-SUITE.")]
 Resume = Annotated[
@@ -119,6 +122,7 @@ def bench(
     isolated: Isolated = False,
     budget: Budget = None,
     explain: Explain = False,
+    trace: Trace = False,
     collectives: Collectives = None,
     seed: Seed = None,
     out: Out = None,
@@ -172,6 +176,7 @@ def bench(
         budget_s=parse_seconds(budget, "--budget"),
         program=tuple(command or ()),
         explain=explain,
+        trace=trace,
         collectives=collectives,
     )
     never_block()

@@ -10,7 +10,7 @@ from tfdist.bench.options import BenchOptions
 from tfdist.bench.reading import read_folder
 from tfdist.bench.session import Session, prepare
 from tfdist.cli.host_selection import HostSelection
-from tfdist.cli.show_bench import announce, limits, refusals, show_plan
+from tfdist.cli.show_bench import announce, limits, refusals, show_plan, show_traces
 from tfdist.cli.timeout_options import timeout_words
 from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy
@@ -44,6 +44,8 @@ def run_bench(
             for text in limits(session, links):
                 typer.echo(text, file=stream)
     code = _execute(session, links, policy, stream, quiet)
+    if session.traces.folders and not quiet:
+        show_traces(session, stream)
     _report(session, code, stream, json, quiet)
     _show_rest(session, selection, policy)
     return code

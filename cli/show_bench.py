@@ -1,5 +1,6 @@
 """Prints a bench before it runs: its suite, its turns, and what cannot run."""
 
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import TextIO
@@ -51,6 +52,14 @@ def limits(session: Session, links: Links) -> Iterator[str]:
                 f"{arm}: the network allows at most {network_limit(spec, exchange):.1f} images/s: {size} take at least "
                 f"{exchange.floor_s * 1e3:.1f} ms ({bandwidth.bytes_per_s / 1e9:.3g} GB/s, {bandwidth.source})"
             )
+
+
+def show_traces(session: Session, stream: TextIO) -> None:
+    """Say where the traces are, if there are any, and what reads them."""
+    folder = session.root / "traces"
+    if folder.is_dir():
+        command = shlex.join(["tensorboard", "--logdir", str(folder)])
+        typer.echo(f"traces: {command} (with tensorboard-plugin-profile)", file=stream)
 
 
 def show_plan(session: Session, json: bool) -> None:

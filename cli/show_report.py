@@ -15,6 +15,8 @@ from tfdist.models.record import RecordStatus
 if TYPE_CHECKING:
     from rich.console import Console
 
+ANSWERED = ("lost-time",)
+"""Sections whose answer is shown on the console, too: a user has asked for it with an option."""
 _SPACE = 3
 """Characters between two columns of a table."""
 _NARROW = 60
@@ -29,6 +31,9 @@ def show(report: Report, stream: TextIO) -> None:
     (_table if stream.isatty() else _lines)(console, report.rows)
     for text in report.headline:
         console.print(f"\n{text}")
+    for section in report.sections:
+        if section.key in ANSWERED:
+            console.print("\n".join(("", f"{section.title}:", *section.answer)))
     for note in report.notes:
         console.print(note, style="dim")
     for status, reason in dict.fromkeys((row.status, row.reason) for row in report.rows if row.reason):

@@ -61,6 +61,8 @@ class Turn:
     """0: nothing more."""
     steps: int
     """Of each window."""
+    trace: str = ""
+    """The folder for a trace under tf.profiler; empty: none."""
 
 
 def in_turns() -> bool:
@@ -90,7 +92,7 @@ def wait_at_barrier(**values: Any) -> Turn | None:
             return None
         line += received
     turn = json.loads(line)
-    return Turn(int(turn["windows"]), int(turn["steps"])) if turn else None
+    return Turn(int(turn["windows"]), int(turn["steps"]), str(turn.get("trace", ""))) if turn else None
 
 
 def report_failures() -> None:

@@ -10,6 +10,7 @@ from tfdist.models.calls import whole_calls
 from tfdist.models.record import Window
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.schedule import schedule
+from tfdist.models.training.tracing import tracing
 from tfdist.models.training.windows import WindowLog, step_s
 
 OPENING_STEPS = 4
@@ -80,7 +81,8 @@ def take_turns(
     `after_turn` is called after the windows of each turn, outside of them: it may add to `log.observed`.
     """
     for turn in turns(log, loop.concurrent, seconds, per_call):
-        loop.windows(turn.sizes, log, turn.before, turn.after)
+        with tracing(turn.trace):
+            loop.windows(turn.sizes, log, turn.before, turn.after)
         if after_turn is not None:
             after_turn(log)
 
@@ -92,6 +94,8 @@ class TurnPlan:
     sizes: tuple[int, ...]
     before: int
     after: int
+    trace: str = ""
+    """As events.Turn."""
 
 
 def turns(log: WindowLog, concurrent: int, seconds: float, per_call: int = 1) -> Iterator[TurnPlan]:
@@ -117,7 +121,7 @@ def _plan(turn: Turn, concurrent: int, per_call: int) -> TurnPlan:
     before, after = (concurrent * per_call, concurrent * per_call) if concurrent > 1 else (1, 0)
     size = whole_calls(turn.steps, per_call)
     windows = max(1, round(turn.windows * turn.steps / size))  # the turn keeps its length
-    return TurnPlan((size * concurrent,) * windows, before, after)
+    return TurnPlan((size * concurrent,) * windows, before, after, turn.trace)
 
 
 def _train_steps(loop: Loop, log: WindowLog, spec: TrainingSpec) -> Windows:

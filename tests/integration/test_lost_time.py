@@ -66,12 +66,25 @@ def check_sum(parts: dict[str, dict[str, Any]]) -> None:
     assert parts["step"]["ms_per_step"] - parts["ideal"]["ms_per_step"] == pytest.approx(sum(named.values()))
 
 
+def check_traces(folder: Path) -> None:
+    """Every task of every arm has one that TensorBoard reads, with the operations of its steps."""
+    from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
+
+    files = list(folder.glob("*/*/plugins/profile/*/*.xplane.pb"))
+    tasks = {f"{file.parts[-6]}/{file.parts[-5]}" for file in files}
+    assert tasks >= {"one-device/worker-0", "no-strategy/worker-0", "slow-rank/worker-0", "slow-rank/worker-1"}
+    for file in files:
+        space = XSpace.FromString(file.read_bytes())
+        names = {each.name for plane in space.planes for each in plane.event_metadata.values()}
+        assert any("Conv2D" in name for name in names), file
+
+
 def largest(parts: dict[str, dict[str, Any]]) -> str:
     return max(parts.keys() - {"step", "ideal", "loss"}, key=lambda part: parts[part]["ms_per_step"])
 
 
 @pytest.mark.slow
-def test_a_slow_rank_is_waiting_and_a_slow_map_function_is_input(tmp_path, monkeypatch):
+def test_a_slow_rank_is_waiting_and_a_slow_map_function_is_input_and_all_arms_are_traced(tmp_path, monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     for label in ("a", "b"):
         (tmp_path / "images" / label).mkdir(parents=True)
@@ -79,7 +92,7 @@ def test_a_slow_rank_is_waiting_and_a_slow_map_function_is_input(tmp_path, monke
             picture = Image.effect_noise((SIDE, SIDE), 50).convert("RGB")
             picture.save(tmp_path / "images" / label / f"{number}.png", compress_level=1)
     (tmp_path / "faults.toml").write_text(ONE_HOST)
-    command = [*TFDIST, "bench", "--suite", "faults.toml", "--explain", "--out", "out"]
+    command = [*TFDIST, "bench", "--suite", "faults.toml", "--explain", "--trace", "--out", "out"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     slow, data = parts_of(tmp_path / "out", "slow rank"), parts_of(tmp_path / "out", "slow map")
@@ -91,6 +104,7 @@ def test_a_slow_rank_is_waiting_and_a_slow_map_function_is_input(tmp_path, monke
     assert largest(data) == "input"
     assert data["input"]["ms_per_step"] > 0.5 * data["loss"]["ms_per_step"]
     assert "worker-1 is the last one in" in answer_of(tmp_path / "out")
+    check_traces(tmp_path / "out" / "traces")
 
 
 @pytest.mark.slow
