@@ -12,7 +12,7 @@ from tfdist.bench.report.measured import Measured
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.report.shared_cores import mark_seconds
 from tfdist.bench.report.summary import ArmRow, statistics_of
-from tfdist.bench.statistics import ArmVerdict
+from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,7 +65,8 @@ def _answer(series: Series) -> Iterator[str]:
         enough = _smallest_as_fast(ran, best)
         text = f"{ran[0].strategy}: batch {best.batch_per_replica} has the most images/s, {best.images_per_s:.1f}"
         smaller = f"; batch {enough.batch_per_replica} is the smallest that is not measurably slower"
-        yield mark_seconds(f"{text}{smaller if enough is not best else ''}.", ran)
+        known = enough is not best and best.rounds >= FEWEST_ROUNDS
+        yield mark_seconds(f"{text}{smaller if known else ''}.", ran)
     failed = next((row for row in series if not row.measured and row.reason), None)
     if failed is not None:
         yield f"Batch {failed.batch_per_replica} did not run: {failed.reason}."

@@ -12,7 +12,8 @@ from tfdist.bench.report.format import interval, number
 from tfdist.bench.report.measured import Measured
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.report.shared_cores import mark_seconds
-from tfdist.bench.report.summary import ArmRow
+from tfdist.bench.report.summary import ArmRow, statistics_of
+from tfdist.bench.statistics import ArmVerdict
 from tfdist.models.record import Storage
 
 if TYPE_CHECKING:
@@ -68,10 +69,19 @@ def _fastest(stored: Sequence[Stored]) -> Iterator[str]:
     rows = [each.row for each in stored if each.row.images_per_s and (each.row.devices or 0) > 1]
     if len(rows) > 1:
         best = max(rows, key=lambda row: row.images_per_s or 0.0)
-        others = (f"{row.label} {row.images_per_s:.0f}" for row in rows if row is not best)
         spread = f" ({interval(best.spread, '.0f')})" if best.spread else ""
-        text = f"{best.label} had the most images/s, {best.images_per_s:.0f}{spread}; {', '.join(others)}."
-        yield mark_seconds(text, rows)
+        text = f"{best.label} had the most images/s, {best.images_per_s:.0f}{spread}"
+        yield mark_seconds(f"{text}; {_compared(best, [row for row in rows if row is not best])}.", rows)
+
+
+def _compared(best: ArmRow, others: Sequence[ArmRow]) -> str:
+    """Which arms are measurably slower, and which may be as fast."""
+    compared = statistics_of([best, *others]).compare([(row.label, best.label) for row in others])
+    texts = [f"{row.label} {each.ratio:.2f} times that" for row, each in zip(others, compared, strict=True)]
+    slower = [text for text, each in zip(texts, compared, strict=True) if each.verdict is ArmVerdict.SLOWER]
+    equal = [text for text, each in zip(texts, compared, strict=True) if each.verdict is not ArmVerdict.SLOWER]
+    parts = (("measurably slower", slower), ("no measurable difference", equal))
+    return "; ".join(f"{what}: {', '.join(names)}" for what, names in parts if names)
 
 
 def _balance(served: Sequence[Stored]) -> Iterator[str]:

@@ -217,7 +217,7 @@ def test_the_suites_of_one_question_run_all_their_arms_on_two_cores() -> None:
         assert not arms.refused
         assert all("share 2 cores" in warning for warning in arms.warnings)
         assert len(arms.specs) == len(suite.arms)
-    assert len(arms.specs) == 9, "each batch size is an arm"
+    assert len(arms.specs) == 10, "each batch size is an arm"
 
 
 @pytest.mark.parametrize(("gpus", "runs"), [(1, 6), (2, 24), (4, 42), (8, 60)])
