@@ -74,7 +74,7 @@ build: install ## Build the wheel and the sdist in dist/
 	$(PY) -m build --outdir dist .
 
 clean: ## Remove the virtual environments and all build products and caches
-	rm -rf .venv .venv-3.* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-3.* build dist test-output *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Two steps: new versions need pip to resolve all packages, a new file only a second's reinstall without dependencies
 # (the editable install links to each file).

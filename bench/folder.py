@@ -52,6 +52,11 @@ class BenchPaths:
         return self.root / "bench.json"
 
     @property
+    def page(self) -> Path:
+        """The report for a browser."""
+        return self.root / "report.html"
+
+    @property
     def records(self) -> Path:
         """One JSON file per incarnation of an arm."""
         return self.root / "records"

@@ -23,29 +23,40 @@ Price = Annotated[
 ]
 
 
-def report(folders: Folders, out: Out = None, price_per_hour: Price = None, json: Json = False) -> None:
-    """Write a report of the records in DIR. The report is report.md, report.csv, report.json and plots; nothing is run.
+Open = Annotated[bool, option("--open", "Open report.html in the browser.")]
+
+
+def report(
+    folders: Folders, out: Out = None, price_per_hour: Price = None, open: Open = False, json: Json = False
+) -> None:
+    """Write a report of the records in DIR; nothing is run.
+
+    report.html is a page in one file, for any browser. report.md, report.csv, report.json and the charts have the same.
 
     Several folders, such as runs/*, become one report with a column for the folder, in the folder --out. Those without
     records are skipped. An arm is compared with baselines of its own folder.
 
     \b
     Examples:
-      tfdist report bench_results/20260101T120000Z-cpu
+      tfdist report bench_results/20260101T120000Z-cpu --open
       tfdist report bench_results/20260101T120000Z-gpu --price-per-hour 32.77
       tfdist report runs/* --out all-runs
       tfdist report bench_results/a bench_results/b --out a-and-b
       tfdist report bench_results/20260101T120000Z-collectives
     """
     from tfdist.bench.collectives.results import holds_collectives
+    from tfdist.bench.folder import BenchPaths
     from tfdist.bench.reading import holds_records
     from tfdist.bench.report.build import make_report
     from tfdist.bench.report.write import write_report
+    from tfdist.cli.open_page import open_page
     from tfdist.cli.run_collectives import report_folder
-    from tfdist.cli.show_report import last_line, list_unreadable, show
+    from tfdist.cli.show_report import list_unreadable, refused_line, show
 
     if len(folders) == 1 and holds_collectives(folders[0]):
         report_folder(folders[0], out, json=json)
+        if open:
+            open_page(BenchPaths(out or folders[0]).page)
         return
     empty = [folder for folder in folders if folder.is_dir() and not holds_records(folder)]
     used = [folder for folder in folders if folder not in empty] or folders
@@ -57,10 +68,12 @@ def report(folders: Folders, out: Out = None, price_per_hour: Price = None, json
         typer.echo(f"tfdist: skipped {folder}: no records in it", err=True)
     list_unreadable(content)
     show(content, sys.stderr if json else sys.stdout)
+    refused = refused_line(content)
+    if refused:
+        typer.echo(refused, err=json)
+    if open:
+        open_page(path)
     typer.echo(f"\nreport: {path}", err=json)
-    last = last_line(content)
-    if last:
-        typer.echo(last, err=json)
     if json:
         typer.echo(dumps({**content.to_json(), "report": str(path)}))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import typer
 
+from tfdist.bench.folder import BenchPaths
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.reading import read_folder
 from tfdist.bench.session import Session, prepare
@@ -17,6 +18,7 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.text import counted
 
 if TYPE_CHECKING:
+    from tfdist.bench.report.build import Report
     from tfdist.launch.agents.fleet import Fleet
     from tfdist.launch.doctor.links import Links
 
@@ -46,8 +48,13 @@ def run_bench(
     code = _execute(session, links, policy, stream, quiet)
     if session.traces.folders and not quiet:
         show_traces(session, stream)
-    _report(session, code, stream, json, quiet)
+    report = _report(session, stream, quiet)
     _show_rest(session, selection, policy)
+    if report and not (json and quiet):
+        typer.echo(f"report: {BenchPaths(session.root).page}", file=stream)
+    if json:
+        content = report.to_json() if report else {}
+        typer.echo(dumps({"exit_code": code, "folder": str(session.root), **content}))
     return code
 
 
@@ -70,31 +77,26 @@ def _execute(session: Session, links: "Links", policy: Policy, stream: TextIO, q
         return run_session(session, RunnerHooks(progress, links=links, policy=policy))
 
 
-def _report(session: Session, code: int, stream: TextIO, json: bool, quiet: bool) -> None:
-    """Report on the records that the folder has now, even if the bench was interrupted."""
+def _report(session: Session, stream: TextIO, quiet: bool) -> "Report | None":
+    """Report on the records that the folder has now, even if the bench was interrupted; None: nothing was measured."""
     folder = read_folder(session.root, "")
     if not folder.records and not folder.unreadable:
         typer.echo("no turn was measured: no report", err=True)
-        if json:
-            typer.echo(dumps({"exit_code": code, "folder": str(session.root)}))
-        return
+        return None
     from tfdist.bench.report.build import make_report
     from tfdist.bench.report.write import write_report
     from tfdist.cli.show_report import list_unreadable, show
 
     report = make_report([session.root])
-    path = write_report(report, session.root)
+    write_report(report, session.root)
     list_unreadable(report)
     if not quiet:
         show(report, stream)
-    if not (json and quiet):
-        typer.echo(f"report: {path}", file=stream)
-    if json:
-        typer.echo(dumps({"exit_code": code, "folder": str(session.root), **report.to_json()}))
+    return report
 
 
 def _show_rest(session: Session, selection: HostSelection, policy: Policy) -> None:
-    """Say how to measure the turns that are left, and last which arms were refused, --quiet or not."""
+    """Say how to measure the turns that are left, and which arms were refused, --quiet or not."""
     left = session.count_left()
     if left:
         words = ["tfdist", "bench", "--resume", str(session.root), *selection.options, *timeout_words(policy)]

@@ -43,7 +43,7 @@ def show(report: Report, stream: TextIO) -> None:
         console.print(f"warning: {warning.text} {warning.advice}", style="yellow")
 
 
-def last_line(report: Report) -> str:
+def refused_line(report: Report) -> str:
     """Which arms were refused, because a reader of figures does not miss them; empty: none."""
     refused = [row.label for row in report.rows if row.status == RecordStatus.REFUSED]
     return f"refused: {len(refused)} of {counted(len(report.rows), 'arm')}: {', '.join(refused)}" if refused else ""

@@ -1,7 +1,6 @@
 """Folders of records -> a Report. Needs no TensorFlow."""
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from tfdist.bench.report.columns import values_of
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.headline import headline
 from tfdist.bench.report.key_figures import key_figures
+from tfdist.bench.report.labels import labels_of
 from tfdist.bench.report.measured import Measured
 from tfdist.bench.report.notes import notes_on
 from tfdist.bench.report.page import KeyFigure
@@ -127,13 +127,3 @@ def _stored_price(roots: Sequence[Path]) -> float | None:
     except (OSError, ValueError, AttributeError):
         return None
     return float(price) if isinstance(price, int | float) else None
-
-
-def labels_of(roots: Sequence[Path]) -> list[str]:
-    """The names of the folders; if two are equal, their paths below the common parent."""
-    names = [root.resolve().name for root in roots]
-    if len(set(names)) == len(names):
-        return names
-    paths = [str(root.resolve()) for root in roots]
-    common = os.path.commonpath(paths)
-    return [os.path.relpath(path, common) for path in paths]

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tfdist.bench.folder import BenchPaths
 from tfdist.bench.report.bench_page import page_of
 from tfdist.bench.report.build import Report
 from tfdist.bench.report.html.render import render
@@ -17,7 +18,6 @@ from tfdist.bench.report.warning import Warning
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import save_json
 
-PAGE = "report.html"
 _OLDER = ("images_per_s.png", "efficiency.png", "window_times.png")
 """Files of reports that do not list their files."""
 
@@ -71,8 +71,8 @@ def _json_of(page: Page) -> dict[str, Any]:
 
 
 def _write(page: Page, content: Mapping[str, Any], out: Path) -> Path:
-    files = dict(files_of(page.sections))
-    files |= {"report.md": markdown(page).encode(), PAGE: render(page).encode()}
+    files, page_path = dict(files_of(page.sections)), BenchPaths(out).page
+    files |= {"report.md": markdown(page).encode(), page_path.name: render(page).encode()}
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name in {*_OLDER, *_listed(out / "report.json")} - files.keys():
@@ -82,7 +82,7 @@ def _write(page: Page, content: Mapping[str, Any], out: Path) -> Path:
         save_json(out / "report.json", {**content, "files": sorted(files)})
     except OSError as error:
         raise TfdistError(f"cannot write the report to {out} ({error.strerror}): choose another --out") from None
-    return out / PAGE
+    return page_path
 
 
 def _listed(path: Path) -> Iterator[str]:

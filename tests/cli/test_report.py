@@ -2,7 +2,10 @@
 
 import io
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from shutil import copytree
 
@@ -68,11 +71,27 @@ def test_a_price_must_be_positive(bench: Path, price: str, capsys: pytest.Captur
     assert "--price-per-hour" in capsys.readouterr().err
 
 
-def test_the_last_line_names_refused_arms(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refused_arms_are_named_and_the_last_line_is_the_page(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = Record("gpus", 1, {"strategy": "mirrored"}, "refused", "no GPUs", 2)
     save_json(bench / "records" / "refused-02-gpus.json", record.to_json())
     assert run(["report", str(bench)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "refused: 1 of 2 arms: gpus"
+    lines = capsys.readouterr().out.splitlines()
+    assert "refused: 1 of 2 arms: gpus" in lines
+    assert lines[-1] == f"report: {bench / 'report.html'}"
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_open_shows_the_page_in_the_browser(bench: Path, tmp_path: Path, works: bool) -> None:
+    opened = tmp_path / "opened"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\nprintf "%s" "$1" > "{opened}"\nexit {0 if works else 1}\n')
+    browser.chmod(0o700)
+    environment = {**os.environ, "BROWSER": f"{browser} %s", "PATH": "", "DISPLAY": ""}
+    argv = [sys.executable, "-m", "tfdist", "report", str(bench), "--open"]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
+    assert opened.read_text() == (bench / "report.html").as_uri()
+    assert ("no browser on this machine" in done.stderr) is not works
+    assert done.stdout.splitlines()[-1] == f"report: {bench / 'report.html'}"
 
 
 def test_json_is_the_last_line_of_stdout(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tfdist.bench.folder import BenchPaths
-from tfdist.bench.report.build import labels_of, make_report
+from tfdist.bench.report.build import make_report
 from tfdist.bench.report.columns import COLUMNS, values_of
 from tfdist.bench.report.cost_columns import COST_COLUMNS
 from tfdist.bench.report.environment import environment_of
@@ -129,11 +129,6 @@ def test_several_folders_are_one_report(tmp_path: Path, make_record: MakeRecord,
     write_report(make_report([one, two]), tmp_path / "out")
     assert list(pd.read_csv(tmp_path / "out" / "report.csv")["folder"]) == ["x", "y"]
     assert "| y: two |" in (tmp_path / "out" / "report.md").read_text()
-
-
-def test_folders_of_one_name_are_labelled_by_their_paths(tmp_path: Path) -> None:
-    assert labels_of([tmp_path / "a", tmp_path / "b"]) == ["a", "b"]
-    assert labels_of([tmp_path / "a" / "run", tmp_path / "b" / "run"]) == ["a/run", "b/run"]
 
 
 def test_a_folder_that_is_not_writable_is_one_sentence(root: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The files of a report that is made of sections alone."""
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -68,6 +69,15 @@ def test_html_shows_the_same_as_text(out: Path) -> None:
         assert part in page
     assert "<b>|x" not in page
     assert SYNC not in page.partition("</style>")[2]
+
+
+def test_html_needs_no_other_file_and_its_ids_are_unique(out: Path) -> None:
+    page = (out / "report.html").read_text()
+    targets = re.findall(r'(?:src|href)="([^"]*)"', page) + re.findall(r"url\(([^)]*)\)", page)
+    assert targets
+    assert all(target.startswith(("#", "data:text/csv")) for target in targets)
+    ids = re.findall(r' id="([^"]*)"', page)
+    assert len(ids) == len(set(ids))
 
 
 def test_files_that_a_new_report_does_not_have_are_removed_and_others_stay(tmp_path: Path) -> None:

@@ -1,0 +1,143 @@
+"""report.html of a recorded bench in a real browser: Debian's chromium, without a window.
+
+Screenshots are kept in test-output/.
+"""
+
+import base64
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+
+from tests.bench.report.test_colors import contrast
+from tfdist.bench.report.build import make_report
+from tfdist.bench.report.write import write_report
+
+ROOT = Path(__file__).parents[2]
+RECORDED = ROOT / "bench_results" / "20261121T223402Z-cpu"
+OUTPUT = ROOT / "test-output"
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+HEIGHT = 900
+TEXT_COLORS = """
+return [...document.querySelectorAll("body *")].filter(e => [...e.childNodes].some(
+  n => n.nodeType === 3 && n.textContent.trim()) && e.checkVisibility() && !["SCRIPT", "STYLE"].includes(e.tagName))
+  .map(e => getComputedStyle(e)[e instanceof SVGElement ? "fill" : "color"])"""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromium-driver: apt-get install both"),
+]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(make_report([RECORDED]), tmp_path_factory.mktemp("it's; new"))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    profile = tmp_path_factory.mktemp("profile")
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium's sandbox does not work for root
+    for argument in (
+        *sandbox,
+        "--headless=new",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+        f"--user-data-dir={profile}",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER)))
+    yield driver
+    driver.quit()
+
+
+def show(browser: webdriver.Chrome, page: Path, width: int, scheme: str) -> None:
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    resize(browser, width, HEIGHT)
+    browser.get(page.as_uri())
+
+
+def resize(browser: webdriver.Chrome, width: int, height: int) -> None:
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+def hexadecimal(color: str) -> str:
+    return "#" + "".join(f"{int(part):02x}" for part in color.removeprefix("rgb(").removesuffix(")").split(","))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_page_fits_and_can_be_read(browser: webdriver.Chrome, page: Path, width: int, scheme: str) -> None:
+    show(browser, page, width, scheme)
+    assert browser.execute_script("return document.documentElement.scrollWidth") == width
+    shown = [svg for svg in browser.find_elements(By.CSS_SELECTOR, "figure svg") if svg.is_displayed()]
+    assert len(shown) == len(browser.find_elements(By.TAG_NAME, "figure")) == 5
+    assert all(len(svg.get_attribute("aria-label") or "") > 20 for svg in shown)
+    paper = hexadecimal(browser.execute_script("return getComputedStyle(document.body).backgroundColor"))
+    assert (paper == "#ffffff") == (scheme == "light")
+    colors = set(browser.execute_script(TEXT_COLORS))
+    assert len(colors) > 2
+    assert all(contrast(hexadecimal(color), paper) >= 4.5 for color in colors), colors
+    OUTPUT.mkdir(exist_ok=True)
+    resize(browser, width, browser.execute_script("return document.documentElement.scrollHeight"))
+    assert browser.save_screenshot(str(OUTPUT / f"report-{width}-{scheme}.png"))
+
+
+def test_it_loads_alone_and_without_an_error(browser: webdriver.Chrome, page: Path) -> None:
+    for kind in ("browser", "performance"):
+        browser.get_log(kind)
+    show(browser, page, 1280, "light")
+    assert browser.get_log("browser") == []
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    requests = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    assert requests == [page.as_uri()]
+
+
+def column(table: WebElement, index: int) -> list[str]:
+    return [
+        row.find_elements(By.CSS_SELECTOR, "th, td")[index].text
+        for row in table.find_elements(By.CSS_SELECTOR, "tbody tr")
+    ]
+
+
+def test_tables_sort(browser: webdriver.Chrome, page: Path) -> None:
+    show(browser, page, 1280, "light")
+    (table,) = browser.find_elements(By.CSS_SELECTOR, "#results table")
+    buttons = table.find_elements(By.CSS_SELECTOR, "thead button")
+    names = [button.text for button in buttons]
+    rates, intervals = names.index("images/s (whole job)"), names.index("speed-up interval")
+    buttons[rates].click()
+    shown = [float(text) for text in column(table, rates)]
+    assert shown == sorted(shown, reverse=True)
+    assert column(table, 0)[0] == "independent"
+    buttons[rates].send_keys(Keys.ENTER)
+    assert [float(text) for text in column(table, rates)] == sorted(shown)
+    heading = table.find_elements(By.CSS_SELECTOR, "thead th")[rates]
+    assert heading.get_attribute("aria-sort") == "ascending"
+    buttons[intervals].click()
+    assert column(table, intervals)[-1] == "-"
+    assert heading.get_attribute("aria-sort") is None
+    buttons[0].click()
+    assert column(table, 0) == sorted(column(table, 0))
+
+
+def test_the_data_of_a_chart_is_one_click_away(browser: webdriver.Chrome, page: Path) -> None:
+    show(browser, page, 1280, "light")
+    links = browser.find_elements(By.CSS_SELECTOR, "figcaption a, caption a")
+    assert len(links) == 8
+    for link in links:
+        kind, _, data = str(link.get_attribute("href")).partition(",")
+        assert kind == "data:text/csv;base64"
+        assert base64.b64decode(data) == (page.parent / str(link.get_attribute("download"))).read_bytes()
