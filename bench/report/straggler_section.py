@@ -1,7 +1,6 @@
 """The section on stragglers: what a slow worker costs each strategy, and whether the textbook's claims hold."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,51 +12,17 @@ from tfdist.bench.report.format import EMPTY, interval, number
 from tfdist.bench.report.measured import Measured
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.report.shared_cores import mark_seconds
-from tfdist.bench.report.summary import ArmRow, statistics_of
+from tfdist.bench.report.slowed import Slowed, job_of, slowed_arms
 from tfdist.bench.report.updates_text import staleness_text
-from tfdist.bench.statistics import Comparison
-from tfdist.bench.updates import Updates, updates_of
 from tfdist.strategies.catalog import Exchange
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass(frozen=True)
-class Slowed:
-    """An arm with a slow worker, beside the same arm without."""
-
-    row: ArmRow
-    factor: float
-    """The slow worker's gradients take this many times as long."""
-    comparison: Comparison
-    """Its throughput over that of the same arm without the slow worker."""
-    slowest: float
-    """What would be left of its throughput if every worker waited for the slow one in each step."""
-    average: float
-    """What would be left if no worker waited for another one."""
-    extra_from: str
-    """The arm without exchange whose slow worker shows how much longer its step takes; empty: the factor says it."""
-
-    @property
-    def middle(self) -> float:
-        """Below it the workers wait rather than not."""
-        return (self.slowest + self.average) / 2
-
-    @property
-    def worker(self) -> int:
-        """The slow one."""
-        return int(_spec(self.row)["slow_worker"])
-
-    @property
-    def updates(self) -> Updates | None:
-        """None: not counted."""
-        return updates_of(self.row.measured)
-
-
 def straggler_section(measured: Measured) -> Section | None:
     """None without an arm with a slow worker and the same arm without."""
-    slowed = _slowed([row for row in measured.rows if row.measured])
+    slowed = slowed_arms([row for row in measured.rows if row.measured])
     if not slowed:
         return None
     return Section(
@@ -76,66 +41,6 @@ def straggler_section(measured: Measured) -> Section | None:
             "for the number of arms, lies on the claim's side of the middle between these two.",
         ),
     )
-
-
-def _spec(row: ArmRow) -> Mapping[str, Any]:
-    return row.measured[0].spec
-
-
-def _job(row: ArmRow) -> tuple[Any, ...]:
-    """What two arms have in common that differ in the slow worker only."""
-    spec = _spec(row)
-    keys = ("strategy", "workers", "devices", "ps", "batch_size", "communication", "cross_device", "model")
-    return (row.folder, row.hosts, *(spec.get(key) for key in keys))
-
-
-def _factor(row: ArmRow) -> float | None:
-    """None: no worker is slow."""
-    spec = _spec(row)
-    return None if spec.get("slow_worker") is None else float(spec["slow_factor"])
-
-
-def _slowed(rows: Sequence[ArmRow]) -> list[Slowed]:
-    steady: dict[tuple[Any, ...], ArmRow] = {}
-    for row in rows:
-        if _factor(row) is None:
-            steady.setdefault(_job(row), row)
-    pairs = [(row, steady[_job(row)]) for row in rows if _factor(row) and _job(row) in steady]
-    compared = statistics_of(rows).compare([(row.label, other.label) for row, other in pairs])
-    return [_of_pair(row, each, rows, steady) for (row, _), each in zip(pairs, compared, strict=True)]
-
-
-def _of_pair(
-    row: ArmRow, comparison: Comparison, rows: Sequence[ArmRow], steady: Mapping[tuple[Any, ...], ArmRow]
-) -> Slowed:
-    factor, workers, before = _factor(row) or 1.0, row.devices or 1, steady[_job(row)]
-    step_s = (row.batch_per_replica or 0) * workers / (before.images_per_s or 1.0)
-    alone = next((other for other in rows if _trains_alone(other, row) and _job(other) in steady), None)
-    extra_s = (factor - 1) * step_s if alone is None else _extra_s(alone, steady[_job(alone)])
-    slowest = step_s / (step_s + extra_s)
-    return Slowed(row, factor, comparison, slowest, (workers - 1 + slowest) / workers, alone.label if alone else "")
-
-
-def _extra_s(alone: ArmRow, steady: ArmRow) -> float:
-    """Seconds that a step of the slow worker takes longer."""
-    batch, slow = alone.batch_per_replica or 0, int(_spec(alone)["slow_worker"])
-    return max(0.0, batch / _speeds(alone)[slow] - batch / _speeds(steady)[slow])
-
-
-def _trains_alone(other: ArmRow, row: ArmRow) -> bool:
-    same = (other.folder, other.devices, _factor(other)) == (row.folder, row.devices, _factor(row))
-    return same and other.exchange is Exchange.NONE
-
-
-def _speeds(row: ArmRow) -> list[float]:
-    """Examples per second of each task, over all turns."""
-    tasks: dict[str, list[float]] = {}
-    for record in row.measured:
-        for rank in record.ranks:
-            sums = tasks.setdefault(rank.task, [0.0, 0.0])
-            sums[0] += sum(window.examples for window in rank.windows)
-            sums[1] += sum(window.elapsed_s for window in rank.windows)
-    return [examples / seconds for _, (examples, seconds) in sorted(tasks.items())]
 
 
 _CLAIMS = (
@@ -172,9 +77,9 @@ def _chart(slowed: Sequence[Slowed]) -> Chart:
 
 def _paint(axes: "Axes", slowed: Sequence[Slowed]) -> None:
     colors = {Exchange.SYNC: SYNC, Exchange.ASYNC: ASYNC, Exchange.NONE: NONE}
-    groups = {_job(one.row): one.row.strategy for one in slowed}
+    groups = {job_of(one.row): one.row.strategy for one in slowed}
     for number_of, (job, strategy) in enumerate(groups.items()):
-        points = sorted((one for one in slowed if _job(one.row) == job), key=lambda one: one.factor)
+        points = sorted((one for one in slowed if job_of(one.row) == job), key=lambda one: one.factor)
         xs, ys = [1.0, *(one.factor for one in points)], [1.0, *(one.comparison.ratio for one in points)]
         color = colors[points[0].row.exchange]
         axes.plot(xs, ys, marker="osD^v"[number_of % 5], color=color, label=strategy)

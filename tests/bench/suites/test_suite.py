@@ -169,7 +169,7 @@ def test_an_option_that_does_not_fit_is_refused_in_one_sentence(changes: dict[st
     assert str(raised.value) == expected
 
 
-@pytest.mark.parametrize("name", ["smoke", "cpu", "hosts", "knobs"])
+@pytest.mark.parametrize("name", ["smoke", "cpu", "hosts", "knobs", "convergence", "stragglers", "storage"])
 def test_built_in_suites_measure_one_arm_twice(name: str) -> None:
     """Without GPUs, AUTO is RING."""
     done = {

@@ -42,7 +42,7 @@ class Run:
 
 @pytest.fixture
 def train(monkeypatch):
-    def run(lines: list[dict] | None, loop: CountingLoop, **spec: int) -> Run:
+    def run(lines: list[dict] | None, loop: CountingLoop, after_turn=None, **spec: int) -> Run:
         barrier, release = os.pipe()
         read, write = os.pipe()
         monkeypatch.setenv("TFDIST_BARRIER_FD", str(barrier))
@@ -54,7 +54,8 @@ def train(monkeypatch):
         os.close(release)
         reports: list[tuple[pace.Windows, bool]] = []
         log = WindowLog(clock=lambda: loop.now, read=lambda: Reading(0, 0, 0, 0))
-        pace.train(loop, log, TrainingSpec(**spec), lambda windows, final: reports.append((windows, final)))
+        report = lambda windows, final: reports.append((windows, final))  # noqa: E731
+        pace.train(loop, log, TrainingSpec(**spec), report, after_turn)
         os.close(write)
         with os.fdopen(read) as stream:
             return Run(loop.calls, reports, [json.loads(line) for line in stream])
@@ -75,6 +76,15 @@ def test_turns_until_the_end(train):
     barriers = [event for event in run.events if event["event"] == "barrier"]
     assert [event["step_s"] for event in barriers] == [1.0, 1.0, 1.0]
     assert not [event for event in run.events if event["event"] == "step"]
+
+
+def test_what_is_noted_after_a_turn_is_sent_with_its_windows(train):
+    def note(log: WindowLog) -> None:
+        log.observed["windows"] = len(log.windows)
+
+    run = train([{"windows": 2, "steps": 3}, {"windows": 4, "steps": 3}, END], CountingLoop(), after_turn=note)
+    turns = [event for event in run.events if event["event"] == "turn"]
+    assert [turn["observed"] for turn in turns] == [{"windows": 2}, {"windows": 4}]
 
 
 @dataclass

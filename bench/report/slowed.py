@@ -1,0 +1,103 @@
+"""Arms with a slow worker, beside the same arms without: what is left, and what waiting would leave. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfdist.bench.report.summary import ArmRow, statistics_of
+from tfdist.bench.statistics import Comparison
+from tfdist.bench.updates import Updates, updates_of
+from tfdist.strategies.catalog import Exchange
+
+
+@dataclass(frozen=True)
+class Slowed:
+    """An arm with a slow worker, beside the same arm without."""
+
+    row: ArmRow
+    factor: float
+    """The slow worker's gradients take this many times as long."""
+    comparison: Comparison
+    """Its throughput over that of the same arm without the slow worker."""
+    slowest: float
+    """What would be left of its throughput if every worker waited for the slow one in each step."""
+    average: float
+    """What would be left if no worker waited for another one."""
+    extra_from: str
+    """The arm without exchange whose slow worker shows how much longer its step takes; empty: the factor says it."""
+
+    @property
+    def middle(self) -> float:
+        """Below it the workers wait rather than not."""
+        return (self.slowest + self.average) / 2
+
+    @property
+    def worker(self) -> int:
+        """The slow one."""
+        return int(_spec(self.row)["slow_worker"])
+
+    @property
+    def updates(self) -> Updates | None:
+        """None: not counted."""
+        return updates_of(self.row.measured)
+
+
+def _spec(row: ArmRow) -> Mapping[str, Any]:
+    return row.measured[0].spec
+
+
+def job_of(row: ArmRow) -> tuple[Any, ...]:
+    """What two arms have in common that differ in the slow worker only."""
+    spec = _spec(row)
+    keys = ("strategy", "workers", "devices", "ps", "batch_size", "communication", "cross_device", "model")
+    return (row.folder, row.hosts, *(spec.get(key) for key in keys))
+
+
+def _factor(row: ArmRow) -> float | None:
+    """None: no worker is slow."""
+    spec = _spec(row)
+    return None if spec.get("slow_worker") is None else float(spec["slow_factor"])
+
+
+def slowed_arms(rows: Sequence[ArmRow]) -> list[Slowed]:
+    """The measured arms with a slow worker whose job was also measured without one."""
+    steady: dict[tuple[Any, ...], ArmRow] = {}
+    for row in rows:
+        if _factor(row) is None:
+            steady.setdefault(job_of(row), row)
+    pairs = [(row, steady[job_of(row)]) for row in rows if _factor(row) and job_of(row) in steady]
+    compared = statistics_of(rows).compare([(row.label, other.label) for row, other in pairs])
+    return [_of_pair(row, each, rows, steady) for (row, _), each in zip(pairs, compared, strict=True)]
+
+
+def _of_pair(
+    row: ArmRow, comparison: Comparison, rows: Sequence[ArmRow], steady: Mapping[tuple[Any, ...], ArmRow]
+) -> Slowed:
+    factor, workers, before = _factor(row) or 1.0, row.devices or 1, steady[job_of(row)]
+    step_s = (row.batch_per_replica or 0) * workers / (before.images_per_s or 1.0)
+    alone = next((other for other in rows if _trains_alone(other, row) and job_of(other) in steady), None)
+    extra_s = (factor - 1) * step_s if alone is None else _extra_s(alone, steady[job_of(alone)])
+    slowest = step_s / (step_s + extra_s)
+    return Slowed(row, factor, comparison, slowest, (workers - 1 + slowest) / workers, alone.label if alone else "")
+
+
+def _extra_s(alone: ArmRow, steady: ArmRow) -> float:
+    """Seconds that a step of the slow worker takes longer."""
+    batch, slow = alone.batch_per_replica or 0, int(_spec(alone)["slow_worker"])
+    return max(0.0, batch / _speeds(alone)[slow] - batch / _speeds(steady)[slow])
+
+
+def _trains_alone(other: ArmRow, row: ArmRow) -> bool:
+    same = (other.folder, other.devices, _factor(other)) == (row.folder, row.devices, _factor(row))
+    return same and other.exchange is Exchange.NONE
+
+
+def _speeds(row: ArmRow) -> list[float]:
+    """Examples per second of each task, over all turns."""
+    tasks: dict[str, list[float]] = {}
+    for record in row.measured:
+        for rank in record.ranks:
+            sums = tasks.setdefault(rank.task, [0.0, 0.0])
+            sums[0] += sum(window.examples for window in rank.windows)
+            sums[1] += sum(window.elapsed_s for window in rank.windows)
+    return [examples / seconds for _, (examples, seconds) in sorted(tasks.items())]
