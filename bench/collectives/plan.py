@@ -95,10 +95,9 @@ def _check(options: CollectiveOptions) -> None:
     for name, value in options.model.items():
         if not options.model_gradients:
             raise TfdistError(f"--{name} {value}: has no effect without --model-gradients")
-    ignoring = [each for each in options.cross_device if each is not CrossDevice.AUTO]
-    alone = len(ignoring) == len(options.cross_device) and not _between_processes(options)
-    if options.pack_sizes and ignoring and alone:
-        raise TfdistError(f"--bytes-per-pack: has no effect with --cross-device {ignoring[0]}; use auto, or omit it")
+    within = () if _between_processes(options) else options.cross_device
+    if options.pack_sizes and within and CrossDevice.AUTO not in within:
+        raise TfdistError(f"--bytes-per-pack: has no effect with --cross-device {within[0]}; use auto, or omit it")
 
 
 def _checked_model(options: CollectiveOptions, machines: Machines) -> dict[str, Any]:
