@@ -104,7 +104,7 @@ def _checked_model(options: CollectiveOptions, machines: Machines) -> dict[str, 
     if not options.model_gradients:
         return {}
     choices = {"strategy": StrategyName.ONE_DEVICE, **options.model}
-    spec = resolve(choices, combined(machines), "cpu").spec
+    spec = resolve(choices, next(iter(machines.values())), "cpu").spec
     return {"model": spec.model, "alpha": spec.alpha, "classes": spec.classes}
 
 

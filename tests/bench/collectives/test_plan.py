@@ -74,6 +74,10 @@ def test_gradients_alone_are_measured_with_one_pack_added(plan):
     assert planned.arms.specs["mirrored/reduction-to-one"].pack_sizes == (0,)
 
 
+def test_gradients_are_measured_on_several_hosts_too(plan):
+    assert plan(TWO, model_gradients=True).arms.specs["multiworker/ring"].model_gradients
+
+
 def test_arms_that_cannot_run_are_listed_with_the_reason(plan):
     planned = plan(devices=(3,))
     assert "drops the gradients of one of 3 devices" in planned.arms.refused["mirrored/hierarchical-copy"]
