@@ -37,7 +37,7 @@ def compare(
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Show which arms became faster or slower from one bench to another, with intervals; nothing is run.
+    """Show which arms became faster or slower between two benches. With intervals; nothing is run.
 
     Arms are matched by name. One whose work differs (model, batch, data, devices) is listed, not compared. Turns of two
     benches did not alternate, so a change of the machine's speed would look like one of every arm: arms are compared by

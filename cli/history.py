@@ -19,7 +19,7 @@ Out = Annotated[
 
 
 def history(folders: Folders, arm: Arms = None, out: Out = None, json: Json = False) -> None:
-    """Show arms over many benches, by date and commit, and when one became faster or slower; nothing is run.
+    """Show arms over many benches, by date and commit. Lists where one became faster or slower; runs nothing.
 
     Folders without records are skipped, so that a whole folder of results can be given.
 

@@ -12,7 +12,7 @@ _ONE = "one"
 
 def pack_sentences(lines: Sequence[Line]) -> tuple[str, ...]:
     """A sentence for each arm that exchanged the same gradients in packs of several sizes, against one pack."""
-    lists = [line for line in lines if line.tensors > 1]
+    lists = sorted((line for line in lines if line.tensors > 1), key=lambda line: line.pack_bytes or 0)
     arms = dict.fromkeys(line.arm for line in lists)
     return tuple(filter(None, (_sentence(arm, [line for line in lists if line.arm == arm]) for arm in arms)))
 
