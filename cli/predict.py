@@ -49,7 +49,7 @@ def predict(
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Predict images/s on more devices or another network, from a bench and a sweep of all-reduces.
+    """Predict images/s on more devices or another network. From a bench and a sweep of all-reduces.
 
     A synchronous step is the compute time of the measured arms, the wait for the slowest of n devices by their measured
     spread, and a ring all-reduce with the latency and bandwidth that fit the sweep. Workers of parameter servers queue
