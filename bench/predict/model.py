@@ -6,7 +6,7 @@ calculation with parameters that are drawn from what the measurements leave open
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdist.bench.predict.compute import Compute, error_of
@@ -83,7 +83,9 @@ class Curve:
     pays_until: int | None
     """The most devices of which each adds `worth` of what one device alone does; None: more than were asked for."""
     pays_interval: tuple[int, int | None]
-    service: float | None
+    fit: RingFit | None = None
+    """Of its exchange; None: an asynchronous arm."""
+    service: float | None = None
     """Images/s that the parameter servers can serve; None: a synchronous arm."""
 
 
@@ -130,7 +132,8 @@ def predict_sync(row: ArmRow, compute: Compute, fit: RingFit, question: Question
     most = RANGE * max(*fit.ranks, row.devices or 1)
     if _link_is_far(fit.link, question.link):
         most = 0
-    return _curve(row, compute, question, Draws(grid, rates, predicted, row.batch_per_replica or 1), most)
+    curve = _curve(row, compute, question, Draws(grid, rates, predicted, row.batch_per_replica or 1), most)
+    return replace(curve, fit=fit)
 
 
 def predict_async(row: ArmRow, compute: Compute, question: Question, seed: int = 0) -> Curve:
@@ -164,7 +167,7 @@ def predict_async(row: ArmRow, compute: Compute, question: Question, seed: int =
     total = grid * batch / rates
     parts = Parts(seconds, np.maximum(total - seconds, 0.0), np.zeros_like(total), np.zeros_like(total))
     served = servers / max(float(service[0]) + extra, 1e-12) * batch * of_worker
-    return _curve(row, compute, question, Draws(grid, rates, parts, batch), RANGE * devices, served)
+    return replace(_curve(row, compute, question, Draws(grid, rates, parts, batch), RANGE * devices), service=served)
 
 
 def link_of_bench(row: ArmRow) -> Link:
@@ -202,9 +205,7 @@ def _link_is_far(measured: Link, other: Link | None) -> bool:
     return not 1 / RANGE <= ratio <= RANGE
 
 
-def _curve(
-    row: ArmRow, compute: Compute, question: Question, draws: Draws, most: int, service: float | None = None
-) -> Curve:
+def _curve(row: ArmRow, compute: Compute, question: Question, draws: Draws, most: int) -> Curve:
     """`most`: the number of devices beyond which it is an extrapolation."""
     import numpy as np
 
@@ -217,7 +218,6 @@ def _curve(
         tuple(_point(draws, number, number > most) for number in question.devices),
         until[0] if until[0] < end else None,
         (low, high if high < end else None),
-        service,
     )
 
 

@@ -9,14 +9,14 @@ from typing import Any
 from tfdist.bench.collectives.results import Sweep, read_collectives
 from tfdist.bench.predict.compute import compute_for
 from tfdist.bench.predict.model import DRAWS, Curve, Question, predict_async, predict_sync
-from tfdist.bench.predict.ring import Link, RingFit, fit_ring
+from tfdist.bench.predict.ring import Link, RingFit, fit_ring, link_of, resolved, ring_lines
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.summary import WRONG, ArmRow, summarize
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean
 from tfdist.models.architectures.parameters import trained_parameters
 from tfdist.models.spec import Architecture
-from tfdist.strategies.options import StrategyName
+from tfdist.strategies.options import Communication, StrategyName
 
 FORMAT = 1
 """Of the JSON."""
@@ -47,13 +47,13 @@ class Prediction:
 
     bench: str
     curves: tuple[Curve, ...]
-    fit: RingFit | None
-    """None: no synchronous arm was predicted."""
-    link: Link | None
-    """That the prediction is for; None: the measured one."""
     question: Question
-    hosts: tuple[str, ...]
     commands: tuple[str, ...]
+
+    @property
+    def fits(self) -> tuple[RingFit, ...]:
+        """Of the exchange of its arms, each once."""
+        return tuple(dict.fromkeys(curve.fit for curve in self.curves if curve.fit))
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
@@ -61,8 +61,7 @@ class Prediction:
             "format": FORMAT,
             "bench": self.bench,
             "gradient_bytes": self.question.gradient_bytes,
-            "link": vars(self.link) if self.link else None,
-            "ring": None if self.fit is None else _ring_to_json(self.fit),
+            "link": vars(self.question.link) if self.question.link else None,
             "curves": [_curve_to_json(curve) for curve in self.curves],
         }
 
@@ -80,38 +79,34 @@ def predict(bench: Path, collectives: Path | None, asked: Asked) -> Prediction:
     rows = summarize([folder])
     chosen = _chosen(rows, asked.arms)
     sweep = None if collectives is None else read_collectives(collectives)
-    size = asked.gradient_bytes or _gradient_bytes(chosen[0], sweep)
-    question = Question(asked.devices, asked.worth, size, None)
     sync = [row for row in chosen if row.strategy == StrategyName.MULTI_WORKER]
     if sync and sweep is None:
         raise TfdistError(
             f"{sync[0].arm} exchanges gradients by all-reduce: name the folder of a 'tfdist collectives' with "
             f"--collectives, or predict others with --arm"
         )
-    fit = fit_ring(sweep, size, DRAWS) if sync and sweep else None
-    link = _link(fit, asked)
-    question = Question(asked.devices, asked.worth, size, link)
-    command = (folder.bench.command,) if folder.bench else ()
-    return Prediction(
-        folder.label,
-        tuple(_curves(chosen, rows, fit, question)),
-        fit,
-        link,
-        question,
-        folder.bench.hosts if folder.bench else (),
-        (*command, *([sweep.header.command] if sweep else [])),
-    )
+    size = asked.gradient_bytes or _gradient_bytes(chosen[0], sweep)
+    question = Question(asked.devices, asked.worth, size, _link(sweep, asked))
+    commands = [folder.bench.command] if folder.bench else []
+    commands += [sweep.header.command] if sweep else []
+    return Prediction(folder.label, tuple(_curves(chosen, rows, sweep, question)), question, tuple(commands))
 
 
 def _curves(
-    chosen: Sequence[ArmRow], rows: Sequence[ArmRow], fit: RingFit | None, question: Question
+    chosen: Sequence[ArmRow], rows: Sequence[ArmRow], sweep: Sweep | None, question: Question
 ) -> Iterator[Curve]:
+    fits: dict[Communication, RingFit] = {}
     for row in chosen:
         compute = compute_for(row, rows)
-        if row.strategy == StrategyName.MULTI_WORKER and fit:
-            yield predict_sync(row, compute, fit, question)
-        else:
+        if row.strategy != StrategyName.MULTI_WORKER or sweep is None:
             yield predict_async(row, compute, question)
+            continue
+        spec = row.measured[0].spec
+        by, gpus = Communication(spec.get("communication", Communication.AUTO)), bool(spec.get("gpus"))
+        by = resolved(by, gpus)
+        if by not in fits:
+            fits[by] = fit_ring(ring_lines(sweep, by, gpus), link_of(sweep), question.gradient_bytes, DRAWS)
+        yield predict_sync(row, compute, fits[by], question)
 
 
 def _chosen(rows: Sequence[ArmRow], patterns: Sequence[str]) -> list[ArmRow]:
@@ -138,11 +133,11 @@ def _gradient_bytes(row: ArmRow, sweep: Sweep | None) -> int:
     raise TfdistError(f"{row.arm} runs a program of its own: give the size of its gradients, as --gradient-bytes 14MB")
 
 
-def _link(fit: RingFit | None, asked: Asked) -> Link | None:
+def _link(sweep: Sweep | None, asked: Asked) -> Link | None:
     """The measured link with what was asked for in its place; None if nothing was."""
     if asked.bandwidth is None and asked.latency_s is None:
         return None
-    measured = fit.link if fit else Link()
+    measured = link_of(sweep) if sweep else Link()
     return Link(
         measured.bytes_per_s if asked.bandwidth is None else asked.bandwidth,
         measured.latency_s if asked.latency_s is None else asked.latency_s,
@@ -161,6 +156,7 @@ def _curve_to_json(curve: Curve) -> dict[str, Any]:
         "pays_until_low": curve.pays_interval[0],
         "pays_until_high": curve.pays_interval[1],
         "served_images_per_s": curve.service,
+        "ring": _ring_to_json(curve.fit) if curve.fit else None,
         "spread": curve.compute.spread,
         "points": [values_of(curve, index) for index in range(len(curve.points))],
     }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tfdist.bench.collectives.results import Line, Sweep
 from tfdist.launch.errors import TfdistError
 from tfdist.models.collectives.op import CollectiveOp
+from tfdist.strategies.options import Communication
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,34 +93,38 @@ def link_of(sweep: Sweep) -> Link:
     return Link(measured["bytes_per_s"], measured["rtt_s"] / 2) if measured else Link()
 
 
-def ring_lines(sweep: Sweep) -> tuple[Line, ...]:
-    """All-reduces of one buffer between processes.
+def ring_lines(sweep: Sweep, communication: Communication, gpus: bool) -> tuple[Line, ...]:
+    """Right all-reduces of one buffer between processes, by this communication.
 
     Raises:
         TfdistError: there are none, or of fewer than two sizes.
     """
+    wanted = resolved(communication, gpus)
     lines = tuple(
         line
         for line in sweep.lines
-        if line.op is CollectiveOp.ALL_REDUCE and line.communication and line.tensors == 1 and line.ranks > 1
+        if line.op is CollectiveOp.ALL_REDUCE and line.tensors == 1 and line.ranks > 1 and not line.wrong
+        if line.communication and resolved(Communication(line.communication), gpus) is wanted
     )
     if len({line.bytes for line in lines}) < 2:
         raise TfdistError(
-            f"{len(lines)} all-reduces between processes in the sweep: a prediction needs several sizes; measure with "
-            f"'tfdist collectives --workers 2 --sizes 1K:64M'"
+            f"{len(lines)} right all-reduces by {wanted} between processes in the sweep: a prediction needs several "
+            f"sizes; measure with 'tfdist collectives --workers 2 --communication {wanted} --sizes 1K:64M'"
         )
     return lines
 
 
-def fit_ring(sweep: Sweep, size: float, draws: int, seed: int = 0) -> RingFit:
-    """The ring that fits the all-reduces of a sweep best, at sizes near `size` bytes above all.
+def resolved(communication: Communication, gpus: bool) -> Communication:
+    """What TensorFlow's automatic choice is."""
+    if communication is not Communication.AUTO:
+        return communication
+    return Communication.NCCL if gpus else Communication.RING
 
-    Raises:
-        TfdistError: too few of them.
-    """
+
+def fit_ring(lines: Sequence[Line], link: Link, size: float, draws: int, seed: int = 0) -> RingFit:
+    """The ring that fits these all-reduces best, at sizes near `size` bytes above all."""
     import numpy as np
 
-    lines = ring_lines(sweep)
     ring = _fitted(lines, size)
     error = _error(ring, lines, size)
     rng = np.random.default_rng(seed)
@@ -130,7 +135,7 @@ def fit_ring(sweep: Sweep, size: float, draws: int, seed: int = 0) -> RingFit:
         drawn.append(Ring(*(factor * value for value in vars(again).values())))
     sizes = sorted(line.bytes for line in lines)
     ranks = tuple(sorted({line.ranks for line in lines}))
-    return RingFit(ring, tuple(drawn), error, ranks, (sizes[0], sizes[-1]), link_of(sweep))
+    return RingFit(ring, tuple(drawn), error, ranks, (sizes[0], sizes[-1]), link)
 
 
 def _drawn(lines: Sequence[Line], rng: "np.random.Generator") -> list[Line]:

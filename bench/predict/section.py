@@ -74,13 +74,14 @@ def _notes(prediction: Prediction) -> Iterator[str]:
         "time, the wait for the slowest of n devices by their measured spread, the exchange, and the rest that the "
         "measured arm takes beside these."
     )
-    if prediction.fit:
-        yield from _about_ring(prediction.fit, prediction.question.gradient_bytes)
-    if prediction.link:
-        speed = prediction.link.bytes_per_s
+    for fit in prediction.fits:
+        yield from _about_ring(fit, prediction.question.gradient_bytes)
+    link = prediction.question.link
+    if link:
+        speed = link.bytes_per_s
         bandwidth = f"{8e-9 * speed:.3g} Gbit/s" if speed else "any bandwidth"
         yield (
-            f"Predicted for links of {bandwidth} and {1e6 * prediction.link.latency_s:.0f} us one way: what the "
+            f"Predicted for links of {bandwidth} and {1e6 * link.latency_s:.0f} us one way: what the "
             "measured link took is replaced, the processes' own work on each message and byte stays."
         )
     yield (

@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 
 from tests.bench.predict.sweeps import RING, sweep
-from tfdist.bench.predict.ring import Link, Ring, fit_ring
+from tfdist.bench.collectives.results import Sweep
+from tfdist.bench.predict.ring import Link, Ring, RingFit, fit_ring, link_of, ring_lines
 from tfdist.launch.errors import TfdistError
+from tfdist.strategies.options import Communication
+
+
+def fitted(made: Sweep, size: float, draws: int = 2) -> RingFit:
+    return fit_ring(ring_lines(made, Communication.RING, gpus=False), link_of(made), size, draws)
 
 
 def test_a_ring_of_four_sends_three_halves_of_the_buffer_in_six_messages() -> None:
@@ -16,7 +22,7 @@ def test_a_ring_of_four_sends_three_halves_of_the_buffer_in_six_messages() -> No
 
 
 def test_the_terms_of_a_measured_ring_are_found() -> None:
-    fit = fit_ring(sweep(), 14e6, draws=50)
+    fit = fitted(sweep(), 14e6, draws=50)
     assert fit.ring.latency_s == pytest.approx(300e-6, rel=0.05)
     assert fit.ring.seconds_per_byte == pytest.approx(1e-8, rel=0.05)
     assert (fit.ring.fixed_s, fit.ranks, fit.sizes) == (0.0, (2,), (1024, 2**26))
@@ -26,7 +32,7 @@ def test_the_terms_of_a_measured_ring_are_found() -> None:
 
 def test_several_numbers_of_ranks_tell_latency_from_fixed_costs() -> None:
     true = Ring(fixed_s=0.002, latency_s=300e-6, seconds_per_byte=1e-8)
-    fit = fit_ring(sweep(true, ranks=(2, 3, 4), noise=0.01), 1e5, draws=2)
+    fit = fitted(sweep(true, ranks=(2, 3, 4), noise=0.01), 1e5)
     assert fit.ring.fixed_s == pytest.approx(0.002, rel=0.1)
     assert fit.ring.latency_s == pytest.approx(300e-6, rel=0.1)
 
@@ -48,5 +54,15 @@ def test_of_a_single_host_all_of_it_is_the_processes_own_work() -> None:
 
 def test_a_sweep_of_one_size_is_refused() -> None:
     made = sweep()
-    with pytest.raises(TfdistError, match=r"4 all-reduces .* several sizes; measure with .tfdist collectives"):
-        fit_ring(replace(made, lines=tuple(line for line in made.lines if line.bytes == 1024)), 1e6, draws=1)
+    with pytest.raises(TfdistError, match=r"4 right all-reduces by ring .*--communication ring --sizes 1K:64M"):
+        fitted(replace(made, lines=tuple(line for line in made.lines if line.bytes == 1024)), 1e6)
+
+
+def test_only_right_results_of_the_same_communication_are_fitted() -> None:
+    made = sweep(noise=0.0)
+    others = [replace(line, seconds=9.0, communication="nccl") for line in made.lines]
+    others += [replace(line, seconds=9.0, wrong=1) for line in made.lines]
+    auto = [replace(line, communication="auto") for line in made.lines]
+    assert fitted(replace(made, lines=(*made.lines, *others)), 14e6).ring == fitted(made, 14e6).ring
+    assert fitted(replace(made, lines=tuple(auto)), 14e6).ring == fitted(made, 14e6).ring
+    assert len(ring_lines(replace(made, lines=(*auto, *others)), Communication.AUTO, gpus=True)) == 2 * len(auto)

@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+
+from tests.bench.conftest import record
+from tfdist.bench.predict.compute import compute_for
+from tfdist.bench.reading import ResultFolder
+from tfdist.bench.report.summary import ArmRow, summarize
+
+STEPS, WINDOWS, ROUNDS = 3, 6, 40
+
+
+def rows(spread: float, between: float) -> list[ArmRow]:
+    """Two devices side by side: steps that differ, and devices that differ from turn to turn; one device is faster."""
+    draw = np.random.default_rng(0)
+    records, order = [], 0
+    for number in range(1, ROUNDS + 1):
+        slower = 0.1 * np.exp(between * draw.standard_normal(2))
+        steps = np.exp(spread * draw.standard_normal((2, WINDOWS, STEPS))) * slower[:, None, None]
+        times = steps.mean(axis=2).tolist()
+        for arm, workers, each in (
+            ("one-device", 1, [[0.08] * WINDOWS]),
+            ("independent", 2, times),
+            ("multiworker/ring", 2, times),
+        ):
+            order += 1
+            windows = [[STEPS * value for value in rank] for rank in each]
+            made = record(arm, windows, round=number, strategy=arm.partition("/")[0], workers=workers, order=order,
+                          examples=10 * STEPS)  # fmt: skip
+            for rank in made.ranks:
+                for window in rank.windows:
+                    object.__setattr__(window, "steps", STEPS)
+            records.append(made)
+    return list(summarize([ResultFolder("", None, tuple(records), (), ())]))
+
+
+@pytest.mark.parametrize(("spread", "between"), [(0.1, 0.0), (0.0, 0.05), (0.1, 0.05), (0.05, 0.1)])
+def test_the_spread_is_that_of_a_step_and_of_a_device(spread: float, between: float) -> None:
+    made = rows(spread, between)
+    found = compute_for(next(row for row in made if row.arm == "multiworker/ring"), made)
+    assert found.spread == pytest.approx((spread**2 + between**2) ** 0.5, rel=0.2)
+
+
+def test_times_are_of_the_most_devices_that_were_measured() -> None:
+    made = rows(0.0, 0.0)
+    found = compute_for(next(row for row in made if row.arm == "multiworker/ring"), made)
+    assert [(each.arm, each.devices) for each in found.times] == [("one-device", 1), ("independent", 2)]
+    assert [found.at(number).seconds for number in (1, 2, 64)] == pytest.approx([0.08, 0.1, 0.1])
