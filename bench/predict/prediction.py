@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.bench.collectives.results import Sweep, read_collectives
+from tfdist.bench.predict.asynchronous import predict_async
 from tfdist.bench.predict.compute import compute_for
-from tfdist.bench.predict.model import DRAWS, Curve, Question, predict_async, predict_sync
+from tfdist.bench.predict.curve import DRAWS, Curve, Question
 from tfdist.bench.predict.ring import Link, RingFit, fit_ring, link_of, resolved, ring_lines
+from tfdist.bench.predict.sync import predict_sync
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.summary import WRONG, ArmRow, summarize
 from tfdist.launch.errors import TfdistError

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfdist.bench.predict.model import RANGE, Curve, Point
+from tfdist.bench.predict.curve import RANGE, Curve, Point
 from tfdist.bench.predict.prediction import Prediction, values_of
 from tfdist.bench.predict.references import REFERENCES, Reference
 from tfdist.bench.predict.ring import RingFit

@@ -22,7 +22,7 @@ import pandas as pd
 from tests.integration.launcher import Launcher
 from tests.integration.namespaces import Network, missing, network
 from tests.integration.sshd import pid_file
-from tfdist.bench.predict.model import Curve
+from tfdist.bench.predict.curve import Curve
 from tfdist.bench.predict.prediction import Asked, Prediction, predict
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.environment import environment_of

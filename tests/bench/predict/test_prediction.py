@@ -100,6 +100,18 @@ def test_parameter_servers_serve_at_most_their_rate(folders: tuple[Path, Path]) 
     assert curve.points[2].images_per_s == pytest.approx(curve.service, rel=0.01)
 
 
+def test_a_slower_link_slows_the_parameter_servers(folders: tuple[Path, Path]) -> None:
+    def served(bandwidth: float) -> float:
+        asked = Asked((2, 64), bandwidth=bandwidth, latency_s=100e-6, arms=("parameter-server",))
+        return predict(*folders, asked).curves[0].service or 0.0
+
+    alone = predict(*folders, Asked((2,))).curves[1].service
+    assert alone is not None
+    assert served(1e15) == pytest.approx(alone, rel=1e-3)
+    assert served(12e6) == pytest.approx(10 / (10 / alone + BYTES / 12e6), rel=1e-3)
+    assert served(60e6) < served(120e6) < served(1e12)
+
+
 def test_a_sweep_is_required_by_synchronous_arms_only(folders: tuple[Path, Path]) -> None:
     with pytest.raises(TfdistError, match=r"multiworker/ring exchanges gradients .* --collectives"):
         predict(folders[0], None, Asked((2,)))

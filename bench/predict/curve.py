@@ -1,0 +1,164 @@
+"""Images/s on any number of devices, with intervals, and until which number devices pay. Pure.
+
+The intervals are quantiles of the same calculation with parameters that are drawn from what the measurements leave
+open.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfdist.bench.predict.compute import Compute
+from tfdist.bench.predict.ring import Link, RingFit
+from tfdist.bench.report.summary import ArmRow
+from tfdist.bench.statistics import ERROR, Interval
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+DRAWS = 400
+RANGE = 8
+"""A prediction for more than this many times the devices, or this many times more or less bandwidth, than were
+measured is an extrapolation."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Seconds of a step on some number of devices; rows: draws, columns: devices."""
+
+    compute: "Array"
+    waiting: "Array"
+    exchange: "Array"
+    rest: "Array"
+    """Of the strategy, as measured. For asynchronous workers: 0, their waiting is for the parameter servers."""
+
+    @property
+    def total(self) -> "Array":
+        """Seconds of a step of all devices."""
+        return self.compute + self.waiting + self.exchange + self.rest
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The same calculation with different parameters; the first row has the best estimates."""
+
+    grid: "Array"
+    """Numbers of devices, from 1."""
+    rates: "Array"
+    """Images/s: draws x grid."""
+    parts: Parts
+    batch: int
+    """Examples of a device in a step."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """The prediction for one number of devices."""
+
+    devices: int
+    images_per_s: float
+    interval: Interval
+    efficiency: float
+    """Over that of one device on each of them."""
+    efficiency_interval: Interval
+    parts_ms: tuple[float, float, float, float]
+    """Compute, waiting, exchange, rest of a step."""
+    extrapolated: bool
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The predictions for one arm."""
+
+    arm: ArmRow
+    compute: Compute
+    points: tuple[Point, ...]
+    pays_until: int | None
+    """The most devices of which each adds `worth` of what one device alone does; None: more than were asked for."""
+    pays_interval: tuple[int, int | None]
+    fit: RingFit | None = None
+    """Of its exchange; None: an asynchronous arm."""
+    service: float | None = None
+    """Images/s that the parameter servers can serve; None: a synchronous arm."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What to predict."""
+
+    devices: tuple[int, ...]
+    worth: float
+    """The share of one device's images/s that an added device must bring to pay."""
+    gradient_bytes: int
+    link: Link | None
+    """None: the one that was measured."""
+
+
+def grid_of(devices: Sequence[int]) -> "Array":
+    """The asked numbers, those one above, and others between, to find where devices no longer pay."""
+    import numpy as np
+
+    most = max(devices)
+    between = np.unique(np.geomspace(1, most, 40).round())
+    return np.array(sorted({1.0, *devices, *between, *(number + 1 for number in (*devices, *between))}))
+
+
+def link_of_bench(row: ArmRow) -> Link:
+    """The link that an arm was measured over; without a limit inside one host."""
+    return Link(row.link["bytes_per_s"], row.link["rtt_s"] / 2) if row.link else Link()
+
+
+def curve_of(row: ArmRow, compute: Compute, question: Question, draws: Draws, most: int) -> Curve:
+    """`most`: the number of devices beyond which it is an extrapolation."""
+    import numpy as np
+
+    grid, rates, end = draws.grid, draws.rates, max(question.devices)
+    until = [_pays_until(grid, each, question.worth) for each in rates]
+    low, high = (int(value) for value in np.quantile(until, [ERROR / 2, 1 - ERROR / 2], method="nearest"))
+    return Curve(
+        row,
+        compute,
+        tuple(_point(draws, number, number > most) for number in question.devices),
+        until[0] if until[0] < end else None,
+        (low, high if high < end else None),
+    )
+
+
+def _point(draws: Draws, number: int, extrapolated: bool) -> Point:
+    at = int((draws.grid < number).sum())
+    rates, of_one = draws.rates[:, at], draws.parts.compute[:, 0]
+    efficiency = rates * of_one / (number * draws.batch)
+    parts = draws.parts
+    return Point(
+        number,
+        float(rates[0]),
+        _quantiles(rates),
+        float(efficiency[0]),
+        _quantiles(efficiency),
+        (
+            float(1e3 * parts.compute[0, at]),
+            float(1e3 * parts.waiting[0, at]),
+            float(1e3 * parts.exchange[0, at]),
+            float(1e3 * parts.rest[0, at]),
+        ),
+        extrapolated,
+    )
+
+
+def _pays_until(grid: "Array", rates: "Array", worth: float) -> int:
+    """The last number of devices before the first step to the next one that adds too little."""
+    import numpy as np
+
+    gains = np.diff(rates) / np.diff(grid) / (rates[0] / grid[0])
+    too_little = np.flatnonzero(gains < worth)
+    return int(grid[too_little[0]] if len(too_little) else grid[-1])
+
+
+def _quantiles(values: "Array") -> Interval:
+    import numpy as np
+
+    low, high = np.quantile(values, [ERROR / 2, 1 - ERROR / 2])
+    return Interval(float(low), float(high), 1 - ERROR)

@@ -1,0 +1,77 @@
+"""A synchronous arm on any number of devices. Pure.
+
+A step takes as long as its slowest device computes, then the exchange of the gradients, and the rest that the measured
+arm takes beside that.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfdist.bench.predict.compute import Compute, error_of
+from tfdist.bench.predict.curve import DRAWS, RANGE, Curve, Draws, Parts, Question, curve_of, grid_of, link_of_bench
+from tfdist.bench.predict.ring import Link, RingFit
+from tfdist.bench.predict.slowest import slowest_over_mean
+from tfdist.bench.report.summary import ArmRow
+from tfdist.launch.errors import TfdistError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+
+def predict_sync(row: ArmRow, compute: Compute, fit: RingFit, question: Question, seed: int = 0) -> Curve:
+    """A synchronous arm whose processes exchange gradients by a ring."""
+    import numpy as np
+
+    grid = grid_of(question.devices)
+    rng = np.random.default_rng(seed)
+    drawn = rng.standard_normal((DRAWS, len(compute.times)))
+    drawn[0] = 0  # the first draw is the best estimate
+    spreads = compute.spread * np.sqrt(compute.df / rng.chisquare(compute.df, DRAWS))
+    spreads[0] = compute.spread
+    rings = [fit.ring, *fit.draws[: DRAWS - 1]]
+    size, operations = exchanged(row, question.gradient_bytes)
+
+    def parts(devices: "Array", link: Link | None) -> Parts:
+        seconds = compute.seconds(devices, drawn)
+        used = rings if link is None else [ring.over(fit.link, link) for ring in rings]
+        exchange = np.array([ring.seconds(devices, size, operations) for ring in used])
+        return Parts(seconds, seconds * (slowest_over_mean(devices, spreads) - 1), exchange, np.zeros_like(seconds))
+
+    measured = parts(np.array([float(row.devices or 1)]), link_of_bench(row))
+    errors = error_of(row) * rng.standard_normal((DRAWS, 1))
+    errors[0] = 0
+    rest = _step_s(row) * np.exp(errors) - measured.total
+    predicted = parts(grid, question.link)
+    floor = -predicted.exchange - predicted.waiting  # overlap hides no more than there is
+    rest = np.where(grid > 1, np.maximum(rest, floor), 0.0)
+    predicted = Parts(predicted.compute, predicted.waiting, predicted.exchange, rest)
+    rates = grid * (row.batch_per_replica or 1) / predicted.total
+    most = RANGE * max(*fit.ranks, row.devices or 1)
+    if _link_is_far(fit.link, question.link):
+        most = 0
+    curve = curve_of(row, compute, question, Draws(grid, rates, predicted, row.batch_per_replica or 1), most)
+    return replace(curve, fit=fit)
+
+
+def exchanged(row: ArmRow, gradient_bytes: int) -> tuple[float, int]:
+    """Bytes that an arm exchanges in a step, and in how many operations."""
+    spec = row.measured[0].spec
+    size = gradient_bytes * (1.0 if str(spec.get("gradient_dtype", "float32")) == "float32" else 0.5)
+    pack = spec.get("bytes_per_pack")
+    return size, max(1, -(-int(size) // int(pack))) if pack else 1
+
+
+def _step_s(row: ArmRow) -> float:
+    if not (row.images_per_s and row.batch_global):
+        raise TfdistError(f"{row.arm} has no batch size: a program of your own cannot be predicted")
+    return row.batch_global / row.images_per_s
+
+
+def _link_is_far(measured: Link, other: Link | None) -> bool:
+    if other is None or not (measured.bytes_per_s and other.bytes_per_s):
+        return False
+    ratio = other.bytes_per_s / measured.bytes_per_s
+    return not 1 / RANGE <= ratio <= RANGE
