@@ -29,10 +29,10 @@ class Reference(StrEnum):
 DISTRIBUTION = (
     "strategy", "workers", "ps", "devices", "communication", "cross_device", "packs", "bytes_per_pack",
     "timeout_collective_s", "variable_partitioner", "placement", "gradient_dtype", "intra_op_threads", "gpu_threads",
-    "steps_per_call", "slow_worker", "slow_ms", "slow_factor", "step_times",
+    "steps_per_call", "slow_worker", "slow_ms", "slow_factor", "step_times", "count_updates",
 )  # fmt: skip
 """Fields of a spec that say how work is distributed; the others say what the work is."""
-_NO_EFFECT = ("format", "steps", "examples", "epochs", "warmup_steps", "steps_per_window", "evaluate")
+_NO_EFFECT = ("format", "steps", "examples", "epochs", "warmup_steps", "steps_per_window", "evaluate", "evaluate_turns")
 """Fields of a spec that do not change a turn."""
 _DATA = ("dataset", "data_dir", "shuffle")
 _STRATEGIES = {

@@ -60,7 +60,7 @@ def _answer(explained: _Explained) -> Iterator[str]:
     for _, lost in explained:
         part = lost.largest()
         if not lost.loss.differs and not (part and lost.parts[part].differs):
-            yield f"{lost.arm}: no measurable loss ({_milliseconds(lost.loss)} ms of a step)."
+            yield f"{lost.arm}: cannot tell whether it loses time: {_milliseconds(lost.loss)} ms of a step."
         elif part and not lost.parts[part].differs:
             figures = f"{_milliseconds(lost.parts[part])} of {lost.loss.value:.1f} ms"
             yield f"{lost.arm}: {part} may be the largest part of its loss ({figures}): use more --rounds to be sure."

@@ -10,6 +10,8 @@ from tfdist.launch.errors import TfdistError
 from tfdist.models.datasets.table import SYNTHETIC
 from tfdist.strategies.choice import StrategyChoice
 
+_OF_REAL_DATA = ("data_dir", "shuffle", "evaluate", "evaluate_turns")
+"""Keys that synthetic data does not take."""
 STEP_TIMES = "(step times)"
 """Part of the name of an arm that only measures the step times of another one."""
 
@@ -58,7 +60,7 @@ def _needed(entry: _Known, names: set[str]) -> Iterator[tuple[Arm, Spec]]:
     arm, spec = entry.arm, entry.spec
     if spec.get("dataset", SYNTHETIC) != SYNTHETIC:
         spec = reference(spec, Reference.SYNTHETIC)
-        choices = {key: value for key, value in arm.choices.items() if key not in ("data_dir", "shuffle", "evaluate")}
+        choices = {key: value for key, value in arm.choices.items() if key not in _OF_REAL_DATA}
         arm = replace(arm, choices={**choices, "dataset": SYNTHETIC, "classes": spec["classes"]})
         yield replace(arm, name=f"{arm.name} (synthetic data)"), spec
     for which in (Reference.ONE_DEVICE, Reference.PLAIN, Reference.INDEPENDENT):

@@ -134,3 +134,14 @@ def test_turns_of_refused_arms_are_not_planned(tmp_path: Path) -> None:
     session = prepare(BenchOptions(suite=str(path), out=tmp_path / "out"), MACHINES)
     assert list(session.arms.refused) == ["b"]
     assert [run.arm for run in session.planned] == ["a"] * 4
+
+
+def test_an_explanation_keeps_the_arms_that_it_has_added(options: BenchOptions) -> None:
+    session = interrupted(replace(options, explain=True), 1)
+    arms = [arm.name for arm in session.bench.suite.arms]
+    assert arms == ["one-device", "mirrored", "no-strategy", "independent/2"]
+    for again in (resume(session), resume(session, explain=True)):
+        assert again.bench.suite == session.bench.suite
+        assert rounds_of(again) == [[2], [3, 4]]
+    with pytest.raises(TfdistError, match="it was started with another explain"):
+        resume(interrupted(replace(options, out=session.root.parent / "other"), 1), explain=True)
