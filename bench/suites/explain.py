@@ -27,8 +27,12 @@ def explained(suite: Suite, specs: Mapping[str, StrategyChoice]) -> tuple[Suite,
         specs: of the arms that can run, by name.
 
     Raises:
-        TfdistError: there is no loss to explain.
+        TfdistError: there is no loss to explain, or arms end when they have learned enough.
     """
+    if suite.until_accuracy is not None:
+        raise TfdistError(
+            f"explain: the arms of suite {suite.name} end at an accuracy; use a suite without until_accuracy"
+        )
     known = [_Known(arm, _spec(arm, specs[arm.name])) for arm in suite.arms if arm.name in specs]
     losing = [each for each in known if explainable(each.spec)]
     if not losing and len(known) == len(suite.arms):

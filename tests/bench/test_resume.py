@@ -139,7 +139,7 @@ def test_turns_of_refused_arms_are_not_planned(tmp_path: Path) -> None:
 def test_an_explanation_keeps_the_arms_that_it_has_added(options: BenchOptions) -> None:
     session = interrupted(replace(options, explain=True), 1)
     arms = [arm.name for arm in session.bench.suite.arms]
-    assert arms == ["one-device", "mirrored", "no-strategy", "independent/2"]
+    assert arms == ["one-device", "mirrored/devices=2", "no-strategy", "independent/2"]
     for again in (resume(session), resume(session, explain=True)):
         assert again.bench.suite == session.bench.suite
         assert rounds_of(again) == [[2], [3, 4]]

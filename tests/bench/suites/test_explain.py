@@ -94,6 +94,11 @@ def test_your_own_program_is_compared_with_itself() -> None:
     assert not timed(arms)
 
 
+def test_arms_that_end_at_an_accuracy_are_refused() -> None:
+    with pytest.raises(TfdistError, match="suite convergence end at an accuracy"):
+        explain(load_suite("convergence"))
+
+
 def test_nothing_to_explain_is_refused() -> None:
     with pytest.raises(TfdistError, match="no arm of suite suite has several devices"):
         explain(suite_of({"name": "a", "strategy": "one-device"}))
