@@ -63,16 +63,18 @@ def paint_efficiency(axes: "Axes", rows: Sequence[ArmRow]) -> None:
     """Two bars for each arm, with intervals."""
     from matplotlib.ticker import PercentFormatter
 
+    both = any(row.independent for row in rows) and any(row.one_device for row in rows)
+    side, height = (0.17, 0.32) if both else (0.0, 0.5)
     for index, row in enumerate(rows):
         if not row.measured:
             write_status(axes, index, row)
         for offset, versus, color, label in (
-            (-0.17, row.one_device, PALETTE[0], "against one device"),
-            (0.17, row.independent, PALETTE[2], "against independent (same devices, no exchange)"),
+            (-side, row.one_device, PALETTE[0], "against one device"),
+            (side, row.independent, PALETTE[2], "against independent (same devices, no exchange)"),
         ):
             if versus is None:
                 continue
-            axes.barh(index + offset, versus.efficiency, height=0.32, color=color, label=label)
+            axes.barh(index + offset, versus.efficiency, height=height, color=color, label=label)
             low, high = _limits(versus) or (None, versus.efficiency)
             if low is not None:
                 draw_interval(axes, low, high, index + offset, ms=5)

@@ -27,7 +27,7 @@ def _figures(best: ArmRow) -> Iterator[KeyFigure]:
         between = f" ({interval(comparison.interval, '.2f')})" if comparison.interval else ""
         certain = comparison.verdict is not ArmVerdict.CANNOT_TELL
         verdict = f"measurably {comparison.verdict}" if certain else "no measurable difference"
-        yield KeyFigure(f"{comparison.ratio:.2f} x", f"{one.label}{between}: {verdict}")
+        yield KeyFigure(f"{comparison.ratio:.2f} times", f"{one.label}{between}: {verdict}")
         yield KeyFigure(f"{one.efficiency:.0%}", f"efficiency against {one.label}")
     if independent and independent.label != best.label:
         yield KeyFigure(f"{independent.efficiency:.0%}", f"of {independent.label}, which exchanges nothing")

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import textwrap
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -68,3 +69,13 @@ def test_wrong_arguments_are_a_sentence(tmp_path):
 def test_importing_the_package_imports_no_pandas():
     code = "import sys, tfdist.bench; sys.exit(str([name for name in ('pandas', 'numpy', 'psutil') if name in sys.modules]))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.strip() == "[]"
+
+
+def test_the_example_of_the_docs_runs_and_prints_what_they_say():
+    root = Path(__file__).parents[3]
+    docs = (root / "docs" / "measuring.md").read_text()
+    example, _, printed = docs.partition("    import tfdist.bench.report\n")[2].partition("\nprints\n")
+    code = "import tfdist.bench.report\n" + textwrap.dedent(example)
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    expected = [line.strip() for line in printed.strip("\n").split("\n\n")[0].splitlines()]
+    assert [line.strip() for line in done.stdout.splitlines()] == expected
