@@ -18,7 +18,7 @@ PYTEST := $(PY) -m pytest -n 2 --dist worksteal --durations=20 --durations-min=1
 SOURCES := $(shell find package/. cli/. launch/. strategies/. models/. bench/. -not -path '*__pycache__*')
 
 .DEFAULT_GOAL := help
-.PHONY: help install bench bench-launch calibrate check-prediction faults soak test test-all test-pythons check format format-check lint types build clean
+.PHONY: help install bench bench-launch calibrate check-compare check-prediction faults soak test test-all test-pythons check format format-check lint types build clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,9 @@ calibrate: install ## Show what measuring in turns is worth, and how often inter
 	$(PY) tests/benchmarks/calibrate_turns.py
 	$(PY) tests/benchmarks/calibrate_statistics.py
 	$(PY) -m tests.benchmarks.calibrate_compare
+
+check-compare: install ## Measure whether compare finds a slow-down of 10 %, and none where there is none, in bench_results/compare/ (20 minutes)
+	$(PY) -m tests.benchmarks.check_compare
 
 check-prediction: install ## Measure how far predictions are off, on hosts in namespaces, in bench_results/prediction/ (20 minutes, as root)
 	$(PY) -m tests.benchmarks.check_prediction
