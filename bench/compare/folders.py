@@ -7,7 +7,7 @@ from typing import Any
 
 from tfdist.bench.compare.gate import is_too_slow
 from tfdist.bench.reading import ResultFolder, Unreadable, read_folder
-from tfdist.bench.report.across import Change, changes, find_anchor, machine_differences, machine_ratio
+from tfdist.bench.report.across import Change, changes, find_anchor, machine_differences, machine_ratio, why_not
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.labels import labels_of
 from tfdist.bench.report.summary import ArmRow, summarize
@@ -90,16 +90,17 @@ def compare_folders(base: Path, new: Path, anchor: str | None = None) -> Compare
     rows = before, after = summarize(folders[:1]), summarize(folders[1:])
     _check_shared(rows, labels)
     chosen = _anchor(rows, labels, anchor)
+    changed = changes(before, after, chosen)
     return ComparedFolders(
         base=labels[0],
         new=labels[1],
         environment=tuple(_differences(folders)),
         machine=machine_differences(before, after),
         anchor=chosen,
-        changes=changes(before, after, chosen),
+        changes=changed,
         only_base=tuple(_only(before, after, labels[1])),
         only_new=tuple(_only(after, before, labels[0])),
-        machine_ratio=machine_ratio(before, after),
+        machine_ratio=machine_ratio(changed),
         unreadable=tuple(bad for folder in folders for bad in folder.unreadable),
     )
 
@@ -118,10 +119,13 @@ def _anchor(rows: Sequence[Sequence[ArmRow]], labels: Sequence[str], wanted: str
     if wanted == NO_ANCHOR:
         return None
     if wanted is not None:
-        measured = [{row.arm: row for row in each if row.measured} for each in rows]
-        shared = [arm for arm in measured[0] if arm in measured[1]]
+        base, new = ({row.arm: row for row in each if row.measured} for each in rows)
+        shared = [arm for arm in base if arm in new]
         if wanted not in shared:
             raise TfdistError(f"--anchor {wanted}: no arm that both measured; {did_you_mean(wanted, shared)}")
+        why = why_not(base[wanted], new[wanted])
+        if why:
+            raise TfdistError(f"--anchor {wanted}: it cannot be compared itself ({why}); choose another arm")
         return wanted
     found, moved = find_anchor(rows[0], rows[1]), machine_differences(rows[0], rows[1])
     if found is None and moved:

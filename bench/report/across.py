@@ -28,6 +28,8 @@ class Change:
     """In which options of the same work they differ."""
     reason: str = ""
     """Why they are not compared."""
+    anchor: bool = False
+    """Whether the others are compared by their speed-up over it."""
 
     @property
     def arm(self) -> str:
@@ -56,12 +58,9 @@ def machine_differences(base: Sequence[ArmRow], new: Sequence[ArmRow]) -> tuple[
     )
 
 
-def machine_ratio(base: Sequence[ArmRow], new: Sequence[ArmRow]) -> float:
-    """How much faster all arms together became: the median of the ratios of images/s; 1.0 without a common arm."""
-    before = {row.arm: row.images_per_s for row in base if row.images_per_s}
-    return median(
-        [row.images_per_s / before[row.arm] for row in new if row.images_per_s and row.arm in before] or [1.0]
-    )
+def machine_ratio(changes: Sequence[Change]) -> float:
+    """How much faster all arms of the same work together became: the median of the ratios of images/s; 1.0 without."""
+    return median([change.plain_ratio for change in changes if change.comparison or change.anchor] or [1.0])
 
 
 def changes(base: Sequence[ArmRow], new: Sequence[ArmRow], anchor: str | None) -> tuple[Change, ...]:
@@ -72,7 +71,9 @@ def changes(base: Sequence[ArmRow], new: Sequence[ArmRow], anchor: str | None) -
     rows = [(before[row.arm], row) for before in [{row.arm: row for row in base}] for row in new if row.arm in before]
     measured = [(before, row) for before, row in rows if before.measured and row.measured]
     moved = bool(anchor and machine_differences(base, new))
-    reasons = {row.arm: _why_not(before, row, moved and row.arm == anchor) for before, row in measured}
+    reasons = {row.arm: why_not(before, row) for before, row in measured}
+    if moved and anchor in reasons:
+        reasons[str(anchor)] = f"the anchor, on {OTHER_MACHINE}"
     pairs = [(row.arm, None if row.arm == anchor else anchor) for _, row in measured if not reasons[row.arm]]
     benches = TwoBenches({row.arm: row.rates for row in base}, {row.arm: row.rates for row in new})
     compared = dict(zip((arm for arm, _ in pairs), benches.compare(pairs), strict=True))
@@ -84,24 +85,24 @@ def changes(base: Sequence[ArmRow], new: Sequence[ArmRow], anchor: str | None) -
             anchor is not None and row.arm != anchor,
             option_differences(row.measured[0].spec, before.measured[0].spec),
             reasons[row.arm],
+            row.arm == anchor,
         )
         for before, row in measured
     )
 
 
-def _why_not(base: ArmRow, new: ArmRow, moved_anchor: bool) -> str:
+def why_not(base: ArmRow, new: ArmRow) -> str:
+    """Why two measured arms cannot be compared; empty: they can."""
     if WRONG in (base.status, new.status):
         return "wrong losses"
     differences = work_differences(new.measured[0].spec, base.measured[0].spec)
-    if differences:
-        return f"different work: {'; '.join(differences)}"
-    return f"the anchor, on {OTHER_MACHINE}" if moved_anchor else ""
+    return f"different work: {'; '.join(differences)}" if differences else ""
 
 
 def _shared(base: Sequence[ArmRow], new: Sequence[ArmRow]) -> list[ArmRow]:
     """Arms of `new` that did the same work in both."""
     before = {row.arm: row for row in base if row.measured}
-    return [row for row in new if row.measured and row.arm in before and not _why_not(before[row.arm], row, False)]
+    return [row for row in new if row.measured and row.arm in before and not why_not(before[row.arm], row)]
 
 
 def _memory(record: Record) -> str:
@@ -120,4 +121,4 @@ _MACHINE: Mapping[str, Callable[[Record], str]] = {
 
 def _machines(rows: Sequence[ArmRow]) -> Mapping[str, tuple[str, ...]]:
     records = [record for row in rows for record in row.measured]
-    return {key: tuple(dict.fromkeys(map(of, records))) for key, of in _MACHINE.items()}
+    return {key: tuple(sorted(set(map(of, records)))) for key, of in _MACHINE.items()}

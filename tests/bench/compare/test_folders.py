@@ -59,6 +59,14 @@ def test_another_machine_without_an_anchor_is_refused(tmp_path: Path) -> None:
 def test_other_work_is_listed_and_not_compared(tmp_path: Path) -> None:
     compared = compare_folders(save_bench(tmp_path / "a"), save_bench(tmp_path / "b", spec={"image_size": 96}))
     assert verdicts(compared)["mirrored/auto"] == "different work: image_size: 96, not 224"
+    with pytest.raises(TfdistError, match=r"--anchor mirrored/auto: it cannot be compared itself \(different work"):
+        compare_folders(tmp_path / "a", tmp_path / "b", "mirrored/auto")
+
+
+def test_other_work_says_nothing_about_the_machine(tmp_path: Path) -> None:
+    base = save_bench(tmp_path / "a")
+    new = save_bench(tmp_path / "b", {"mirrored/auto": 9.0, "multiworker/ring": 9.0}, seed=1, spec={"image_size": 96})
+    assert compare_folders(base, new).machine_ratio == pytest.approx(1.0, rel=0.02)
 
 
 def test_other_options_are_compared_and_named(tmp_path: Path) -> None:
