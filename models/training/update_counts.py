@@ -29,15 +29,17 @@ class UpdateCounts:
     def around(self, update: Callable[[Any, Any], tf.Tensor]) -> Callable[[Any, Any], tf.Tensor]:
         """`update`, which trains a step with a source as a worker and returns its loss, with its staleness counted.
 
-        The number of updates is read before the worker reads the variables. The update gets its own number after it
-        was applied, from one operation that reads and increments, so that no two updates have the same.
+        The number of updates is read when the worker reads the variables: at the start of the step, and nothing waits
+        for it. The update gets its own number after it was applied, from one operation that reads and increments, so
+        that no two updates have the same. All this happens on the server: numbers do not travel to the worker and back.
         """
 
         def counted(source: Any, worker: Any) -> tf.Tensor:
-            before = self.applied.read_value()
-            with tf.control_dependencies([before]):
-                loss = update(source, worker)
-            with tf.control_dependencies([loss]):
+            server = self.applied.device
+            with tf.device(server):
+                before = self.applied.read_value()
+            loss = update(source, worker)
+            with tf.control_dependencies([loss]), tf.device(server):
                 number = tf.raw_ops.ResourceCountUpTo(resource=self.applied.handle, limit=_NO_LIMIT, T=tf.int64)
                 cell = tf.stack([worker, tf.minimum(number - before, MOST)])
                 add = tf.raw_ops.ResourceScatterNdAdd(
