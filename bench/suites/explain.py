@@ -1,7 +1,7 @@
 """The arms that `explain` adds to a suite, so that each loss can be divided into its parts. Pure."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 
 from tfdist.bench.references import DISTRIBUTION, Reference, Spec, explainable, has_step_times, identity, reference
 from tfdist.bench.suites.arm import Arm
@@ -34,39 +34,51 @@ def explained(suite: Suite, specs: Mapping[str, StrategyChoice]) -> tuple[Suite,
             f"explain: the arms of suite {suite.name} end at an accuracy; use a suite without until_accuracy"
         )
     known = [_Known(arm, _spec(arm, specs[arm.name])) for arm in suite.arms if arm.name in specs]
-    losing = [each for each in known if explainable(each.spec)]
-    if not losing and len(known) == len(suite.arms):
+    if len(known) == len(suite.arms) and not any(explainable(each.spec) for each in known):
         raise TfdistError(f"explain: no arm of suite {suite.name} has several devices that exchange gradients; omit it")
-    for entry in losing:
-        for arm, spec in _needed(entry, {each.arm.name for each in known}):
-            if not any(each.arm.hosts == arm.hosts and identity(each.spec) == identity(spec) for each in known):
-                known.append(_Known(arm, spec))
-    timed = {arm.name: arm for entry in list(known) for arm in _timed(entry, known)}
-    named = {arm.name for arm in suite.arms}
-    added = [each.arm for each in known if each.arm.name not in named]
-    arms = tuple(timed.pop(arm.name, arm) for arm in (*suite.arms, *added))
-    arms = (*arms, *timed.values())
-    return replace(suite, arms=arms), tuple(arm.name for arm in arms if arm.name not in named)
+    known = _with_references(known)
+    timed = {arm.name: arm for entry in known for arm in _timed(entry, known)}
+    every = {arm.name: arm for arm in (*suite.arms, *(each.arm for each in known), *timed.values())}
+    before = {arm.name for arm in suite.arms}
+    return replace(suite, arms=tuple(every.values())), tuple(name for name in every if name not in before)
 
 
+@dataclass(frozen=True)
 class _Known:
     """An arm and its complete spec."""
 
-    def __init__(self, arm: Arm, spec: Spec) -> None:
-        self.arm, self.spec = arm, spec
+    arm: Arm
+    spec: Spec
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """Equal for arms that do the same on as many hosts."""
+        return self.arm.hosts, identity(self.spec)
+
+
+def _with_references(known: Sequence[_Known]) -> list[_Known]:
+    """The arms, and those that they are compared with and that are not among them."""
+    every = {each.key: each for each in reversed(known)}
+    found = list(known)
+    for entry in filter(lambda each: explainable(each.spec), known):
+        for needed in _needed(entry, {each.arm.name for each in found}):
+            if needed.key not in every:
+                every[needed.key] = needed
+                found.append(needed)
+    return found
 
 
 def _spec(arm: Arm, choice: StrategyChoice) -> Spec:
     return {**choice.to_json(), **({"command": list(arm.command)} if arm.command else {})}
 
 
-def _needed(entry: _Known, names: set[str]) -> Iterator[tuple[Arm, Spec]]:
+def _needed(entry: _Known, names: Set[str]) -> Iterator[_Known]:
     arm, spec = entry.arm, entry.spec
     if spec.get("dataset", SYNTHETIC) != SYNTHETIC:
         spec = reference(spec, Reference.SYNTHETIC)
         choices = {key: value for key, value in arm.choices.items() if key not in _OF_REAL_DATA}
         arm = replace(arm, choices={**choices, "dataset": SYNTHETIC, "classes": spec["classes"]})
-        yield replace(arm, name=f"{arm.name} (synthetic data)"), spec
+        yield _Known(replace(arm, name=f"{arm.name} (synthetic data)"), spec)
     for which in (Reference.ONE_DEVICE, Reference.PLAIN, Reference.INDEPENDENT):
         wanted = reference(spec, which)
         choices = {key: value for key, value in arm.choices.items() if key not in DISTRIBUTION}
@@ -76,10 +88,11 @@ def _needed(entry: _Known, names: set[str]) -> Iterator[tuple[Arm, Spec]]:
             choices["workers"], hosts = wanted["workers"], arm.hosts
         size = f"/{wanted['workers']}" if wanted["workers"] > 1 else ""
         name = f"{which}{size}" + (f"/{hosts}-hosts" if hosts > 1 else "")
-        yield Arm(name if name not in names else f"{name} for {entry.arm.name}", choices, hosts, arm.command), wanted
+        name = f"{name} for {entry.arm.name}" if name in names else name
+        yield _Known(Arm(name, choices, hosts, arm.command), wanted)
 
 
-def _timed(entry: _Known, known: list[_Known]) -> Iterator[Arm]:
+def _timed(entry: _Known, known: Sequence[_Known]) -> Iterator[Arm]:
     """The arm with step times, or its copy with them, if an explanation needs them."""
     spec = entry.spec
     if spec.get("step_times") or not has_step_times(spec) or not _needs_phases(entry, known):
@@ -88,7 +101,7 @@ def _timed(entry: _Known, known: list[_Known]) -> Iterator[Arm]:
     yield replace(entry.arm, name=name, choices={**entry.arm.choices, "step_times": True})
 
 
-def _needs_phases(entry: _Known, known: list[_Known]) -> bool:
+def _needs_phases(entry: _Known, known: Sequence[_Known]) -> bool:
     if explainable(entry.spec):
         return entry.spec.get("dataset") == SYNTHETIC
     independents = (
