@@ -1,10 +1,12 @@
 """The images/s that the network allows: a ring all-reduce cannot be faster than its bandwidth. Pure."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tfdist.bench.collectives.figures import Figure, figures_of
 from tfdist.bench.collectives.results import Sweep
+from tfdist.bench.collectives.sizes import size_text
 from tfdist.bench.statistics import Interval
 from tfdist.launch.text import counted
 from tfdist.models.architectures.parameters import gradient_bytes
@@ -19,7 +21,7 @@ class Bandwidth:
 
     bytes_per_s: float
     high: float
-    """The upper limit of its interval; the same without one."""
+    """The upper limit of its interval; the same without one; infinite if only smaller sizes were measured."""
     source: str
     """How it was measured."""
 
@@ -74,13 +76,19 @@ def _of_sweep(sweep: Sweep, spec: TrainingSpec, hosts: int) -> Bandwidth | None:
         if figure.line.ranks == spec.replicas and figure.line.communication == str(spec.communication)
     ]
     best = max(alike or between, key=lambda figure: figure.busbw, default=None)
-    return None if best is None else _of_figure(best)
+    if best is None:
+        return None
+    largest = max(figure.line.bytes for figure in alike or between)
+    return _of_figure(best, largest if largest < gradient_bytes(spec) else None)
 
 
-def _of_figure(figure: Figure) -> Bandwidth:
+def _of_figure(figure: Figure, up_to: int | None) -> Bandwidth:
+    """`up_to`: the largest measured size, if gradients are larger; then the bandwidth may be higher for them."""
     line, interval = figure.line, figure.busbw_interval
     high = figure.busbw if interval is None else interval.high
     source = f"the highest bus bandwidth of {line.arm}, {counted(line.ranks, 'rank')}"
+    if up_to is not None:
+        return Bandwidth(figure.busbw * 1e9, math.inf, f"{source}, measured only up to {size_text(up_to)}")
     return Bandwidth(figure.busbw * 1e9, high * 1e9, source)
 
 

@@ -18,6 +18,7 @@ from tfdist.cli.show_collectives import announce, show, show_plan
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy
+from tfdist.launch.text import counted
 
 if TYPE_CHECKING:
     from tfdist.launch.agents.fleet import Fleet
@@ -61,6 +62,9 @@ def _report(plan: CollectivePlan, code: int, stream: TextIO, *, json: bool, quie
         typer.echo(f"no turn was measured: no report; logs: {plan.root / 'runs'}", err=True)
     else:
         report_on(sweep, plan.root, stream, json=json, quiet=quiet)
+    turns = len({(line.arm, line.round) for line in sweep.lines})
+    if code > 128:
+        typer.echo(f"interrupted: {turns} of {counted(len(plan.runs), 'turn')} were measured", err=True)
     if code == ExitCode.SUCCESS and any(line.wrong for line in sweep.lines):
         code = ExitCode.FAILED
     if json:

@@ -38,6 +38,12 @@ def test_the_sweep_counts_more_than_the_link_with_its_highest_bus_bandwidth():
     assert exchange.bandwidth.source == "the highest bus bandwidth of multiworker/ring, 4 ranks"
 
 
+def test_a_sweep_of_smaller_sizes_only_is_no_upper_limit():
+    exchange = exchange_of(SPEC, 4, sweep(*(line(size=1 << 20, ranks=4, hosts=4, round=n) for n in ROUNDS)), LINK)
+    assert exchange.bandwidth.source.endswith("4 ranks, measured only up to 1M")
+    assert highest_ceiling(SPEC, exchange, None, 160.0) == pytest.approx(4 * 160.0)
+
+
 def test_ranks_of_the_same_number_come_before_others():
     lines = [line(ranks=ranks, seconds=0.01 * ranks, hosts=2, round=n) for n in ROUNDS for ranks in (2, 4)]
     assert "4 ranks" in exchange_of(SPEC, 2, sweep(*lines), {}).bandwidth.source
