@@ -39,7 +39,9 @@ def _table(console: "Console", rows: Sequence[Row], names: Sequence[str], red: C
     from rich import box
     from rich.table import Column, Table
 
-    columns = (Column(name, overflow="fold", justify="left" if name in _LEFT else "right") for name in names)
+    columns = [Column(name, overflow="fold", justify="left" if name in _LEFT else "right") for name in names]
+    longest = max(len(row[names[0]]) for row in rows)
+    columns[0].min_width = min(longest, max(8, console.width // 3))
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in rows:
         table.add_row(*(row[name] for name in names), style="red" if red(row) else None)

@@ -15,7 +15,9 @@ def sentences(compared: ComparedFolders, bound: float | None) -> Iterator[str]:
             f"{compared.anchor} is of images/s. Together the arms became {compared.machine_ratio:.2f} times as fast: "
             "the more that differs from 1, the wider the intervals, because arms need not follow the machine exactly."
         )
-    elif compared.machine:
+    else:
+        yield "Ratios are of images/s: their intervals contain the drift of the machine, as it was within the benches."
+    if compared.machine and not compared.anchor:
         yield f"warning: another machine ({'; '.join(compared.machine)}): ratios compare the machines, too."
     intervals = [each.comparison.interval for each in compared.changes if each.comparison]
     halves = [1 - found.low / (found.low * found.high) ** 0.5 for found in intervals if found]

@@ -15,11 +15,9 @@ def write_comparison(compared: ComparedFolders, bound: float | None, out: Path) 
     Raises:
         TfdistError: `out` is not writable.
     """
-    *method, answer = sentences(compared, bound)
-    headline = answer if bound is not None else f"{compared.new} compared with {compared.base}."
-    notes = method if bound is not None else [*method, answer]
-    title = f"{compared.new} compared with {compared.base}"
-    return write_pages(out, title, [headline], [*_environment(compared), _arms(compared, notes, bound)])
+    title, notes = f"{compared.new} compared with {compared.base}", list(sentences(compared, bound))
+    headline = [notes.pop()] if bound is not None else []
+    return write_pages(out, title, headline, [*_environment(compared), _arms(compared, notes, bound)])
 
 
 def _environment(compared: ComparedFolders) -> list[Section]:

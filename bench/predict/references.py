@@ -24,9 +24,7 @@ _OSDI = (
 
 REFERENCES = (
     Reference("Horovod, Inception V3 and ResNet-101", _HOROVOD, (512,), efficiency=(0.90,)),
-    Reference(
-        "Horovod, VGG-16", f"{_HOROVOD}; 128 GPUs from an earlier version of it", (128, 512), efficiency=(0.79, 0.68)
-    ),
+    Reference("Horovod, VGG-16", f"{_HOROVOD}; 128 GPUs from its README of 2017", (128, 512), efficiency=(0.79, 0.68)),
     Reference(
         "TensorFlow 2016, Inception-v3, asynchronous",
         f"{_OSDI}; about 500 to 2,000 images/s, read from the plot",

@@ -85,3 +85,11 @@ def test_out_gets_a_report(base: Path, slow: Path, tmp_path: Path, capsys: Print
     assert f"report: {out / 'report.html'}" in capsys.readouterr().out
     assert {"report.html", "report.md", "compare.csv", "ratios.png"} <= {path.name for path in out.iterdir()}
     assert "Surely slower by more than 5 %: multiworker/ring." in (out / "report.md").read_text()
+
+
+def test_arms_without_anything_to_compare_are_a_report_too(tmp_path: Path, capsys: Printed) -> None:
+    arms = {"mirrored/auto": 0.1}
+    base = save_bench(tmp_path / "a", arms=arms)
+    other = save_bench(tmp_path / "b", arms=arms, spec={"image_size": 96})
+    assert run(["compare", str(base), str(other), "--out", str(tmp_path / "out")]) == 0
+    assert "not compared: different work: image_size: 96, not 224" in (tmp_path / "out" / "report.md").read_text()
