@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from tfdist.bench.lost_time import LostTime, Part
 from tfdist.bench.report.summary import ArmRow
 from tfdist.strategies.catalog import Exchange
-from tfdist.strategies.options import StrategyName
+from tfdist.strategies.options import GradientDtype, StrategyName
 
 _OFTEN = 0.75
 """A rank that is the last one in a larger share of steps is a straggler, not chance."""
@@ -31,8 +31,7 @@ def ring_floor_ms(row: ArmRow, lost: LostTime) -> float | None:
 def _shared(row: ArmRow, lost: LostTime) -> str:
     return (
         f"{lost.devices} trainings side by side that exchange nothing already lose it: the devices share cores, "
-        "caches, "
-        "memory bandwidth or power. No strategy wins it back; devices on separate machines do."
+        "caches, memory bandwidth or power. No strategy wins it back; devices on separate machines do."
     )
 
 
@@ -51,22 +50,22 @@ def _exchange(row: ArmRow, lost: LostTime) -> str:
     size = f"{lost.gradient_bytes / 1e6:.1f} MB" if lost.gradient_bytes > 1e5 else f"{lost.gradient_bytes / 1e3:.1f} kB"
     gradients = f"{size} of gradients"
     if floor is None:
+        place = "inside one machine" if row.hosts == 1 else "between hosts"
         return (
-            f"{gradients} are copied and added in every step, inside one machine. A larger batch does it less often "
-            "per "
-            f"image; 'tfdist tune --strategy {row.strategy}' tries other ways to exchange them."
+            f"{gradients} are copied and added in every step, {place}. A larger batch does it less often per image; "
+            f"'tfdist tune --strategy {row.strategy}' tries other ways to exchange them."
         )
     link = f"{row.link['bytes_per_s'] * 8 / 1e6:.0f} Mbit/s"
     if floor > _MOST * exchange:
+        whole = row.measured[0].spec.get("gradient_dtype") == GradientDtype.FLOAT32
+        halve = "Halve the bytes with --gradient-dtype bfloat16, exchange" if whole else "Exchange"
         return (
-            f"The link is the limit: a ring needs at least {floor:.0f} ms for {gradients} over {link}. Halve the "
-            "bytes with "
-            "--gradient-dtype bfloat16, exchange less often per image with a larger batch, or use a faster link."
+            f"The link is the limit: a ring needs at least {floor:.0f} ms for {gradients} over {link}. {halve} less "
+            "often per image with a larger batch, or use a faster link."
         )
     return (
-        f"The link is not the limit: a ring needs {floor:.0f} ms for {gradients} over {link}. Latency and the work "
-        "of the "
-        f"processes are; 'tfdist tune --strategy {row.strategy}' tries other packs and types."
+        f"The link is not the limit: a ring needs {floor:.0f} ms for {gradients} over {link}. Latency and the work of "
+        f"the processes are; 'tfdist tune --strategy {row.strategy}' tries other packs and types."
     )
 
 
@@ -89,8 +88,7 @@ def _not_separated(row: ArmRow, lost: LostTime) -> str:
     if row.exchange is Exchange.ASYNC:
         return (
             "Workers read the variables from the parameter servers and send gradients back in every step. Try more "
-            "--ps, "
-            "--placement greedy, or a larger batch."
+            "--ps, --placement greedy, or a larger batch."
         )
     return "Exchange and waiting are separated only for tfdist's own loop with one step in a call (api = loop)."
 
@@ -98,8 +96,7 @@ def _not_separated(row: ArmRow, lost: LostTime) -> str:
 def _input(row: ArmRow, lost: LostTime) -> str:
     return (
         "Reading and decoding the data holds the devices up or takes their cores. Store images at the size of the "
-        "model, "
-        "or give the tasks more cores (cores_per_device)."
+        "model, or give the tasks more cores (cores_per_device)."
     )
 
 

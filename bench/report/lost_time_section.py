@@ -17,8 +17,7 @@ from tfdist.bench.statistics import FEWEST_ROUNDS
 
 _METHOD = (
     "Ideal: the step of one device without a strategy (no-strategy), with as much work per device. The parts sum to "
-    "the "
-    "loss; a part below 0 is a gain. Each interval is one of 95 %, for the differences of turns of the same round.",
+    "the loss; a part below 0 is a gain. Each interval is one of 95 %, for the differences of turns of the same round.",
     "Shared hardware: what the same number of independent trainings loses. Strategy overhead: what one-device loses "
     "against no-strategy, and what the local gradients of the arm take longer than those of an independent training. "
     "Exchange: the least time over ranks from ready gradients to the end of the step, without the update of an "
@@ -57,17 +56,25 @@ def _answer(explained: _Explained) -> Iterator[str]:
     if all(lost.rounds < FEWEST_ROUNDS for _, lost in explained):
         yield f"Too few rounds to say which part is the largest: use --rounds {FEWEST_ROUNDS} or more."
         return
-    for _, lost in explained:
-        part = lost.largest()
-        if not lost.loss.differs and not (part and lost.parts[part].differs):
-            yield f"{lost.arm}: cannot tell whether it loses time: {_milliseconds(lost.loss)} ms of a step."
-        elif part and not lost.parts[part].differs:
-            figures = f"{_milliseconds(lost.parts[part])} of {lost.loss.value:.1f} ms"
-            yield f"{lost.arm}: {part} may be the largest part of its loss ({figures}): use more --rounds to be sure."
-    yield from _largest(explained, "{part} is the largest part of the loss of {arms}. {advice}")
-    shared = [(row, lost) for row, lost in explained if lost.largest() is Part.SHARED]
+    yield from filter(None, (_without_advice(lost) for _, lost in explained))
+    losing = [(row, lost) for row, lost in explained if lost.loss.value > 0]
+    yield from _largest(losing, "{part} is the largest part of the loss of {arms}. {advice}")
+    shared = [(row, lost) for row, lost in losing if lost.largest() is Part.SHARED and lost.parts[Part.SHARED].differs]
     sentence = "Beyond shared hardware, {part} is the largest part of the loss of {arms}. {advice}"
     yield from _largest(shared, sentence, without=Part.SHARED)
+
+
+def _without_advice(lost: LostTime) -> str:
+    """A sentence about an arm of which no part is surely the largest; empty: one is."""
+    part = lost.largest()
+    if lost.loss.differs and lost.loss.value < 0:
+        return f"{lost.arm} loses nothing: a step takes {-lost.loss.value:.1f} ms less than ideal."
+    if part and lost.loss.value > 0 and lost.parts[part].differs:
+        return ""
+    if part and lost.loss.differs:
+        figures = f"{_milliseconds(lost.parts[part])} of {lost.loss.value:.1f} ms"
+        return f"{lost.arm}: {part} may be the largest part of its loss ({figures}): use more --rounds to be sure."
+    return f"{lost.arm}: cannot tell whether it loses time: {_milliseconds(lost.loss)} ms of a step."
 
 
 def _largest(explained: _Explained, sentence: str, without: Part | None = None) -> Iterator[str]:
