@@ -48,6 +48,11 @@ class GradientDtype(StrEnum):
     BFLOAT16 = "bfloat16"
     FLOAT16 = "float16"
 
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of one element."""
+        return 4 if self is GradientDtype.FLOAT32 else 2
+
 
 class Placement(StrEnum):
     """Which parameter server holds a new variable: the next one in turn, or the one with the fewest bytes."""

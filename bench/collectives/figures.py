@@ -8,6 +8,7 @@ from itertools import groupby
 from tfdist.bench.collectives.results import Line, Sweep
 from tfdist.bench.statistics import ERROR, FEWEST_ROUNDS, Interval
 from tfdist.models.collectives.op import algbw, bus_factor
+from tfdist.strategies.options import GradientDtype
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Figure:
     @property
     def count(self) -> int:
         """Elements of `bytes`."""
-        return self.line.bytes // ITEM_BYTES[self.line.dtype]
+        return self.line.bytes // GradientDtype(self.line.dtype).item_bytes
 
     @property
     def algbw(self) -> float:
@@ -51,9 +52,6 @@ class Figure:
     @property
     def _factor(self) -> float:
         return bus_factor(self.line.op, self.line.ranks)
-
-
-ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def figures_of(sweep: Sweep) -> tuple[Figure, ...]:

@@ -23,6 +23,7 @@ from tfdist.strategies.options import Communication, CrossDevice, GradientDtype,
 from tfdist.strategies.refusals import gradient_dtype_refusal, refuse
 
 COMMAND = ("python", "-m", "tfdist.models.collectives.task")
+"""Because of it `resolve_arms` decides on a strategy alone, as for a user's program, and not on a training."""
 DEFAULT_SIZES = "1K:256M"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import append_line, dumps, read_json, save_json
 from tfdist.models.collectives.op import CollectiveOp, algbw, bus_factor
+from tfdist.strategies.options import GradientDtype
 
 FORMAT = 1
 
@@ -170,6 +171,7 @@ def _read_lines(path: Path) -> tuple[tuple[Line, ...], tuple[str, ...]]:
 
 def _line(data: Mapping[str, Any]) -> Line:
     line = Line(**{**data, "op": CollectiveOp(data.get("op", ""))})
+    GradientDtype(line.dtype)  # raises for another one
     if not (line.seconds > 0 and line.bytes > 0 and line.ranks > 0):
         raise ValueError(f"seconds {line.seconds}, bytes {line.bytes} and ranks {line.ranks} must be positive")
     return line

@@ -3,14 +3,11 @@
 from collections.abc import Callable, Mapping
 
 from tfdist.models.spec import Architecture, TrainingSpec
-from tfdist.strategies.options import GradientDtype
 
 _BLOCKS = (
     (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
 )  # fmt: skip
 """Table 2 of https://arxiv.org/abs/1801.04381: expansion, channels, repeats, stride."""
-
-_ITEM_BYTES = {GradientDtype.FLOAT32: 4, GradientDtype.BFLOAT16: 2, GradientDtype.FLOAT16: 2}
 
 
 def trained_parameters(model: Architecture, alpha: float, classes: int) -> int:
@@ -23,7 +20,7 @@ def trained_parameters(model: Architecture, alpha: float, classes: int) -> int:
 
 def gradient_bytes(spec: TrainingSpec) -> int:
     """What each replica contributes to the all-reduce of a step."""
-    return trained_parameters(spec.model, spec.alpha, spec.classes) * _ITEM_BYTES[spec.gradient_dtype]
+    return trained_parameters(spec.model, spec.alpha, spec.classes) * spec.gradient_dtype.item_bytes
 
 
 def _mobilenet_v2(alpha: float, classes: int) -> int:

@@ -7,9 +7,7 @@ from math import ceil
 
 from tfdist.models.collectives.op import CollectiveOp
 from tfdist.models.collectives.spec import CollectiveSpec
-from tfdist.strategies.options import GradientDtype
 
-ITEM_BYTES = {GradientDtype.FLOAT32: 4, GradientDtype.BFLOAT16: 2, GradientDtype.FLOAT16: 2}
 MOST_ITERATIONS = 100_000
 """In one sample."""
 
@@ -33,7 +31,7 @@ def cases_of(spec: CollectiveSpec, gradients: Sequence[int]) -> tuple[Case, ...]
         spec: the number of its replicas is that of the ranks.
         gradients: elements of each gradient of the model; empty: none.
     """
-    item = ITEM_BYTES[spec.gradient_dtype]
+    item = spec.gradient_dtype.item_bytes
     parts = spec.replicas if spec.op is CollectiveOp.ALL_GATHER else 1
     counts = dict.fromkeys(max(1, size // (item * parts)) for size in spec.sizes)
     single = [Case((count,), count * item * parts) for count in counts]

@@ -43,6 +43,18 @@ class Exchange:
     operation_s: dict[Case, float] = field(default_factory=dict)
     """Seconds of one operation when it was measured last, equal on all tasks."""
 
+    def __post_init__(self) -> None:
+        @tf.function
+        def broadcast_first(number: tf.Tensor) -> Any:
+            def of_first(number: tf.Tensor) -> tf.Tensor:
+                context = tf.distribute.get_replica_context()
+                own = tf.where(tf.equal(context.replica_id_in_sync_group, 0), number, 0.0)
+                return context.all_reduce(tf.distribute.ReduceOp.SUM, own)
+
+            return self.strategy.run(of_first, (number,))
+
+        self._broadcast_first = broadcast_first
+
     def open(self, case: Case) -> None:
         """Trace the operation and estimate its time."""
         self.samples[case] = sample_of(self.strategy, self.spec, case.pack_bytes, 1 + len(self.samples))
@@ -102,15 +114,3 @@ class Exchange:
             return number
         results = self.strategy.experimental_local_results(self._broadcast_first(tf.constant(number, tf.float32)))
         return float(results[0])
-
-    def __post_init__(self) -> None:
-        @tf.function
-        def broadcast_first(number: tf.Tensor) -> Any:
-            def of_first(number: tf.Tensor) -> tf.Tensor:
-                context = tf.distribute.get_replica_context()
-                own = tf.where(tf.equal(context.replica_id_in_sync_group, 0), number, 0.0)
-                return context.all_reduce(tf.distribute.ReduceOp.SUM, own)
-
-            return self.strategy.run(of_first, (number,))
-
-        self._broadcast_first = broadcast_first

@@ -23,7 +23,7 @@ def folder(tmp_path):
 
 
 @given(st.builds(Line, op=st.sampled_from(CollectiveOp), arm=st.text(), hosts=st.integers(1), ranks=st.integers(1),
-                 bytes=st.integers(1), dtype=st.text(), seconds=st.floats(1e-9, 1e9), communication=st.text()))  # fmt: skip
+                 bytes=st.integers(1), dtype=st.sampled_from(["float32", "bfloat16", "float16"]), seconds=st.floats(1e-9, 1e9), communication=st.text()))  # fmt: skip
 def test_what_was_written_is_read(tmp_path_factory, line):
     files = SweepFolder(tmp_path_factory.mktemp("sweep"))
     files.save_header(HEADER)
