@@ -145,11 +145,8 @@ def adjust(suite: Suite, changes: Mapping[str, Any]) -> Suite:
     given = {key: value for key, value in changes.items() if value is not None}
     if given.get("isolated") and "incarnations" in given:
         raise TfdistError("--isolated is an incarnation for each turn: omit --incarnations")
-    for option in ("isolated", "explain"):
-        if given.get(option) and suite.until_accuracy is not None:
-            raise TfdistError(
-                f"--{option}: suite {suite.name} trains from turn to turn until {suite.until_accuracy:g}; omit it"
-            )
+    if given.get("isolated") and suite.until_accuracy is not None:
+        raise TfdistError(f"--isolated: suite {suite.name} trains from turn to turn; omit it")
     if "rounds" in given and suite.incarnations == suite.rounds:  # limited by them
         suite = replace(suite, incarnations=max(suite.incarnations, Suite.incarnations))
     adjusted = _with_incarnations(replace(suite, **given), "incarnations" in given)
@@ -179,8 +176,6 @@ def _check_accuracy(suite: Suite, source: str) -> None:
         raise TfdistError(f"{source} has until_accuracy = {suite.until_accuracy:g}: must be above 0 and at most 1")
     if suite.isolated:
         raise TfdistError(f"{source} is isolated, so that each turn starts over: omit until_accuracy")
-    if suite.explain:
-        raise TfdistError(f"{source} has explain, whose arms train on synthetic data: omit until_accuracy")
     unknown = next((arm.name for arm in suite.arms if not (arm.command or arm.choices.get("evaluate_turns"))), None)
     if unknown is not None:
         raise TfdistError(

@@ -50,7 +50,6 @@ def test_every_model_of_an_arm_must_have_learned():
         ({"until_accuracy": 0.0}, "until_accuracy = 0: must be above 0 and at most 1"),
         ({"until_accuracy": 1.5}, "until_accuracy = 1.5: must be above 0"),
         ({"defaults": {}}, "arm 'a' is not evaluated: set evaluate_turns = true"),
-        ({"explain": True}, "explain, whose arms train on synthetic data: omit until_accuracy"),
         ({"isolated": True, "incarnations": None}, "each turn starts over: omit until_accuracy"),
     ],
 )
