@@ -56,7 +56,8 @@ def _fastest(learners: Sequence[Learner], accuracy: float) -> Iterator[str]:
         yield mark_seconds(f"{text}, after {_text(figure, 's')} of training.", rows)
     never = [learner.row.label for learner in learners if not learner.reached.complete]
     if never:
-        yield f"Not with every seed did these arms reach {accuracy:.0%}: {', '.join(never)}."
+        advice = "measure with more --rounds for longer trainings"
+        yield f"Not with every seed did these arms reach {accuracy:.0%}: {', '.join(never)}; {advice}."
 
 
 def _claims(learners: Sequence[Learner], accuracy: float) -> Iterator[Claim]:
