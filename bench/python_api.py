@@ -22,6 +22,7 @@ def run(
     incarnations: int | None = None,
     budget_s: float | None = None,
     seed: int | None = None,
+    explain: bool = False,
     out: str | Path | None = None,
     quiet: bool = True,
 ) -> Path:
@@ -36,6 +37,7 @@ def run(
         incarnations: starts of each arm's processes.
         budget_s: as many rounds as fit into this time.
         seed: of the order of turns.
+        explain: say where time is lost; adds the arms that this needs.
         out: a new folder. None: bench_results/TIME-SUITE.
         quiet: print no progress.
 
@@ -62,6 +64,7 @@ def run(
         incarnations=incarnations,
         budget_s=budget_s,
         program=tuple(program),
+        explain=explain,
     )
     with progress_on(sys.stdout, quiet) as progress:
         return run_options(options, local_machines(), RunnerHooks(progress))

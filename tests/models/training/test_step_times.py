@@ -1,0 +1,50 @@
+"""The clock in a step: it is read after what it waits for, and what a turn reports is complete."""
+
+import time
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from tfdist.models.training.stamps import busy_wait, stamp
+from tfdist.models.training.step_times import StepTimes, gradient_bytes
+
+
+@pytest.mark.parametrize("gpus", [False, True])
+@pytest.mark.parametrize("value", [1.0, float("nan")])
+def test_the_clock_is_read_after_what_it_waits_for(gpus: bool, value: float) -> None:
+    """With `gpus` by a copy to the host, whatever is in it."""
+
+    @tf.function
+    def step(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        first = stamp([values], gpus)
+        with tf.control_dependencies([busy_wait(tf.constant(0.01, tf.float64), first)]):
+            late = tf.identity(values)
+        return first, stamp([values, late], gpus)
+
+    first, last = step(tf.constant([value, 2.0]))
+    assert abs(float(first) - time.time()) < 60
+    assert float(last - first) >= 0.01
+
+
+def test_a_turn_reports_each_step_once() -> None:
+    def step(source: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return 2 * source, stamp([source], gpus=False)
+
+    times = StepTimes(tf.distribute.get_strategy(), False, 400)
+    call = times.measured(step)
+    for number in range(3):
+        assert float(call(tf.constant(float(number)), 1)) == 2 * number
+    observed: dict[str, Any] = times.take()
+    assert (len(observed["ready"]), len(observed["ready"][0]), len(observed["done"])) == (1, 3, 3)
+    assert observed["done"][0] == 0.0
+    assert all(ready <= done for ready, done in zip(observed["ready"][0], observed["done"], strict=True))
+    assert observed["gradient_bytes"] == 400
+    assert times.take()["done"] == []
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("bfloat16", 2)])
+def test_gradients_have_the_bytes_of_the_type_in_which_they_are_exchanged(dtype: str, size: int) -> None:
+    model = tf.keras.Sequential([tf.keras.layers.Dense(3)])
+    model.build((None, 2))
+    assert gradient_bytes(model, dtype) == 9 * size
