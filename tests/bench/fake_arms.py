@@ -47,11 +47,19 @@ class FakeArm:
     step_s: float = 0.1
     noise: float = 0.0
     """Standard deviation of the logarithm of a turn's step time."""
+    learns: int = 0
+    """It is evaluated, and reaches an accuracy of 1.0 in this release, 0.5 before; 0: it is not evaluated."""
     releases: int = 0
 
     def park(self, windows: Mapping[str, tuple[Window, ...]], busy_s: float = 0.0) -> None:
         readings = (HostReading(self.box.reading(), self.box.reading(busy_s, 2.5)),)
-        self.post(Parked(self.start.arm, 0.1, windows, readings, self.record))
+        held_out = {
+            "examples": 10 * self.releases,
+            "loss": 1.0,
+            "accuracy": 0.5 if self.releases < self.learns else 1.0,
+        }
+        observed = {"worker-0": {"held_out": held_out}} if self.learns and windows else {}
+        self.post(Parked(self.start.arm, 0.1, windows, readings, self.record, observed))
 
     def release(self, turn: Turn) -> None:
         self.releases += 1

@@ -5,22 +5,24 @@ import json
 import os
 import signal
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.bench.fake_arms import Box, FakeArm, FakeArms
-from tfdist.bench.folder import BenchFile
+from tfdist.bench.folder import BenchFile, BenchPaths
 from tfdist.bench.plan import PlannedRun, incarnations, interleave
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
+from tfdist.bench.report.summary import summarize
 from tfdist.bench.runner import RunnerHooks, run_bench
 from tfdist.bench.suites.arms import Arms
 from tfdist.bench.suites.suite import parse_suite
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
+from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machine
 from tfdist.models.record import RecordStatus
 from tfdist.models.spec import TrainingSpec
@@ -263,3 +265,20 @@ def test_a_turn_that_was_cut_off_is_measured_again_on_a_line_of_its_own(make):
     assert bench.statuses() == {("one", 1): "ok", ("one", 2): "ok"}
     (unreadable,) = read_folder(bench.root, "").unreadable
     assert (unreadable.file, unreadable.reason) == ("turns.jsonl, line 2", "truncated, or not JSON")
+
+
+def test_an_arm_that_has_learned_enough_gets_no_more_turns_and_starts_again_with_the_next_seed(make):
+    bench = make("one", "a", rounds=8, incarnations=2, defaults={"evaluate_turns": True}, until_accuracy=0.9)
+    specs = {name: replace(spec, evaluate_turns=True, seed=5) for name, spec in bench.arms.specs.items()}
+    bench.arms = replace(bench.arms, specs=specs)
+    # the first release warms up
+    bench.fakes.behaviour = {"one": {"learns": 3, "busy": (2, 3)}, "a": {"learns": 99}}
+    assert bench.run() is None
+    assert [turn["round"] for turn in bench.turns() if turn["arm"] == "one"] == [1, 2, 5, 6], "none is repeated"
+    assert [turn["round"] for turn in bench.turns() if turn["arm"] == "a"] == list(range(1, 9))
+    seeds = [(start.arm, start.spec.seed) for start in bench.fakes.starts]
+    assert seeds == [("one", 5), ("a", 5), ("one", 6), ("a", 6)]
+    assert [total for _, total in bench.numbers][-1] == 12
+    save_json(BenchPaths(bench.root).bench, bench.bench.to_json())
+    rows = {row.arm: row for row in summarize([read_folder(bench.root, "")])}
+    assert (rows["one"].status, rows["one"].rounds, rows["one"].rounds_planned) == ("ok", 4, 4)
