@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from tfdist.bench.collectives.results import Line
 from tfdist.bench.collectives.sizes import size_text
-from tfdist.bench.statistics import ArmVerdict, Block, Comparison, Statistics
+from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, Block, Comparison, Statistics
 from tfdist.launch.text import listed
 
 _ONE = "one"
@@ -25,6 +25,8 @@ def _sentence(arm: str, lines: Sequence[Line]) -> str:
     packs = [pack for pack in rates if pack != _ONE]
     if _ONE not in rates or not packs:
         return ""
+    if min(map(len, rates.values())) < FEWEST_ROUNDS:
+        return f"{arm}: fewer than {FEWEST_ROUNDS} rounds, so pack sizes are not compared."
     compared = Statistics(rates).compare([(pack, _ONE) for pack in packs])
     return f"{arm}: {_result(dict(zip(packs, compared, strict=True)))}."
 
