@@ -25,7 +25,7 @@ help: ## List the targets
 
 install: $(VENV)/sources ## Create .venv with tfdist and the development tools; with a GPU also the CUDA libraries, unless CUDA=0
 
-bench: install ## Bench MobileNetV2 under every strategy, report in bench_results/ (SUITE=smoke, cpu, gpu, hosts or a file)
+bench: install ## Bench MobileNetV2 under every strategy, report in bench_results/ (SUITE=smoke, cpu, gpu, hosts, convergence, ... or a file)
 	$(PY) -m tfdist bench --suite "$(SUITE)"
 
 bench-launch: install ## Measure what the launcher costs compared with running the same commands without it

@@ -88,7 +88,8 @@ def _paint(axes: "Axes", slowed: Sequence[Slowed]) -> None:
         for one in points:
             if one.comparison.interval:
                 low, high = one.comparison.interval.low, one.comparison.interval.high
-                axes.plot([one.factor] * 2, [low, high], color=color, marker="_")
+                beside = one.factor + 0.03 * (number_of - len(groups) // 2)  # intervals do not hide each other
+                axes.plot([beside] * 2, [low, high], color=color, marker="_")
     axes.set_xlabel("times as long that one worker's gradients take")
     axes.set_ylabel("share of the images/s")
     axes.set_ylim(bottom=0)
