@@ -29,7 +29,7 @@ def run(
     """Measure a suite on this machine and write its report, as `tfdist bench` does.
 
     Args:
-        suite: a built-in one, as `smoke`, `cpu` or `convergence`, or a .toml file. None: gpu on a machine with GPUs, else cpu.
+        suite: a built-in one, as `cpu` or `convergence`, or a .toml file. None: gpu on a machine with GPUs, else cpu.
         program: the command line of your own program, to be measured in place of the built-in training.
         arms: only those whose name matches one of these patterns, as `mirrored/*`.
         rounds: turns of each arm; None here and below: the suite's value.
