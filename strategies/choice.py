@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
+from functools import cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin, get_type_hints
 
@@ -99,11 +100,13 @@ class StrategyChoice:
         return cls(**{**values, **enums})
 
 
+@cache
 def enum_fields(spec: type[StrategyChoice]) -> Mapping[str, type[Enum]]:
     """The fields of `spec` that are closed choices: name -> enum."""
     return {name: kind for name, kind in field_types(spec).items() if issubclass(kind, Enum)}
 
 
+@cache
 def field_types(spec: type[StrategyChoice]) -> Mapping[str, type]:
     """The type of each field of `spec`, without the None of optional ones: name -> type; `tuple` of any tuple."""
     hints = get_type_hints(spec)

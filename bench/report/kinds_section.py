@@ -1,6 +1,6 @@
 """Single-card, multi-card and multi-node, synchronous and asynchronous, side by side: the fastest arm of each kind."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -46,8 +46,15 @@ def kinds_section(measured: Measured) -> Section | None:
         tuple(in_unit(text, measured.rows) for text in _sync_against_async(measured.rows, fastest)),
         charts=(_chart(measured.rows, kinds, fastest),),
         tables=(_table(measured.rows, kinds, fastest),),
-        notes=(_CAUTION,) if any(len(rows) > 1 for rows in kinds.values()) else (),
+        notes=tuple(_notes(kinds)),
     )
+
+
+def _notes(kinds: Mapping[_Kind, Sequence[ArmRow]]) -> Iterator[str]:
+    if any(len(rows) > 1 for rows in kinds.values()):
+        yield _CAUTION
+    if any(exchange is Exchange.ASYNC for _, _, exchange in kinds):
+        yield _LEARNING
 
 
 def _by_kind(rows: Sequence[ArmRow]) -> dict[_Kind, list[ArmRow]]:
@@ -91,7 +98,7 @@ def _sync_against_async(rows: Sequence[ArmRow], fastest: dict[_Kind, ArmRow]) ->
             verdict = f"measurably {comparison.verdict}" if certain else "no measurable difference"
             yield (
                 f"{sync.label}, the fastest synchronous arm on several devices, reaches {comparison.ratio:.2f} times "
-                f"the images/s of {async_.label}, the fastest asynchronous one{between}: {verdict}. {_LEARNING}"
+                f"the images/s of {async_.label}, the fastest asynchronous one{between}: {verdict}."
             )
 
 
