@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args, get_origin, get_type_hints
 
 from tfdist.launch.errors import TfdistError
 from tfdist.strategies.options import Communication, CrossDevice, GpuThreads, Keras, Placement, StrategyName
@@ -100,17 +100,20 @@ class StrategyChoice:
         return cls(**{**values, **enums})
 
 
-@cache
 def enum_fields(spec: type[StrategyChoice]) -> Mapping[str, type[Enum]]:
     """The fields of `spec` that are closed choices: name -> enum."""
     return {name: kind for name, kind in field_types(spec).items() if issubclass(kind, Enum)}
 
 
-@cache
 def field_types(spec: type[StrategyChoice]) -> Mapping[str, type]:
     """The type of each field of `spec`, without the None of optional ones: name -> type; `tuple` of any tuple."""
-    hints = get_type_hints(spec)
+    hints = _hints(cast(Any, spec))
     return {field.name: _plain_type(hints[field.name]) for field in fields(spec)}
+
+
+@cache  # slow, and a report asks for the type of each field of thousands of specs
+def _hints(spec: Any) -> dict[str, Any]:
+    return get_type_hints(spec)
 
 
 def _plain_type(hint: Any) -> Any:
