@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MARKERS = "os^Dvp"
-_WHITE = "none"
 
 
 def prediction_section(prediction: Prediction) -> Section:
@@ -58,14 +57,15 @@ def _answer(prediction: Prediction, curve: Curve) -> str:
     )
     low, high = curve.pays_interval
     between = f"{low:,} to {f'{high:,}' if high else f'more than {last.devices:,}'}"
+    share = f"{worth:.0%} of what one device alone does"
     if curve.pays_until is None:
-        pays = f"Up to {last.devices:,} devices each added one pays ({between})"
+        pays = f"Up to {last.devices:,}, each device adds at least {share} ({between})."
     elif curve.pays_until == 1:
-        pays = f"A second device does not pay ({between})"
+        pays = f"A second device does not pay ({between}): it adds less than {share}."
     else:
-        pays = f"Devices pay up to {curve.pays_until:,} ({between})"
+        pays = f"Devices pay up to {curve.pays_until:,} ({between}): the next one adds less than {share}."
     served = f" The parameter servers can serve {curve.service:,.0f} images/s." if curve.service else ""
-    return f"{text} {pays}: the next one adds less than {worth:.0%} of what one device alone does.{served}"
+    return f"{text} {pays}{served}"
 
 
 def _notes(prediction: Prediction) -> Iterator[str]:
@@ -198,7 +198,7 @@ def _references(axes: "Axes", references: "Sequence[tuple[Reference, tuple[float
             reference.devices,
             values,
             marker=_MARKERS[-1 - index],
-            mfc=_WHITE,
+            mfc="none",
             color=MUTED,
             lw=1,
             ms=6,

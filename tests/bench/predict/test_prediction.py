@@ -86,6 +86,10 @@ def test_devices_pay_until_the_next_one_adds_too_little(folders: tuple[Path, Pat
         return predict(*folders, asked).curves[0].pays_until
 
     assert until(1e-9, worth=0.2) is None
+    free = predict(*folders, Asked((1, 512), bandwidth=1e12, latency_s=1e-9, worth=0.2, arms=("multiworker/*",)))
+    assert (
+        "Up to 512, each device adds at least 20% of what one device alone does" in prediction_section(free).answer[0]
+    )
     slow, slower = until(1e-3), until(4e-3)
     assert slow is not None
     assert slower is not None
