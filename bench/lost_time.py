@@ -75,7 +75,7 @@ class LostTime:
 
 
 @dataclass(frozen=True)
-class Unexplained:
+class Undivided:
     """An arm whose loss cannot be divided, and why."""
 
     arm: str
@@ -84,7 +84,7 @@ class Unexplained:
 
 def lost_time(
     arm: str, turns: Turns, references: Mapping[Reference, Turns], stamped: tuple[Turns, Turns] | None = None
-) -> LostTime | Unexplained:
+) -> LostTime | Undivided:
     """The loss of an arm with several devices and its parts, over the rounds that all its references have, too.
 
     Args:
@@ -95,12 +95,12 @@ def lost_time(
     """
     known = {which: measured for which, measured in references.items() if measured}
     if not {Reference.PLAIN, Reference.ONE_DEVICE} & known.keys():
-        return Unexplained(arm, "no one-device arm of the same work was measured")
+        return Undivided(arm, "no one-device arm of the same work was measured")
     if Reference.INDEPENDENT not in known:
-        return Unexplained(arm, "no independent arm with the same work and number of devices was measured")
+        return Undivided(arm, "no independent arm with the same work and number of devices was measured")
     rounds = sorted(set(turns).intersection(*known.values()))
     if not rounds:
-        return Unexplained(arm, "the arm and those that it is compared with have no round in common")
+        return Undivided(arm, "the arm and those that it is compared with have no round in common")
     phases = _phases(*(stamped or (known.get(Reference.SYNTHETIC, turns), known[Reference.INDEPENDENT])), rounds)
     waits = _most_waiting(phases)
     slowest = _slowest(phases)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from tfdist.bench.lost_time import LostTime, Part, Unexplained
+from tfdist.bench.lost_time import LostTime, Part, Undivided
 from tfdist.bench.mean import Mean
 from tfdist.bench.report.format import EMPTY
 from tfdist.bench.report.lost_time_advice import advice_on
@@ -47,8 +47,8 @@ def lost_time_section(measured: Measured) -> Section | None:
     return Section("lost-time", "Where the time goes", answer, charts, (table,), _METHOD)
 
 
-def _rest(found: Losses) -> Iterator[Unexplained]:
-    yield from (lost for _, lost in found if isinstance(lost, Unexplained))
+def _rest(found: Losses) -> Iterator[Undivided]:
+    yield from (lost for _, lost in found if isinstance(lost, Undivided))
 
 
 def _answer(explained: _Explained) -> Iterator[str]:

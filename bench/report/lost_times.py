@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfdist.bench.lost_time import LostTime, Turns, Unexplained, lost_time
+from tfdist.bench.lost_time import LostTime, Turns, Undivided, lost_time
 from tfdist.bench.references import Reference, Spec, explainable, identity, reference
 from tfdist.bench.report.summary import ArmRow
 from tfdist.models.datasets.table import SYNTHETIC
 
-Losses = Sequence[tuple[ArmRow, LostTime | Unexplained]]
+Losses = Sequence[tuple[ArmRow, LostTime | Undivided]]
 _Key = tuple[str, int, str]
 """Folder, number of hosts, and what an arm does."""
 
@@ -55,7 +55,7 @@ class _Arms:
         same = self.alike(row, _spec(row), row.hosts)
         return [] if _spec(row).get("step_times") else [other for other in same if _spec(other).get("step_times")]
 
-    def lost_time(self, row: ArmRow) -> LostTime | Unexplained:
+    def lost_time(self, row: ArmRow) -> LostTime | Undivided:
         spec = reference(_spec(row), Reference.SYNTHETIC) if _real(row) else _spec(row)
         found = {
             which: self.alike(row, reference(spec, which), row.hosts if which is Reference.INDEPENDENT else 1)
