@@ -23,7 +23,7 @@ def refusal(arguments, capsys):
 
 
 TYPOS = [
-    (["launch", "--strategy", "mirored"], "--strategy mirored: did you mean mirrored? Choose from auto, one-device, "),
+    (["launch", "--strategy", "mirored"], "--strategy mirored: did you mean mirrored? Choose from auto, no-strategy, one-device, "),
     (["launch", "--preset", "smok"], "--preset smok: did you mean smoke? Choose from smoke, cpu, reference"),
     (["launch", "--model=mobilenet"], "--model mobilenet: did you mean mobilenet_v2? Choose from mobilenet_v2, tiny"),
     (["launch", "--optimizer", "adamw"], "--optimizer adamw: did you mean adam? Choose from adam, sgd"),
@@ -33,7 +33,7 @@ TYPOS = [
     (["launch", "--placement", "gredy"], "--placement gredy: did you mean greedy? Choose from round-robin, greedy"),
     (["launch", "--keras", "4"], "--keras 4: choose from 2, 3"),
     (["launch", "--api", "lop"], "--api lop: did you mean loop? Choose from loop, fit"),
-    (["bench", "--suite", "smok"], "--suite smok: No such file or directory; did you mean smoke? Choose from cpu, "),
+    (["bench", "--suite", "smok"], "--suite smok: No such file or directory; did you mean smoke? Choose from batch, "),
     (["tf-config", "--workers", "2", "--task", "wroker:1"], "--task wroker:1: did you mean worker:1? Choose from "),
     (["launch", "--worker", "2"], "--worker: no such option; did you mean --workers? See 'tfdist launch --help'"),
     (["launch", "-Z"], "-Z: no such option; see 'tfdist launch --help'"),

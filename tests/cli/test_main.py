@@ -95,7 +95,10 @@ def completions(line, monkeypatch, capsys):
         ("tfdist launch --model ", ["mobilenet_v2", "tiny"]),
         ("tfdist launch --optimizer a", ["adam"]),
         ("tfdist launch --precision mixed_b", ["mixed_bfloat16"]),
-        ("tfdist bench --suite ", ["cpu", "gpu", "hosts", "knobs", "smoke", "my.toml"]),
+        (
+            "tfdist bench --suite ",
+            ["batch", "convergence", "cpu", "gpu", "hosts", "knobs", "smoke", "storage", "stragglers", "my.toml"],
+        ),
         ("tfdist bench --suite m", ["my.toml"]),
         ("tfdist launch --cross", ["--cross-device"]),
     ],
