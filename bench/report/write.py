@@ -71,10 +71,11 @@ def _json_of(page: Page) -> dict[str, Any]:
 
 
 def _write(page: Page, content: Mapping[str, Any], out: Path) -> Path:
-    files, page_path = dict(files_of(page.sections)), BenchPaths(out).page
-    files |= {"report.md": markdown(page).encode(), page_path.name: render(page).encode()}
+    page_path = BenchPaths(out).page
     try:
         out.mkdir(parents=True, exist_ok=True)
+        files = {**dict(files_of(page.sections)), "report.md": markdown(page).encode()}
+        files[page_path.name] = render(page).encode()
         for name in {*_OLDER, *_listed(out / "report.json")} - files.keys():
             (out / name).unlink(missing_ok=True)
         for name, data in files.items():

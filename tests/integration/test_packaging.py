@@ -30,6 +30,7 @@ def test_the_wheel_installs_in_an_empty_environment_and_runs(tmp_path: Path) -> 
     data = (
         "py.typed",
         "bench/suites/smoke.toml",
+        "bench/report/html/page.html.j2",
         "models/datasets/digits/digits.npz",
         "launch/agents/program/agent.py",
     )
