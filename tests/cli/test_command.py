@@ -23,7 +23,10 @@ def refusal(arguments, capsys):
 
 
 TYPOS = [
-    (["launch", "--strategy", "mirored"], "--strategy mirored: did you mean mirrored? Choose from auto, no-strategy, one-device, "),
+    (
+        ["launch", "--strategy", "mirored"],
+        "--strategy mirored: did you mean mirrored? Choose from auto, no-strategy, one-device, ",
+    ),
     (["launch", "--preset", "smok"], "--preset smok: did you mean smoke? Choose from smoke, cpu, reference"),
     (["launch", "--model=mobilenet"], "--model mobilenet: did you mean mobilenet_v2? Choose from mobilenet_v2, tiny"),
     (["launch", "--optimizer", "adamw"], "--optimizer adamw: did you mean adam? Choose from adam, sgd"),
