@@ -15,8 +15,8 @@ from tfdist.models.record import RecordStatus
 if TYPE_CHECKING:
     from rich.console import Console
 
-ANSWERED = ("lost-time",)
-"""Sections whose answer is shown on the console, too: a user has asked for it with an option."""
+ANSWERED = ("convergence", "stragglers", "storage", "batch", "lost-time")
+"""Sections whose answer is shown on the console, too: a user has asked for it, with a suite or an option."""
 _SPACE = 3
 """Characters between two columns of a table."""
 _NARROW = 60

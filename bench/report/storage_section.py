@@ -36,10 +36,10 @@ class Stored:
 
 
 def storage_section(measured: Measured) -> Section | None:
-    """None unless arms with parameter servers differ in their number, placement or partitioner."""
+    """None unless arms with parameter servers differ in placement or partitioner."""
     stored = [Stored(row, devices) for row in measured.rows if (devices := _devices(row))]
     served = [each for each in stored if each.servers]
-    if len({_how(each.row) for each in served}) < 2:
+    if len({_placed(each.row) for each in served}) < 2:
         return None
     return Section(
         key="storage",
@@ -60,9 +60,9 @@ def _devices(row: ArmRow) -> Mapping[str, Storage]:
     return next((rank.storage for record in row.measured for rank in record.ranks[:1] if rank.storage), {})
 
 
-def _how(row: ArmRow) -> tuple[Any, ...]:
+def _placed(row: ArmRow) -> tuple[Any, ...]:
     spec = row.measured[0].spec
-    return spec["ps"], spec["placement"], spec["variable_partitioner"]
+    return spec["placement"], spec["variable_partitioner"]
 
 
 def _fastest(stored: Sequence[Stored]) -> Iterator[str]:

@@ -41,13 +41,13 @@ LARGE, SMALL = Storage(2, 300 * KB, 1, 75 * KB, 1, 75 * KB), Storage(2, 100 * KB
 @pytest.fixture
 def section() -> Section:
     mirrored = arm("mirrored", {"CPU:0": Storage(3, 30 * KB)}, strategy="mirrored", devices=2)
-    found = section_of(mirrored, ps("1-ps", ONE), ps("2-ps", LARGE, SMALL, seconds=0.05))
+    found = section_of(mirrored, ps("1-ps", ONE), ps("2-ps", LARGE, SMALL, seconds=0.05, placement="greedy"))
     assert found is not None
     return found
 
 
 def test_servers_that_do_not_differ_make_no_section():
-    assert section_of(ps("a", ONE), ps("b", ONE)) is None
+    assert section_of(ps("a", ONE), ps("b", LARGE, SMALL)) is None
     assert section_of(arm("mirrored", {"CPU:0": ONE}, strategy="mirrored", devices=2)) is None
     assert section_of(ps("a", ONE), ps("b", ONE, placement="greedy")) is not None
 
