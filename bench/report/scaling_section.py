@@ -61,12 +61,15 @@ def _answer(rows: Sequence[ArmRow]) -> str:
 def _curves(rows: Sequence[ArmRow]) -> _Curves:
     """Arms that differ in their size only, each curve in the order of devices, the fastest curve first.
 
-    A curve of one point is named like its arm, any other one like its strategy and what differs from the other curves.
+    In weak scaling they have the same batch per device, in strong scaling the same global batch. A curve of one point
+    is named like its arm, any other one like what the names of its arms have in common.
     """
+    strong = scaling_of(rows) == "strong"
     families: dict[tuple[Any, ...], list[ArmRow]] = {}
     for row in rows:
         spec = {key: str(value) for key, value in row.measured[0].spec.items() if key not in _SIZE}
-        families.setdefault((row.folder, *sorted(spec.items())), []).append(row)
+        batch = row.batch_global if strong else row.batch_per_replica
+        families.setdefault((row.folder, batch, *sorted(spec.items())), []).append(row)
     names = _names(list(families.values()))
     named = {
         name: sorted(family, key=lambda row: row.devices or 0)
@@ -94,7 +97,7 @@ def _chart(rows: Sequence[ArmRow], curves: _Curves) -> Chart:
     shown = dict(list(curves.items())[:_MOST_CURVES])
 
     def paint(axes: "Axes") -> None:
-        _ideal_line(axes, rows)
+        _ideal_lines(axes, [row for family in shown.values() for row in family])
         styles = zip(cycle(PALETTE[:-1]), cycle(_MARKERS))
         for (name, family), (color, marker) in zip(shown.items(), styles, strict=False):
             _curve(axes, name, family, NONE if family[0].exchange is Exchange.NONE else color, marker)
@@ -116,8 +119,8 @@ def _chart(rows: Sequence[ArmRow], curves: _Curves) -> Chart:
     return Chart("scaling", "Throughput over devices", alt, paint, _data(rows, curves), 4.2)
 
 
-def _ideal_line(axes: "Axes", rows: Sequence[ArmRow]) -> None:
-    """From the baseline of most arms; other folders have other baselines."""
+def _ideal_lines(axes: "Axes", rows: Sequence[ArmRow]) -> None:
+    """One for each baseline."""
     per_device = [row.one_device.per_device for row in rows if row.one_device]
     devices = sorted({row.devices or 1 for row in rows} | {1})
     for rate in dict.fromkeys(per_device):

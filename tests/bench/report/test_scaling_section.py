@@ -57,3 +57,14 @@ def test_a_curve_begins_at_the_baseline() -> None:
 def test_one_number_of_devices_is_no_curve() -> None:
     assert section([*ONE, *timed("other", 0.1, 0.1, 0.1)]) is None
     assert section(TWO + FOUR) is None
+
+
+def test_other_batches_are_other_curves() -> None:
+    large = mirrored("large/2", 0.2, 2, batch_size=20)
+    made = section([*ONE, *TWO, *FOUR, *large])
+    assert made is not None
+    assert made.charts[0].data.groupby("curve")["arm"].agg(list).to_dict() == {
+        "mirrored": ["mirrored/2", "mirrored/4"],
+        "large/2": ["large/2"],
+        "one": ["one"],
+    }
