@@ -17,6 +17,8 @@ from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_MOST_TICKS = _MOST_IN_ALT = 12
+"""More batch sizes are not named on the axis, or in the alt text."""
 FEWEST = 4
 """Batch sizes of a series: fewer are a comparison of arms, not a sweep."""
 _SAME = (
@@ -103,7 +105,8 @@ def _chart(
     series: Sequence[Series], name: str, title: str, label: str, value: Callable[[ArmRow], float | None]
 ) -> Chart:
     points = [(row, figure) for one in series for row in one if (figure := value(row)) is not None]
-    texts = (f"{row.label}: {figure:.0f}" for row, figure in points)
+    texts = [f"{row.label}: {figure:.0f}" for row, figure in points[:_MOST_IN_ALT]]
+    texts += [f"and {len(points) - _MOST_IN_ALT:,} more"] if len(points) > _MOST_IN_ALT else []
     data = [{"arm": row.label, "batch_per_device": row.batch_per_replica, label: figure} for row, figure in points]
     paint = partial(_paint, series=series, value=value, label=label)
     return Chart(name, title, f"{label} over the batch size. {'; '.join(texts)}.", paint, pd.DataFrame(data))
@@ -115,8 +118,10 @@ def _paint(axes: "Axes", series: Sequence[Series], value: Callable[[ArmRow], flo
         color = PALETTE[index % len(PALETTE)]
         axes.plot(*zip(*points, strict=True), marker="o", color=color, label=one[0].strategy) if points else None
     sizes = sorted({row.batch_per_replica for one in series for row in one if row.batch_per_replica})
+    shown = sizes[:: 1 + len(sizes) // _MOST_TICKS]
     axes.set_xscale("log", base=2)
-    axes.set_xticks(sizes, list(map(str, sizes)))
+    axes.set_xticks(shown, list(map(str, shown)))
+    axes.minorticks_off()
     axes.set_xlabel("batch per device")
     axes.set_ylabel(label)
     axes.set_ylim(bottom=0)
