@@ -25,7 +25,12 @@ def stored(variables: Iterable[Any]) -> dict[str, Storage]:
 
 
 def _parts(variable: Any) -> Iterable[Any]:
-    """The shards of a partitioned variable, or the copies of a mirrored one on this task's devices."""
+    """The shards of a partitioned variable, or the copies of a mirrored one on this task's devices.
+
+    A variable of Keras 3 holds TensorFlow's as its value, which is a method of TensorFlow's own.
+    """
+    value = getattr(variable, "value", None)
+    variable = variable if value is None or callable(value) else value
     return getattr(variable, "variables", None) or getattr(variable, "values", None) or (variable,)
 
 

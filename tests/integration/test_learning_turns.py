@@ -90,8 +90,10 @@ def test_a_slow_worker_does_less_and_its_updates_are_staler(folder):
     slow = updates(folder, "slow-worker")
     assert slow.shares[1] < 0.47
     assert slow.of_worker(1).mean > 1.0 > slow.of_worker(0).mean
-    steps = sum(window.steps for record in turns(folder, "slow-worker") for window in record.ranks[0].windows)
-    assert slow.staleness.updates >= steps, "every update between the first and the last edge is counted"
+    measured = turns(folder, "slow-worker")
+    steps = sum(window.steps for record in measured for window in record.ranks[0].windows)
+    between_reads = 2 * len(measured)  # an edge reads two counters, and both workers go on meanwhile
+    assert abs(slow.staleness.updates - steps) <= 2 * between_reads, "updates between the first and the last edge"
 
 
 @pytest.mark.slow
