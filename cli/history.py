@@ -37,7 +37,7 @@ def history(folders: Folders, arm: Arms = None, out: Out = None, json: Json = Fa
     from tfdist.bench.report.write import write_pages
     from tfdist.cli.show_rows import show_rows
 
-    empty = [folder for folder in folders if folder.is_dir() and not holds_records(folder)]
+    empty = [folder for folder in folders if folder.exists() and not holds_records(folder)]
     found = read_history([folder for folder in folders if folder not in empty] or folders, arm or ())
     section = history_section(found)
     stream = sys.stderr if json else sys.stdout

@@ -58,7 +58,7 @@ def report(
         if open:
             open_page(BenchPaths(out or folders[0]).page)
         return
-    empty = [folder for folder in folders if folder.is_dir() and not holds_records(folder)]
+    empty = [folder for folder in folders if folder.exists() and not holds_records(folder)]
     used = [folder for folder in folders if folder not in empty] or folders
     root = _folder_for(used, out)
     _check_price(price_per_hour)

@@ -17,9 +17,14 @@ def results(tmp_path: Path) -> list[str]:
     return [str(path) for path in sorted(tmp_path.iterdir())]
 
 
-def test_folders_without_records_are_skipped(results: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["history", *results, "--arm", "mirrored/*"]) == 0
+def test_files_and_folders_without_records_are_skipped(
+    results: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("what the columns mean")
+    assert run(["history", str(readme), *results, "--arm", "mirrored/*"]) == 0
     printed = capsys.readouterr()
+    assert "README.md: no records in it" in printed.err
     assert "calibration: no records in it" in printed.err
     assert len(printed.out.splitlines()) == 4
     assert "mirrored/auto became slower in b" in printed.out
