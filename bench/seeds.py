@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfdist.bench.statistics import ERROR, FEWEST_ROUNDS, Interval
+from tfdist.bench.mean_log import interval_of_mean
+from tfdist.bench.statistics import Interval
 
 
 @dataclass(frozen=True)
@@ -23,18 +24,7 @@ def over_seeds(values: Sequence[float]) -> OverSeeds | None:
         return None
     logs = [math.log(value) for value in values]
     mean = math.fsum(logs) / len(logs)
-    return OverSeeds(math.exp(mean), _interval(logs, mean), len(logs))
-
-
-def _interval(logs: Sequence[float], mean: float) -> Interval | None:
-    from scipy.special import stdtrit  # slow to import, and not needed by a launch
-
-    number = len(logs)
-    if number < FEWEST_ROUNDS:
-        return None
-    variance = math.fsum((log - mean) ** 2 for log in logs) / (number - 1)
-    half = float(stdtrit(number - 1, 1 - ERROR / 2)) * math.sqrt(variance / number)
-    return Interval(math.exp(mean - half), math.exp(mean + half), 1 - ERROR)
+    return OverSeeds(math.exp(mean), interval_of_mean(logs, mean), len(logs))
 
 
 def ratio_over_seeds(ours: Mapping[int, float], theirs: Mapping[int, float]) -> OverSeeds | None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tfdist.cli.options import Json, option
+from tfdist.cli.result_folders import list_skipped, with_records
 from tfdist.launch.json_files import dumps
 
 Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of benches.", show_default=False)]
@@ -33,17 +34,15 @@ def history(folders: Folders, arm: Arms = None, out: Out = None, json: Json = Fa
 
     from tfdist.bench.compare.history import read_history
     from tfdist.bench.compare.history_section import history_section, in_order, shown_row
-    from tfdist.bench.reading import holds_records
     from tfdist.bench.report.write import write_pages
     from tfdist.cli.show_rows import show_rows
 
-    empty = [folder for folder in folders if folder.exists() and not holds_records(folder)]
-    found = read_history([folder for folder in folders if folder not in empty] or folders, arm or ())
+    used, empty = with_records(folders)
+    found = read_history(used, arm or ())
     section = history_section(found)
     stream = sys.stderr if json else sys.stdout
     console = Console(file=stream, highlight=False, markup=False, soft_wrap=not stream.isatty())
-    for folder in empty:
-        typer.echo(f"tfdist: skipped {folder}: no records in it", err=True)
+    list_skipped(empty)
     show_rows(console, [shown_row(point) for point in in_order(found)], ("arm", "started", "images/s", "verdict"))
     for text in section.answer:
         console.print(text)

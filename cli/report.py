@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tfdist.cli.options import Json, option
+from tfdist.cli.result_folders import list_skipped, with_records
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
 
@@ -46,7 +47,6 @@ def report(
     """
     from tfdist.bench.collectives.results import holds_collectives
     from tfdist.bench.folder import BenchPaths
-    from tfdist.bench.reading import holds_records
     from tfdist.bench.report.build import make_report
     from tfdist.bench.report.write import write_report
     from tfdist.cli.open_page import open_page
@@ -58,14 +58,12 @@ def report(
         if open:
             open_page(BenchPaths(out or folders[0]).page)
         return
-    empty = [folder for folder in folders if folder.exists() and not holds_records(folder)]
-    used = [folder for folder in folders if folder not in empty] or folders
+    used, empty = with_records(folders)
     root = _folder_for(used, out)
     _check_price(price_per_hour)
     content = make_report(used, price_per_hour)
     path = write_report(content, root)
-    for folder in empty:
-        typer.echo(f"tfdist: skipped {folder}: no records in it", err=True)
+    list_skipped(empty)
     list_unreadable(content)
     show(content, sys.stderr if json else sys.stdout)
     refused = refused_line(content)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from tfdist.bench.collectives.results import Line, Sweep
-from tfdist.bench.statistics import ERROR, FEWEST_ROUNDS, Interval
+from tfdist.bench.mean_log import interval_of_mean
+from tfdist.bench.statistics import Interval
 from tfdist.models.collectives.op import algbw, bus_factor
 from tfdist.strategies.options import GradientDtype
 
@@ -69,16 +70,4 @@ def _figure(lines: Sequence[Line]) -> Figure:
     logs = [math.log(line.seconds) for line in lines]
     mean = math.fsum(logs) / len(logs)
     wrong = sum(line.wrong for line in lines)
-    return Figure(lines[0], math.exp(mean), _interval(logs, mean), len(lines), wrong)
-
-
-def _interval(logs: Sequence[float], mean: float) -> Interval | None:
-    """Student's t interval of the mean of logarithms: rounds are independent, and times are skewed to the right."""
-    from scipy.special import stdtrit
-
-    number = len(logs)
-    if number < FEWEST_ROUNDS:
-        return None
-    deviation = math.sqrt(math.fsum((log - mean) ** 2 for log in logs) / (number - 1))
-    half = float(stdtrit(number - 1, 1 - ERROR / 2)) * deviation / math.sqrt(number)
-    return Interval(math.exp(mean - half), math.exp(mean + half), 1 - ERROR)
+    return Figure(lines[0], math.exp(mean), interval_of_mean(logs, mean), len(lines), wrong)
