@@ -10,6 +10,7 @@ from tfdist.cli.options import CHOICES
 from tfdist.cli.sources import name_sources
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.text import did_you_mean
+from tfdist.strategies.options import fix_of_choice
 
 EPILOG = "Each option can also be set by an environment variable, for example --ssh-port by TFDIST_SSH_PORT."
 _EXPECTED = {"integer": "must be an integer", "number": "must be a number", "boolean": "must be true or false"}
@@ -86,7 +87,9 @@ def usage_sentence(error: Any, arguments: list[str]) -> str:
         value = os.environ.get(str(param.envvar)) or (ctx.default_map or {}).get(param.name, "")
     value = str(value)
     expected = re.match(r"Input should be a valid (\w+)", error.message)
-    fix = did_you_mean(value, CHOICES[param.name]) if param.name in CHOICES else error.message
+    fix = error.message
+    if param.name in CHOICES:
+        fix = fix_of_choice(param.name, value, CHOICES[param.name])
     if error.message.endswith("is not readable."):
         fix = "not readable; change its permissions, or choose another file"
     return name_sources(f"{param.opts[0]} {value or _EMPTY}: {_EXPECTED[expected[1]] if expected else fix}", ctx)

@@ -43,6 +43,9 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("timeout_collective", HOW, "Seconds after which an all-reduce fails if a peer does not join (multiworker). Default: no timeout."),
     ("variable_partitioner", HOW, "Split variables across parameter servers: none, fixed:N, min-size:BYTES or max-size:BYTES."),
     ("gpu_threads", HOW, "Threads that start GPU kernels (TF_GPU_THREAD_MODE): {choices}. Default: global."),
+    ("memory_growth", SIZE, "Take GPU memory as it is needed; --no-memory-growth: nearly all of it at the start. Default: on."),
+    ("memory_limit", SIZE, "MiB that each task takes of each of its GPUs at the start, and no more. Default: no limit."),
+    ("soft_placement", SIZE, "Let TensorFlow run an operation on another device if the requested one has no kernel for it. Default: on."),
     ("placement", HOW, "Parameter server of each variable: the next in turn (round-robin), or the one with the fewest bytes (greedy)."),
     ("model", TRAIN, "mobilenet_v2, or tiny, which has no BatchNorm and trains in seconds."),
     ("alpha", TRAIN, "Width multiplier of MobileNetV2: 0.35, 0.5, 0.75, 1.0, 1.3 or 1.4."),
@@ -55,6 +58,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("epochs", TRAIN, "Passes over the data set, instead of --steps."),
     ("learning_rate", TRAIN, "Learning rate. Default: 0.001."),
     ("optimizer", TRAIN, "{choices}. Default: adam."),
+    ("ema", TRAIN, "Decay of moving averages of the weights, as 0.999; evaluation and export use the averages. Default: none."),
     ("precision", TRAIN, "Keras dtype policy: {choices}. Default: float32."),
     ("keras", TRAIN, "2: tf_keras, works with every strategy. 3: works with some, see 'tfdist strategies'. Default: 2."),
     ("api", TRAIN, "loop: a custom training loop with timing. fit: Model.fit. Default: loop."),
@@ -69,7 +73,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("warmup_steps", TIMING, "Minimum number of steps before timing starts. Default: 10."),
 )  # fmt: skip
 
-_SPEC_NAMES = {"timeout_collective": "timeout_collective_s"}
+_SPEC_NAMES = {"timeout_collective": "timeout_collective_s", "memory_limit": "memory_limit_mb"}
 _TYPES = {**field_types(TrainingSpec), "preset": str, "global_batch_size": int}
 _KINDS = {name: _TYPES[_SPEC_NAMES.get(name, name)] for name, _, _ in _ROWS}
 CHOICES: Mapping[str, tuple[str, ...]] = {

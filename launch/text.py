@@ -72,5 +72,5 @@ def labelled(label: str, text: str) -> str:
 
 
 def flag_of(name: str) -> str:
-    """The command line option of a parameter or field: `--timeout-collective` for `timeout_collective_s`."""
-    return "--" + name.removesuffix("_s").replace("_", "-")
+    """The option of a parameter or field, without its unit: `--timeout-collective` for `timeout_collective_s`."""
+    return "--" + name.removesuffix("_s").removesuffix("_mb").replace("_", "-")

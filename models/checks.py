@@ -12,12 +12,14 @@ from tfdist.launch.text import counted, flag_of
 from tfdist.models.calls import whole_calls
 from tfdist.models.datasets.info import DataInfo
 from tfdist.models.datasets.table import PREPARED, SYNTHETIC
+from tfdist.models.ema_checks import check_ema, ema_warnings
 from tfdist.models.exchange_checks import check_all_reduce, check_exchange
+from tfdist.models.gpu_checks import check_gpus
 from tfdist.models.spec import Architecture, TrainingSpec
 from tfdist.models.straggler_checks import check_step_times, check_straggler
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
-from tfdist.strategies.options import Api, Communication, CrossDevice, GpuThreads, StrategyName
+from tfdist.strategies.options import Api, StrategyName
 from tfdist.strategies.partitioner import parse_partitioner
 from tfdist.strategies.refusals import (
     cross_device_refusal,
@@ -30,8 +32,8 @@ from tfdist.strategies.refusals import (
 
 _MINIMUM = {
     "workers": 1, "ps": 0, "devices": 1, "cores_per_device": 1, "intra_op_threads": 1, "logical_gpus": 2, "packs": 1,
-    "bytes_per_pack": 1, "classes": 2, "batch_size": 1, "steps": 1, "epochs": 1, "steps_per_window": 1,
-    "steps_per_call": 1, "warmup_steps": 0, "shuffle": 1, "seed": 0,
+    "memory_limit_mb": 1, "bytes_per_pack": 1, "classes": 2, "batch_size": 1, "steps": 1, "epochs": 1,
+    "steps_per_window": 1, "steps_per_call": 1, "warmup_steps": 0, "shuffle": 1, "seed": 0,
     "image_size": 32,  # MobileNetV2 halves the image five times
 }  # fmt: skip
 _MAX_SEED = 2**32 - 1  # of NumPy
@@ -63,7 +65,7 @@ def check_strategy(choice: StrategyChoice, chosen: Mapping[str, Any], machine: M
         )
     parse_partitioner(choice.variable_partitioner)
     _check_options(choice, chosen)
-    _check_gpus(choice, machine)
+    check_gpus(choice, chosen, machine)
     check_all_reduce(choice, machine)
     _check_devices(choice, chosen, machine)
 
@@ -157,7 +159,7 @@ def training_warnings(spec: TrainingSpec, machine: Machine) -> tuple[str, ...]:
     """What works but may surprise, for the built-in training."""
     slow = "--xla on a CPU is about 100 times slower for MobileNetV2 (its depthwise gradients)"
     applies = spec.xla and not machine.gpus and spec.model is Architecture.MOBILENET_V2
-    return (*strategy_warnings(spec, machine), *([slow] if applies else []))
+    return (*strategy_warnings(spec, machine), *([slow] if applies else []), *ema_warnings(spec))
 
 
 def _check_ranges(spec: TrainingSpec) -> None:
@@ -170,6 +172,7 @@ def _check_ranges(spec: TrainingSpec) -> None:
         raise TfdistError(f"--bn-momentum {spec.bn_momentum:g}: must be at least 0 and less than 1")
     if not spec.learning_rate > 0:
         raise TfdistError(f"--learning-rate {spec.learning_rate:g}: must be positive")
+    check_ema(spec)
 
 
 def _check_minimums(choice: StrategyChoice) -> None:
@@ -190,27 +193,6 @@ def _check_options(choice: StrategyChoice, chosen: Mapping[str, Any]) -> None:
             )
     if "--ps" in CATALOG[choice.strategy].options and choice.ps == 0:
         raise TfdistError(f"--ps 0: {choice.strategy} keeps its variables on parameter servers; use --ps 1 or more")
-
-
-def _check_gpus(choice: StrategyChoice, machine: Machine) -> None:
-    if choice.gpu_threads is not GpuThreads.GLOBAL and not machine.gpus:
-        raise MissingHardwareError(f"--gpu-threads {choice.gpu_threads} needs GPUs, and none was found: omit it")
-    if choice.logical_gpus is None:
-        return
-    if machine.hosts > 1:
-        raise TfdistError(
-            f"--logical-gpus {choice.logical_gpus} cuts the GPU of one host, not of {machine.hosts}: omit it"
-        )
-    parts = f"--logical-gpus {choice.logical_gpus}"
-    if choice.communication is Communication.NCCL:
-        raise TfdistError(f"--communication nccl: {_ONE_GPU_ONCE} {parts}; use ring or auto")
-    if choice.cross_device is CrossDevice.NCCL:
-        raise TfdistError(
-            f"--cross-device nccl: {_ONE_GPU_ONCE} {parts}; use hierarchical-copy, reduction-to-one or auto"
-        )
-
-
-_ONE_GPU_ONCE = "NCCL accepts each physical GPU once, so not the parts of one that come from"
 
 
 def _check_devices(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machine) -> None:

@@ -24,7 +24,7 @@ from tfdist.models.exchange_checks import check_program
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice, enum_fields
-from tfdist.strategies.options import Communication, StrategyName
+from tfdist.strategies.options import Communication, StrategyName, fix_of_choice
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "smoke": {
@@ -133,7 +133,7 @@ def _typed_value(name: str, value: Any) -> Any:
     try:
         return _ENUMS[name](str(value))
     except ValueError:
-        hint = did_you_mean(str(value), map(str, _ENUMS[name]))
+        hint = fix_of_choice(name, str(value), map(str, _ENUMS[name]))
         raise TfdistError(f"{flag_of(name)} {value}: {hint}") from None
 
 

@@ -54,6 +54,8 @@ class TrainingSpec(StrategyChoice):
     optimizer: Optimizer = Optimizer.ADAM
     precision: Precision = Precision.FLOAT32
     gradient_dtype: GradientDtype = GradientDtype.FLOAT32
+    ema: float | None = None
+    """Decay of the moving averages of the weights, with which the model is evaluated; None: no averages."""
     api: Api = Api.LOOP
     xla: bool = False
     seed: int = 0

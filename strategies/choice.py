@@ -38,6 +38,12 @@ class StrategyChoice:
     logical_gpus: int | None = None
     """Parts into which the machine's one GPU is cut, for trying several devices: each device is one. None: not cut."""
     gpu_threads: GpuThreads = GpuThreads.GLOBAL
+    memory_growth: bool = True
+    """A task takes the memory of its GPUs as it needs it; False: nearly all of it at the start."""
+    memory_limit_mb: int | None = None
+    """MiB that a task takes of each of its GPUs at the start, and no more; None: no limit."""
+    soft_placement: bool = True
+    """TensorFlow may run an operation elsewhere than requested, if that device has no kernel for it."""
     communication: Communication = Communication.AUTO
     cross_device: CrossDevice = CrossDevice.AUTO
     packs: int | None = None

@@ -37,7 +37,7 @@ def of_replicas(strategy: "tf.distribute.Strategy") -> tuple[str, ...]:
 
 
 def configure(choice: StrategyChoice) -> None:
-    """Enable memory growth of GPUs, or cut the GPU or the CPU into `choice.devices` logical devices.
+    """Set how operations are placed and GPU memory is taken, or cut the GPU or the CPU into `choice.devices` devices.
 
     Call it before any TensorFlow operation. A task needs the GPUs of its CUDA_VISIBLE_DEVICES, which are none if it
     does not compute.
@@ -45,15 +45,25 @@ def configure(choice: StrategyChoice) -> None:
     Raises:
         TfdistError: TensorFlow sees fewer GPUs.
     """
+    if not choice.soft_placement:
+        _place_strictly()
     if not choice.gpus:
         _split_cpu(choice.devices)
         return
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus = _gpus(choice.devices if visible is None else len(set(visible.split(",")) - {NO_GPUS}))
-    if choice.logical_gpus is None:
-        _enable_memory_growth(gpus)
-    elif gpus:
+    if choice.logical_gpus is not None and gpus:
         _cut_gpu(gpus[0], choice.logical_gpus, choice.devices)
+    elif choice.memory_limit_mb is not None:
+        _limit_memory(gpus, choice.memory_limit_mb)
+    elif choice.memory_growth:
+        _enable_memory_growth(gpus)
+
+
+def _place_strictly() -> None:
+    import tensorflow as tf
+
+    tf.config.set_soft_device_placement(False)
 
 
 def _gpus(least: int) -> "list[tf.config.PhysicalDevice]":
@@ -76,6 +86,14 @@ def _enable_memory_growth(gpus: "list[tf.config.PhysicalDevice]") -> None:
 
     for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
+
+
+def _limit_memory(gpus: "list[tf.config.PhysicalDevice]", limit_mb: int) -> None:
+    import tensorflow as tf
+
+    for gpu in gpus:
+        whole = tf.config.LogicalDeviceConfiguration(memory_limit=limit_mb)
+        tf.config.set_logical_device_configuration(gpu, [whole])
 
 
 def _cut_gpu(gpu: "tf.config.PhysicalDevice", parts: int, devices: int) -> None:

@@ -1,6 +1,9 @@
 """The closed choices of the command line, each listed once. No TensorFlow."""
 
+from collections.abc import Iterable
+
 from tfdist.launch.str_enum import StrEnum
+from tfdist.launch.text import did_you_mean
 
 
 class StrategyName(StrEnum):
@@ -89,3 +92,14 @@ class Precision(StrEnum):
     FLOAT32 = "float32"
     MIXED_BFLOAT16 = "mixed_bfloat16"
     MIXED_FLOAT16 = "mixed_float16"
+
+
+_GONE = {
+    ("api", "estimator"): "TensorFlow has no tf.estimator since 2.16; use loop, or fit for Model.fit of tf.keras",
+}
+"""What replaces a choice of earlier TensorFlow versions, by option and value."""
+
+
+def fix_of_choice(name: str, value: str, choices: Iterable[str]) -> str:
+    """How to fix a value that is none of the choices of an option: what replaces it, or which one is meant."""
+    return _GONE.get((name, value.casefold())) or did_you_mean(value, choices)

@@ -24,7 +24,7 @@ FEWEST = 4
 _SAME = (
     "strategy", "workers", "ps", "devices", "model", "alpha", "image_size", "precision", "keras", "api", "xla",
     "dataset", "steps_per_call", "communication", "cross_device", "gradient_dtype",
-    "cores_per_device", "intra_op_threads", "optimizer",
+    "cores_per_device", "intra_op_threads", "optimizer", "ema",
 )  # fmt: skip
 """Fields of a spec in which the arms of a series agree."""
 Series = Sequence[ArmRow]

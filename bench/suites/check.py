@@ -8,6 +8,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import field_types
+from tfdist.strategies.options import fix_of_choice
 
 _TYPES: Mapping[str, type] = {**field_types(TrainingSpec), "global_batch_size": int}
 TRAINING_KEYS = tuple(_TYPES)
@@ -60,7 +61,7 @@ def check_value(key: str, value: Any, kind: type, source: str) -> Any:
     """
     if issubclass(kind, Enum):
         if value not in [choice.value for choice in kind]:
-            raise TfdistError(f"{source} has {key} = {value!r}: {did_you_mean(str(value), (c.value for c in kind))}")
+            raise TfdistError(f"{source} has {key} = {value!r}: {_fix(key, value, kind)}")
         return kind(value)
     if not of_kind(value, kind):
         raise TfdistError(f"{source} has {key} = {value!r}: must be {_EXPECTED[kind]}")
@@ -71,3 +72,7 @@ def of_kind(value: Any, kind: type) -> bool:
     """Whether a TOML value is of `kind`: a whole number is also a number, true and false are not."""
     accepted = (int, float) if kind is float else kind
     return isinstance(value, accepted) and (kind is bool or not isinstance(value, bool))
+
+
+def _fix(key: str, value: Any, kind: type[Enum]) -> str:
+    return fix_of_choice(key, str(value), (choice.value for choice in kind))

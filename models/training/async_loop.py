@@ -86,10 +86,10 @@ class AsyncLoop:
 def prepare(job: TrainingContext) -> tuple[AsyncLoop, Callable[[], Trained]]:
     """The loop of the chief, and what the workers have trained so far."""
     coordinator = tf.distribute.experimental.coordinator.ClusterCoordinator(job.strategy)
-    model, optimizer, replica_step = step.build(job)
+    model, optimizer, averages, replica_step = step.build(job)
     with job.strategy.scope():
         applied = tf.Variable(job.start.examples, dtype=tf.int64, trainable=False, name="examples_applied")
-    restore.restore(job, model, optimizer)
+    restore.restore(job, model, optimizer, averages)
     batches = feed.asynchronous(job.spec, job.strategy, coordinator, job.replicas, applied.read_value)
     counts = update_counts.create(job.spec.workers) if job.spec.count_updates else None
     requests: dict[str, Storage] = {}
@@ -110,6 +110,7 @@ def prepare(job: TrainingContext) -> tuple[AsyncLoop, Callable[[], Trained]]:
     keep_alive = batches, coordinator
 
     def trained() -> Trained:
-        return Trained(model, optimizer, int(applied.read_value()), optimizers.updates(optimizer), keep_alive, requests)
+        examples = int(applied.read_value())
+        return Trained(model, optimizer, examples, optimizers.updates(optimizer), keep_alive, requests, averages)
 
     return loop, trained

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tfdist.launch.cluster import Task
 from tfdist.models.record import Storage
 from tfdist.models.spec import TrainingSpec
+from tfdist.models.training.moving_averages import MovingAverages
 
 
 @dataclass(frozen=True)
@@ -66,3 +67,11 @@ class Trained:
     """
     requests: Mapping[str, Storage] = field(default_factory=dict)
     """What a step moves to and from each parameter server; empty before the first one is traced, and without them."""
+    averages: MovingAverages | None = None
+
+    def evaluated_weights(self) -> list[Any]:
+        """NumPy arrays in the order of `model.weights`: with the moving averages, if there are any."""
+        if self.averages is not None:
+            return self.averages.values()
+        weights: list[Any] = self.model.get_weights()
+        return weights

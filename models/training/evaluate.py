@@ -43,7 +43,7 @@ def held_out(job: TrainingContext) -> Callable[[Trained], HeldOut]:
     count, total = counter(model), agreement.make_sum(job)
 
     def measure(trained: Trained) -> HeldOut:
-        model.set_weights(join_shards(trained.model.get_weights(), shapes))
+        model.set_weights(join_shards(trained.evaluated_weights(), shapes))
         correct, number, loss = total(count(_reported(examples)))
         return HeldOut(loss / number, correct / number)
 

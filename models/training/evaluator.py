@@ -128,7 +128,9 @@ def _accuracy_of(spec: TrainingSpec) -> Callable[[str], float]:
     from tfdist.models.training.plain import build_plain, load_weights
 
     tf.get_logger().setLevel("ERROR")  # after a damaged checkpoint it would list every variable
-    devices.configure(StrategyChoice(gpus=spec.gpus))
+    devices.configure(
+        StrategyChoice(gpus=spec.gpus, memory_growth=spec.memory_growth, memory_limit_mb=spec.memory_limit_mb)
+    )
     model = build_plain(spec, spec.precision)
     count = counter(model)
     examples = pipeline.held_out(table.examples(spec.dataset, spec.data_dir), spec, pipeline.Share())

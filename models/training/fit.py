@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from tfdist.models.architectures.build import build as build_model
-from tfdist.models.training import feed, optimizers, restore
+from tfdist.models.training import feed, moving_averages, optimizers, restore
 from tfdist.models.training.context import Trained, TrainingContext
+from tfdist.models.training.moving_averages import MovingAverages
 from tfdist.models.training.sync import wait_for_devices
 from tfdist.models.training.windows import WindowLog
 from tfdist.strategies.catalog import CATALOG
@@ -83,19 +84,21 @@ class FitLoop:
 
 def prepare(job: TrainingContext) -> tuple[FitLoop, Callable[[], Trained]]:
     """The loop of this task, and what it has trained so far."""
-    model = _compiled(job)
+    model, averages = _compiled(job)
     optimizer = model.optimizer
-    restore.restore(job, model, optimizer)
+    restore.restore(job, model, optimizer, averages)
+    if averages is not None:
+        moving_averages.after_each_step(model, averages.update)
     loop = FitLoop(job, model, _data(job, optimizer), job.start.step)
 
     def trained() -> Trained:
         own = job.examples_at(loop.steps) // job.workers
-        return Trained(model, optimizer, own, optimizers.updates(optimizer), loop.keep_alive)
+        return Trained(model, optimizer, own, optimizers.updates(optimizer), loop.keep_alive, averages=averages)
 
     return loop, trained
 
 
-def _compiled(job: TrainingContext) -> tf.keras.Model:
+def _compiled(job: TrainingContext) -> tuple[tf.keras.Model, MovingAverages | None]:
     with job.strategy.scope():
         model = build_model(job.spec)
         loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -105,7 +108,7 @@ def _compiled(job: TrainingContext) -> tf.keras.Model:
             jit_compile=job.spec.xla,
             steps_per_execution=job.spec.steps_per_call,
         )
-    return model
+        return model, moving_averages.create(job.spec.ema, model)
 
 
 def _data(job: TrainingContext, optimizer: Any) -> Callable[[int], Any]:

@@ -59,8 +59,8 @@ class SyncLoop:
 def prepare(job: TrainingContext) -> tuple[SyncLoop, Callable[[], Trained]]:
     """The loop of this task, and what it has trained so far."""
     spec, strategy = job.spec, job.strategy
-    model, optimizer, replica_step = step.build(job)
-    restore.restore(job, model, optimizer)
+    model, optimizer, averages, replica_step = step.build(job)
+    restore.restore(job, model, optimizer, averages)
     batches = feed.synchronous(spec, strategy, feed.share(spec, job.task, job.replicas), job.start.examples)
     times = None
     if spec.step_times:
@@ -79,7 +79,7 @@ def prepare(job: TrainingContext) -> tuple[SyncLoop, Callable[[], Trained]]:
 
     def trained() -> Trained:
         own = job.examples_at(loop.steps) // job.workers
-        return Trained(model, optimizer, own, optimizers.updates(optimizer), batches)
+        return Trained(model, optimizer, own, optimizers.updates(optimizer), batches, averages=averages)
 
     return loop, trained
 

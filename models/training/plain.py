@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from tfdist.models.architectures.build import build as build_model
 from tfdist.models.spec import TrainingSpec
+from tfdist.models.training import moving_averages
 from tfdist.strategies.options import Precision
 
 
@@ -16,6 +17,8 @@ def build_plain(spec: TrainingSpec, precision: Precision) -> tf.keras.Model:
 def load_weights(model: tf.keras.Model, prefix: str) -> None:
     """Read the model's weights from the checkpoint with this path, without the ending; optimizers are ignored.
 
+    If it has moving averages of the weights, they are read instead.
+
     TensorFlow joins the shards of partitioned variables, and saves one value for a variable with several replicas.
 
     Raises:
@@ -24,3 +27,6 @@ def load_weights(model: tf.keras.Model, prefix: str) -> None:
     """
     status = tf.train.Checkpoint(model=model).read(prefix)
     status.assert_existing_objects_matched().expect_partial()
+    averages = moving_averages.saved(prefix)
+    if averages:
+        moving_averages.assign(model.weights, averages)

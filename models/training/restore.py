@@ -15,6 +15,7 @@ from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.agreement import make_sum
 from tfdist.models.training.context import Start, TrainingContext
 from tfdist.models.training.gfile import GFiles
+from tfdist.models.training.moving_averages import MovingAverages
 from tfdist.models.training.store import check_writable
 from tfdist.strategies.catalog import CATALOG
 
@@ -115,7 +116,7 @@ def _list(folder: str) -> Listing:
         raise TfdistError(f"--checkpoint-dir {folder}: cannot be read ({error}); use another folder") from None
 
 
-def restore(job: TrainingContext, model: tf.keras.Model, optimizer: Any) -> None:
+def restore(job: TrainingContext, model: tf.keras.Model, optimizer: Any, averages: MovingAverages | None) -> None:
     """Read the checkpoint at which the training starts, if there is one.
 
     Raises:
@@ -125,16 +126,13 @@ def restore(job: TrainingContext, model: tf.keras.Model, optimizer: Any) -> None
     if path is None:
         return
     try:
-        status = checkpoint_of(job, model, optimizer).read(path, io_options(job))
+        status = tf.train.Checkpoint(model=model, optimizer=optimizer).read(path, io_options(job))
         if job.spec.variable_partitioner == "none":  # otherwise it names containers, which have no value
             status.assert_existing_objects_matched()
+        if averages is not None:
+            averages.restore(path)
     except (tf.errors.OpError, AssertionError, ValueError) as error:
         raise TfdistError(f"{path}: cannot be read ({' '.join(str(error).split())})") from None
     status.expect_partial()
     if saves(job):
         events.emit("resumed", step=job.start.step, examples=job.start.examples, path=path)
-
-
-def checkpoint_of(job: TrainingContext, model: tf.keras.Model, optimizer: Any) -> tf.train.Checkpoint:
-    """What is saved: the weights, and the state of the optimizer with its loss scale."""
-    return tf.train.Checkpoint(model=model, optimizer=optimizer)

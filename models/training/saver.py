@@ -14,7 +14,7 @@ from tfdist.models.checkpoints import Manifest
 from tfdist.models.training.agreement import make_sum
 from tfdist.models.training.context import Trained, TrainingContext
 from tfdist.models.training.preemption import PreemptedError, SaveRequests
-from tfdist.models.training.restore import checkpoint_of, io_options, saves
+from tfdist.models.training.restore import io_options, saves
 from tfdist.models.training.store import MEMORY, Writer, drop_snapshot, mark_final
 from tfdist.strategies.catalog import CATALOG
 
@@ -26,7 +26,7 @@ class Saver:
     """Saves one training. All ranks must call it at the same steps."""
 
     def __init__(self, job: TrainingContext, options: Checkpointing, trained: Callable[[], Trained]) -> None:
-        """Save the model and the optimizer of `trained`, from now on also when a signal requests it."""
+        """Save what `trained` returns, from now on also when a signal requests it."""
         self._job, self._options, self._trained = job, options, trained
         self._sum = make_sum(job)
         self._writer = Writer(options.folder, options.keep, self._report)
@@ -136,12 +136,12 @@ class Saver:
 
 
 def _write_function(job: TrainingContext, trained: Trained) -> Callable[[], object]:
-    """A function that writes the model and the optimizer into memory.
+    """A function that writes what is trained into memory.
 
     Under parameter-server it is traced once: TensorFlow builds a graph of all variables for each save, which takes
     seconds there. Elsewhere that graph would lack the loss scale of tf_keras.
     """
-    checkpoint, options = checkpoint_of(job, trained.model, trained.optimizer), io_options(job)
+    checkpoint, options = _checkpoint_of(trained), io_options(job)
 
     def write() -> object:
         return checkpoint.write(MEMORY, options)
@@ -152,3 +152,9 @@ def _write_function(job: TrainingContext, trained: Trained) -> Callable[[], obje
     traced.get_concrete_function()
     result: Callable[[], object] = traced
     return result
+
+
+def _checkpoint_of(trained: Trained) -> tf.train.Checkpoint:
+    """The weights, their moving averages, and the state of the optimizer with its loss scale."""
+    averages = {} if trained.averages is None else {"averages": list(trained.averages.averages)}
+    return tf.train.Checkpoint(model=trained.model, optimizer=trained.optimizer, **averages)

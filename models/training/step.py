@@ -6,16 +6,17 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.models.architectures.build import build as build_model
-from tfdist.models.training import optimizers, straggler
+from tfdist.models.training import moving_averages, optimizers, straggler
 from tfdist.models.training.context import TrainingContext
+from tfdist.models.training.moving_averages import MovingAverages
 from tfdist.models.training.stamps import stamp
 from tfdist.strategies.catalog import CATALOG, Exchange
 
 ReplicaStep = Callable[[tf.Tensor, tf.Tensor], Any]
 
 
-def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, ReplicaStep]:
-    """The model, its optimizer and the step of one replica, which returns its part of the global batch's mean loss.
+def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, MovingAverages | None, ReplicaStep]:
+    """The model, its optimizer and averages, and the step of one replica, which returns its part of the mean loss.
 
     The parts sum to the mean, because gradients are summed over replicas
     (https://www.tensorflow.org/tutorials/distribute/custom_training). With `step_times` the step also returns when its
@@ -24,6 +25,7 @@ def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, ReplicaStep]:
     with job.strategy.scope():
         model = build_model(job.spec)
         optimizer = optimizers.build(job.spec, model)
+        averages = moving_averages.create(job.spec.ema, model)
         per_example = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
 
     def gradients(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -32,6 +34,11 @@ def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, ReplicaStep]:
             loss = tf.nn.compute_average_loss(losses, global_batch_size=job.batch)
             scaled = optimizers.scale(optimizer, loss)
         return loss, tape.gradient(scaled, model.trainable_variables)
+
+    def apply(unscaled: list[tf.Tensor]) -> None:
+        optimizer.apply_gradients(zip(unscaled, model.trainable_variables, strict=True))
+        if averages is not None:
+            averages.update()
 
     if job.spec.xla:
         # The all-reduce stays outside: on a CPU, XLA has no collectives between processes.
@@ -46,14 +53,14 @@ def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, ReplicaStep]:
             scaled = straggler.slowed(job.spec, (images, labels), scaled)
         unscaled = optimizers.unscale(optimizer, scaled)
         if not job.spec.step_times:
-            optimizer.apply_gradients(zip(unscaled, model.trainable_variables, strict=True))
+            apply(unscaled)
             return loss
         ready = stamp(unscaled, job.spec.gpus)
         if CATALOG[job.spec.strategy].exchange is Exchange.NONE:
             # as in an exchange of all gradients, the update starts when all are ready: a phase of its own
             with tf.control_dependencies([ready]):
                 unscaled = [tf.identity(gradient) for gradient in unscaled]
-        optimizer.apply_gradients(zip(unscaled, model.trainable_variables, strict=True))
+        apply(unscaled)
         return loss, ready
 
-    return model, optimizer, step
+    return model, optimizer, averages, step

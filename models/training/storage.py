@@ -24,13 +24,15 @@ def stored(variables: Iterable[Any]) -> dict[str, Storage]:
     return held
 
 
-def _parts(variable: Any) -> Iterable[Any]:
-    """The shards of a partitioned variable, or the copies of a mirrored one on this task's devices.
-
-    A variable of Keras 3 holds TensorFlow's as its value, which is a method of TensorFlow's own.
-    """
+def tensorflow_variable(variable: Any) -> Any:
+    """The variable; of one of Keras 3, its value, which is TensorFlow's variable (whose `value` is a method)."""
     value = getattr(variable, "value", None)
-    variable = variable if value is None or callable(value) else value
+    return variable if value is None or callable(value) else value
+
+
+def _parts(variable: Any) -> Iterable[Any]:
+    """The shards of a partitioned variable, or the copies of a mirrored one on this task's devices."""
+    variable = tensorflow_variable(variable)
     return getattr(variable, "variables", None) or getattr(variable, "values", None) or (variable,)
 
 
@@ -43,7 +45,8 @@ def requests(graph: Any) -> dict[str, Storage]:
     """What the operations of a traced step move between a worker and each server.
 
     An operation on a variable that the function captures is one request: a read moves the variable's value to the
-    worker, any other one the operation's arguments to the server.
+    worker, any other one the operation's arguments to the server. An operation whose values all stay on the server, as
+    those of a moving average do, is none.
 
     Args:
         graph: the FuncGraph of a tf.function, once its body has been traced. Functions that it calls do not count.
@@ -55,16 +58,27 @@ def requests(graph: Any) -> dict[str, Storage]:
     for operation in graph.get_operations():
         for server in {servers[id(one)] for one in operation.inputs if id(one) in servers}:
             if server.startswith("ps-"):
-                moved[server] = _with(moved.get(server, Storage()), operation)
-    return moved
+                moved[server] = _with(moved.get(server, Storage()), operation, server)
+    return {server: storage for server, storage in moved.items() if storage != Storage()}
 
 
-def _with(before: Storage, operation: Any) -> Storage:
+def _with(before: Storage, operation: Any, server: str) -> Storage:
     if operation.type == "ReadVariableOp":
+        if _all_on(server, (user for output in operation.outputs for user in output.consumers())):
+            return before
         size = sum(map(_bytes, operation.outputs))
         return replace(before, reads=before.reads + 1, read_bytes=before.read_bytes + size)
-    size = sum(_bytes(one) for one in operation.inputs if one.dtype != tf.resource)
+    values = [one for one in operation.inputs if one.dtype != tf.resource]
+    if _all_on(server, (one.op for one in values)):
+        return before
+    size = sum(map(_bytes, values))
     return replace(before, updates=before.updates + 1, update_bytes=before.update_bytes + size)
+
+
+def _all_on(server: str, operations: Iterable[Any]) -> bool:
+    """Whether there are operations, and all of them are placed on this server."""
+    places = [_device(operation.device) for operation in operations]
+    return bool(places) and all(place == server for place in places)
 
 
 def _bytes(tensor: Any) -> int:

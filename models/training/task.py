@@ -232,9 +232,10 @@ def _record(
 
 
 def _variables(trained: "Trained") -> list[Any]:
-    """The model's and the optimizer's, which is a function in tf_keras."""
+    """The model's, their averages and the optimizer's, which is a function in tf_keras."""
     of_optimizer = trained.optimizer.variables
-    return [*trained.model.variables, *(of_optimizer() if callable(of_optimizer) else of_optimizer)]
+    averages = () if trained.averages is None else trained.averages.averages
+    return [*trained.model.variables, *averages, *(of_optimizer() if callable(of_optimizer) else of_optimizer)]
 
 
 def leave(code: int) -> NoReturn:

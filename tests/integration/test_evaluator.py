@@ -26,9 +26,10 @@ LEARNING = replace(TINY, learning_rate=0.05, steps=60, evaluate=True)
         replace(LEARNING, strategy=StrategyName.MIRRORED, devices=2),
         replace(LEARNING, strategy=StrategyName.MULTI_WORKER, workers=2),
         replace(LEARNING, strategy=StrategyName.PARAMETER_SERVER, ps=2, variable_partitioner="fixed:2"),
+        replace(LEARNING, strategy=StrategyName.PARAMETER_SERVER, ps=2, variable_partitioner="fixed:2", ema=0.9),
         replace(MOBILE, strategy=StrategyName.MIRRORED, devices=2, keras=Keras.THREE, steps=12, evaluate=True),
     ],
-    ids=lambda spec: f"{spec.strategy}-keras{spec.keras}",
+    ids=lambda spec: f"{spec.strategy}-keras{spec.keras}-ema{spec.ema}",
 )
 def test_the_last_evaluation_is_the_accuracy_that_the_training_measures(spec, tmp_path):
     checkpointing = Checkpointing(str(tmp_path / "checkpoints"), every_steps=spec.steps // 3)

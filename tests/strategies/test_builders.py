@@ -1,5 +1,7 @@
 """Every option of a strategy is passed to TensorFlow."""
 
+import subprocess
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -68,6 +70,43 @@ def test_a_gpu_is_cut_into_logical_devices_that_leave_memory_for_cuda(parts, of_
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     devices.configure(TrainingSpec(devices=of_task, gpus=True, logical_gpus=parts))
     assert cut == [("GPU:0", [tf.config.LogicalDeviceConfiguration(memory_limit=limit)] * of_task)]
+
+
+@pytest.mark.parametrize(
+    ("values", "grown", "limits"),
+    [
+        ({}, ["GPU:0", "GPU:1"], []),
+        ({"memory_growth": False}, [], []),
+        ({"memory_limit_mb": 4096}, [], [("GPU:0", [4096]), ("GPU:1", [4096])]),
+    ],
+)
+def test_the_memory_of_gpus_grows_or_is_limited(values, grown, limits, monkeypatch):
+    import tensorflow as tf
+
+    growing, limited = [], []
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["GPU:0", "GPU:1"])
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", lambda gpu, grows: growing.append(gpu))
+    monkeypatch.setattr(
+        tf.config,
+        "set_logical_device_configuration",
+        lambda gpu, parts: limited.append((gpu, [part.memory_limit for part in parts])),
+    )
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    devices.configure(TrainingSpec(devices=2, gpus=True, **values))
+    assert (growing, limited) == (grown, limits)
+
+
+@pytest.mark.parametrize("soft", [True, False])
+def test_with_soft_placement_an_operation_runs_where_its_device_is_missing(soft):
+    program = (
+        "import tensorflow as tf; from tfdist.strategies import devices; from tfdist.models.spec import TrainingSpec\n"
+        f"devices.configure(TrainingSpec(soft_placement={soft}))\n"
+        "with tf.device('GPU:0'): print(tf.constant(1.0) + 1.0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode == 0) is soft
+    assert ("2.0" in done.stdout) is soft
+    assert ("InvalidArgumentError" in done.stderr) is not soft
 
 
 def test_a_gpu_of_unknown_memory_is_not_cut(monkeypatch):

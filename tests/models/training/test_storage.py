@@ -55,3 +55,24 @@ def test_a_read_moves_the_variable_and_an_update_its_arguments():
     assert list(merged) == ["ps-0", "ps-1", "ps-2"]
     assert merged["ps-0"] == Storage(1, 40, 1, 40, 1, 40)
     assert merged["ps-1"] == Storage(3, 9)
+
+
+def test_what_stays_on_its_server_is_no_request():
+    """A moving average follows its weight on the same server; a read that the worker uses too is still a request."""
+    import tensorflow as tf
+
+    from tfdist.models.training.storage import requests
+
+    weight, average, used = tf.Variable(tf.zeros([5, 2])), tf.Variable(tf.zeros([5, 2])), tf.Variable(tf.zeros([3]))
+
+    @tf.function
+    def step():
+        with tf.device("/job:ps/replica:0/task:1/device:CPU:0"):
+            average.assign_sub((average - weight) * 0.5, read_value=False)
+            used.assign_sub(tf.zeros([3]), read_value=False)
+        return used.read_value()
+
+    graph = step.get_concrete_function().graph
+    assert requests(Graph(graph, (1, 1, 1))) == {"ps-1": Storage(reads=1, read_bytes=12)}
+    elsewhere = requests(Graph(graph, (0, 0, 0)))["ps-0"]
+    assert (elsewhere.reads, elsewhere.updates) == (3, 2)

@@ -1,0 +1,126 @@
+"""Moving averages of the weights (EMA), kept in the same way by every strategy.
+
+With each update of a weight, `average = decay * average + (1 - decay) * weight`: the formula of
+tf.train.ExponentialMovingAverage. That class would create its variables in the first step, after a checkpoint was read,
+and the `use_ema` of Keras' optimizers loses updates when several workers of a parameter server apply them.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfdist.models.training.storage import tensorflow_variable
+
+_KEY = "averages/{}/.ATTRIBUTES/VARIABLE_VALUE"
+"""Of an average in a checkpoint that lists them as `averages`."""
+
+
+@dataclass(frozen=True)
+class MovingAverages:
+    """The averages of all weights of a model, with BatchNorm's moving statistics, which belong to the weights."""
+
+    decay: float
+    weights: Sequence[Any]
+    """TensorFlow's variables; of a partitioned one each shard."""
+    averages: Sequence[Any]
+    """Each on the devices of its weight."""
+
+    def update(self) -> None:
+        """Move all averages once. Call it in a replica's step, after the weights were updated.
+
+        Nothing is exchanged: each device, or parameter server, moves its own averages.
+        """
+        tf.distribute.get_replica_context().merge_call(self._update_all)
+
+    def _update_all(self, strategy: tf.distribute.Strategy) -> None:
+        for average, weight in zip(self.averages, self.weights, strict=True):
+            strategy.extended.update(average, self._move, args=(weight,), group=False)
+
+    def _move(self, average: Any, weight: Any) -> Any:
+        return average.assign_sub((average - weight) * (1.0 - self.decay), read_value=False)
+
+    def values(self) -> list[Any]:
+        """NumPy arrays in the order of `model.weights`. Every worker of a synchronous job must call it."""
+        return [average.numpy() for average in self.averages]
+
+    def restore(self, prefix: str) -> None:
+        """Assign the averages of the checkpoint with this path, which may be divided into other shards.
+
+        Raises:
+            tf.errors.OpError: it cannot be read.
+            ValueError: it has those of another model, or none.
+        """
+        assign(self.averages, saved(prefix))
+
+
+def create(decay: float | None, model: tf.keras.Model) -> MovingAverages | None:
+    """The averages of a new model, in the current strategy scope. They start as its weights. None without a decay."""
+    if decay is None:
+        return None
+    weights = [tensorflow_variable(weight) for weight in model.weights]
+    return MovingAverages(decay, weights, [_beside(weight) for weight in weights])
+
+
+def _beside(weight: Any) -> Any:
+    """A variable on the devices of `weight`, as Keras' optimizers create theirs: a shard is not divided again."""
+    with tf.distribute.get_strategy().extended.colocate_vars_with(weight):
+        return tf.Variable(
+            weight.read_value(),
+            trainable=False,
+            name="moving_average",
+            synchronization=weight.synchronization,  # replicas have statistics of their own, averaged on read
+            aggregation=weight.aggregation,
+        )
+
+
+def after_each_step(model: tf.keras.Model, act: Callable[[], None]) -> None:
+    """Let `fit` call `act` at the end of each of its steps, in the replica's context."""
+    train_step = model.train_step
+
+    def step(*arguments: Any) -> Any:
+        logs = train_step(*arguments)
+        act()
+        return logs
+
+    model.train_step = step
+
+
+def saved(prefix: str) -> list[Any]:
+    """The averages in the checkpoint with this path, each whole or as its shards; none if it was saved without.
+
+    Raises:
+        tf.errors.OpError: it cannot be read.
+    """
+    reader = tf.train.load_checkpoint(prefix)
+    names = reader.get_variable_to_shape_map()
+    values: list[Any] = []
+    while (name := _KEY.format(len(values))) in names:
+        values.append(reader.get_tensor(name))
+    return values
+
+
+def assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
+    """Assign NumPy arrays to variables that are the same ones in other shards.
+
+    Raises:
+        ValueError: they have another number of elements.
+    """
+    for variable, value in zip(variables, cut(values, [tuple(each.shape) for each in variables]), strict=True):
+        variable.assign(value)
+
+
+def cut(values: Iterable[Any], shapes: Sequence[tuple[int, ...]]) -> list[Any]:
+    """The same numbers as arrays of these shapes. Variables are divided along their first axis only.
+
+    Raises:
+        ValueError: there are more or fewer numbers.
+    """
+    numbers = np.concatenate([np.ravel(value) for value in values] or [np.zeros(0)])
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    if len(numbers) != ends[-1]:
+        raise ValueError(f"{len(numbers)} averages, not {ends[-1]}")
+    return [part.reshape(shape) for part, shape in zip(np.split(numbers, ends[:-1]), shapes, strict=True)]

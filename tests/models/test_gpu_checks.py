@@ -1,0 +1,36 @@
+"""Options for the memory of GPUs are refused where they would have no effect, or contradict each other."""
+
+import pytest
+
+from tfdist.launch.errors import MissingHardwareError, TfdistError
+from tfdist.launch.machine import Machine
+from tfdist.models.presets import resolve, resolve_strategy
+
+CPU = Machine((0, 1), ())
+GPU = Machine(tuple(range(8)), ("A100",), ("0",))
+
+
+@pytest.mark.parametrize("decide", [lambda choices, machine: resolve(choices, machine, "smoke"), resolve_strategy])
+def test_memory_options_need_gpus(decide):
+    for choices, option in (
+        ({"memory_limit_mb": 4096}, "--memory-limit 4096"),
+        ({"memory_growth": True}, "--memory-growth"),
+        ({"memory_growth": False}, "--no-memory-growth"),
+    ):
+        with pytest.raises(MissingHardwareError, match=f"^{option} needs GPUs, and none was found: omit it"):
+            decide(choices, CPU)
+        spec = decide(choices, GPU).spec
+        assert {name: getattr(spec, name) for name in choices} == choices
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"memory_limit_mb": 4096, "memory_growth": True}, "--memory-limit 4096 and --memory-growth: a limited"),
+        ({"memory_limit_mb": 4096, "logical_gpus": 2}, "--memory-limit 4096: --logical-gpus 2 gives each part"),
+        ({"memory_growth": False, "logical_gpus": 2}, "--no-memory-growth: --logical-gpus 2 gives each part"),
+    ],
+)
+def test_contradictions_are_refused(choices, words):
+    with pytest.raises(TfdistError, match=f"^{words}"):
+        resolve({"strategy": "mirrored", **choices}, GPU, "smoke")
