@@ -30,7 +30,7 @@ DISTRIBUTION = (
     "strategy", "workers", "ps", "devices", "communication", "cross_device", "packs", "bytes_per_pack",
     "timeout_collective_s", "variable_partitioner", "placement", "gradient_dtype", "intra_op_threads", "gpu_threads",
     "steps_per_call", "slow_worker", "slow_ms", "slow_factor", "step_times", "count_updates",
-    "memory_growth", "memory_limit_mb", "soft_placement",
+    "memory_growth", "memory_limit_mb", "soft_placement", "log_device_placement",
 )  # fmt: skip
 """Fields of a spec that say how work is distributed; the others say what the work is."""
 _NO_EFFECT = ("format", "steps", "examples", "epochs", "warmup_steps", "steps_per_window", "evaluate", "evaluate_turns")

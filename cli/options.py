@@ -46,6 +46,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("memory_growth", SIZE, "Take GPU memory as it is needed; --no-memory-growth: nearly all of it at the start. Default: on."),
     ("memory_limit", SIZE, "MiB that each task takes of each of its GPUs at the start, and no more. Default: no limit."),
     ("soft_placement", SIZE, "Let TensorFlow run an operation on another device if the requested one has no kernel for it. Default: on."),
+    ("log_device_placement", OUTPUT, "Log where TensorFlow places each operation, and count operations by device in placement.csv in the run folder."),
     ("placement", HOW, "Parameter server of each variable: the next in turn (round-robin), or the one with the fewest bytes (greedy)."),
     ("model", TRAIN, "mobilenet_v2, or tiny, which has no BatchNorm and trains in seconds."),
     ("alpha", TRAIN, "Width multiplier of MobileNetV2: 0.35, 0.5, 0.75, 1.0, 1.3 or 1.4."),

@@ -27,6 +27,8 @@ from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import LEGACY_KERAS
 
+_IN_CURRENT = ("memory_limit_mb", "memory_growth", "soft_placement", "log_device_placement")
+"""Options that reach a program through the devices that `current()` configures."""
 _END_OTHERS = "end them, or expect longer steps"
 
 
@@ -155,6 +157,9 @@ def _program_notes(program: Program, choice: StrategyChoice, choices: Mapping[st
             f"MirroredStrategy() sees one CPU device, not {choice.devices}: build the strategy with "
             "tfdist.strategies.current()"
         )
+    ours = next((flag_of(name) for name in _IN_CURRENT if name in choices), None)
+    if program.python and ours and "tfdist" not in _source(program.argv):
+        yield f"{ours} acts in tfdist.strategies.current(), which the program does not seem to call"
     if program.python and "keras" not in choices and LEGACY_KERAS not in program.env:
         yield "tf.keras is tf_keras (Keras 2) in the program; choose Keras 3 with --keras 3"
 

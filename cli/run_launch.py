@@ -23,6 +23,7 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_arguments, safe_text
 from tfdist.launch.run import launch as run_job
 from tfdist.launch.runs.launcher import this_launcher
+from tfdist.launch.runs.placement import save_placement
 from tfdist.launch.runs.rundir import RunDir, create_run_dir
 from tfdist.launch.runs.state import RunState
 from tfdist.launch.runs.writer import RunWriter
@@ -174,12 +175,15 @@ def _run(
         writer.save(run_dir.launcher, this_launcher().to_json())
         writer.save(run_dir.spec, saved.to_json())
         try:
-            return _run_kept(planned, writer, policy, console, fleet, hosts)
+            result = _run_kept(planned, writer, policy, console, fleet, hosts)
         except TfdistError as error:
             status = RunState.INTERRUPTED if error.exit_code > 128 else RunState.REFUSED
             ending = {"status": str(status), "exit_code": error.exit_code, "reason": safe_text(str(error))}
             writer.save_outcome({"format": 1, **ending})
             raise
+        if planned.spec.log_device_placement:
+            console.handle(Note("tfdist", save_placement(writer)))
+        return result
 
 
 def _run_kept(

@@ -96,7 +96,8 @@ def _environment(choice: StrategyChoice) -> dict[str, str]:
     gpu_threads = {} if choice.gpu_threads is GpuThreads.GLOBAL else {"TF_GPU_THREAD_MODE": str(choice.gpu_threads)}
     pools = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS") if choice.intra_op_threads else ()
     threads = dict.fromkeys(pools, str(choice.intra_op_threads))
-    return {**choice.to_env(), **choice.keras.environment, **fail_fast, **gpu_threads, **threads}
+    log = {"TF_CPP_MIN_LOG_LEVEL": "0"} if choice.log_device_placement else {}
+    return {**choice.to_env(), **choice.keras.environment, **fail_fast, **gpu_threads, **threads, **log}
 
 
 def only_task(job: Job, cluster: Cluster, task: Task) -> Job:

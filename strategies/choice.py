@@ -44,6 +44,8 @@ class StrategyChoice:
     """MiB that a task takes of each of its GPUs at the start, and no more; None: no limit."""
     soft_placement: bool = True
     """TensorFlow may run an operation elsewhere than requested, if that device has no kernel for it."""
+    log_device_placement: bool = False
+    """TensorFlow logs on which device it places each operation."""
     communication: Communication = Communication.AUTO
     cross_device: CrossDevice = CrossDevice.AUTO
     packs: int | None = None

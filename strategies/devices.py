@@ -45,8 +45,7 @@ def configure(choice: StrategyChoice) -> None:
     Raises:
         TfdistError: TensorFlow sees fewer GPUs.
     """
-    if not choice.soft_placement:
-        _place_strictly()
+    _configure_placement(choice)
     if not choice.gpus:
         _split_cpu(choice.devices)
         return
@@ -60,10 +59,13 @@ def configure(choice: StrategyChoice) -> None:
         _enable_memory_growth(gpus)
 
 
-def _place_strictly() -> None:
+def _configure_placement(choice: StrategyChoice) -> None:
     import tensorflow as tf
 
-    tf.config.set_soft_device_placement(False)
+    if not choice.soft_placement:
+        tf.config.set_soft_device_placement(False)
+    if choice.log_device_placement:
+        tf.debugging.set_log_device_placement(True)
 
 
 def _gpus(least: int) -> "list[tf.config.PhysicalDevice]":

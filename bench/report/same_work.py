@@ -15,7 +15,7 @@ _NO_EFFECT = (
 _OPTIONS = (
     "communication", "cross_device", "packs", "bytes_per_pack", "gpu_threads", "variable_partitioner", "placement",
     "intra_op_threads", "gradient_dtype", "steps_per_call", "step_times", "slow_worker", "slow_ms", "slow_factor",
-    "memory_growth", "memory_limit_mb", "soft_placement",
+    "memory_growth", "memory_limit_mb", "soft_placement", "log_device_placement",
 )  # fmt: skip
 """Fields that say how the same work is done. All others say what is done, on how many devices."""
 

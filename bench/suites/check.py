@@ -32,12 +32,16 @@ def check_choices(choices: Mapping[str, Any], source: str) -> dict[str, Any]:
     """The choices of an arm with each value in its type.
 
     Raises:
-        TfdistError: an unknown key, one that has no effect in a bench, or a value that its key does not take.
+        TfdistError: an unknown key, one that is not for a bench, or a value that its key does not take.
     """
     counted = next((key for key in choices if key in IN_STEPS), None)
     if counted:
         raise TfdistError(
             f"{source} has {counted}, but a bench trains in turns of seconds: use turn, warmup and rounds"
+        )
+    if choices.get("log_device_placement"):
+        raise TfdistError(
+            f"{source} has log_device_placement, whose log would slow the arm down: use it with `tfdist launch`"
         )
     check_keys(choices, [key for key in TRAINING_KEYS if key not in IN_STEPS], source)
     return {key: check_value(key, value, _TYPES[key], source) for key, value in choices.items()}

@@ -82,6 +82,11 @@ class RunDir:
         return self.path / "control.sock"
 
     @property
+    def placement(self) -> Path:
+        """Where operations were placed: task, operation, device and number of nodes, as CSV."""
+        return self.path / "placement.csv"
+
+    @property
     def reserved(self) -> Path:
         """Disk space that is kept free for `outcome`."""
         return self.path / ".reserved"

@@ -34,6 +34,7 @@ def test_other_programs_on_a_host_of_the_job_are_a_warning(values, warning):
 
 DEVICES = "MirroredStrategy() sees one CPU device, not 2: build the strategy with tfdist.strategies.current()"
 KERAS = "tf.keras is tf_keras (Keras 2) in the program; choose Keras 3 with --keras 3"
+SOFT = "--soft-placement acts in tfdist.strategies.current(), which the program does not seem to call"
 TWO = {"strategy": "mirrored", "devices": 2}
 
 
@@ -58,6 +59,8 @@ def _elsewhere(tmp_path, monkeypatch):
         (["python", "plain.py"], TWO, ("A100", "A100"), (KERAS,)),
         (["python", "plain.py"], {"strategy": "one-device", "keras": "2"}, (), ()),
         (["true"], TWO, (), ()),
+        (["python", "plain.py"], {"strategy": "one-device", "soft_placement": False}, (), (SOFT, KERAS)),
+        (["python", "current.py"], {"strategy": "one-device", "soft_placement": False}, (), (KERAS,)),
     ],
 )
 def test_a_python_program_is_told_what_it_may_not_expect(command, choices, gpus, notes):

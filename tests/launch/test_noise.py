@@ -33,3 +33,13 @@ def test_braces_and_indented_lines_elsewhere_are_kept():
 def test_a_block_of_options_may_arrive_in_pieces():
     noise = NoiseFilter()
     assert [line for line in (OPTIONS + "up\n").splitlines() if noise.keep([line])] == ["up"]
+
+
+def test_placed_operations_are_noise_on_both_streams():
+    place = "step/Adam/update: (ResourceApplyAdam): /job:ps/replica:0/task:0/device:CPU:0"
+    logged = f"I0000 00:00:1795330612.428841    2636 placer.cc:162] {place}"
+    for line in (place, logged):
+        assert NoiseFilter().keep([line]) == []
+        assert NoiseFilter().keep(["a result", line]) == ["a result"]
+    kept = ["see (this): /job:ps is down", "model: (tiny): trained"]
+    assert NoiseFilter().keep(kept) == kept

@@ -1,0 +1,71 @@
+"""Where TensorFlow placed operations: a table from the logs of a run, which TensorFlow writes if it is told to."""
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.writer import RunWriter
+
+_PLACED = re.compile(rb"[ /]placer\.cc:\d+\] \S+: \((\w+)\): (/job:\S+)")
+"""A node of a graph, as placer.cc of TensorFlow 2.21 logs it on stderr. Eager operations are graphs of their own."""
+_DEVICE = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)/device:(\w+:\d+)")
+_NOT_OPERATIONS = (b"_Arg", b"_DeviceArg", b"_Retval", b"_DeviceRetval")
+"""Arguments and results of a function."""
+Placed = Counter[tuple[str, str, str]]
+"""Number of nodes by task that logged them, operation and device."""
+HEADER = ("task", "operation", "device", "nodes")
+
+
+def placed_in(run_dir: RunDir) -> Placed:
+    """What the last attempt of each task of the run has logged.
+
+    Raises:
+        OSError: a log cannot be read.
+    """
+    placed: Placed = Counter()
+    for task, attempt in {task: attempt for attempt, task in run_dir.attempts()}.items():
+        log = run_dir.log(task, "stderr", attempt)
+        if log.exists():
+            with log.open("rb") as lines:
+                placed.update((task, *node) for node in nodes(lines))
+    return placed
+
+
+def nodes(lines: Iterable[bytes]) -> Iterator[tuple[str, str]]:
+    """Operation and device of each node that was placed."""
+    for line in lines:
+        found = _PLACED.search(line) if b"placer.cc" in line else None
+        if found and found[1] not in _NOT_OPERATIONS:
+            yield found[1].decode(), device_name(found[2].decode(errors="replace"))
+
+
+def device_name(name: str) -> str:
+    """`CPU:0` of a process without a cluster, `worker-1 CPU:0` of another one."""
+    found = _DEVICE.fullmatch(name)
+    if found is None:
+        return name
+    return found[3] if found[1] == "localhost" else f"{found[1]}-{found[2]} {found[3]}"
+
+
+def to_csv(placed: Placed) -> str:
+    """The table, sorted by task, operation and device."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(HEADER)
+    rows.writerows((*key, count) for key, count in sorted(placed.items()))
+    return text.getvalue()
+
+
+def save_placement(writer: RunWriter) -> str:
+    """Write the table of a run that has ended into its folder; returns where it is, or why there is none."""
+    try:
+        placed = placed_in(writer.run_dir)
+    except OSError as error:
+        return f"no table of placed operations: {error}"
+    if not placed:
+        return "no operation was placed: --log-device-placement acts in tfdist.strategies.current()"
+    writer.save_text(writer.run_dir.placement, to_csv(placed))
+    return f"operations by device: {writer.run_dir.placement}"
