@@ -39,7 +39,7 @@ calibrate: install ## Show what measuring in turns is worth, and how often inter
 check-compare: install ## Measure whether compare finds a slow-down of 10 %, and none where there is none, in bench_results/compare/ (20 minutes)
 	$(PY) -m tests.benchmarks.check_compare
 
-check-prediction: install ## Measure how far predictions are off, on hosts in namespaces, in bench_results/prediction/ (20 minutes, as root)
+check-prediction: install ## Measure how far predictions are off, on hosts in namespaces, in bench_results/prediction/ (about 11 minutes, as root)
 	$(PY) -m tests.benchmarks.check_prediction
 
 faults: install ## Measure what happens after each fault, in bench_results/faults/ (35 minutes, as root; ONLY="sigkill link": some)

@@ -1,6 +1,6 @@
 """How wrong `tfdist predict` is on points that it was not fitted to: other numbers of hosts, and a slower link.
 
-python -m tests.benchmarks.check_prediction [--out DIR] [--rounds N]    # as root; about 20 minutes
+python -m tests.benchmarks.check_prediction [--out DIR] [--rounds N]    # as root; about 11 minutes
 
 Hosts are network namespaces with an equal share of a core each, so that four of them fit on two cores. Fitted: a sweep
 of all-reduces and a bench over 2 hosts at 1 Gbit/s. Compared: 3 and 4 hosts at 1 Gbit/s, and 2 to 4 at 100 Mbit/s.
