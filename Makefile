@@ -36,7 +36,7 @@ calibrate: install ## Show what measuring in turns is worth, and how often inter
 	$(PY) tests/benchmarks/calibrate_statistics.py
 	$(PY) -m tests.benchmarks.calibrate_compare
 
-check-compare: install ## Measure whether compare finds a slow-down of 10 %, and none where there is none, in bench_results/compare/ (20 minutes)
+check-compare: install ## Measure whether compare finds a slow-down of 10 %, and none where there is none, in bench_results/compare/ (about 17 minutes)
 	$(PY) -m tests.benchmarks.check_compare
 
 check-prediction: install ## Measure how far predictions are off, on hosts in namespaces, in bench_results/prediction/ (about 11 minutes, as root)

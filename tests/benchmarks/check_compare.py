@@ -1,6 +1,6 @@
 """Whether `tfdist compare` finds a slow-down of 10 %, and none where there is none: three real benches.
 
-python -m tests.benchmarks.check_compare [--out DIR] [--rounds N]    # about 20 minutes on a quiet machine
+python -m tests.benchmarks.check_compare [--out DIR] [--rounds N]    # about 17 minutes on a quiet machine
 
 The same suite is measured twice, then with a burn in one arm that makes its steps a ninth longer.
 """
