@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.options import Api, CrossDevice, Keras, StrategyName
+from tfdist.strategies.options import Api, Keras, StrategyName
 from tfdist.strategies.refusals import keras_refusal
 
 from .training import TINY, train_all
@@ -16,16 +16,6 @@ SCRIPT = Path(__file__).with_name("train_tiny_bn.py")
 ROWS = {
     "one device": {"strategy": StrategyName.ONE_DEVICE},
     "mirrored": {"strategy": StrategyName.MIRRORED, "devices": 2},
-    "mirrored, hierarchical": {
-        "strategy": StrategyName.MIRRORED,
-        "devices": 2,
-        "cross_device": CrossDevice.HIERARCHICAL_COPY,
-    },
-    "mirrored, to one": {
-        "strategy": StrategyName.MIRRORED,
-        "devices": 2,
-        "cross_device": CrossDevice.REDUCTION_TO_ONE,
-    },
     "multiworker": {"strategy": StrategyName.MULTI_WORKER, "workers": 2},
     "central storage": {"strategy": StrategyName.CENTRAL_STORAGE, "devices": 2},
     "parameter server": {"strategy": StrategyName.PARAMETER_SERVER, "workers": 1, "ps": 1},
