@@ -1,6 +1,6 @@
 """The section on learning: how many examples and seconds each arm needs for an accuracy."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pandas as pd
 
@@ -80,16 +80,20 @@ def _is_counterpart(row: ArmRow, of: ArmRow) -> bool:
 
 
 def _times(ratio: OverSeeds) -> str:
-    return f"{ratio.value:.2f} times{_between(ratio, '.2f')}"
+    return f"{ratio.value:.2f} times{_between(ratio, '{:.2f}'.format)}"
 
 
 def _text(figure: OverSeeds, unit: str) -> str:
-    return f"{figure.value:,.4g} {unit}{_between(figure, ',.4g')}"
+    return f"{_digits(figure.value)} {unit}{_between(figure, _digits)}"
 
 
-def _between(figure: OverSeeds, form: str) -> str:
+def _between(figure: OverSeeds, text: Callable[[float], str]) -> str:
     interval = figure.interval
-    return f" ({interval.low:{form}} to {interval.high:{form}})" if interval else ""
+    return f" ({text(interval.low)} to {text(interval.high)})" if interval else ""
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def _notes(learners: Sequence[Learner]) -> tuple[str, ...]:
@@ -131,7 +135,7 @@ def _shown(learner: Learner, accuracy: float) -> dict[str, str]:
 
 
 def _cell(figure: OverSeeds | None) -> str:
-    return EMPTY if figure is None else f"{figure.value:,.4g}{_between(figure, ',.4g')}"
+    return EMPTY if figure is None else f"{_digits(figure.value)}{_between(figure, _digits)}"
 
 
 def _update_batch(row: ArmRow) -> int | None:

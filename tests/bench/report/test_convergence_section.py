@@ -98,3 +98,8 @@ def test_charts_show_each_curve(section):
         assert "multi" in chart.alt
     (line, *_) = axes.lines
     assert list(line.get_xdata()) == [10.0, 20.0], "seconds of 100 examples at 10/s each"
+
+
+def test_large_numbers_of_examples_are_written_in_full():
+    (table,) = section_of(training("one", [20_000, 22_000, 24_200])).tables
+    assert table.shown.iloc[0]["examples (95 % interval)"].startswith("33,000 (")
