@@ -12,7 +12,7 @@ from tfdist.cli.plan_recovery import PlannedJob, plan_checkpointing, recovery_no
 from tfdist.cli.recovery_options import Recovery
 from tfdist.launch.attempts import Saved
 from tfdist.launch.cluster import Cluster, parse_tf_config
-from tfdist.launch.environment import device_order
+from tfdist.launch.environment import INTRA_OP_THREADS, device_order
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Job, Program
@@ -120,7 +120,7 @@ def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
         plan = partial(plan_training, base_port=options.port, env=env, evaluator=options.recovery.evaluator)
         notes = (*resolved.notes, *changed)
         return PlannedLaunch(plan(spec, machines), spec, (), notes, resolved.warnings, plan_again=plan)
-    _refuse_training_options(choices)
+    refuse_training_options(choices)
     env = {**device_order(os.environ), **options.env}
     if LEGACY_KERAS in os.environ and "keras" not in choices:
         env.setdefault(LEGACY_KERAS, os.environ[LEGACY_KERAS])  # other hosts do not have it
@@ -197,6 +197,7 @@ def _plan_inherited(options: LaunchOptions, machines: Machines) -> PlannedLaunch
             )
     options = replace(options, choices={**options.choices, **implied})
     planned = _plan(options, local_machines(_with_gpus_of_all(machines[LOCAL], implied["workers"])))
+    planned = _with_own_threads(planned, options, machines)
     if "chief" in cluster.addresses and "ps" not in implied and not options.command:
         raise TfdistError(
             "TF_CONFIG has a chief but no ps: the built-in training has no chief then; rename it to worker 0"
@@ -208,6 +209,17 @@ def _plan_inherited(options: LaunchOptions, machines: Machines) -> PlannedLaunch
         )
     notes = (*planned.notes, f"this task, from TF_CONFIG: {task.role} {task.index}")
     return replace(planned, job=only_task(planned.job, cluster, task), notes=notes, plan_again=None)
+
+
+def _with_own_threads(planned: PlannedLaunch, options: LaunchOptions, machines: Machines) -> PlannedLaunch:
+    """The plan of a task whose thread pools the scheduler has sized. It is not pinned to cores: this machine may have
+    other tasks, which the launcher does not see.
+    """
+    sized = INTRA_OP_THREADS in os.environ and "cores_per_device" not in options.choices
+    if not sized or planned.spec.cores_per_device is None or planned.plan_again is None:
+        return planned
+    spec = replace(planned.spec, cores_per_device=None)
+    return replace(planned, spec=spec, job=planned.plan_again(spec, machines))
 
 
 def _implied_choices(cluster: Cluster) -> dict[str, Any]:
@@ -223,7 +235,12 @@ def _with_gpus_of_all(machine: Machine, workers: int) -> Machine:
     return replace(machine, gpus=machine.gpus * workers, gpu_ids=machine.gpu_ids * workers)
 
 
-def _refuse_training_options(choices: Mapping[str, Any]) -> None:
+def refuse_training_options(choices: Mapping[str, Any]) -> None:
+    """Refuse options that only the built-in training has.
+
+    Raises:
+        TfdistError: the first of them.
+    """
     stray = sorted(set(choices) - {each.name for each in fields(StrategyChoice)})
     if stray:
         raise TfdistError(

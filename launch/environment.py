@@ -32,6 +32,8 @@ SHARED = ("NCCL_", "TF_", "XLA_", "GRPC_")
 """Prefixes of variables that change how TensorFlow computes or communicates, so that all tasks need the same."""
 _OF_TERRAFORM = ("TF_VAR_", "TF_CLI_", "TF_TOKEN_")
 DEVICE_ORDER = "CUDA_DEVICE_ORDER"
+INTRA_OP_THREADS = "TF_NUM_INTRAOP_THREADS"
+"""Size of the thread pool in which TensorFlow runs the parts of an operation."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

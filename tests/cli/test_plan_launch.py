@@ -96,3 +96,26 @@ def test_an_inherited_evaluator_runs_the_users_program_only(cluster, monkeypatch
     assert planned.job.leading == ("evaluator-0",)
     with pytest.raises(TfdistError, match="TF_CONFIG"):
         plan_request(LaunchOptions({"preset": "smoke"}, inherit_tf_config=True), machines)
+
+
+@pytest.mark.parametrize(
+    ("variables", "choices", "cores", "threads"),
+    [
+        ({}, {}, (0,), "1"),
+        ({"TF_NUM_INTRAOP_THREADS": "4"}, {}, (), None),
+        ({"TF_NUM_INTRAOP_THREADS": "4"}, {"cores_per_device": 2}, (0, 1), "2"),
+        ({"TF_NUM_INTRAOP_THREADS": "4"}, {"intra_op_threads": 3}, (), "3"),
+    ],
+)
+def test_an_inherited_task_with_thread_pools_of_its_scheduler_is_not_pinned(
+    variables, choices, cores, threads, monkeypatch
+):
+    config = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}
+    for name, value in {"TF_CONFIG": json.dumps(config), **variables}.items():
+        monkeypatch.setenv(name, value)
+    options = LaunchOptions({"preset": "smoke", **choices}, inherit_tf_config=True)
+    planned = plan_request(options, {LOCAL: Machine((0, 1, 2, 3), ())})
+    (plan,) = planned.job.plans
+    assert plan.cores == cores
+    assert plan.program.env.get("TF_NUM_INTRAOP_THREADS") == threads
+    assert planned.spec.cores_per_device == (len(cores) or None)
