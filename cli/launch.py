@@ -162,9 +162,14 @@ def launch(
     raise typer.Exit(_start(partial(run_launch, job_options, selection, policy, run_options), run_options, detach))
 
 
-def _check(timeout: float | None, detach: bool, dry_run: bool, inherit_tf_config: bool) -> None:
+def check_timeout(timeout: float | None) -> None:
+    """Refuse a time limit that is not positive."""
     if timeout is not None and not timeout > 0:
         raise TfdistError(f"--timeout {timeout:g}: must be positive; omit it for no limit")
+
+
+def _check(timeout: float | None, detach: bool, dry_run: bool, inherit_tf_config: bool) -> None:
+    check_timeout(timeout)
     if detach and dry_run:
         raise TfdistError("--detach and --dry-run: a dry run starts nothing; omit one of them")
     if not inherit_tf_config:

@@ -16,6 +16,7 @@ from tfdist.cli import (
     history,
     launch,
     logs,
+    manifest,
     predict,
     report,
     runs,
@@ -55,6 +56,7 @@ app.command("predict", cls=Command)(predict.predict)
 app.command("doctor", cls=Command)(doctor.doctor)
 app.command("strategies", cls=Command)(strategies.strategies)
 app.command("tf-config", cls=Command)(tf_config.tf_config)
+app.command("manifest", cls=Command, context_settings={"allow_interspersed_args": False})(manifest.manifest)
 
 
 def _version(requested: bool) -> None:

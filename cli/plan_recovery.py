@@ -36,7 +36,7 @@ def plan_checkpointing(planned: PlannedJob, recovery: Recovery, source: Source |
         TfdistError: an option cannot work with this job, or would have no effect.
     """
     if planned.own:
-        _refuse_training_options(recovery)
+        refuse_for_command(recovery)
     if planned.inherited:
         _check_inherited(recovery)
     _check_restarts(planned, recovery)
@@ -69,7 +69,12 @@ def with_variables(job: Job, checkpointing: Checkpointing, *, own: bool) -> Job:
     return replace(job, plans=plans)
 
 
-def _refuse_training_options(recovery: Recovery) -> None:
+def refuse_for_command(recovery: Recovery) -> None:
+    """Refuse options that only the built-in training has.
+
+    Raises:
+        TfdistError: the first of them.
+    """
     for name in _FOR_TRAINING:
         if name in recovery.words:
             raise TfdistError(

@@ -19,7 +19,8 @@ _MODULES: Mapping[str, str] = {
     "tfds": "tfds_data",
     "folder": "folder",
 }
-_WITH_NAME = ("tfds", "folder")
+WITH_NAME = ("tfds", "folder")
+"""Kinds of data sets in files that tfdist does not bring along."""
 
 
 def describe(dataset: str, data_dir: str | None = None) -> DataInfo:
@@ -46,6 +47,6 @@ def examples(dataset: str, data_dir: str | None = None) -> "Examples":
 
 def _module_and_name(dataset: str) -> tuple[ModuleType, str]:
     kind, _, name = dataset.partition(":")
-    if kind not in _MODULES or bool(name) != (kind in _WITH_NAME):
+    if kind not in _MODULES or bool(name) != (kind in WITH_NAME):
         raise TfdistError(f"--dataset {dataset}: unknown; use synthetic, digits, tfds:NAME or folder:PATH")
     return import_module(f"tfdist.models.datasets.{_MODULES[kind]}"), name

@@ -28,6 +28,7 @@ COMMANDS = (
     "doctor",
     "strategies",
     "tf-config",
+    "manifest",
 )
 
 

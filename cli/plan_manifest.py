@@ -1,0 +1,169 @@
+"""From the options of `tfdist manifest` to what its pods run. Starts nothing."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfdist.cli.plan_launch import refuse_training_options
+from tfdist.cli.pod_storage import storage_words
+from tfdist.cli.recovery_options import Recovery
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.kubernetes.options import KubernetesOptions
+from tfdist.launch.kubernetes.variables import INDEX
+from tfdist.launch.kubernetes.workload import Workload
+from tfdist.launch.machine import Machine
+from tfdist.launch.policy import Policy
+from tfdist.launch.redact import redact_command, redact_value
+from tfdist.models.datasets.table import SYNTHETIC, WITH_NAME
+from tfdist.models.plan import shape_of
+from tfdist.models.presets import PRESETS, Resolved, resolve, resolve_strategy
+from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import LEGACY_KERAS
+
+WORKERS = 2
+"""The default, as on a machine without GPUs."""
+START_TIMEOUT_S = 600
+"""For all tasks to be started: some nodes have to pull the image first, or do not exist yet."""
+_OF_DATA = ("dataset", "data_dir", "shuffle", "classes", "evaluate", "epochs")
+_WITHOUT_EFFECT = {
+    "evaluator": "a pod runs one task of TF_CONFIG; omit it",
+    "min_workers": "all workers are restarted together; omit it",
+    "restart_on": "all pods are restarted after each preemption, and after --max-restarts failures; omit it",
+}
+
+
+@dataclass(frozen=True)
+class ManifestRequest:
+    """The options of `tfdist manifest` that `tfdist launch` has too."""
+
+    choices: Mapping[str, Any]
+    """By TrainingSpec's field names, and `preset`; only those that were given."""
+    words: tuple[str, ...]
+    """Options that each pod gets as they were given."""
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    recovery: Recovery
+    policy: Policy
+    timeout_s: float | None
+
+
+def plan_workload(request: ManifestRequest, options: KubernetesOptions) -> tuple[Workload, tuple[str, ...]]:
+    """What the pods run; and notes for the user. Data sets that only the image holds are not checked.
+
+    Raises:
+        TfdistError: an option is wrong, or cannot work in pods.
+    """
+    _refuse_secrets(request)
+    _refuse_without_effect(request)
+    preset = None if request.command else str(request.choices.get("preset") or _default_preset(options))
+    resolved = _resolve(request, options, preset)
+    strategy = resolved.spec.strategy
+    words = ["--inherit-tf-config", "--strategy", str(strategy)]
+    words += [] if preset is None else ["--preset", preset]
+    words += ["--devices", str(options.gpus)] if options.gpus else []
+    words += request.words
+    words += [] if "--start-timeout" in request.words else ["--start-timeout", str(START_TIMEOUT_S)]
+    words += storage_words(request.recovery, options, own=bool(request.command))
+    workload = Workload(
+        shape_of(resolved.spec).roles,
+        tuple(words),
+        request.command,
+        request.env,
+        int(request.recovery.policy.get("max_restarts", 0)),
+        request.timeout_s,
+        request.policy.save_grace_s,
+    )
+    return workload, (*_notes(resolved), *_preset_notes(request, preset, options))
+
+
+def _refuse_secrets(request: ManifestRequest) -> None:
+    for name, value in request.env.items():
+        if redact_value(name, value) != value:
+            raise TfdistError(
+                f"--env {name}: looks like a secret, which a manifest must not hold; put it into a Secret, and name "
+                "that with --secret"
+            )
+    words = (*request.words, *request.command)
+    redacted = redact_command(words)
+    if redacted != shlex.join(words):
+        raise TfdistError(
+            f"a manifest must not hold secrets ({redacted}): put them into a Secret whose keys become variables, and "
+            "name it with --secret"
+        )
+
+
+def _refuse_without_effect(request: ManifestRequest) -> None:
+    if INDEX in request.env:
+        raise TfdistError(f"--env {INDEX}: the manifest sets it; omit it")
+    if LEGACY_KERAS in request.env and not request.command:
+        raise TfdistError(f"--env {LEGACY_KERAS}: the built-in training sets it; use --keras 2 or 3")
+    for name, reason in _WITHOUT_EFFECT.items():
+        if name in request.recovery.words:
+            raise TfdistError(f"{request.recovery.words[name]}: {reason}")
+    strategy = request.choices.get("strategy")
+    single = [row for row in CATALOG.values() if row.name == strategy and not row.has_cluster]
+    if single:
+        clusters = " or ".join(name for name, row in CATALOG.items() if row.has_cluster)
+        raise TfdistError(f"--strategy {strategy}: has no cluster and so no TF_CONFIG; use --strategy {clusters}")
+
+
+def _default_preset(options: KubernetesOptions) -> str:
+    return "reference" if options.gpus else "cpu"
+
+
+def _resolve(request: ManifestRequest, options: KubernetesOptions, preset: str | None) -> Resolved[Any]:
+    """The choices, complete, as on a machine with the devices of all workers together; and as on that of a chief."""
+    choices = {name: value for name, value in request.choices.items() if name != "preset"}
+    workers = choices.get("workers", WORKERS)
+    if options.gpus:
+        devices = choices.setdefault("devices", options.gpus)
+        if devices != options.gpus:
+            raise TfdistError(f"--devices {devices}: a worker uses all of its --gpus {options.gpus}; omit --devices")
+    devices = choices.get("devices", 1)
+    machine = Machine(
+        tuple(range(workers * devices)), ("GPU",) * workers * options.gpus, slots=workers, hosts=max(workers, WORKERS)
+    )
+    resolved = _resolve_on(machine, request, choices, preset)
+    without = [name for name, role in shape_of(resolved.spec).roles.items() if not role.computes]
+    if without and options.gpus:
+        if options.gpus > 1:
+            raise TfdistError(
+                f"--gpus {options.gpus}: the {without[0]} has no GPU, and plans for one device of each worker then; "
+                f"use --gpus 1 and --workers {workers * options.gpus}"
+            )
+        try:
+            _resolve_on(
+                Machine(machine.cores, (), slots=workers, hosts=max(workers, WORKERS)), request, choices, preset
+            )
+        except TfdistError as error:
+            raise TfdistError(f"the {without[0]} has no GPU and would refuse: {error}") from None
+    return resolved
+
+
+def _resolve_on(
+    machine: Machine, request: ManifestRequest, choices: Mapping[str, Any], preset: str | None
+) -> Resolved[Any]:
+    if preset is None:
+        refuse_training_options(request.choices)
+        return resolve_strategy(choices, machine)
+    return resolve(_without_data(choices, preset), machine, preset)
+
+
+def _without_data(choices: Mapping[str, Any], preset: str) -> Mapping[str, Any]:
+    """The choices that can be checked here: with synthetic data in place of what only the image holds."""
+    dataset = str(choices.get("dataset", PRESETS.get(preset, {}).get("dataset", SYNTHETIC)))
+    if dataset.partition(":")[0] not in WITH_NAME:
+        return choices
+    return {**{name: value for name, value in choices.items() if name not in _OF_DATA}, "dataset": SYNTHETIC}
+
+
+def _notes(resolved: Resolved[StrategyChoice]) -> list[str]:
+    return [*resolved.notes, *(f"warning: {warning}" for warning in resolved.warnings)]
+
+
+def _preset_notes(request: ManifestRequest, preset: str | None, options: KubernetesOptions) -> list[str]:
+    if preset is None or "preset" in request.choices:
+        return []
+    return [f"preset {preset}: {'--gpus' if options.gpus else 'no --gpus'}"]

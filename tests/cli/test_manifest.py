@@ -1,0 +1,203 @@
+"""`tfdist manifest`: what its pods run, what it refuses, and that the pods accept their command line."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tfdist.cli.main import run
+
+from tests.launch.kubernetes.kubelet import pods
+
+IMAGE = ("manifest", "--image", "registry/tfdist:1")
+MULTI_WORKER = ("--strategy", "multiworker", "--workers", "2")
+PARAMETER_SERVER = ("--workers", "2", "--ps", "1")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith(("TF_", "TFDIST_"))]:
+        monkeypatch.delenv(name)
+
+
+def objects_of(capsys, *arguments):
+    assert run([*IMAGE, *arguments]) == 0
+    return list(yaml.safe_load_all(capsys.readouterr().out))
+
+
+def words_of(capsys, *arguments):
+    """The words that all pods get, without those that `tfdist launch` always gets."""
+    every = [pod.argv for pod in pods(objects_of(capsys, *arguments))]
+    plain = {(*words[2 : words.index("--name")], *words[words.index("--name") + 2 :]) for words in every}
+    (words,) = plain
+    return " ".join(words)
+
+
+def refusal(capsys, *arguments):
+    assert run([*IMAGE, *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    return err.removeprefix("tfdist: ").rstrip("\n")
+
+
+def test_stdout_is_the_manifest_and_stderr_says_what_was_decided(capsys):
+    assert run([*IMAGE, "--workers", "2"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("---\napiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata:\n  name: training\n")
+    assert err == "strategy multiworker: 2 hosts\npreset cpu: no --gpus\n"
+    assert "&id" not in out  # anchors
+    assert max(map(len, (line for line in out.splitlines() if "TF_CONFIG" not in line and "cluster" not in line))) < 120
+
+
+def test_a_pod_gets_the_options_that_were_given_and_those_that_depend_on_the_machine(capsys):
+    assert words_of(capsys, *MULTI_WORKER) == (
+        "--inherit-tf-config --strategy multiworker --preset cpu --start-timeout 600 --runs-dir /tmp/runs"
+    )
+    assert words_of(
+        capsys, *MULTI_WORKER, "--preset", "smoke", "--xla", "--no-evaluate", "--learning-rate", "0.01"
+    ) == (
+        "--inherit-tf-config --strategy multiworker --preset smoke --learning-rate 0.01 --xla --no-evaluate "
+        "--start-timeout 600 --runs-dir /tmp/runs"
+    )
+    assert words_of(capsys, *MULTI_WORKER, "--gpus", "2", "--start-timeout", "60", "--stop-on-nan") == (
+        "--inherit-tf-config --strategy multiworker --preset reference --devices 2 --stop-on-nan --start-timeout 60.0 "
+        "--runs-dir /tmp/runs"
+    )
+
+
+def test_options_come_from_the_environment_and_a_job_file_too(capsys, monkeypatch):
+    monkeypatch.setenv("TFDIST_BATCH_SIZE", "7")
+    Path("job.toml").write_text('workers = 3\noptimizer = "sgd"\nimage = "other"\n')
+    (jobset,) = objects_of(capsys, "--config", "job.toml")
+    found = pods([jobset])
+    assert [pod.container["image"] for pod in found] == ["registry/tfdist:1"] * 3
+    assert "--batch-size 7 --optimizer sgd" in " ".join(found[0].argv)
+
+
+def test_the_default_is_two_workers(capsys):
+    assert [pod.role for pod in pods(objects_of(capsys))] == ["worker", "worker"]
+
+
+def test_the_volume_holds_runs_and_checkpoints_from_which_a_restart_continues(capsys):
+    volume = ("--pvc", "data", "--name", "mine")
+    assert words_of(capsys, *PARAMETER_SERVER, *volume, "--preset", "smoke", "--checkpoint-every", "10m") == (
+        "--inherit-tf-config --strategy parameter-server --preset smoke --checkpoint-every 10m --start-timeout 600 "
+        "--runs-dir /tfdist/mine/runs --checkpoint-dir /tfdist/mine/checkpoints --resume auto"
+    )
+    assert "--checkpoint-dir /tfdist/old --resume auto" in words_of(capsys, *volume, "--checkpoint-dir", "/tfdist/old")
+    assert words_of(capsys, "--checkpoint-dir", "gs://b/c", "--keep", "2").endswith(
+        "--keep 2 --start-timeout 600 --runs-dir /tmp/runs --checkpoint-dir gs://b/c --resume auto"
+    )
+
+
+def test_a_program_gets_no_preset_and_resumes_by_itself(capsys):
+    assert words_of(capsys, "--pvc", "data", *MULTI_WORKER, "--", "python", "train.py", "--workers", "9") == (
+        "--inherit-tf-config --strategy multiworker --start-timeout 600 --runs-dir /tfdist/training/runs "
+        "--checkpoint-dir /tfdist/training/checkpoints -- python train.py --workers 9"
+    )
+
+
+def test_the_program_need_not_exist_here_nor_a_data_set(capsys):
+    assert words_of(capsys, "--", "/opt/in/the/image").endswith("-- /opt/in/the/image")
+    data = ("--dataset", "tfds:not_here", "--data-dir", "/tfdist/tfds", "--epochs", "3", "--shuffle", "9", "--evaluate")
+    words = words_of(capsys, "--preset", "smoke", *data)
+    assert "--epochs 3 --evaluate --dataset tfds:not_here --data-dir /tfdist/tfds --shuffle 9" in words
+
+
+def test_restarts_and_time_limits_are_those_of_the_jobset(capsys):
+    (jobset,) = objects_of(capsys, "--max-restarts", "3", "--timeout", "60", "--grace-period", "90")
+    assert jobset["spec"]["failurePolicy"]["maxRestarts"] == 3
+    (job,) = jobset["spec"]["replicatedJobs"]
+    assert job["template"]["spec"]["activeDeadlineSeconds"] == 60
+    (first, _) = pods([jobset])
+    assert first.spec["terminationGracePeriodSeconds"] == 100
+    words = " ".join(first.argv)
+    assert "--grace-period 90" in words
+    assert "--max-restarts" not in words
+    assert "--timeout" not in words
+
+
+def test_variables_are_copied_and_secrets_are_not(capsys, monkeypatch):
+    monkeypatch.setenv("NCCL_DEBUG", "INFO")
+    (first, *_) = pods(objects_of(capsys, "-x", "A=1 $(B)", "-x", "NCCL_*", "--secret", "keys"))
+    assert (first.env["A"], first.env["NCCL_DEBUG"]) == ("1 $(B)", "INFO")
+    assert first.container["envFrom"] == [{"secretRef": {"name": "keys"}}]
+    assert refusal(capsys, "-x", "API_TOKEN=abc") == (
+        "--env API_TOKEN: looks like a secret, which a manifest must not hold; put it into a Secret, and name that with "
+        "--secret"
+    )
+    sentence = refusal(capsys, "--", "python", "train.py", "--token", "abc")
+    assert sentence.startswith("a manifest must not hold secrets (python train.py --token ***): put them into a Secret")
+
+
+REFUSED = [
+    (["--kind", "jobst"], "--kind jobst: did you mean jobset? Choose from jobset, job"),
+    (["--kind", "job", "--ps", "1"], "--kind job: all its pods are alike, and these have the roles chief, worker and ps"),
+    (["--strategy", "mirrored"], "--strategy mirrored: has no cluster and so no TF_CONFIG; use --strategy multiworker"),
+    (["--strategy", "independent"], "--strategy independent: has no cluster"),
+    (["--workers", "0"], "--workers 0: must be at least 1"),
+    (["--workers", "-1"], "--workers -1: must be at least 1"),
+    (["--workers", "1", "--strategy", "multiworker", "--batch-size", "0"], "--batch-size 0: must be at least 1"),
+    (["--evaluator"], "--evaluator: a pod runs one task of TF_CONFIG; omit it"),
+    (["--max-restarts", "1", "--min-workers", "1"], "--min-workers 1: all workers are restarted together; omit it"),
+    (["--max-restarts", "1", "--restart-on", "any"], "--restart-on any: all pods are restarted after each preemption"),
+    (["--resume", "last"], "--resume last: a job continues from what its --checkpoint-dir holds; omit --resume"),
+    (["--resume", "auto"], "--resume auto: the pods have no common folder; add --pvc CLAIM, or --checkpoint-dir with a"),
+    (["--checkpoint-every", "9"], "--checkpoint-every 9: the pods have no common folder; add --pvc CLAIM"),
+    (["--checkpoint-dir", "c"], "--checkpoint-dir c: not on a volume of the pods; add --pvc CLAIM, or use a URL (gs://"),
+    (["--pvc", "data", "--checkpoint-dir", "c"], "--checkpoint-dir c: not on a volume of the pods; give a folder below /"),
+    (["--checkpoint-every", "9", "--", "true"], "--checkpoint-every 9 is for the built-in training, but a COMMAND"),
+    (["--preset", "smoke", "--", "true"], "--preset smoke is for the built-in training"),
+    (["--preset", "smok"], "--preset smok: did you mean smoke?"),
+    (["--dataset", "nothing"], "--dataset nothing: unknown"),
+    (["--dataset", "digits", "--classes", "3"], "--classes 3: digits has 10 classes"),
+    (["--timeout", "0"], "--timeout 0: must be positive; omit it for no limit"),
+    (["-x", "TF_CONFIG={}"], "--env TF_CONFIG: tfdist sets it for every task"),
+    (["-x", "TFDIST_INDEX=1"], "--env TFDIST_INDEX: the manifest sets it; omit it"),
+    (["-x", "TF_USE_LEGACY_KERAS=0"], "--env TF_USE_LEGACY_KERAS: the built-in training sets it; use --keras 2 or 3"),
+    (["--devices", "2"], "--devices 2: without GPUs MultiWorkerMirroredStrategy uses one device of each worker"),
+    (["--devices", "2", "--gpus", "4"], "--devices 2: a worker uses all of its --gpus 4; omit --devices"),
+    (["--ps", "1", "--gpus", "2"], "--gpus 2: the chief has no GPU, and plans for one device of each worker then; use --"),
+    (["--ps", "1", "--gpus", "1", "--gpu-threads", "gpu_private"], "the chief has no GPU and would refuse: --gpu-threads"),
+    (["--communication", "nccl"], "--communication nccl needs GPUs, and none was found"),
+    (["--hosts", "a"], "--hosts: no such option"),
+    (["--cores-per-device", "2"], "--cores-per-device: no such option"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=lambda value: " ".join(value))
+def test_what_cannot_work_in_pods_is_refused(arguments, message, capsys):
+    assert refusal(capsys, *arguments).startswith(message)
+
+
+def test_the_image_is_required(capsys):
+    assert run(["manifest"]) == 2
+    assert capsys.readouterr().err == "tfdist: --image: missing option; give the container image that the pods run\n"
+
+
+ACCEPTED = [
+    (*MULTI_WORKER, "--preset", "smoke", "--pvc", "data", "--checkpoint-every", "20", "--timeout", "60"),
+    (*PARAMETER_SERVER, "--preset", "smoke", "--pvc", "data", "--checkpoint-every", "20", "--max-restarts", "1"),
+    (*PARAMETER_SERVER, "--preset", "smoke", "--dataset", "digits", "--epochs", "2", "--stall-timeout", "0"),
+    (*MULTI_WORKER, "--kind", "job", "--", "true"),
+    (*PARAMETER_SERVER, "-x", "A=$(B)", "--keras", "3", "--", "sh", "-c", "echo $$"),
+]
+
+
+@pytest.mark.parametrize("arguments", ACCEPTED, ids=" ".join)
+def test_each_pod_accepts_its_command_line_and_plans_its_task(arguments, capsys, monkeypatch):
+    found = pods(objects_of(capsys, *arguments))
+    for pod in found:
+        with monkeypatch.context() as patch:
+            for name, value in pod.env.items():
+                patch.setenv(name, value)
+            assert pod.argv[:2] == ("tfdist", "launch")
+            assert run(["launch", "--dry-run", "--json", *pod.argv[2:]]) == 0
+        (task,) = json.loads(capsys.readouterr().out)
+        assert task["task"] == f"{pod.role}-{pod.index}"
+        assert task["cores"] == []  # others may have tasks on the same node
+        assert json.loads(task["env"]["TF_CONFIG"]) == json.loads(pod.env["TF_CONFIG"])
+        assert "TF_NUM_INTRAOP_THREADS" not in task["env"]

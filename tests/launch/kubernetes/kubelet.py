@@ -1,0 +1,84 @@
+"""What the controllers and the kubelet make of a manifest: the name, environment and command of each pod.
+
+Source of how references are replaced: expand.go of Kubernetes, where `$$` is `$`, and an unknown reference stays.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+CPUS = "8"
+"""Of each node."""
+
+
+@dataclass(frozen=True)
+class Pod:
+    role: str
+    index: int
+    hostname: str
+    subdomain: str
+    env: Mapping[str, str]
+    """Of its container, in addition to the image's."""
+    argv: tuple[str, ...]
+    spec: Mapping[str, Any]
+
+    @property
+    def host(self) -> str:
+        """Its name for other pods of the namespace."""
+        return f"{self.hostname}.{self.subdomain}"
+
+    @property
+    def container(self) -> Mapping[str, Any]:
+        (container,) = self.spec["containers"]
+        return container
+
+
+def pods(objects: Iterable[Mapping[str, Any]], attempt: int = 0) -> list[Pod]:
+    """The pods of a manifest; `attempt`: how often its JobSet was restarted."""
+    for each in objects:
+        name = each["metadata"]["name"]
+        if each["kind"] == "JobSet":
+            label = {"jobset.sigs.k8s.io/restart-attempt": str(attempt)}
+            jobs = {job["name"]: job["template"]["spec"] for job in each["spec"]["replicatedJobs"]}
+            return [
+                pod for role, job in jobs.items() for pod in pods_of_job(role, job, f"{name}-{role}-0", name, label)
+            ]
+        if each["kind"] == "Job":
+            return list(pods_of_job("worker", each["spec"], name, each["spec"]["template"]["spec"]["subdomain"], {}))
+    raise AssertionError("no JobSet and no Job")
+
+
+def pods_of_job(
+    role: str, job: Mapping[str, Any], name: str, subdomain: str, labels: Mapping[str, str]
+) -> Iterable[Pod]:
+    spec = job["template"]["spec"]
+    labels = {**job["template"]["metadata"]["labels"], **labels}
+    (container,) = spec["containers"]
+    for index in range(job["completions"]):
+        annotations = {"batch.kubernetes.io/job-completion-index": str(index)}
+        env = environment(container, {"labels": labels, "annotations": annotations})
+        argv = tuple(expand(word, env) for word in (*container["command"], *container["args"]))
+        yield Pod(role, index, f"{name}-{index}", subdomain, env, argv, spec)
+
+
+def environment(container: Mapping[str, Any], metadata: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    env: dict[str, str] = {}
+    for each in container["env"]:
+        env[each["name"]] = expand(each["value"], env) if "value" in each else source(each, container, metadata)
+    return env
+
+
+def source(variable: Mapping[str, Any], container: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
+    ((kind, value),) = variable["valueFrom"].items()
+    if kind == "resourceFieldRef":
+        assert value == {"resource": "limits.cpu"}
+        return str(container.get("resources", {}).get("limits", {}).get("cpu", CPUS))
+    path = re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", value["fieldPath"])
+    assert kind == "fieldRef"
+    assert path is not None
+    return str(metadata[path[1]][path[2]])
+
+
+def expand(text: str, env: Mapping[str, str]) -> str:
+    return re.sub(r"\$\$|\$\(([^)]*)\)", lambda found: "$" if found[1] is None else env.get(found[1], found[0]), text)

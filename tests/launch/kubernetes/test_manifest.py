@@ -1,0 +1,82 @@
+"""The objects of a manifest, and options that are refused."""
+
+import pytest
+
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.kubernetes.manifest import manifest
+from tfdist.launch.kubernetes.options import Kind
+
+from .kubelet import pods
+from .workloads import MULTI_WORKER, PARAMETER_SERVER, options, workload
+
+
+def kinds(**values):
+    return [each["kind"] for each in manifest(workload(), options(**values))]
+
+
+def test_policies_and_services_exist_before_the_pods():
+    assert kinds() == ["JobSet"]
+    assert kinds(network_policy=True) == ["NetworkPolicy", "JobSet"]
+    assert kinds(kind=Kind.JOB, network_policy=True) == ["NetworkPolicy", "Service", "Job"]
+
+
+def test_the_namespace_is_that_of_every_object_and_the_queue_only_that_of_the_job():
+    objects = manifest(workload(), options(kind=Kind.JOB, network_policy=True, namespace="team", queue="gpus"))
+    assert {each["metadata"]["namespace"] for each in objects} == {"team"}
+    queues = [each["metadata"]["labels"].get("kueue.x-k8s.io/queue-name") for each in objects]
+    assert queues == [None, None, "gpus"]
+    assert all("namespace" not in each["metadata"] for each in manifest(workload(), options()))
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_finished_job_is_kept_for_a_day(kind):
+    (*_, last) = manifest(workload(), options(kind=kind))
+    assert last["spec"]["ttlSecondsAfterFinished"] == 86400
+
+
+REFUSED = [
+    ({"name": "Mine"}, "--name Mine: must start with a letter; use lower-case letters, digits and -"),
+    ({"name": "1st"}, "--name 1st: must start with a letter"),
+    ({"name": "a.b"}, "--name a.b: must start"),
+    ({"name": ""}, "--name '': must start"),
+    ({"namespace": "a_b"}, "--namespace a_b: not a namespace; use lower-case"),
+    ({"queue": "A"}, "--queue A: not the name of a LocalQueue"),
+    ({"pvc": "my claim"}, "--pvc my claim: not the name of a claim"),
+    ({"secret": "-a"}, "--secret -a: not the name of a Secret"),
+    ({"memory": "8 GB"}, "--memory 8 GB: not a quantity; use bytes with a unit, as 8Gi"),
+    ({"memory": "8gb"}, "--memory 8gb: not a quantity"),
+    ({"cpus": 0}, "--cpus 0: must be at least 1; omit it for no limit"),
+    ({"gpus": -1}, "--gpus -1: must be at least 0"),
+    ({"port": 0}, "--port 0: invalid for 1 task"),
+    ({"port": 70000}, "--port 70000: invalid for 1 task"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), REFUSED, ids=str)
+def test_a_value_that_the_api_server_would_reject_is_refused(values, message):
+    with pytest.raises(TfdistError) as refusal:
+        manifest(workload(), options(**values))
+    assert str(refusal.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "values", [{"name": "a" * 45}, {"namespace": "a-1.b"}, {"memory": "1.5Gi"}, {"memory": "1000"}]
+)
+def test_what_the_api_server_takes_is_taken(values):
+    assert manifest(workload(), options(**values))
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_the_longest_name_of_a_pod_has_63_characters(kind):
+    longest = {"jobset": 63 - len("-worker-0-2-abcde"), "job": 63 - len("-2-abcde")}[kind]
+    objects = manifest(workload(MULTI_WORKER), options(kind=kind, name="a" * longest))
+    assert max(len(f"{pod.hostname}-abcde") for pod in pods(objects)) == 63
+    with pytest.raises(TfdistError, match=f"characters; use at most {longest}$"):
+        manifest(workload(MULTI_WORKER), options(kind=kind, name="a" * (longest + 1)))
+
+
+def test_a_job_is_for_one_role_without_restarts():
+    with pytest.raises(TfdistError, match="these have the roles chief, worker and ps; use --kind jobset"):
+        manifest(workload(PARAMETER_SERVER), options(kind=Kind.JOB))
+    with pytest.raises(TfdistError, match="--max-restarts 3: a Job cannot restart all its pods together"):
+        manifest(workload(max_restarts=3), options(kind=Kind.JOB))
