@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tfdist.cli.main import run
-
 from tests.launch.kubernetes.kubelet import pods
+from tfdist.cli.main import run
 
 IMAGE = ("manifest", "--image", "registry/tfdist:1")
 MULTI_WORKER = ("--strategy", "multiworker", "--workers", "2")
