@@ -22,7 +22,7 @@ from tfdist.models.run import run_training
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.options import Api, StrategyName
 
-from .training import MOBILE, TINY, stderr
+from .training import MOBILE, TINY, stderr, train_all
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -106,6 +106,15 @@ def test_statistics_of_batch_norm_are_averaged_too(tmp_path):
     for (before, _), (average, mean) in pairwise(values):
         np.testing.assert_allclose(average, DECAY * before + (1 - DECAY) * mean, atol=1e-6)
         assert not np.allclose(average, mean, atol=1e-5)
+
+
+def test_averages_of_parameter_servers_need_no_request(tmp_path):
+    """They move on the servers: a step reads and updates as much as without them."""
+    plain, averaged = (ranks[0].storage for ranks in train_all([replace(PS, ema=None), PS], tmp_path))
+    moved = ("reads", "read_bytes", "updates", "update_bytes")
+    for server in ("ps-0", "ps-1"):
+        assert averaged[server].variables > plain[server].variables
+        assert [getattr(averaged[server], name) for name in moved] == [getattr(plain[server], name) for name in moved]
 
 
 def test_a_resumed_training_continues_its_averages(tmp_path):

@@ -1,0 +1,27 @@
+"""A training with --ema is evaluated with its averages, whatever runs its steps."""
+
+from dataclasses import replace
+
+import pytest
+
+from tfdist.strategies.options import Api, Keras, Precision, StrategyName
+
+from .training import MOBILE, TINY, train_all
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def test_every_kind_of_training_keeps_them(tmp_path):
+    """Averages that hardly leave the initial weights classify badly what the trained weights classify well."""
+    learned = replace(TINY, steps=300, batch_size=32, learning_rate=0.005, evaluate=True)
+    specs = [replace(learned, ema=ema) for ema in (None, 0.5, 0.9999)]
+    specs += [
+        replace(learned, ema=0.9999, api=Api.FIT, keras=Keras.THREE, strategy=StrategyName.MIRRORED, devices=2),
+        replace(learned, ema=0.9999, keras=Keras.THREE, steps_per_call=2, strategy=StrategyName.MIRRORED, devices=2),
+        replace(learned, ema=0.9999, api=Api.FIT, strategy=StrategyName.PARAMETER_SERVER, workers=2, ps=2),
+        replace(MOBILE, ema=0.9, precision=Precision.MIXED_FLOAT16, strategy=StrategyName.MIRRORED, devices=2),
+        replace(MOBILE, ema=0.9, precision=Precision.MIXED_BFLOAT16, strategy=StrategyName.INDEPENDENT, workers=2),
+    ]
+    weights, half, *rest = (ranks[0].accuracy for ranks in train_all(specs, tmp_path))
+    assert min(weights, half) > 0.6
+    assert all(accuracy < 0.35 for accuracy in rest if accuracy is not None)
