@@ -72,6 +72,6 @@ class Trained:
     def evaluated_weights(self) -> list[Any]:
         """NumPy arrays in the order of `model.weights`: with the moving averages, if there are any."""
         if self.averages is not None:
-            return self.averages.values()
+            return self.averages.evaluated(self.model)
         weights: list[Any] = self.model.get_weights()
         return weights

@@ -21,7 +21,11 @@ _KEY = "averages/{}/.ATTRIBUTES/VARIABLE_VALUE"
 
 @dataclass(frozen=True)
 class MovingAverages:
-    """The averages of all weights of a model, with BatchNorm's moving statistics, which belong to the weights."""
+    """The averages of a model's trainable weights.
+
+    BatchNorm's statistics are moving averages already. Averaged once more they lag so far behind that they fit neither
+    the weights nor their averages: MobileNetV2 then classified 18 % of digits, not 86 % (300 steps, decay 0.98).
+    """
 
     decay: float
     weights: Sequence[Any]
@@ -43,9 +47,12 @@ class MovingAverages:
     def _move(self, average: Any, weight: Any) -> Any:
         return average.assign_sub((average - weight) * (1.0 - self.decay), read_value=False)
 
-    def values(self) -> list[Any]:
-        """NumPy arrays in the order of `model.weights`. Every worker of a synchronous job must call it."""
-        return [average.numpy() for average in self.averages]
+    def evaluated(self, model: tf.keras.Model) -> list[Any]:
+        """The NumPy arrays of `model.get_weights()`, with the averages in place of the weights that they follow."""
+        pairs = zip(model.trainable_variables, self.averages, strict=True)
+        averages = {id(weight): average for weight, average in pairs}
+        values = zip(model.weights, model.get_weights(), strict=True)
+        return [averages[id(weight)].numpy() if id(weight) in averages else value for weight, value in values]
 
     def restore(self, prefix: str) -> None:
         """Assign the averages of the checkpoint with this path, which may be divided into other shards.
@@ -61,20 +68,14 @@ def create(decay: float | None, model: tf.keras.Model) -> MovingAverages | None:
     """The averages of a new model, in the current strategy scope. They start as its weights. None without a decay."""
     if decay is None:
         return None
-    weights = [tensorflow_variable(weight) for weight in model.weights]
+    weights = [tensorflow_variable(weight) for weight in model.trainable_variables]
     return MovingAverages(decay, weights, [_beside(weight) for weight in weights])
 
 
 def _beside(weight: Any) -> Any:
     """A variable on the devices of `weight`, as Keras' optimizers create theirs: a shard is not divided again."""
     with tf.distribute.get_strategy().extended.colocate_vars_with(weight):
-        return tf.Variable(
-            weight.read_value(),
-            trainable=False,
-            name="moving_average",
-            synchronization=weight.synchronization,  # replicas have statistics of their own, averaged on read
-            aggregation=weight.aggregation,
-        )
+        return tf.Variable(weight.read_value(), trainable=False, name="moving_average")
 
 
 def after_each_step(model: tf.keras.Model, act: Callable[[], None]) -> None:

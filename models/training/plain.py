@@ -17,7 +17,7 @@ def build_plain(spec: TrainingSpec, precision: Precision) -> tf.keras.Model:
 def load_weights(model: tf.keras.Model, prefix: str) -> None:
     """Read the model's weights from the checkpoint with this path, without the ending; optimizers are ignored.
 
-    If it has moving averages of the weights, they are read instead.
+    If it has moving averages of the trainable weights, they are read instead.
 
     TensorFlow joins the shards of partitioned variables, and saves one value for a variable with several replicas.
 
@@ -29,4 +29,4 @@ def load_weights(model: tf.keras.Model, prefix: str) -> None:
     status.assert_existing_objects_matched().expect_partial()
     averages = moving_averages.saved(prefix)
     if averages:
-        moving_averages.assign(model.weights, averages)
+        moving_averages.assign(model.trainable_variables, averages)

@@ -4,7 +4,6 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +14,14 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.runs.rundir import create_run_dir
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.models.checkpointing import Checkpointing
-from tfdist.models.checkpoints import list_checkpoints, name_of
+from tfdist.models.checkpoints import list_checkpoints
 from tfdist.models.plan import plan_training
 from tfdist.models.record import Record
 from tfdist.models.run import run_training
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.options import Api, StrategyName
 
-from .training import MOBILE, TINY, stderr, train_all
+from .training import TINY, stderr, train_all
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -91,21 +90,6 @@ def test_each_step_of_parameter_servers_moves_the_averages_once(tmp_path):
         follows_the_definition(steps)
         weights, averages = steps[1]
         assert 0.0 < np.abs(averages - weights).max() <= DECAY * SPEC.learning_rate * 1.001
-
-
-def test_statistics_of_batch_norm_are_averaged_too(tmp_path):
-    """Each of two replicas has statistics of its own; a checkpoint has their mean."""
-    import tensorflow as tf
-
-    saving = Checkpointing(str(tmp_path / "saved"), every_steps=1, keep=99)
-    spec = replace(MIRRORED, model=MOBILE.model, alpha=MOBILE.alpha)
-    assert run(spec, tmp_path, saving).exit_code == 0, stderr(tmp_path)
-    readers = [tf.train.load_checkpoint(f"{saving.folder}/{name_of(step)}") for step in range(1, STEPS + 1)]
-    names = ("averages/3", "model/layer_with_weights-1/moving_mean")  # after a kernel, gamma and beta
-    values = [[reader.get_tensor(f"{name}/.ATTRIBUTES/VARIABLE_VALUE") for name in names] for reader in readers]
-    for (before, _), (average, mean) in pairwise(values):
-        np.testing.assert_allclose(average, DECAY * before + (1 - DECAY) * mean, atol=1e-6)
-        assert not np.allclose(average, mean, atol=1e-5)
 
 
 def test_averages_of_parameter_servers_need_no_request(tmp_path):

@@ -49,15 +49,30 @@ def test_they_start_as_the_weights_and_follow_the_definition(moving_averages, mo
         np.testing.assert_allclose(average, value, atol=1e-6)
 
 
-def test_values_are_those_of_the_averages_in_the_order_of_the_weights(moving_averages, model):
+def test_evaluation_takes_averages_and_keeps_the_weights(moving_averages, model):
     averages = moving_averages.create(0.9, model)
     before = model.get_weights()
     for average in averages.averages:
         average.assign(average + 2.0)
-    for value, weight in zip(averages.values(), before, strict=True):
+    for value, weight in zip(averages.evaluated(model), before, strict=True):
         np.testing.assert_allclose(value, weight + 2.0, atol=1e-6)
     for value, weight in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(value, weight)
+
+
+def test_statistics_of_batch_norm_are_evaluated_as_they_are(moving_averages):
+    import tensorflow as tf
+
+    layers = tf.keras.layers
+    model = tf.keras.Sequential([tf.keras.Input((3,)), layers.Dense(2), layers.BatchNormalization()])
+    averages = moving_averages.create(0.5, model)
+    assert len(averages.averages) == 4
+    model.set_weights([value + 1.0 for value in model.get_weights()])
+    changed = [float(value.mean()) for value in model.get_weights()]
+    evaluated = [float(value.mean()) for value in averages.evaluated(model)]
+    is_statistic = ["moving" in weight.name for weight in model.weights]
+    assert [now == pytest.approx(then) for now, then in zip(evaluated, changed, strict=True)] == is_statistic
+    assert is_statistic.count(True) == 2
 
 
 def test_a_checkpoint_has_them_or_not(moving_averages, model, tmp_path):
