@@ -1,0 +1,48 @@
+from tfdist.launch.diagnosis.outcome import Outcome, Status
+from tfdist.launch.termination_log import LIMIT, ended, find, short_form, write
+
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+FAILED = Outcome(Status.FAILED, 1, "worker-1 exited with code 1: ValueError", run_dir="runs/a")
+
+
+def test_the_file_of_a_pod_is_found(tmp_path):
+    file = tmp_path / "termination-log"
+    assert find(POD, file) is None
+    file.touch()
+    assert find(POD, file) == file
+    assert find({}, file) is None
+    assert find({"TFDIST_TERMINATION_LOG": "/x"}, file).as_posix() == "/x"
+
+
+def test_the_short_form_has_the_reason_and_the_end_of_the_traceback():
+    outcome = Outcome(
+        Status.FAILED, 1, "r", log=tuple(f"line {n} \u00e4" for n in range(1000)), hints=("do this",), run_dir="runs/a"
+    )
+    text = short_form(outcome, 1, "worker-1 exited with code 1: TOKEN=secret")
+    lines = text.splitlines()
+    assert lines[0] == "exit code 1: worker-1 exited with code 1: TOKEN=***"
+    assert lines[-3:] == ["| line 999 \u00e4", "hint: do this", "logs: runs/a"]
+    assert LIMIT - 20 < len(text.encode()) <= LIMIT
+
+
+def test_a_short_traceback_is_kept_whole():
+    text = short_form(Outcome(Status.FAILED, 1, "r", log=("a", "b"), run_dir="runs/a"), 1, "r")
+    assert text == "exit code 1: r\n| a\n| b\nlogs: runs/a\n"
+
+
+def test_a_long_reason_leaves_room():
+    assert len(ended(1, "\u00e4" * LIMIT).encode()) <= LIMIT // 2
+    assert short_form(FAILED, 1, "\u00e4" * LIMIT).endswith("logs: runs/a\n")
+
+
+def test_success_is_short():
+    assert short_form(Outcome(Status.OK, 0, "", run_dir="runs/a", wall_s=12.0), 0, "") == (
+        "exit code 0: done in 12 s\nlogs: runs/a\n"
+    )
+
+
+def test_without_a_file_nothing_is_written(tmp_path):
+    assert write(None, "x") == ""
+    assert write(tmp_path / "log", "x") == ""
+    assert (tmp_path / "log").read_text() == "x"
+    assert write(tmp_path, "x") == f"{tmp_path}: Is a directory"
