@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tfdist.cli.host_options import host_options
+from tfdist.cli.inherit_options import Inherit, InheritFrom, InheritTfConfig, NoWaitForPeers, inherit_options
 from tfdist.cli.options import ENVIRONMENT, WHAT, Json, Port, option, refuse_tf_config, training_options
 from tfdist.cli.output import never_block, wait_for_reader
 from tfdist.cli.recovery_options import Recovery, recovery_options
@@ -42,6 +43,7 @@ Examples:
   tfdist launch --resume last --steps 1000
   tfdist launch --max-restarts 3 -- python train.py
   tfdist launch --config job.toml --workers 4
+  tfdist launch --inherit auto -- python train.py
 
 Your own program finds TF_CONFIG in its environment; tfdist.strategies.current() builds the chosen strategy.
 
@@ -74,9 +76,6 @@ Env = Annotated[
     ),
 ]
 EnvFile = Annotated[Path | None, option("--env-file", "File of NAME=VALUE lines, set for every task.", ENVIRONMENT)]
-Inherit = Annotated[
-    bool, option("--inherit-tf-config", "Run only the task that TF_CONFIG in the environment describes.", ENVIRONMENT)
-]
 Timeout = Annotated[
     float | None,
     option("--timeout", "Stop the job after this many seconds, with exit code 124. Default: no limit.", TIMEOUTS),
@@ -135,7 +134,9 @@ def launch(
     port: Port = None,
     env: Env = None,
     env_file: EnvFile = None,
-    inherit_tf_config: Inherit = False,
+    inherit: InheritFrom = None,
+    inherit_tf_config: InheritTfConfig = False,
+    no_wait_for_peers: NoWaitForPeers = False,
     name: Name = "launch",
     runs_dir: RunsDir = RUNS_DIR,
     detach: Detach = False,
@@ -150,16 +151,20 @@ def launch(
     """Plan the job that the options describe, run it, and exit with its code. HELP is the text for users."""
     from tfdist.cli.plan_launch import LaunchOptions
     from tfdist.cli.run_launch import RunOptions, run_launch
+    from tfdist.cli.termination import refusals_logged
     from tfdist.launch.console.lines import LineOptions
 
-    _check(timeout, detach, dry_run, inherit_tf_config)
-    source = _source(recovery, runs_dir, command, selection)
-    variables = _variables(env, env_file)
-    job_options = LaunchOptions(choices, tuple(command or ()), port, variables, inherit_tf_config, recovery, source)
-    lines = LineOptions(verbose=verbose, prefix=prefix, timestamps=timestamps, quiet=quiet)
-    run_options = RunOptions(name, runs_dir, dry_run, json, output, lines, _job_file(save_config, ctx))
-    policy = replace(policy, timeout_s=timeout, **recovery.policy)
-    raise typer.Exit(_start(partial(run_launch, job_options, selection, policy, run_options), run_options, detach))
+    with refusals_logged():
+        inherited = inherit_options(inherit, inherit_tf_config, no_wait_for_peers)
+        _check(timeout, detach, dry_run, inherited)
+        source = _source(recovery, runs_dir, command, selection, inherited)
+        variables = _variables(env, env_file)
+        job_options = LaunchOptions(choices, tuple(command or ()), port, variables, inherited, recovery, source)
+        lines = LineOptions(verbose=verbose, prefix=prefix, timestamps=timestamps, quiet=quiet)
+        run_options = RunOptions(name, runs_dir, dry_run, json, output, lines, _job_file(save_config, ctx))
+        policy = replace(policy, timeout_s=timeout, **recovery.policy)
+        code = _start(partial(run_launch, job_options, selection, policy, run_options), run_options, detach)
+    raise typer.Exit(code)
 
 
 def check_timeout(timeout: float | None) -> None:
@@ -168,11 +173,11 @@ def check_timeout(timeout: float | None) -> None:
         raise TfdistError(f"--timeout {timeout:g}: must be positive; omit it for no limit")
 
 
-def _check(timeout: float | None, detach: bool, dry_run: bool, inherit_tf_config: bool) -> None:
+def _check(timeout: float | None, detach: bool, dry_run: bool, inherited: Inherit | None) -> None:
     check_timeout(timeout)
     if detach and dry_run:
         raise TfdistError("--detach and --dry-run: a dry run starts nothing; omit one of them")
-    if not inherit_tf_config:
+    if inherited is None:
         refuse_tf_config()
 
 
@@ -183,12 +188,16 @@ def _variables(env: list[str] | None, env_file: Path | None) -> Mapping[str, str
 
 
 def _source(
-    recovery: Recovery, runs_dir: Path, command: list[str] | None, selection: "HostSelection"
+    recovery: Recovery,
+    runs_dir: Path,
+    command: list[str] | None,
+    selection: "HostSelection",
+    inherited: Inherit | None,
 ) -> "Source | None":
     from tfdist.cli.resume import find_resumed
 
     remote = bool(selection.hosts) and not any(host.local for host in selection.hosts)
-    return find_resumed(recovery, runs_dir, tuple(command or ()), remote=remote)
+    return find_resumed(recovery, runs_dir, tuple(command or ()), remote=remote, shared=inherited is not None)
 
 
 def _job_file(path: Path | None, ctx: typer.Context) -> "JobFile | None":

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.inherit.source import SourceName
 from tfdist.launch.policy import RestartOn
 from tfdist.launch.text import flag_of
 from tfdist.models.spec import TrainingSpec
@@ -78,7 +79,9 @@ _SPEC_NAMES = {"timeout_collective": "timeout_collective_s", "memory_limit": "me
 _TYPES = {**field_types(TrainingSpec), "preset": str, "global_batch_size": int}
 _KINDS = {name: _TYPES[_SPEC_NAMES.get(name, name)] for name, _, _ in _ROWS}
 CHOICES: Mapping[str, tuple[str, ...]] = {
-    name: tuple(map(str, kind)) for name, kind in (*_KINDS.items(), ("restart_on", RestartOn)) if issubclass(kind, Enum)
+    name: tuple(map(str, kind))
+    for name, kind in (*_KINDS.items(), ("restart_on", RestartOn), ("inherit", SourceName))
+    if issubclass(kind, Enum)
 }
 """The closed choices: option name -> values."""
 

@@ -5,18 +5,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfdist.cli.checkpoint_source import Source
+from tfdist.cli.inherit_options import Inherit
 from tfdist.cli.plan_recovery import PlannedJob, plan_checkpointing, recovery_notes, with_variables
 from tfdist.cli.recovery_options import Recovery
 from tfdist.launch.attempts import Saved
-from tfdist.launch.cluster import Cluster, parse_tf_config
 from tfdist.launch.environment import INTRA_OP_THREADS, device_order
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Job, Program
-from tfdist.launch.machine import BUSY, Machine, Machines, combined, local_machines
+from tfdist.launch.machine import BUSY, Machines, combined, local_machines
 from tfdist.launch.program import program_of
 from tfdist.launch.text import flag_of
 from tfdist.models.checkpointing import Checkpointing
@@ -26,6 +26,9 @@ from tfdist.models.resize import effect, resized
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import LEGACY_KERAS
+
+if TYPE_CHECKING:
+    from tfdist.launch.inherit.rendezvous import Rendezvous
 
 _IN_CURRENT = ("memory_limit_mb", "memory_growth", "soft_placement", "log_device_placement")
 """Options that reach a program through the devices that `current()` configures."""
@@ -48,6 +51,8 @@ class PlannedLaunch:
     """Its folder is empty for the one in the run's folder, until `with_checkpoints`. None: the job is not saved."""
     plan_again: Callable[[Any, Machines], Job] | None = None
     """Plans the job with another spec, on other machines; None: it cannot be planned again."""
+    rendezvous: "Rendezvous | None" = None
+    """Where the tasks of an inherited cluster wait for each other; None: this one starts at once."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +65,8 @@ class LaunchOptions:
     port: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables of every task."""
-    inherit_tf_config: bool = False
-    """Run only the task that TF_CONFIG in the environment describes."""
+    inherit: Inherit | None = None
+    """Run only the task that the environment describes; None: all tasks."""
     recovery: Recovery = field(default_factory=Recovery)
     source: Source | None = None
     """What --resume names."""
@@ -83,9 +88,11 @@ def plan_request(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
     Raises:
         TfdistError: an option is wrong.
     """
-    planned = _plan_inherited(options, machines) if options.inherit_tf_config else _plan(options, machines)
+    inherit = options.inherit
+    planned = _plan(options, machines) if inherit is None else _plan_inherited(options, inherit, machines)
     own, recovery, source = bool(options.command), options.recovery, options.source
-    saved = plan_checkpointing(PlannedJob(planned.job, planned.spec, own, options.inherit_tf_config), recovery, source)
+    job = PlannedJob(planned.job, planned.spec, own, "" if inherit is None else inherit.flag)
+    saved = plan_checkpointing(job, recovery, source)
     notes = (*planned.notes, *recovery_notes(saved, recovery, source, own=own))
     return replace(planned, checkpointing=saved, notes=notes)
 
@@ -180,35 +187,36 @@ def _with_servers(choices: Mapping[str, Any], machines: Machines) -> Mapping[str
     return {"ps": servers, **choices} if servers else choices
 
 
-def _plan_inherited(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
-    """One task of a cluster whose other tasks a scheduler starts elsewhere."""
+def _plan_inherited(options: LaunchOptions, inherit: Inherit, machines: Machines) -> PlannedLaunch:
+    """One task of a cluster whose other tasks another launcher starts elsewhere."""
+    from tfdist.cli import inherit as rules  # other launches do not need these modules
+    from tfdist.launch.inherit.addresses import earlier_on_host
+    from tfdist.launch.inherit.rendezvous import Rendezvous
+    from tfdist.launch.inherit.table import inherited
+
     if any(host != LOCAL for host in machines):
-        raise TfdistError("--inherit-tf-config runs one task on this machine: omit --hosts and --hostfile")
-    if "TF_CONFIG" not in os.environ:
-        raise TfdistError("--inherit-tf-config: TF_CONFIG is not set in the environment; set it, or omit the option")
-    if options.port is not None:
-        raise TfdistError(f"--port {options.port}: TF_CONFIG in the environment has the ports; omit --port")
-    cluster, task = parse_tf_config(os.environ["TF_CONFIG"])
-    implied = _implied_choices(cluster)
-    for name, value in implied.items():
-        if str(options.choices.get(name, value)) not in (str(value), "auto"):
-            raise TfdistError(
-                f"--{name} {options.choices[name]}: TF_CONFIG in the environment has {value}; omit --{name}"
-            )
-    options = replace(options, choices={**options.choices, **implied})
-    planned = _plan(options, local_machines(_with_gpus_of_all(machines[LOCAL], implied["workers"])))
-    planned = _with_own_threads(planned, options, machines)
-    if "chief" in cluster.addresses and "ps" not in implied and not options.command:
-        raise TfdistError(
-            "TF_CONFIG has a chief but no ps: the built-in training has no chief then; rename it to worker 0"
-        )
-    outside = ("chief", "evaluator") if options.command else ("chief",)
-    if task.role not in {*outside, *(plan.task.role for plan in planned.job.plans)}:
-        raise TfdistError(
-            f"TF_CONFIG's task is {task.name}, but {planned.spec.strategy} has no {task.role}: use worker"
-        )
-    notes = (*planned.notes, f"this task, from TF_CONFIG: {task.role} {task.index}")
-    return replace(planned, job=only_task(planned.job, cluster, task), notes=notes, plan_again=None)
+        raise TfdistError(f"{inherit.flag} runs one task on this machine: omit --hosts and --hostfile")
+    attempt = rules.attempt_number(os.environ)
+    found = inherited(inherit.source, os.environ, options.port, inherit.flag)
+    if found is None:
+        planned = _plan(replace(options, choices=rules.choices_of_one(options.choices)), machines)
+        rules.check_one(planned.job, planned.spec, inherit.flag)
+        job = replace(planned.job, first_attempt=attempt)
+        return replace(planned, job=job, notes=(*planned.notes, rules.ONE_TASK), plan_again=None)
+    choices = rules.implied_choices(found, options.choices, machines[LOCAL])
+    machines = local_machines(rules.machine_of_all(machines[LOCAL], found, choices["workers"]))
+    options = replace(options, choices=choices, port=None)
+    planned = _with_own_threads(_plan(options, machines), options, machines)
+    rules.check_task(found, planned.job, planned.spec, own=bool(options.command))
+    job = only_task(planned.job, found.cluster, found.task, earlier_on_host(found.cluster, found.task))
+    rendezvous = Rendezvous(found.cluster, found.task, os.environ.get(rules.ATTEMPT, ""))
+    return replace(
+        planned,
+        job=replace(job, first_attempt=attempt),
+        notes=(*planned.notes, rules.task_note(found)),
+        plan_again=None,
+        rendezvous=rendezvous if inherit.waits else None,
+    )
 
 
 def _with_own_threads(planned: PlannedLaunch, options: LaunchOptions, machines: Machines) -> PlannedLaunch:
@@ -220,19 +228,6 @@ def _with_own_threads(planned: PlannedLaunch, options: LaunchOptions, machines: 
         return planned
     spec = replace(planned.spec, cores_per_device=None)
     return replace(planned, spec=spec, job=planned.plan_again(spec, machines))
-
-
-def _implied_choices(cluster: Cluster) -> dict[str, Any]:
-    """The strategy and its size that a cluster stands for. Without ps, the chief is one of the workers."""
-    workers, ps, chiefs = (len(cluster.addresses.get(role, ())) for role in ("worker", "ps", "chief"))
-    if ps:
-        return {"strategy": "parameter-server", "workers": workers, "ps": ps}
-    return {"strategy": "multiworker", "workers": workers + chiefs}
-
-
-def _with_gpus_of_all(machine: Machine, workers: int) -> Machine:
-    """The machine with the GPUs of the whole cluster, assuming that every worker's machine has the same."""
-    return replace(machine, gpus=machine.gpus * workers, gpu_ids=machine.gpu_ids * workers)
 
 
 def refuse_training_options(choices: Mapping[str, Any]) -> None:

@@ -25,8 +25,8 @@ class PlannedJob:
     spec: StrategyChoice
     own: bool
     """Its program is the user's."""
-    inherited: bool
-    """It is one task of a cluster whose other tasks a scheduler starts."""
+    inherited: str
+    """The option by which it is one task of a cluster whose other tasks another launcher starts; empty: it is not."""
 
 
 def plan_checkpointing(planned: PlannedJob, recovery: Recovery, source: Source | None) -> Checkpointing | None:
@@ -38,7 +38,7 @@ def plan_checkpointing(planned: PlannedJob, recovery: Recovery, source: Source |
     if planned.own:
         refuse_for_command(recovery)
     if planned.inherited:
-        _check_inherited(recovery)
+        _check_inherited(recovery, planned.inherited)
     _check_restarts(planned, recovery)
     if isinstance(planned.spec, TrainingSpec) and source is not None:
         _check_same(planned.spec, source)
@@ -83,15 +83,13 @@ def refuse_for_command(recovery: Recovery) -> None:
             )
 
 
-def _check_inherited(recovery: Recovery) -> None:
+def _check_inherited(recovery: Recovery, flag: str) -> None:
     for name in ("max_restarts", "evaluator"):
         if recovery.words.get(name) not in (None, "--max-restarts 0"):
-            raise TfdistError(
-                f"{recovery.words[name]}: has no effect with --inherit-tf-config, which runs one task; omit it"
-            )
+            raise TfdistError(f"{recovery.words[name]}: has no effect with {flag}, which runs one task; omit it")
     if "checkpoint_every" in recovery.words and recovery.folder is None:
         raise TfdistError(
-            f"{recovery.words['checkpoint_every']}: with --inherit-tf-config, each task has a run folder of its own; "
+            f"{recovery.words['checkpoint_every']}: with {flag}, each task has a run folder of its own; "
             "give them a common folder with --checkpoint-dir"
         )
 

@@ -15,7 +15,9 @@ from tfdist.models.checkpoints import check_empty, list_checkpoints
 from tfdist.models.saved_spec import read_saved_spec
 
 
-def find_resumed(recovery: Recovery, runs_dir: Path, command: tuple[str, ...], *, remote: bool) -> Source | None:
+def find_resumed(
+    recovery: Recovery, runs_dir: Path, command: tuple[str, ...], *, remote: bool, shared: bool = False
+) -> Source | None:
     """What --resume names; None without it, and if `auto` finds no checkpoint.
 
     Args:
@@ -23,10 +25,14 @@ def find_resumed(recovery: Recovery, runs_dir: Path, command: tuple[str, ...], *
         runs_dir: folder of the runs.
         command: the user's own program.
         remote: the job runs on hosts that may see other folders than this machine.
+        shared: other launchers start the other tasks of the job, and save in the same folder. The tasks decide together
+            whether they continue, for each launcher alone could see another state of the folder.
 
     Raises:
         TfdistError: there is nothing to continue, or it is in use.
     """
+    if shared and recovery.resume in (None, AUTO):
+        return _for_the_tasks(recovery)
     if recovery.resume is None:
         _refuse_if_used(recovery.folder, runs_dir)
         if recovery.folder is not None and not command and not remote:
@@ -43,7 +49,8 @@ def find_resumed(recovery: Recovery, runs_dir: Path, command: tuple[str, ...], *
             f"{source.folder}; omit --checkpoint-dir"
         )
     _check_program(source, command)
-    _refuse_if_used(source.folder, runs_dir)
+    if not shared:
+        _refuse_if_used(source.folder, runs_dir)
     return _with_newest(source, remote) if not command else _checked_files(source, remote)
 
 
@@ -65,11 +72,24 @@ def resume_command(arguments: Sequence[str], run_dir: Path, saved: Checkpointing
     return ""
 
 
+def _for_the_tasks(recovery: Recovery) -> Source | None:
+    """Without --resume the tasks refuse a folder that holds checkpoints, unless they are restarted."""
+    if recovery.resume is None:
+        return None
+    option = recovery.words["resume"]
+    return Source(option, _auto_folder(option, recovery.folder), may_be_empty=True)
+
+
+def _auto_folder(option: str, folder: str | None) -> str:
+    if folder is None:
+        raise TfdistError(f"{option}: needs --checkpoint-dir, the folder that is resumed if it holds a checkpoint")
+    return folder
+
+
 def _find_auto(
     option: str, folder: str | None, runs_dir: Path, command: tuple[str, ...], remote: bool
 ) -> Source | None:
-    if folder is None:
-        raise TfdistError(f"{option}: needs --checkpoint-dir, the folder that is resumed if it holds a checkpoint")
+    folder = _auto_folder(option, folder)
     _refuse_if_used(folder, runs_dir)
     source = Source(option, folder, may_be_empty=True)
     if command or _is_elsewhere(folder, remote):

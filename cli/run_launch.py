@@ -12,6 +12,7 @@ from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.output_tasks import output_tasks
 from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, busy_warnings, plan_request, with_checkpoints
 from tfdist.cli.resume import resume_command
+from tfdist.cli.termination import log_outcome
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.launcher_messages import Note
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
@@ -112,7 +113,9 @@ def run_launch(
         resume="" if options.recovery.resume else _resume_command(planned, run_dir),
         is_shown=console.shows,
     )
-    return record.exit_code if record is not None else outcome.exit_code
+    code, reason = (outcome.exit_code, outcome.reason) if record is None else (record.exit_code, record.reason)
+    log_outcome(outcome, int(code), reason)
+    return code
 
 
 def _resume_command(planned: PlannedLaunch, run_dir: RunDir) -> str:
@@ -175,6 +178,7 @@ def _run(
         writer.save(run_dir.launcher, this_launcher().to_json())
         writer.save(run_dir.spec, saved.to_json())
         try:
+            _wait_for_peers(planned, policy, console)
             result = _run_kept(planned, writer, policy, console, fleet, hosts)
         except TfdistError as error:
             status = RunState.INTERRUPTED if error.exit_code > 128 else RunState.REFUSED
@@ -184,6 +188,18 @@ def _run(
         if planned.spec.log_device_placement:
             console.handle(Note("tfdist", save_placement(writer)))
         return result
+
+
+def _wait_for_peers(planned: PlannedLaunch, policy: Policy, console: PrefixedLines) -> None:
+    """Wait until the tasks that other launchers start are there, too.
+
+    Raises:
+        TfdistError: some are missing, or interrupted.
+    """
+    if planned.rendezvous is not None:
+        from tfdist.launch.inherit.rendezvous import meet
+
+        meet(planned.rendezvous, policy.start_timeout_s, lambda text: console.handle(Note("tfdist", text)))
 
 
 def _run_kept(

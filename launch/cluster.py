@@ -9,6 +9,8 @@ from tfdist.launch.errors import TfdistError
 
 ROLES = ("chief", "worker", "ps", "evaluator")
 """The task types that TF_CONFIG allows."""
+_RENAMED = {"master": "chief"}
+"""The chief, as TensorFlow 1 calls it, and TFJob and older configurations still do."""
 
 
 @dataclass(frozen=True, order=True)
@@ -53,18 +55,20 @@ class Cluster:
 
 
 def parse_tf_config(text: str) -> tuple[Cluster, Task]:
-    """The cluster and the task in a TF_CONFIG value. An evaluator need not be in its cluster.
+    """The cluster and the task in a TF_CONFIG value. A master is a chief; an evaluator need not be in its cluster.
 
     Raises:
         TfdistError: TensorFlow would reject the value.
     """
     try:
         config: dict[str, Any] = json.loads(text)
-        addresses = {str(role): _addresses(hosts) for role, hosts in config["cluster"].items()}
-        task = Task(str(config["task"]["type"]), int(config["task"]["index"]))
+        addresses = {_role(role): _addresses(hosts) for role, hosts in config["cluster"].items()}
+        task = Task(_role(config["task"]["type"]), int(config["task"]["index"]))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         shape = 'JSON with lists of addresses under "cluster", and "type" and "index" under "task"'
         raise TfdistError(f"TF_CONFIG={text!r}: must be {shape}; correct or unset it") from None
+    if len(addresses) < len(config["cluster"]):
+        raise TfdistError("TF_CONFIG: its cluster has a master and a chief, which are the same; remove one of them")
     unknown = sorted({*addresses, task.role} - set(ROLES))
     if unknown:
         raise TfdistError(f"TF_CONFIG: unknown task type {unknown[0]!r}; use {', '.join(ROLES)}")
@@ -72,6 +76,10 @@ def parse_tf_config(text: str) -> tuple[Cluster, Task]:
     if task.index < 0 or not (outside or task.index < len(addresses.get(task.role, ()))):
         raise TfdistError(f"TF_CONFIG: its task {task.role}:{task.index} is not in its cluster; correct one of them")
     return Cluster(addresses), task
+
+
+def _role(name: Any) -> str:
+    return _RENAMED.get(str(name), str(name))
 
 
 def _addresses(hosts: Any) -> tuple[str, ...]:

@@ -92,6 +92,8 @@ class Job:
     """Variables of the launcher's environment that every task gets, unless its program or tfdist sets them."""
     checkpoint_dir: str = ""
     """The folder of checkpoints, if it is to be checked before tasks start: an absolute path."""
+    first_attempt: int = 0
+    """How often another launcher has restarted it before: tasks count on from there."""
 
     @property
     def hosts(self) -> tuple[Host, ...]:

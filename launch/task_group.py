@@ -64,7 +64,7 @@ class TaskGroup:
             if task not in tasks:
                 continue
             number = self.attempt(task)
-            env = {**self.job.environment(plan), "TFDIST_ATTEMPT": str(number)}
+            env = {**self.job.environment(plan), "TFDIST_ATTEMPT": str(self.job.first_attempt + number)}
             port = self.job.cluster.port(plan.task)
             self.running.add(task)
             self.channels[task].send(Start(task, program.argv, env, program.cwd, plan.cores, port, attempt=number))

@@ -100,8 +100,11 @@ def _environment(choice: StrategyChoice) -> dict[str, str]:
     return {**choice.to_env(), **choice.keras.environment, **fail_fast, **gpu_threads, **threads, **log}
 
 
-def only_task(job: Job, cluster: Cluster, task: Task) -> Job:
-    """The job reduced to the one task that an inherited TF_CONFIG describes. It gets this machine's first devices."""
-    # without parameter servers a chief is a worker that also saves, so it gets a worker's plan
-    plan = next((plan for plan in job.plans if plan.task.role == task.role), job.plans[0])
-    return Job((replace(plan, task=task, port=None),), {task.role: RoleShape(1)}, cluster)
+def only_task(job: Job, cluster: Cluster, task: Task, earlier: int = 0) -> Job:
+    """The job reduced to the one task that another launcher starts here.
+
+    It gets the devices that come after those of `earlier` tasks of its role on this machine.
+    """
+    plans = [plan for plan in job.plans if plan.task.role == task.role] or job.plans
+    plan = replace(plans[earlier % len(plans)], task=task, port=None)
+    return Job((plan,), {task.role: RoleShape(1)}, cluster)

@@ -39,7 +39,7 @@ class ProbeServer:
         self._threads: list[threading.Thread] = []
         try:
             for port in ports:
-                self._servers.append(_listen(port))
+                self._servers.append(listen(port))
         except OSError:
             self.close()
             raise
@@ -77,8 +77,12 @@ class ProbeServer:
                 connection.sendall(b"%d\n" % total)
 
 
-def _listen(port: int) -> socket.socket:
-    # Like TensorFlow's servers: on all IPv4 and IPv6 addresses, with SO_REUSEPORT.
+def listen(port: int) -> socket.socket:
+    """A socket that listens like TensorFlow's servers: on all IPv4 and IPv6 addresses, with SO_REUSEPORT.
+
+    Raises:
+        OSError: the port is in use by another program.
+    """
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     return socket.create_server(("", port), family=family, backlog=512, reuse_port=True, dualstack_ipv6=both)

@@ -261,7 +261,7 @@ def test_inherit_runs_only_the_task_of_tf_config(capsys, monkeypatch):
     Path("s.py").write_text(SHOW)
     tf_config = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(tf_config))
-    assert run(["launch", "--inherit-tf-config", "s.py"]) == 0
+    assert run(["launch", "--inherit-tf-config", "--no-wait-for-peers", "s.py"]) == 0
     out = capsys.readouterr().out
     assert "this task, from TF_CONFIG: worker 1" in out
     (line,) = [line for line in out.splitlines() if line.startswith("[worker-1] ")]

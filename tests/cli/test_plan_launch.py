@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tfdist.cli.inherit_options import Inherit
 from tfdist.cli.plan_launch import LaunchOptions, busy_warnings, plan_request
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
@@ -77,25 +78,25 @@ def test_the_keras_of_the_environment_needs_no_note(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "cluster",
+    ("cluster", "seen"),
     [
-        {"worker": ["a:1", "b:1"]},
-        {"chief": ["a:1"], "worker": ["b:1"]},
-        {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]},
-        {"worker": ["a:1"], "evaluator": ["b:1"]},
+        ({"worker": ["a:1", "b:1"]}, None),
+        ({"chief": ["a:1"], "worker": ["b:1"]}, {"worker": ["a:1", "b:1"]}),
+        ({"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}, None),
+        ({"worker": ["a:1"], "evaluator": ["b:1"]}, None),
     ],
 )
-def test_an_inherited_evaluator_runs_the_users_program_only(cluster, monkeypatch):
+def test_an_inherited_evaluator_runs_the_users_program_only(cluster, seen, monkeypatch):
     tf_config = {"cluster": cluster, "task": {"type": "evaluator", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(tf_config))
     machines = {LOCAL: Machine((0,), ("A100",))}
-    planned = plan_request(LaunchOptions({}, ("true",), inherit_tf_config=True), machines)
+    planned = plan_request(LaunchOptions({}, ("true",), inherit=Inherit()), machines)
     (only,) = planned.job.plans
     env = planned.job.environment(only)
-    assert (only.task.name, json.loads(env["TF_CONFIG"])) == ("evaluator-0", tf_config)
+    assert (only.task.name, json.loads(env["TF_CONFIG"])) == ("evaluator-0", {**tf_config, "cluster": seen or cluster})
     assert planned.job.leading == ("evaluator-0",)
     with pytest.raises(TfdistError, match="TF_CONFIG"):
-        plan_request(LaunchOptions({"preset": "smoke"}, inherit_tf_config=True), machines)
+        plan_request(LaunchOptions({"preset": "smoke"}, inherit=Inherit()), machines)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,7 @@ def test_an_inherited_task_with_thread_pools_of_its_scheduler_is_not_pinned(
     config = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}
     for name, value in {"TF_CONFIG": json.dumps(config), **variables}.items():
         monkeypatch.setenv(name, value)
-    options = LaunchOptions({"preset": "smoke", **choices}, inherit_tf_config=True)
+    options = LaunchOptions({"preset": "smoke", **choices}, inherit=Inherit())
     planned = plan_request(options, {LOCAL: Machine((0, 1, 2, 3), ())})
     (plan,) = planned.job.plans
     assert plan.cores == cores

@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from tfdist.cli.inherit_options import Inherit
 from tfdist.cli.main import run
 from tfdist.cli.plan_launch import LaunchOptions, plan_request
 from tfdist.launch.agents.program import gpus
@@ -100,6 +101,12 @@ WRONG = [
     (["--launcher-timeout", "8"], ["--launcher-timeout 8", "no effect without --hosts"]),
     (["--no-such-option"], ["--no-such-option"]),
     (["--inherit-tf-config"], ["TF_CONFIG", "--inherit-tf-config"]),
+    (["--inherit", "tf-config"], ["--inherit tf-config: TF_CONFIG is not set"]),
+    (["--inherit", "slurn"], ["--inherit slurn: did you mean slurm?"]),
+    (["--inherit", "slurm"], ["--inherit slurm: SLURM_STEP_NODELIST is not set"]),
+    (["--inherit", "slurm", "--inherit-tf-config"], ["--inherit slurm and --inherit-tf-config: use only one"]),
+    (["--inherit", "auto", "--strategy", "parameter-server"], ["--inherit auto", "no cluster", "3 tasks"]),
+    (["--no-wait-for-peers"], ["--no-wait-for-peers: has no effect without --inherit"]),
     (["--", "no-such-program"], ["no-such-program"]),
     (["--", "python", "no_such.py"], ["no_such.py"]),
     (["no_such.py"], ["no_such.py"]),
@@ -155,20 +162,11 @@ def test_an_inherited_tf_config_that_contradicts_is_refused(monkeypatch, tmp_pat
     assert says in capsys.readouterr().err
 
 
-def test_a_chief_without_ps_is_refused_for_the_built_in_training_only(monkeypatch, tmp_path, capsys):
-    monkeypatch.chdir(tmp_path)
-    tf_config = '{"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "chief", "index": 0}}'
-    monkeypatch.setenv("TF_CONFIG", tf_config)
-    assert run(["launch", "--inherit-tf-config", "--preset", "smoke"]) == 2
-    assert "chief" in capsys.readouterr().err
-    assert run(["launch", "--inherit-tf-config", "--", "true"]) == 0
-
-
 def test_an_inherited_tf_config_may_have_more_workers_than_this_machine_has_gpus(monkeypatch):
     two = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
     monkeypatch.setenv("TF_CONFIG", two)
     machine = Machine((0, 1), ("A100",), ("0",))
-    asked = LaunchOptions({}, ("true",), inherit_tf_config=True)
+    asked = LaunchOptions({}, ("true",), inherit=Inherit())
     request = plan_request(asked, {LOCAL: machine})
     (plan,) = request.job.plans
     assert plan.program.env["CUDA_VISIBLE_DEVICES"] == "0"

@@ -1,0 +1,109 @@
+"""A peer's side of the start barrier: it reports to the leader and waits for its word."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.inherit.names import RETRY_S
+from tfdist.launch.inherit.wire import RECEIVE, Lines, given_up, send
+from tfdist.launch.text import shortened
+
+DIAL_S = 4.0
+"""For a connection to the leader."""
+TICK_S = 0.5
+"""Between two looks at whether to stop."""
+SILENCE_S = 10.0
+"""Without a message from the leader, which sends one every 2 s, until it is connected again."""
+
+
+@dataclass
+class Peer:
+    """A task that waits at the leader. Used by one thread."""
+
+    task: str
+    token: str
+    leader: str
+    address: tuple[str, int]
+    """The leader's host and port."""
+    say: Callable[[str], None]
+    """Gets what is missing, now and then."""
+    stop: threading.Event
+    """Ends the wait."""
+    failure: Callable[[], str] = str
+    """Why the wait is ended, for the leader; empty: another process may take the place of this one."""
+
+    def run(self) -> bool:
+        """Wait until all tasks are there, connecting again and again. Returns False if `stop` was set before.
+
+        Raises:
+            TfdistError: the leader or another peer has given up.
+        """
+        while not self.stop.is_set():
+            try:
+                with socket.create_connection(self.address, timeout=DIAL_S) as connection:
+                    if self._wait(connection):
+                        return True
+            except (OSError, ValueError) as error:
+                host, port = self.address
+                self.say(f"{self.leader} at {host}:{port} ({_reason(error)})")
+            self.stop.wait(RETRY_S)
+        return False
+
+    def _wait(self, connection: socket.socket) -> bool:
+        """Report, and read the leader's messages; returns whether the last one was `go`."""
+        send(connection, {"task": self.task, "token": self.token})
+        for message in _messages(connection, self.stop):
+            match message:
+                case {"go": True}:
+                    return True
+                case {"failed": str()}:
+                    raise TfdistError(given_up(message), ExitCode.START_TIMEOUT)
+                case {"refused": str() as other}:
+                    attempts = f"TFDIST_ATTEMPT is {other or 'not set'} there, {self.token or 'not set'} here"
+                    self.say(f"{self.leader} of this attempt ({attempts})")
+                    return False
+                case {"missing": list() as missing}:
+                    self.say(shortened(map(str, missing)) or self.leader)
+        reason = self.failure()
+        if reason:
+            send(connection, {"failed": reason, "by": self.task})
+        return False
+
+
+def _messages(connection: socket.socket, stop: threading.Event) -> Iterator[Mapping[str, Any]]:
+    """The messages until `stop` is set.
+
+    Raises:
+        OSError: the connection has ended, or nothing came for long.
+        ValueError: something else answers.
+    """
+    lines, heard_at = Lines(), time.monotonic()
+    connection.settimeout(TICK_S)
+    while not stop.is_set():
+        try:
+            data = connection.recv(RECEIVE)
+        except TimeoutError:
+            if time.monotonic() - heard_at > SILENCE_S:
+                raise
+            continue
+        if not data:
+            raise ConnectionResetError("closed")
+        heard_at = time.monotonic()
+        yield from lines.feed(data)
+
+
+def _reason(error: Exception) -> str:
+    match error:
+        case ConnectionRefusedError():
+            return "refused"
+        case TimeoutError():
+            return "timed out"
+        case socket.gaierror():
+            return "not resolved"
+        case OSError():
+            return error.strerror or str(error)
+    return "something else answers there"

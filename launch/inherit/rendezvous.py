@@ -1,0 +1,198 @@
+"""The start barrier of tasks that another launcher starts: none starts before all are there and know all names.
+
+TensorFlow would wait for a missing peer in silence, for up to an hour, or fail because a name is not in DNS yet. The
+leader gathers the others on its own TensorFlow port before TensorFlow uses it.
+"""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property, partial
+from queue import Empty, SimpleQueue
+
+from tfdist.launch.agents.launcher_messages import Interrupted
+from tfdist.launch.agents.program.ports import reserve
+from tfdist.launch.agents.signals import interruptions
+from tfdist.launch.cluster import Cluster, Task
+from tfdist.launch.errors import SIGNALS, ExitCode, TfdistError
+from tfdist.launch.inherit.addresses import peers_of, split
+from tfdist.launch.inherit.leader import Gathering
+from tfdist.launch.inherit.names import NameSearch
+from tfdist.launch.inherit.peer import Peer
+from tfdist.launch.text import shortened
+
+REPORT_S = 5.0
+"""Between two lines about what is missing."""
+JOIN_S = 3.0
+"""For the thread that meets the peers to end."""
+
+
+@dataclass(frozen=True)
+class Rendezvous:
+    """The tasks that start together, as one of them sees it."""
+
+    cluster: Cluster
+    task: Task
+    token: str = ""
+    """The tasks of one attempt have the same: what is left of an earlier one is not met."""
+
+    @property
+    def leader(self) -> Task:
+        """The task that the others report to: the chief, else worker 0."""
+        return Task("chief", 0) if self.cluster.addresses.get("chief") else Task("worker", 0)
+
+    @cached_property
+    def peers(self) -> Mapping[str, str]:
+        """The addresses of the other tasks, by name."""
+        return {task.name: address for task, address in peers_of(self.cluster, self.task)}
+
+    @cached_property
+    def hosts(self) -> Mapping[str, str]:
+        """The hosts of the other tasks, by name."""
+        return {name: split(address)[0] for name, address in self.peers.items()}
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is anything to wait for. Nothing connects to an evaluator, and it connects to nothing."""
+        return bool(self.peers) and self.task.role != "evaluator"
+
+
+_News = SimpleQueue[str | TfdistError | Interrupted | None]
+"""What is missing, why nothing starts, a signal, and None: all are there."""
+
+
+def meet(rendezvous: Rendezvous, timeout_s: float, report: Callable[[str], None]) -> None:
+    """Return when all tasks of the cluster are there; at once if there is nothing to wait for.
+
+    Args:
+        rendezvous: the tasks.
+        timeout_s: seconds from now.
+        report: gets a line about what is missing every few seconds.
+
+    Raises:
+        TfdistError: the port of this task is in use (exit code 2), tasks are missing after `timeout_s` (75), or a
+            signal came (128 and its number).
+    """
+    if not rendezvous.needed:
+        return
+    news: _News = SimpleQueue()
+    stop = threading.Event()
+    port = rendezvous.cluster.port(rendezvous.task) or 0
+    with interruptions(news.put), closing(_reserved(port, rendezvous.task)):
+        meeting = _Meeting(rendezvous, port, stop, news.put)
+        thread = threading.Thread(target=meeting.run, name="rendezvous", daemon=True)
+        thread.start()
+        try:
+            _wait(news, timeout_s, report)
+        except TfdistError as error:
+            meeting.failure = str(error) if error.exit_code < SIGNALS else ""
+            raise
+        finally:
+            stop.set()
+            thread.join(JOIN_S)
+
+
+def _reserved(port: int, task: Task) -> socket.socket:
+    try:
+        return reserve(port)
+    except OSError as error:
+        raise TfdistError(
+            f"port {port} of {task.name} cannot be used ({error.strerror}): end the process that uses it, or choose "
+            "another port"
+        ) from None
+
+
+def _wait(news: _News, timeout_s: float, report: Callable[[str], None]) -> None:
+    missing, now = "the other tasks", time.monotonic()
+    deadline, report_at = now + timeout_s, now + REPORT_S
+    while True:
+        try:
+            item = news.get(timeout=max(0.0, min(deadline, report_at) - time.monotonic()))
+        except Empty:
+            if time.monotonic() >= deadline:
+                raise _too_late(missing, timeout_s) from None
+            report(f"waiting for {missing}")
+            report_at = time.monotonic() + REPORT_S
+            continue
+        match item:
+            case None:
+                return
+            case Interrupted(number):
+                raise TfdistError("interrupted before any task was started", SIGNALS + number)
+            case TfdistError():
+                raise item
+            case str():
+                missing = item
+
+
+def _too_late(missing: str, timeout_s: float) -> TfdistError:
+    return TfdistError(
+        f"not all tasks are there within --start-timeout {timeout_s:g} s, missing: {missing}; look at their logs, or "
+        "give them more time",
+        ExitCode.START_TIMEOUT,
+    )
+
+
+@dataclass
+class _Meeting:
+    """What the thread does."""
+
+    rendezvous: Rendezvous
+    port: int
+    stop: threading.Event
+    put: Callable[[str | TfdistError | None], None]
+    failure: str = ""
+    """Why this task has given up, for the peers; empty: another process may take its place."""
+
+    def run(self) -> None:
+        """Meet the peers, and put the result."""
+        leads = self.rendezvous.task == self.rendezvous.leader
+        try:
+            if self._lead() if leads else self._follow():
+                self.put(None)
+        except TfdistError as error:
+            self.put(error)
+
+    def _lead(self) -> bool:
+        names = NameSearch(self.rendezvous.hosts)
+        threading.Thread(target=names.run, args=(self.stop,), name="names", daemon=True).start()
+        with closing(self._gathering()) as gathering:
+            try:
+                complete = gathering.run(self.stop, lambda: not names.missing, partial(self._report, names))
+            except TfdistError as error:
+                self.failure = str(error)
+                raise
+            finally:
+                if self.failure:
+                    gathering.fail(self.failure, self.rendezvous.task.name)
+            return complete
+
+    def _report(self, names: NameSearch, missing: Sequence[str]) -> None:
+        if missing or names.missing:
+            self.put(shortened(missing) or _names(names.missing))
+
+    def _gathering(self) -> Gathering:
+        try:
+            return Gathering(self.port, tuple(self.rendezvous.peers), self.rendezvous.token)
+        except OSError as error:
+            raise TfdistError(
+                f"port {self.port} of {self.rendezvous.task.name} cannot be used ({error.strerror})"
+            ) from None
+
+    def _follow(self) -> bool:
+        names = NameSearch(self.rendezvous.hosts)
+        if not names.run(self.stop, lambda missing: self.put(_names(missing))):
+            return False
+        leader = self.rendezvous.leader.name
+        address = split(self.rendezvous.peers[leader])
+        task, token = self.rendezvous.task.name, self.rendezvous.token
+        return Peer(task, token, leader, address, self.put, self.stop, lambda: self.failure).run()
+
+
+def _names(missing: Mapping[str, str]) -> str:
+    """`the name of worker-1 (h2)`."""
+    listed = shortened(f"{task} ({host})" for task, host in missing.items())
+    return f"the {'name' if len(missing) == 1 else 'names'} of {listed} in DNS"

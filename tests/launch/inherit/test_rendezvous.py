@@ -1,0 +1,210 @@
+"""The start barrier, with real sockets: threads of this process stand in for the launchers of other tasks."""
+
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing, contextmanager
+from dataclasses import replace
+
+import pytest
+
+from tfdist.launch.agents.program.ports import listening_ports, reserve
+from tfdist.launch.cluster import Cluster, Task
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.inherit import rendezvous as module
+from tfdist.launch.inherit.rendezvous import Rendezvous, meet
+from tfdist.launch.inherit.wire import send
+
+LONG_S = 30.0
+SHORT_S = 0.5
+
+
+@contextmanager
+def free_ports(count):
+    """Ports that nothing else takes meanwhile."""
+    sockets = [reserve(0) for _ in range(count)]
+    try:
+        yield [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def ports_of(count):
+    with free_ports(count) as ports:
+        return ports
+
+
+@pytest.fixture
+def tasks():
+    """The views of a chief, two workers and a parameter server."""
+    chief, one, two, ps = (f"localhost:{port}" for port in ports_of(4))
+    cluster = Cluster({"chief": (chief,), "worker": (one, two), "ps": (ps,), "evaluator": ("nowhere.invalid:1",)})
+    names = (Task("chief", 0), Task("worker", 0), Task("worker", 1), Task("ps", 0))
+    return {task.name: Rendezvous(cluster, task, "3") for task in names}
+
+
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(8) as pool:
+        yield pool
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def port_of(rendezvous):
+    return rendezvous.cluster.port(rendezvous.task)
+
+
+def ignore(_):
+    pass
+
+
+def test_all_start_when_the_last_one_is_there(tasks, pool):
+    last = tasks.pop("worker-1")
+    waiting = [pool.submit(meet, each, LONG_S, ignore) for each in tasks.values()]
+    wait_until(lambda: port_of(tasks["chief-0"]) in listening_ports())
+    assert not any(each.done() for each in waiting)
+    meet(last, LONG_S, ignore)
+    for each in waiting:
+        each.result(timeout=10)
+
+
+def test_the_port_is_free_for_tensorflow_at_once(tasks, pool):
+    for each in [pool.submit(meet, each, LONG_S, ignore) for each in tasks.values()]:
+        each.result(timeout=10)
+    for each in tasks.values():
+        with closing(reserve(port_of(each))), socket.create_server(("", port_of(each)), reuse_port=True):
+            pass
+
+
+def test_without_a_chief_worker_0_gathers(pool):
+    cluster = Cluster({"worker": tuple(f"127.0.0.1:{port}" for port in ports_of(3))})
+    views = [Rendezvous(cluster, Task("worker", index)) for index in range(3)]
+    assert {view.leader for view in views} == {Task("worker", 0)}
+    for each in [pool.submit(meet, view, LONG_S, ignore) for view in views]:
+        each.result(timeout=10)
+
+
+def test_the_missing_are_named_by_all(tasks, pool):
+    tasks.pop("worker-1")
+    peers = [pool.submit(meet, each, LONG_S, ignore) for name, each in tasks.items() if name != "chief-0"]
+    with pytest.raises(TfdistError) as leader:
+        meet(tasks["chief-0"], 3.0, ignore)
+    says = "not all tasks are there within --start-timeout 3 s, missing: worker-1; look at their logs"
+    assert (leader.value.exit_code, str(leader.value).startswith(says)) == (75, True)
+    for peer in peers:
+        error = peer.exception(timeout=10)
+        assert error.exit_code == 75
+        assert str(error).startswith(says)
+        assert str(error).endswith("(says chief-0)")
+
+
+def test_a_peer_that_gives_up_ends_the_wait_of_all(tasks, pool):
+    tasks.pop("worker-1")
+    others = [pool.submit(meet, tasks[name], LONG_S, ignore) for name in ("chief-0", "ps-0")]
+    with pytest.raises(TfdistError, match="missing: worker-1; look at their logs") as gave_up:
+        meet(tasks["worker-0"], 4.0, ignore)
+    for other in others:
+        assert str(other.exception(timeout=10)) == f"{gave_up.value} (says worker-0)"
+
+
+def test_a_missing_leader_is_named_with_the_reason(tasks):
+    address = tasks["worker-0"].peers["chief-0"]
+    with pytest.raises(TfdistError) as error:
+        meet(tasks["worker-0"], SHORT_S, ignore)
+    assert error.value.exit_code == 75
+    assert f"missing: chief-0 at {address} (refused)" in str(error.value)
+
+
+def test_a_leader_that_waits_reports_who_is_missing(tasks, monkeypatch):
+    monkeypatch.setattr(module, "REPORT_S", 0.1)
+    lines = []
+    with pytest.raises(TfdistError):
+        meet(tasks["chief-0"], SHORT_S, lines.append)
+    assert "waiting for worker-0, worker-1, ps-0" in lines
+
+
+def test_names_that_are_missing_in_dns_are_reported(monkeypatch):
+    monkeypatch.setattr(module, "REPORT_S", 0.1)
+    here, there = ports_of(2)
+    cluster = Cluster({"worker": (f"no-such-host.invalid:{there}", f"localhost:{here}")})
+    lines = []
+    with pytest.raises(TfdistError, match=r"missing: the name of worker-0 \(no-such-host.invalid\) in DNS"):
+        meet(Rendezvous(cluster, Task("worker", 1)), SHORT_S, lines.append)
+    assert "waiting for the name of worker-0 (no-such-host.invalid) in DNS" in lines
+
+
+def test_tasks_of_another_attempt_do_not_meet(tasks, pool):
+    stale = replace(tasks["worker-0"], token="2")
+    told = []
+    old = pool.submit(meet, stale, 3.0, ignore)
+    leader = pool.submit(meet, tasks["chief-0"], LONG_S, told.append)
+    error = old.exception(timeout=10)
+    assert error.exit_code == 75
+    assert "missing: chief-0 of this attempt (TFDIST_ATTEMPT is 3 there, 2 here)" in str(error)
+    assert not leader.done()
+    for each in [pool.submit(meet, tasks[name], LONG_S, ignore) for name in ("worker-0", "worker-1", "ps-0")]:
+        each.result(timeout=10)
+    leader.result(timeout=10)
+
+
+def test_a_peer_that_was_restarted_is_waited_for(tasks, pool):
+    waiting = [pool.submit(meet, tasks[name], LONG_S, ignore) for name in ("chief-0", "worker-1")]
+    wait_until(lambda: port_of(tasks["chief-0"]) in listening_ports())
+    with socket.create_connection(("localhost", port_of(tasks["chief-0"]))) as killed:
+        send(killed, {"task": "worker-0", "token": "3"})
+        assert b"missing" in killed.recv(1000)  # it came, and leaves again
+    last = pool.submit(meet, tasks["ps-0"], LONG_S, ignore)
+    assert wait([last, *waiting], timeout=1).done == set()
+    for each in (pool.submit(meet, tasks["worker-0"], LONG_S, ignore), last, *waiting):
+        each.result(timeout=10)
+
+
+def test_another_program_at_the_leaders_address_is_recognized(tasks):
+    with socket.create_server(("", port_of(tasks["chief-0"]))) as server:
+
+        def serve():
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+                connection.recv(1)
+
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(TfdistError, match="something else answers there"):
+            meet(tasks["worker-0"], SHORT_S, ignore)
+
+
+def test_strangers_at_the_leaders_port_do_no_harm(tasks, pool):
+    leader = pool.submit(meet, tasks["chief-0"], LONG_S, ignore)
+    port = port_of(tasks["chief-0"])
+    wait_until(lambda: port in listening_ports())
+    for data in (b"", b"GET / HTTP/1.1\r\n\r\n", b'{"task": "boss-0", "token": "3"}\n'):
+        with socket.create_connection(("localhost", port)) as stranger:
+            stranger.sendall(data)
+    with socket.create_connection(("localhost", port)):  # stays, and says nothing
+        for each in [pool.submit(meet, tasks[name], LONG_S, ignore) for name in tasks if name != "chief-0"]:
+            each.result(timeout=10)
+        leader.result(timeout=10)
+
+
+@pytest.mark.parametrize("name", ["chief-0", "worker-0"])
+def test_a_port_in_use_is_refused(tasks, name):
+    port = port_of(tasks[name])
+    with (
+        socket.create_server(("", port)),
+        pytest.raises(TfdistError, match=f"port {port} of {name} cannot be used") as error,
+    ):
+        meet(tasks[name], LONG_S, ignore)
+    assert error.value.exit_code == 2
+
+
+def test_an_evaluator_and_the_only_task_wait_for_nobody(tasks):
+    meet(replace(tasks["chief-0"], task=Task("evaluator", 0)), SHORT_S, ignore)
+    meet(Rendezvous(Cluster({"worker": ("nowhere.invalid:1",)}), Task("worker", 0)), SHORT_S, ignore)
