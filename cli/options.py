@@ -34,7 +34,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("ps", SIZE, "Number of parameter servers (parameter-server only). Default: 1."),
     ("devices", SIZE, "Devices per task: GPUs, or virtual CPU devices. Default for mirrored and central-storage: all GPUs, or 2 on a CPU."),
     ("cores_per_device", SIZE, "Cores that each CPU device is pinned to. Default: 1; not pinned with your own COMMAND."),
-    ("intra_op_threads", SIZE, "TensorFlow's intra-op threads in each task (TF_NUM_INTRAOP_THREADS). Default: one per pinned core."),
+    ("intra_op_threads", SIZE, "TensorFlow's intra-op threads in each task. Default: one per pinned core."),
     ("logical_gpus", SIZE, "Number of parts into which the machine's one GPU is cut, to try several devices on one card."),
     ("communication", HOW, "All-reduce between workers (multiworker): {choices}. Default: auto, which is nccl if all workers have GPUs, else TensorFlow's choice."),
     ("cross_device", HOW, "All-reduce between the devices of one process (mirrored): {choices}."),
