@@ -86,6 +86,10 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 """The closed choices: option name -> values."""
 
 
+_LONGEST_NEGATED = 16
+"""Letters of an option that also has a --no- form; the help of longer ones would not fit into 80 columns."""
+
+
 def variable_of(name: str) -> str:
     """The environment variable of an option: TFDIST_SSH_PORT for `ssh_port` or `--ssh-port`."""
     return "TFDIST_" + name.lstrip("-").replace("-", "_").upper()
@@ -135,7 +139,8 @@ Json = Annotated[
 
 def annotation(name: str, kind: Any, panel: str, text: str) -> Any:
     """The annotation of a command's parameter for one row of a table of options."""
-    flag = f"{flag_of(name)}/{flag_of('no_' + name)}" if kind is bool else flag_of(name)
+    negated = kind is bool and len(name) <= _LONGEST_NEGATED
+    flag = f"{flag_of(name)}/{flag_of('no_' + name)}" if negated else flag_of(name)
     short = ("-H",) if name == "hosts" else ()
     *others, last = CHOICES.get(name, ("",))
     text = text.replace("{choices}", f"{', '.join(others)} or {last}")
