@@ -10,6 +10,7 @@ import pytest
 import tfdist
 from tfdist.cli import recovery_options
 from tfdist.cli.__main__ import FAILED, INTERRUPTED, run_command
+from tfdist.cli.inherit_options import InheritFrom
 from tfdist.cli.main import run
 from tfdist.cli.options import CHOICES, TRAINING, variable_of
 from tfdist.launch.errors import ExitCode
@@ -70,7 +71,7 @@ def test_every_option_of_a_training_is_set_by_the_variable_that_the_help_describ
 
 
 def test_the_help_of_an_option_with_choices_lists_them():
-    options = {**TRAINING, **recovery_options._OPTIONS}
+    options = {**TRAINING, **recovery_options._OPTIONS, "inherit": InheritFrom}
     for name, choices in CHOICES.items():
         (option,) = options[name].__metadata__
         assert [choice for choice in choices if choice not in option.help] == []
@@ -113,6 +114,7 @@ def test_the_shell_completes_commands_options_and_values(line, values, tmp_path,
 IMPORTED = """
 import sys
 from tfdist.cli import recovery_options
+from tfdist.cli.inherit_options import InheritFrom
 from tfdist.cli.main import run
 code = run({arguments!r})
 bench = sorted(name for name in sys.modules if name.startswith("tfdist.bench"))
