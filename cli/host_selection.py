@@ -1,5 +1,6 @@
 """The hosts that the options of `host_options` select, located and connected."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -15,8 +16,9 @@ from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.program.description import describe
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
-from tfdist.launch.hosts.locate import locate, slurm_hosts
+from tfdist.launch.hosts.locate import locate
 from tfdist.launch.hosts.selection import read_hosts
+from tfdist.launch.hosts.slurm import leaking_variables, slurm_hosts, with_groups
 from tfdist.launch.hosts.transport import TransportOptions
 from tfdist.launch.machine import WITHOUT_GPUS, Machine, Machines, assign_slots, machines_of
 from tfdist.launch.place import slots_of
@@ -94,16 +96,17 @@ class HostSelection:
         if not self.hosts:
             return
         try:
-            plan(assign_slots({host: _imagined(host, 0) for host in self.hosts}, self.per_host, devices))
+            plan(assign_slots({host: imagined(host, 0) for host in self.hosts}, self.per_host, devices))
         except TfdistError as without_gpus:
             try:
-                plan(assign_slots({host: _imagined(host, MANY) for host in self.hosts}, self.per_host, devices))
+                plan(assign_slots({host: imagined(host, MANY) for host in self.hosts}, self.per_host, devices))
             except TfdistError as with_gpus:
                 if str(with_gpus) == str(without_gpus):
                     raise with_gpus from None
 
 
-def _imagined(host: Host, gpus: int) -> Machine:
+def imagined(host: Host, gpus: int) -> Machine:
+    """A machine for `host` with plenty of cores and this number of GPUs, to plan a job without it."""
     if not gpus or host.gpus == WITHOUT_GPUS:
         return Machine(tuple(range(MANY)), ())
     ids = host.gpus or tuple(map(str, range(gpus)))
@@ -126,6 +129,7 @@ def select_hosts(values: Mapping[str, Any]) -> HostSelection:
         remote_prefix=values.get("remote_prefix", ""),
         python=values.get("python", ""),
         chdir=values.get("chdir", ""),
+        unset=leaking_variables(os.environ),
     )
     _check_values(values)
     hosts = _named_hosts(values, options)
@@ -175,9 +179,11 @@ def _named_hosts(values: Mapping[str, Any], options: TransportOptions) -> tuple[
     text, file = ",".join(values["hosts"]) if "hosts" in values else None, values.get("hostfile")
     if text is not None and file is not None:
         raise TfdistError(f"{_written('hosts', values)} and {_written('hostfile', values)}: use only one of them")
-    if text is None and file is None and options.transport == "srun":
-        text = ",".join(host.name for host in slurm_hosts())
-    return read_hosts(text, file, values.get("include", ()), values.get("exclude", ()))
+    in_slurm = options.transport == "srun"
+    if text is None and file is None and in_slurm:
+        text = ",".join(host.name for host in slurm_hosts(os.environ))
+    hosts = read_hosts(text, file, values.get("include", ()), values.get("exclude", ()))
+    return with_groups(hosts, os.environ) if in_slurm else hosts
 
 
 def _check_effect(values: Mapping[str, Any], options: TransportOptions, hosts: tuple[Host, ...]) -> None:

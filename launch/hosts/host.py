@@ -31,6 +31,10 @@ class Host:
     its end."""
     remote_prefix: str = ""
     """Shell words before the command, if it `needs_quoting`."""
+    needs_shield: bool = False
+    """On SIGTERM, the program that runs the command on the host kills it (`agents/shield.py`)."""
+    het_group: int | None = None
+    """Of a heterogeneous Slurm job; None in any other job."""
     gateway: str = ""
     """The jump host or proxy command of ssh; empty: none."""
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.hosts.parse import parse_hosts
 from tfdist.launch.hosts.transport import TransportOptions, ssh_client, transport_of
 
 SSH_CONFIG_S = 10.0
@@ -48,6 +47,7 @@ def locate(hosts: Sequence[Host], options: TransportOptions) -> tuple[Host, ...]
             gateway="" if host.local else _gateway(configs[host.name]),
             prefix=() if host.local else transport.prefix(host, options),
             needs_quoting=transport.needs_quoting and not host.local,
+            needs_shield=transport.needs_shield and not host.local,
             remote_prefix="" if host.local else options.remote_prefix,
             python=host.python or ("" if host.local else options.python),
             chdir=host.chdir or options.chdir,
@@ -68,22 +68,6 @@ def _check_local(local_hosts: Sequence[Host]) -> None:
                 f"{host.target} is this machine, where tasks run as the current user; "
                 f"remove {host.user}@, or run tfdist as {host.user}"
             )
-
-
-def slurm_hosts() -> tuple[Host, ...]:
-    """The hosts of the current Slurm allocation, in Slurm's order.
-
-    Source: SLURM_JOB_NODELIST (https://slurm.schedmd.com/sbatch.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES).
-
-    Raises:
-        TfdistError: not inside an allocation.
-    """
-    nodes = os.environ.get("SLURM_JOB_NODELIST")
-    if not nodes:
-        raise TfdistError(
-            "--transport srun: not inside a Slurm allocation; start one with 'salloc' or 'sbatch', or add --hosts"
-        )
-    return parse_hosts(nodes, "SLURM_JOB_NODELIST")
 
 
 def local_names() -> frozenset[str]:

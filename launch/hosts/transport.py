@@ -34,6 +34,8 @@ class TransportOptions:
     """Default of `Host.python`."""
     chdir: str = ""
     """Default of `Host.chdir`."""
+    unset: tuple[str, ...] = ()
+    """Of srun: variables of our environment that it must not see."""
 
 
 def ssh(host: Host, options: TransportOptions) -> tuple[str, ...]:
@@ -50,9 +52,16 @@ def ssh_client(options: TransportOptions) -> tuple[str, ...]:
 
 
 def srun(host: Host, options: TransportOptions) -> tuple[str, ...]:
-    """A job step in the current Slurm allocation, with all of its resources on that node, beside other steps."""
-    step = ("--nodes=1", "--ntasks=1", "--overlap", "--cpu-bind=none", "--quiet", "--job-name=tfdist")
-    return ("srun", *step, f"--nodelist={host.name}")
+    """A job step in the current Slurm allocation, with all of its resources on that node, beside other steps.
+
+    With `--export=ALL`, a SLURM_EXPORT_ENV=NONE of the job does not hide the user's environment; with `--mem=0`, a step
+    without memory of its own does not wait for that of others.
+    """
+    unset = tuple(word for name in options.unset for word in ("-u", name))
+    group = () if host.het_group is None else (f"--het-group={host.het_group}",)
+    step = ("--nodes=1", "--ntasks=1", "--overlap", "--cpu-bind=none", "--mem=0", "--mpi=none", "--export=ALL")
+    prefix = ("env", *unset) if unset else ()
+    return (*prefix, "srun", *group, *step, "--quiet", "--job-name=tfdist", f"--nodelist={host.name}")
 
 
 def custom(host: Host, options: TransportOptions) -> tuple[str, ...]:
@@ -92,11 +101,13 @@ class Transport:
     uses_ssh_config: bool = False
     """Host names may be aliases in the ssh configuration."""
     supports_users: bool = False
+    needs_shield: bool = False
+    """As `Host.needs_shield`."""
 
 
 TRANSPORTS: Mapping[str, Transport] = {
     "ssh": Transport(ssh, needs_quoting=True, uses_ssh_config=True, supports_users=True),
-    "srun": Transport(srun),
+    "srun": Transport(srun, needs_shield=True),
     "exec": Transport(custom, has_template=True, may_be_local=False),
     "shell": Transport(custom, has_template=True, needs_quoting=True, may_be_local=False),
 }

@@ -81,6 +81,22 @@ def test_srun_uses_the_allocation_unless_hosts_are_given(monkeypatch):
     assert [host.name for host in chosen(transport="srun", exclude=["gpu07"]).hosts] == ["gpu08"]
 
 
+def test_srun_knows_the_groups_of_a_heterogeneous_job_and_not_the_options_of_its_batch_script(monkeypatch):
+    variables = {
+        "JOB_NODELIST": "gpu1",
+        "HET_SIZE": "2",
+        "JOB_NODELIST_HET_GROUP_0": "gpu1",
+        "JOB_NODELIST_HET_GROUP_1": "cpu7",
+    }
+    for name, value in (*variables.items(), ("EXACT", "1")):
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    for hosts in (chosen(transport="srun").hosts, chosen(transport="srun", hosts=["gpu1", "cpu7"]).hosts):
+        assert [host.prefix[:5] for host in hosts] == [
+            ("env", "-u", "SLURM_EXACT", "srun", "--het-group=0"),
+            ("env", "-u", "SLURM_EXACT", "srun", "--het-group=1"),
+        ]
+
+
 def test_a_plan_that_no_hardware_could_run_is_refused_before_connecting():
     selection = HostSelection((Host("a", slots=1), Host("b", slots=1)))
 

@@ -6,7 +6,7 @@ import pytest
 from tfdist.launch.agents.bootstrap import agent_argv
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.hosts.locate import address_towards, current_user, is_local, local_names, locate, slurm_hosts
+from tfdist.launch.hosts.locate import address_towards, current_user, is_local, local_names, locate
 from tfdist.launch.hosts.parse import parse_hosts
 from tfdist.launch.hosts.transport import TransportOptions
 
@@ -171,19 +171,3 @@ def test_with_a_custom_command_names_are_addresses_and_ssh_is_not_started():
     assert (pod.address, pod.local, pod.needs_quoting) == ("pod-1", False, False)
     assert pod.prefix == ("kubectl", "exec", "-i", "pod-1", "--")
     assert (here.address, here.local) == ("localhost", False)
-
-
-def test_srun_uses_the_hosts_of_the_allocation_in_order(monkeypatch):
-    monkeypatch.setenv("SLURM_JOB_NODELIST", "gpu[09-10,03],login1")
-    hosts = slurm_hosts()
-    assert [host.name for host in hosts] == ["gpu09", "gpu10", "gpu03", "login1"]
-    assert [host.address for host in locate(hosts, TransportOptions(transport="srun"))] == [host.name for host in hosts]
-
-
-@pytest.mark.parametrize("nodes", [None, ""])
-def test_srun_outside_of_an_allocation_is_refused(monkeypatch, nodes):
-    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
-    if nodes is not None:
-        monkeypatch.setenv("SLURM_JOB_NODELIST", nodes)
-    with pytest.raises(TfdistError, match="salloc"):
-        slurm_hosts()

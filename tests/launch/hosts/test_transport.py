@@ -57,10 +57,22 @@ def test_user_options_cannot_override_batch_mode_but_override_the_timeout():
     )  # ssh takes the first
 
 
-def test_srun_starts_an_overlapping_step_on_the_node():
+def test_srun_starts_a_step_with_all_of_the_node_beside_other_steps():
     argv = srun(Host("gpu07"), TransportOptions(transport="srun"))
     assert argv[0] == "srun"
-    assert {"--nodes=1", "--ntasks=1", "--overlap", "--nodelist=gpu07"} <= set(argv)
+    assert {"--nodes=1", "--ntasks=1", "--overlap", "--cpu-bind=none", "--nodelist=gpu07"} <= set(argv)
+    assert {"--mem=0", "--mpi=none", "--export=ALL"} <= set(argv)
+    assert not any(word.startswith("--het-group") for word in argv)
+
+
+def test_srun_starts_the_step_in_the_group_of_the_node():
+    assert "--het-group=1" in srun(Host("cpu7", het_group=1), TransportOptions(transport="srun"))
+    assert "--het-group=0" in srun(Host("gpu1", het_group=0), TransportOptions(transport="srun"))
+
+
+def test_srun_does_not_see_the_variables_that_are_unset():
+    argv = srun(Host("gpu07"), TransportOptions(transport="srun", unset=("SLURM_EXACT", "SLURM_NTASKS")))
+    assert argv[:6] == ("env", "-u", "SLURM_EXACT", "-u", "SLURM_NTASKS", "srun")
 
 
 def test_a_custom_command_gets_the_host_name_in_place_of_host():
