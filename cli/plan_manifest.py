@@ -1,6 +1,7 @@
 """From the options of `tfdist manifest` to what its pods run. Starts nothing."""
 
 import shlex
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -73,7 +74,7 @@ def plan_workload(request: ManifestRequest, options: KubernetesOptions) -> tuple
         request.env,
         int(request.recovery.policy.get("max_restarts", 0)),
         request.timeout_s,
-        request.policy.save_grace_s,
+        request.policy.save_grace_s(signal.SIGTERM),
     )
     return workload, (*_notes(resolved), *_preset_notes(request, preset, options))
 

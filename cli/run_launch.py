@@ -1,5 +1,6 @@
 """Runs the job that `tfdist launch` has planned, and prints it."""
 
+import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.console.terminal import can_redraw
 from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.kill_wait import kill_wait_s
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_arguments, safe_text
@@ -56,6 +58,8 @@ class RunOptions:
     """Without its tasks, which `output` names."""
     job_file: "JobFile | None" = None
     """Written before the tasks start."""
+    requeue: int | None = None
+    """Put the Slurm job back into its queue after exit code 42, at most this many times; None: never."""
 
     @property
     def out(self) -> TextIO:
@@ -82,6 +86,7 @@ def run_launch(
     Raises:
         TfdistError: no task was started.
     """
+    policy = replace(policy, kill_wait_s=kill_wait_s(os.environ))
     selection.try_out(lambda machines: _checked_plan(options, run_options, machines), options.devices)
     with selection.connected(policy, quiet=run_options.lines.quiet) as fleet:
         machines = selection.machines(fleet, options.devices)
@@ -115,7 +120,17 @@ def run_launch(
     )
     code, reason = (outcome.exit_code, outcome.reason) if record is None else (record.exit_code, record.reason)
     log_outcome(outcome, int(code), reason)
+    if run_options.requeue is not None:
+        _requeue(outcome, code, run_options.requeue)
     return code
+
+
+def _requeue(outcome: Outcome, code: int, most: int) -> None:
+    from tfdist.cli.requeue import requeue
+
+    line = requeue(outcome, code, most, os.environ)
+    if line:
+        typer.echo(f"tfdist: {line}", err=True)
 
 
 def _resume_command(planned: PlannedLaunch, run_dir: RunDir) -> str:

@@ -1,11 +1,14 @@
 """Timeouts of a launch, and when its tasks are restarted."""
 
+import signal
 from dataclasses import dataclass
 
 from tfdist.launch.str_enum import StrEnum
 
 START_TIMEOUT_S = 60.0
 """The default of `start_timeout_s`."""
+CLEAN_UP_S = 5.0
+"""Of `kill_wait_s`, for the end of the tasks and of the launcher."""
 
 
 class RestartOn(StrEnum):
@@ -53,6 +56,9 @@ class Policy:
     """Without a message from an agent on another host, until it counts as lost."""
     launcher_timeout_s: float = 60.0
     """Without a message from the launcher, until an agent on another host stops its tasks."""
+    kill_wait_s: float = 0.0
+    """Between the SIGTERM that a scheduler sends to all processes of a job, and its SIGKILL; 0: there is no scheduler,
+    or it sends signals to the launcher alone."""
 
     max_restarts: int = 0
     """Number of restarts of the whole run, whichever tasks they restart."""
@@ -62,7 +68,8 @@ class Policy:
     saves_on_signal: bool = False
     """SIGTERM, SIGUSR1 and SIGUSR2 go to one leading task first, whose job then saves a checkpoint and ends with 42."""
     save_s: float = 25.0
-    """For that checkpoint, if `grace_s` is shorter. Kubernetes and Slurm send SIGKILL 30 s after SIGTERM by default."""
+    """For that checkpoint, if `grace_s` is shorter and there is no `kill_wait_s`. Kubernetes sends SIGKILL 30 s after
+    SIGTERM by default."""
     stall_timeout_s: float | None = 300.0
     """Without a step from any task, until the job is stopped; None: no limit."""
     stop_on_nan: bool = False
@@ -78,10 +85,18 @@ class Policy:
         """Grace period after a failure."""
         return min(self.grace_s, self.restart_grace_s) if self.max_restarts else self.grace_s
 
-    @property
-    def save_grace_s(self) -> float:
-        """Between the signal to the task that saves first, and SIGKILL for all."""
-        return max(self.grace_s, self.save_s)
+    def stop_grace_s(self, number: int) -> float:
+        """Between SIGTERM and SIGKILL for the tasks, after the launcher has received the signal `number`."""
+        return min(self.grace_s, self._limit_s(number) or self.grace_s)
+
+    def save_grace_s(self, number: int) -> float:
+        """The same if the tasks save a checkpoint: after a scheduler's SIGTERM, all of the time that it leaves."""
+        return self._limit_s(number) or max(self.grace_s, self.save_s)
+
+    def _limit_s(self, number: int) -> float | None:
+        """The time that a scheduler leaves; None: it sets no limit."""
+        limited = self.kill_wait_s and number == signal.SIGTERM
+        return max(1.0, self.kill_wait_s - CLEAN_UP_S) if limited else None
 
     @property
     def login_s(self) -> float:

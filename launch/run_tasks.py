@@ -53,6 +53,7 @@ def run_tasks(
             rejoin.start()
         outcome = run.to_the_end(job, timeout_at, Regroup(fleet, rejoin, hosts, run.prepare, run.announce))
     for channel in fleet.channels.values():
+        channel.unshield()
         channel.send(Finish())
     outcome = replace(outcome, wall_s=time.monotonic() - started, hosts=_described(fleet))
     outcome = replace(outcome, run_dir=str(writer.run_dir.path))
@@ -124,6 +125,9 @@ class _Run:
     def _attempt(self, job: Job, timeout_at: float | None, delay_s: float = 0.0, note: str = "") -> Outcome:
         """Start all tasks in `delay_s` seconds and supervise them to their end."""
         channels = {plan.task.name: self.fleet.channels[plan.host] for plan in job.plans}
+        if self.policy.saves_on_signal and self.policy.kill_wait_s:
+            for channel in channels.values():
+                channel.shield()
         tasks = TaskGroup(job, channels, self.policy, self.fleet.requests, self.announce)
         tasks.attempts = dict.fromkeys(channels, self.log.open(channels, event_time(), note))
         self.supervisor = Supervisor(tasks, self.fleet.inbox, self.log, self.paced)

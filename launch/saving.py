@@ -25,9 +25,9 @@ class Saving:
         saves = self.tasks.policy.saves_on_signal and interrupted.signal in SIGNALS
         return saves and not self.tasks.stopped and not self.tasks.started.isdisjoint(self.tasks.leaders[:1])
 
-    def start(self, reason: str, now: float) -> None:
-        """Make the tasks save. All count as stopped from now on, for how they exit is not a failure."""
-        grace_s = self.tasks.policy.save_grace_s
+    def start(self, number: int, reason: str, now: float) -> None:
+        """Make the tasks save after the signal `number`. All count as stopped now: how they exit is not a failure."""
+        grace_s = self.tasks.policy.save_grace_s(number)
         self.active = self.tasks.stopped = True
         self.tasks.note_stop(self.tasks.running, grace_s, f"{reason}, saving a checkpoint")
         self.tasks.stop(self.tasks.leaders[:1], grace_s, keeps_barrier=True)

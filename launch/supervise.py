@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from tfdist.launch.agents.inbox import Arrival, Inbox
 from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, NextTurn, OnMessage
-from tfdist.launch.agents.messages import Event, Exited, Heartbeat, NotStarted, Started, Stuck, TaskMessage
+from tfdist.launch.agents.messages import Event, Exited, Heartbeat, NotStarted, Started, Stuck, TaskMessage, Terminated
 from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.agents.silence import SilenceDetector
 from tfdist.launch.attempts import AttemptLog
@@ -139,6 +139,8 @@ class Supervisor:
                 self.barrier.start_turn(turn)
             case Interrupted():
                 self._interrupt(message, at)
+            case Terminated() if not self.history.select(Interrupted):
+                self.handle(Interrupted(signal.SIGTERM, of_agent=True), at)
             case AgentLost(host):
                 self._abandon(host, at)
 
@@ -293,14 +295,17 @@ class Supervisor:
         self.deadlines.cancel(self._settle, self._start_timed_out)
 
     def _interrupt(self, message: Interrupted, at: float) -> None:
-        first = len(self.history.select(Interrupted)) == 1
+        received = self.history.select(Interrupted)
+        if len(received) == 2 and received[0].of_agent and received[0].signal == message.signal:
+            return  # the scheduler's signal has reached us, too
+        first = len(received) == 1
         reason = message.by or ("Ctrl-C" if message.signal == signal.SIGINT else signal_name(message.signal))
         if first and self.saving.wanted(message):
             self._start_no_more()
-            self.saving.start(reason, at)
+            self.saving.start(message.signal, reason, at)
         else:
             self.saving.active = False
-            self._stop(self.policy.grace_s if first else 0.0, reason)
+            self._stop(self.policy.stop_grace_s(message.signal) if first else 0.0, reason)
 
     def _abandon(self, host: str, at: float) -> None:
         # Its tasks end without us: an agent stops them, and the parent of an agent kills what a killed one leaves.

@@ -30,6 +30,7 @@ from tfdist.launch.agents.messages import (
     ToAgent,
 )
 from tfdist.launch.agents.program.clock import event_time
+from tfdist.launch.agents.shield import Limit, shield, unshield
 from tfdist.launch.agents.wire import decode, encode
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
@@ -51,6 +52,8 @@ CLOCK_WAS_SET_S = 1.0
 """A larger difference from the local agent is no latency: the clock was set between the starts of the two."""
 MOST_DRIFT = 1e-4
 """By how much one clock may run faster than another. Without NTP, that of two computers is up to 4 s per day (5e-5)."""
+SHIELDED_S = 3.0
+"""Without a message from an agent, which sends one every 2 s, until it is shielded no more: it may have been killed."""
 _TIMED = (Started, Listening, Event, Exited, Stuck)
 
 
@@ -79,6 +82,8 @@ class Channel:
         self.silent = False
         """Nothing was received for too long, so `close` does not wait for the agent."""
         self._measured_at = 0.0
+        self._limit: Limit | None = None
+        """Of the open files of our process, while it is shielded."""
         self.lost = False
         """The stream ended, or the agent said that it leaves. `AgentLost` was or will be sent to the present inbox."""
         self._inbox, self._closing = inbox, False
@@ -112,8 +117,20 @@ class Channel:
         """Send what arrives from now on to another inbox."""
         self._inbox = inbox
 
+    def shield(self) -> None:
+        """Keep our process from killing the agent on SIGTERM, if it is of that kind, until `unshield`."""
+        if self.host.needs_shield and self._limit is None:
+            self._limit = shield(self._process.pid)
+
+    def unshield(self) -> None:
+        """End that: our process needs a connection to learn of the end of the agent."""
+        if self._limit is not None:
+            limit, self._limit = self._limit, None
+            unshield(self._process.pid, limit)
+
     def close_stdin(self) -> None:
         """Make the agent clean up its host and exit, after all messages; do not wait for it."""
+        self.unshield()
         self._closing = True
         self._unsent.put(None)
 
@@ -195,6 +212,7 @@ class Channel:
         self.last_received = time.monotonic()
 
     def _report_loss(self, reason: str) -> None:
+        self.unshield()
         if not self.lost:
             self.lost = True  # before the inbox is read: see `Fleet.add`
             heard_at = event_time() - max(0.0, time.monotonic() - self.last_received)
@@ -246,6 +264,8 @@ def heartbeats(channels: Mapping[Host, Channel], interval_s: float) -> Iterator[
             for channel in list(channels.values()):
                 if not channel.host.local:
                     channel.send(Heartbeat(event_time()))
+                    if time.monotonic() - channel.last_received >= SHIELDED_S:
+                        channel.unshield()
 
     thread = threading.Thread(target=send_all, name="heartbeats", daemon=True)
     thread.start()

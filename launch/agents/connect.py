@@ -128,7 +128,7 @@ class _Connecting:
         del self.not_before[host]
         self.tries[host] += 1
         channel = self.fleet.channels[host] = Channel(host, self.fleet.inbox)
-        channel.send(Configure(policy.grace_s, policy.launcher_timeout_s))
+        channel.send(Configure(policy.grace_s, policy.launcher_timeout_s, policy.kill_wait_s))
         if not host.local:  # from the first heartbeat on, an agent watches for a cut link
             channel.send(Heartbeat(event_time()))
         self.late_at[host] = time.monotonic() + policy.login_s

@@ -1,5 +1,6 @@
 """The agents of a job: requests to all of them, and those that are lost."""
 
+import signal
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any
 from tfdist.launch.agents.channel import CLEAN_UP_S, Channel
 from tfdist.launch.agents.inbox import Arrival, Inbox
 from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted
-from tfdist.launch.agents.messages import Reply
+from tfdist.launch.agents.messages import Reply, Terminated
 from tfdist.launch.agents.requests import AnyRequest, Requests, answers
 from tfdist.launch.agents.silence import SilenceDetector
 from tfdist.launch.errors import Problem, TfdistError
@@ -94,6 +95,8 @@ class Fleet:
             by = arrival.message.by
             how = f"stopped by '{by}'" if by else "interrupted"
             raise TfdistError(f"{how} before any task was started", 128 + arrival.message.signal)
+        if isinstance(arrival.message, Terminated):
+            raise TfdistError("interrupted before any task was started", 128 + signal.SIGTERM)
         return arrival
 
     def lose_silent(self) -> None:

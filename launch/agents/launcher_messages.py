@@ -69,6 +69,8 @@ class Interrupted:
     signal: int
     by: str = ""
     """The command that asked for it; empty for a signal from outside."""
+    of_agent: bool = False
+    """An agent has received it; if it is a scheduler's, the launcher will, too."""
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ class Configure:
     """Between SIGTERM and SIGKILL when the agent stops its tasks without a `Stop`."""
     launcher_timeout_s: float
     """Without a message from a launcher that sends heartbeats, until the agent stops its tasks and exits."""
+    kill_wait_s: float = 0.0
+    """After SIGTERM, until the agent stops its tasks and exits; it tells the launcher at once. 0: it exits at once."""
 
 
 @dataclass(frozen=True)
@@ -344,6 +346,11 @@ class Stuck(TaskMessage):
 
 
 @dataclass(frozen=True)
+class Terminated:
+    """The agent received SIGTERM, and serves for `kill_wait_s` more: a scheduler ends the job."""
+
+
+@dataclass(frozen=True)
 class Leaving:
     """The agent stops its tasks and exits, without a request from the launcher."""
 
@@ -357,6 +364,6 @@ ToAgent = (
 FromAgent = (
     LoggedIn | Alive | Hello | Prepared | AgentEnded | Reserved | NotReserved | DialResult | LinkSpeed | Inspected
     | StacksDumped | FolderChecked | Started | NotStarted | Listening | Output | Event | Exited | Stuck | Heartbeat
-    | Leaving
+    | Terminated | Leaving
 )  # fmt: skip
 """Times are seconds since 1970 by the host's clock; the channel converts them to this machine's clock."""

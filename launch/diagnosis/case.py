@@ -18,7 +18,7 @@ from tfdist.launch.diagnosis.history import (
     StartTimedOut,
     TimedOut,
 )
-from tfdist.launch.errors import ExitCode
+from tfdist.launch.errors import SIGNALS, ExitCode
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Job
 
@@ -92,8 +92,13 @@ class Case:
     def by_themselves(self) -> dict[str, Exited]:
         """The exits of tasks that the launcher had not stopped, by task, in the order of their times."""
         pairs = [(at, entry) for at, entry in enumerate(self.history.entries) if isinstance(entry, Exited)]
-        exits = [entry for at, entry in pairs if self._before_its_stop(at, entry)]
+        exits = [entry for at, entry in pairs if self._before_its_stop(at, entry) and not self._of_all(entry)]
         return {exit.task: exit for exit in sorted(exits, key=lambda exit: exit.time)}
+
+    def _of_all(self, exit: Exited) -> bool:
+        """Whether it was ended by the signal that ended the job: a scheduler sends it to all processes."""
+        reason = self.stop_reason
+        return isinstance(reason, Interrupted) and exit.code in (-reason.signal, SIGNALS + reason.signal)
 
     @cached_property
     def failed_exits(self) -> dict[str, Exited]:

@@ -36,6 +36,7 @@ def diagnose(history: History, job: Job) -> Outcome:
         warnings=tuple(_warnings(case)),
         exits=case.exits,
         not_restarted=diagnosis.not_restarted,
+        signal=case.stop_reason.signal if isinstance(case.stop_reason, Interrupted) else 0,
     )
 
 

@@ -50,6 +50,8 @@ class Outcome:
     not_restarted: str = ""
     """Why the job was not restarted after its last failure; empty if no restart was asked for. Before that
     decision: why a restart would not help."""
+    signal: int = 0
+    """That interrupted the launcher; 0: none did."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""

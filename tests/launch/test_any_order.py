@@ -27,6 +27,7 @@ from tfdist.launch.agents.messages import (
     Started,
     Stop,
     Stuck,
+    Terminated,
 )
 from tfdist.launch.attempts import AttemptLog
 from tfdist.launch.diagnosis.diagnose import diagnose
@@ -92,6 +93,7 @@ def messages(tasks):
         st.builds(lambda request: Reserved((), request=request), request),
         st.builds(Heartbeat, at),
         st.just(Leaving("x")),
+        st.just(Terminated()),
         st.builds(AgentLost, st.sampled_from(("h1", "h2", "h9")), st.just("x"), at),
         st.builds(HostReady, st.sampled_from(("h1", "h9"))),
     )

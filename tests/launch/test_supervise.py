@@ -20,6 +20,7 @@ from tfdist.launch.agents.messages import (
     Output,
     Release,
     Stop,
+    Terminated,
 )
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.outcome import Status
@@ -234,6 +235,34 @@ def test_the_first_interruption_has_a_grace_period_and_the_second_kills():
     supervisor.handle(Interrupted(signal.SIGINT))
     supervisor.handle(Interrupted(signal.SIGINT))
     assert [stop.grace_s for stop in channel.stops()] == [5.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "received", [[Terminated(), Interrupted(signal.SIGTERM)], [Interrupted(signal.SIGTERM), Terminated()]]
+)
+def test_a_signal_that_the_launcher_and_an_agent_receive_counts_once(received):
+    supervisor, channel = supervisor_of({"worker": 2}, kill_wait_s=30.0)
+    for message in (*received, Terminated()):
+        supervisor.handle(message)
+    assert [stop.grace_s for stop in channel.stops()] == [5.0]
+    outcome = diagnose(supervisor.tasks.history, supervisor.job)
+    assert (outcome.exit_code, outcome.reason, outcome.signal) == (143, "interrupted by SIGTERM", signal.SIGTERM)
+    supervisor.handle(Interrupted(signal.SIGTERM))
+    assert [stop.grace_s for stop in channel.stops()] == [5.0, 0.0]
+
+
+def test_ctrl_c_after_a_signal_that_an_agent_has_received_kills():
+    supervisor, channel = supervisor_of({"worker": 2}, kill_wait_s=30.0)
+    supervisor.handle(Terminated())
+    supervisor.handle(Interrupted(signal.SIGINT))
+    assert [stop.grace_s for stop in channel.stops()] == [5.0, 0.0]
+
+
+def test_tasks_save_as_long_as_the_scheduler_waits():
+    supervisor, channel = supervisor_of({"worker": 2}, kill_wait_s=60.0, saves_on_signal=True)
+    supervisor.tasks.started |= {"worker-0", "worker-1"}
+    supervisor.handle(Terminated())
+    assert channel.stops() == [Stop(("worker-0",), 55.0, True)]
 
 
 def test_the_leaders_exit_stops_the_servers_and_succeeds():

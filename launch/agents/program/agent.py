@@ -135,7 +135,7 @@ class Agent:
     def __init__(self, temporary: str) -> None:
         self.temporary = temporary  # a folder that does not exist yet
         self.parent = os.getppid()
-        self.grace_s, self.launcher_timeout_s = 5.0, 60.0  # until `Configure`
+        self.grace_s, self.launcher_timeout_s, self.kill_wait_s = 5.0, 60.0, 0.0  # until `Configure`
         self.clean_up_grace_s: float | None = None  # that of the last `Stop`, if no task was started since
         self.selector = selectors.EpollSelector()
         self.task_selector = selectors.EpollSelector()  # nested in the other one, so reading all tasks can be paused
@@ -151,6 +151,7 @@ class Agent:
         self.finished = self.disconnected = False
         self.expects_heartbeats = False
         self.signal_received = ""
+        self.leave_at, self.has_reported = math.inf, False  # after a SIGTERM from a scheduler
         self.kernel_log = KernelLog()
         self.package = ""  # the folder of the unpacked tfdist package, if the launcher sent it
         self.probe_server: Any = None
@@ -189,6 +190,8 @@ class Agent:
         if self.expects_heartbeats and not self.finished and now - self.last_received >= self.launcher_timeout_s:
             self._send("leaving", reason=f"no message from the launcher for {self.launcher_timeout_s:g} s")
             self._disconnect()
+        if now >= self.leave_at:
+            self.signal_received, self.finished = "SIGTERM", True
 
     def _due(self) -> float:
         due = [self.last_sent + HEARTBEAT_S]
@@ -198,6 +201,8 @@ class Agent:
             due.append(self.listen_poll_at)
         if self.expects_heartbeats and not self.finished:
             due.append(self.last_received + self.launcher_timeout_s)
+        if not self.finished:
+            due.append(self.leave_at)
         return min(due)
 
     # --- the stream to the launcher
@@ -266,8 +271,8 @@ class Agent:
 
     # --- messages from the launcher
 
-    def _do_configure(self, grace_s: float, launcher_timeout_s: float) -> None:
-        self.grace_s, self.launcher_timeout_s = grace_s, launcher_timeout_s
+    def _do_configure(self, grace_s: float, launcher_timeout_s: float, kill_wait_s: float) -> None:
+        self.grace_s, self.launcher_timeout_s, self.kill_wait_s = grace_s, launcher_timeout_s, kill_wait_s
 
     def _do_heartbeat(self, time: float) -> None:
         self.expects_heartbeats = True  # a launcher that has sent one sends more; without them, the link is cut
@@ -699,12 +704,18 @@ class Agent:
         self.selector.register(receive, selectors.EVENT_READ, self._wake)
 
     def _take_signal(self, number: int, _frame: object) -> None:
+        if number == signal.SIGTERM and self.kill_wait_s:  # our parent forwards it, so it comes twice
+            self.leave_at = min(self.leave_at, time.monotonic() + self.kill_wait_s)
+            return
         self.signal_received = signal.Signals(number).name
         self.finished = True
 
     def _wake(self) -> None:
         self.wake_sockets[0].recv(CHUNK)
         self._reap()
+        if self.leave_at < math.inf and not self.has_reported:
+            self.has_reported = True
+            self._send("terminated")
         while self.replies:
             kind, values = self.replies.pop(0)
             self._send(kind, **values)

@@ -21,7 +21,7 @@ def end_agent(mark: str, seconds: float) -> str:
         if elapsed >= seconds:
             return f"an earlier agent of this job (pid {min(pids)}) did not end within {seconds:g} s"
         for pid in pids - signalled:
-            _signal(pid, signal.SIGTERM)
+            _signal(pid, signal.SIGHUP)  # SIGTERM might be taken for a scheduler's
         signalled |= pids
         if elapsed >= seconds * 2 / 3:
             agents = {pid for pid in pids if _parent(pid) in pids} - killed

@@ -2,6 +2,7 @@
 
 import math
 import os
+import resource
 import signal
 import threading
 import time
@@ -9,7 +10,7 @@ import time
 import psutil
 import pytest
 
-from tfdist.launch.agents.channel import MAX_LINE, Channel, updated_offset
+from tfdist.launch.agents.channel import MAX_LINE, Channel, heartbeats, updated_offset
 from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.launcher_messages import AgentLost
 from tfdist.launch.agents.messages import Alive, Event, Exited, Heartbeat, Hello, Output, Prepare, Started
@@ -189,3 +190,46 @@ def test_the_offset_of_a_clock_follows_its_drift_and_not_slow_messages(drift):
         latency_s = 3.0 if 40000 < second < 40100 or second % 10 else 0.001  # 100 s of slow messages
         offset_s = updated_offset(offset_s, 2.0, 5.0 + drift * second + latency_s)
         assert 0.0 < offset_s - (5.0 + drift * second) < 0.05
+
+
+def open_files(channel):
+    """The limit of the process that carries the agent."""
+    return resource.prlimit(channel._process.pid, resource.RLIMIT_NOFILE)
+
+
+@pytest.mark.parametrize("end", ["unshield", "close_stdin"])
+def test_the_process_that_carries_an_agent_is_shielded_until_its_end(end):
+    inbox = Inbox()
+    with channel_to(host("srun", needs_shield=True), inbox) as channel:
+        wait_for_message(inbox, Hello)
+        before = open_files(channel)
+        channel.shield()
+        channel.shield()
+        assert open_files(channel)[0] < 64
+        getattr(channel, end)()
+        assert open_files(channel) == before
+
+
+def test_only_what_kills_its_agent_is_shielded():
+    inbox = Inbox()
+    with channel_to(host("ssh"), inbox) as channel:
+        wait_for_message(inbox, Hello)
+        before = open_files(channel)
+        channel.shield()
+        assert open_files(channel) == before
+
+
+def test_a_silent_agent_is_shielded_no_more(monkeypatch):
+    monkeypatch.setattr("tfdist.launch.agents.channel.SHIELDED_S", 0.3)
+    inbox, one = Inbox(), host("srun", needs_shield=True)
+    with channel_to(one, inbox) as channel:
+        wait_for_message(inbox, Hello)
+        before = open_files(channel)
+        os.kill(channel._process.pid, signal.SIGSTOP)
+        channel.shield()
+        with heartbeats({one: channel}, 0.05):
+            deadline = time.monotonic() + 20
+            while open_files(channel) != before:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        os.kill(channel._process.pid, signal.SIGCONT)

@@ -44,6 +44,7 @@ from tfdist.launch.agents.messages import (
     Started,
     Stop,
     Stuck,
+    Terminated,
     ToAgent,
 )
 from tfdist.launch.agents.program import agent
@@ -62,7 +63,7 @@ FROM_AGENT = [
     Hello({"cores": [0, 1]}), Prepared("/work", "/home"), Reserved((1, 2)), NotReserved(1, "busy"),
     DialResult(("", "refused")), LinkSpeed(0.1, 5.0, ""), Started("t", 7, 1.0), NotStarted("t", "no program"),
     Output("t", "stdout", "text\n"), Event("t", 1.0, {"event": "ready", "steps": [1]}), Exited("t", -9, 1.0, 5, 0.1, 1, "", attempt=1),
-    Heartbeat(1.0), Leaving("killed"), StacksDumped({"worker-0": "/proc"}), FolderChecked("read-only"), AgentEnded("still runs"),
+    Heartbeat(1.0), Leaving("killed"), StacksDumped({"worker-0": "/proc"}), FolderChecked("read-only"), AgentEnded("still runs"), Terminated(),
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfdist.launch.agents.bootstrap import agent_argv, agent_source, program_text
-from tfdist.launch.agents.messages import Alive, Configure, Exited, Output, Start
+from tfdist.launch.agents.messages import Alive, Configure, Exited, Output, Start, Started
 from tfdist.launch.agents.wire import decode, encode
 from tfdist.launch.hosts.host import LOCAL
 
@@ -78,6 +78,11 @@ class RealAgent:
         """The process that serves; the one that was started is its parent."""
         self.wait_for(Alive)
         return int(Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text())
+
+    def pid_of(self, task):
+        """The process of a task, once it has been started."""
+        wait_until(lambda: self.of(Started, task))
+        return self.of(Started, task)[-1].pid
 
     def end(self, timeout=30.0):
         """Close its stdin, and wait for it."""

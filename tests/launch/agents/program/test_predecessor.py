@@ -18,7 +18,7 @@ def test_only_the_agent_with_the_mark_is_ended():
     with one, other:
         # a zombie until it is reaped, which has no command line
         assert end_agent("#tfdist-one", 5.0) == ""
-        assert one.wait(5.0) == -15
+        assert one.wait(5.0) == -1
         assert other.poll() is None
         other.kill()
 
@@ -28,7 +28,7 @@ def test_no_agent_has_the_mark():
 
 
 def test_an_agent_that_cannot_be_ended_is_named():
-    stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+    stubborn = "import signal, time; signal.signal(1, signal.SIG_IGN); print(flush=True); time.sleep(600)"
     with marked("#tfdist-stubborn", stubborn) as process:
         reason = end_agent("#tfdist-stubborn", 0.3)
         assert reason == f"an earlier agent of this job (pid {process.pid}) did not end within 0.3 s"
@@ -36,9 +36,9 @@ def test_an_agent_that_cannot_be_ended_is_named():
 
 
 def test_an_agent_that_hangs_is_killed_and_its_parent_ends():
-    agent = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+    agent = "import signal, time; signal.signal(1, signal.SIG_IGN); print(flush=True); time.sleep(600)"
     parent = (
-        "import signal, subprocess, sys; signal.signal(15, signal.SIG_IGN);"
+        "import signal, subprocess, sys; signal.signal(1, signal.SIG_IGN);"
         f"sys.exit(subprocess.Popen([sys.executable, '-u', '-c', {agent + '#tfdist-hung'!r}]).wait())"
     )
     with marked("#tfdist-hung", parent) as process:

@@ -134,6 +134,16 @@ ROWS = (
         for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129))
     ),
     Replay(
+        "a scheduler's SIGTERM ends a task before the launcher has read its own",
+        (exited("worker-0", -15, 1.0), interrupted(1.0, signal.SIGTERM), stopped(1.0, "worker-1"), exited("worker-1", 143, 1.1)),
+        "interrupted by SIGTERM", 143, (), {"worker-1": "stopped by tfdist"}, status="interrupted",
+    ),
+    Replay(
+        "a task was killed by another signal than the one that ended the job",
+        (exited("worker-0", -9, 1.0), interrupted(1.2, signal.SIGTERM), stopped(1.2, "worker-1"), exited("worker-1", -15, 1.3)),
+        "worker-0 was killed by SIGKILL (not by tfdist)", 137, ("worker-0",), {"worker-1": "stopped by tfdist"},
+    ),
+    Replay(
         "a failure before an interruption",
         (exited("worker-0", 4, 1.0), interrupted(1.5), stopped(1.5, "worker-1"), exited("worker-1", -15, 1.6)),
         "worker-0 exited with code 4", 4, ("worker-0",), {"worker-1": "stopped by tfdist"},

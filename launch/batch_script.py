@@ -1,0 +1,67 @@
+"""The text of a batch script for Slurm's sbatch. Pure."""
+
+import math
+import re
+import shlex
+from dataclasses import dataclass
+
+from tfdist.launch.errors import TfdistError
+
+SAVE_S = 180
+"""Before the time limit, to save a checkpoint. Slurm may send the signal up to 60 s early
+(https://slurm.schedmd.com/sbatch.html#OPT_signal)."""
+EARLY_S = 60
+_OPTION = re.compile(r"(?:--)?([a-z][a-z0-9-]*)(=[^\n]+)?")
+_OURS = {
+    "nodes": "--nodes",
+    "exclusive": "--exclusive",
+    "gpus-per-node": "--gpus-per-node",
+    "job-name": "--name",
+    "requeue": "--requeue",
+}
+"""Options of sbatch that the script has from an option of tfdist."""
+
+
+@dataclass(frozen=True)
+class BatchScript:
+    """A Slurm job that runs one command on its first node."""
+
+    name: str
+    command: tuple[str, ...]
+    nodes: int
+    exclusive: bool = True
+    gpus_per_node: int = 0
+    requeue: bool = False
+    """Slurm may start the job again, with the same log."""
+    signal_s: int | None = None
+    """The command gets SIGUSR2 this many seconds before the time limit; None: it does not."""
+    options: tuple[str, ...] = ()
+    """Other options of sbatch, without `--`."""
+
+    def __str__(self) -> str:
+        lines = [f"job-name={shlex.quote(self.name)}", f"nodes={self.nodes}"]
+        lines += ["exclusive"] if self.exclusive else []
+        lines += [f"gpus-per-node={self.gpus_per_node}"] if self.gpus_per_node else []
+        lines += ["requeue", "open-mode=append"] if self.requeue else []
+        lines += [f"signal=B:USR2@{self.signal_s}"] if self.signal_s is not None else []
+        options = "".join(f"#SBATCH --{line}\n" for line in (*lines, *self.options))
+        return f"#!/bin/bash\n{options}exec {shlex.join(self.command)}\n"
+
+
+def signal_time_s(grace_s: float) -> int:
+    """Seconds before the time limit at which a job is signalled, so that a save of `grace_s` seconds fits."""
+    return max(SAVE_S, EARLY_S + math.ceil(grace_s))
+
+
+def parse_option(text: str) -> str:
+    """An option of sbatch such as `--qos=high`, without `--`.
+
+    Raises:
+        TfdistError: it is not a long option, or tfdist has an option for it.
+    """
+    match = _OPTION.fullmatch(text)
+    if match is None:
+        raise TfdistError(f"--sbatch-option {text!r}: not NAME or NAME=VALUE; use a long option of sbatch, as qos=high")
+    if match[1] in _OURS:
+        raise TfdistError(f"--sbatch-option {text}: use {_OURS[match[1]]} of tfdist sbatch")
+    return text.removeprefix("--")
