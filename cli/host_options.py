@@ -26,6 +26,11 @@ FOR_A_BENCH = tuple(name for name in _OPTIONS if name != "workers_per_host")
 """A suite sets the number of workers of each arm."""
 
 
+def node_options() -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options about hosts that a scheduler chooses; its parameter `on_nodes` maps names to values."""
+    return gather("on_nodes", {name: _OPTIONS[name] for name in ("workers_per_host", "python", "chdir")}, dict)
+
+
 def host_options(only: tuple[str, ...] = tuple(_OPTIONS)) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command these options; its parameter `selection` is the HostSelection that they mean."""
     return gather("selection", {name: _OPTIONS[name] for name in only}, _select)

@@ -13,7 +13,7 @@ from tfdist.cli.host_options import host_options
 from tfdist.cli.inherit_options import Inherit, InheritFrom, InheritTfConfig, NoWaitForPeers, inherit_options
 from tfdist.cli.options import ENVIRONMENT, WHAT, Json, Port, option, refuse_tf_config, training_options
 from tfdist.cli.output import never_block, wait_for_reader
-from tfdist.cli.recovery_options import Recovery, recovery_options
+from tfdist.cli.recovery_options import RECOVERY, Recovery, recovery_options
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
 from tfdist.cli.timeout_options import TIMEOUTS, timeout_options
 from tfdist.launch.errors import TfdistError
@@ -103,6 +103,15 @@ Detach = Annotated[
         short=("-d",),
     ),
 ]
+Requeue = Annotated[
+    int | None,
+    option(
+        "--requeue",
+        "In a Slurm batch job: after exit code 42, put the job back into the queue, at most this many times in all. "
+        "Default: never.",
+        RECOVERY,
+    ),
+]
 DryRun = Annotated[bool, option("--dry-run", "Print each task's TF_CONFIG, environment and command; start nothing.")]
 Output = Annotated[
     str,
@@ -139,6 +148,7 @@ def launch(
     no_wait_for_peers: NoWaitForPeers = False,
     name: Name = "launch",
     runs_dir: RunsDir = RUNS_DIR,
+    requeue: Requeue = None,
     detach: Detach = False,
     dry_run: DryRun = False,
     json: Json = False,
@@ -157,11 +167,12 @@ def launch(
     with refusals_logged():
         inherited = inherit_options(inherit, inherit_tf_config, no_wait_for_peers)
         _check(timeout, detach, dry_run, inherited)
+        _check_requeue(requeue, recovery, command)
         source = _source(recovery, runs_dir, command, selection, inherited)
-        variables = _variables(env, env_file)
+        variables = forwarded(env, env_file)
         job_options = LaunchOptions(choices, tuple(command or ()), port, variables, inherited, recovery, source)
         lines = LineOptions(verbose=verbose, prefix=prefix, timestamps=timestamps, quiet=quiet)
-        run_options = RunOptions(name, runs_dir, dry_run, json, output, lines, _job_file(save_config, ctx))
+        run_options = RunOptions(name, runs_dir, dry_run, json, output, lines, _job_file(save_config, ctx), requeue)
         policy = replace(policy, timeout_s=timeout, **recovery.policy)
         code = _start(partial(run_launch, job_options, selection, policy, run_options), run_options, detach)
     raise typer.Exit(code)
@@ -181,7 +192,20 @@ def _check(timeout: float | None, detach: bool, dry_run: bool, inherited: Inheri
         refuse_tf_config()
 
 
-def _variables(env: list[str] | None, env_file: Path | None) -> Mapping[str, str]:
+def _check_requeue(requeue: int | None, recovery: Recovery, command: list[str] | None) -> None:
+    if requeue is not None:
+        from tfdist.cli.requeue import check_requeue, check_slurm
+
+        check_requeue(requeue, recovery, own=bool(command))
+        check_slurm(requeue, os.environ)
+
+
+def forwarded(env: list[str] | None, env_file: Path | None) -> Mapping[str, str]:
+    """The variables of every task, from --env and --env-file.
+
+    Raises:
+        TfdistError: an entry is wrong.
+    """
     from tfdist.launch.environment import forwarded_variables
 
     return forwarded_variables(env or (), env_file, os.environ)

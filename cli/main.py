@@ -20,6 +20,7 @@ from tfdist.cli import (
     predict,
     report,
     runs,
+    sbatch,
     stop,
     strategies,
     tf_config,
@@ -45,6 +46,7 @@ app.command("runs", cls=Command)(runs.runs)
 app.command("logs", cls=Command)(logs.logs)
 app.command("attach", cls=Command)(attach.attach)
 app.command("stop", cls=Command)(stop.stop)
+app.command("sbatch", cls=Command, context_settings={"allow_interspersed_args": False}, help=sbatch.HELP)(sbatch.sbatch)
 app.command("export", cls=Command)(export.export)
 app.command("bench", cls=Command, context_settings={"allow_interspersed_args": False})(bench.bench)
 app.command("tune", cls=Command, context_settings={"allow_interspersed_args": False})(tune.tune)

@@ -22,6 +22,7 @@ COMMANDS = (
     "export",
     "attach",
     "stop",
+    "sbatch",
     "bench",
     "tune",
     "collectives",
