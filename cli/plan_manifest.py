@@ -68,7 +68,7 @@ def plan_workload(request: ManifestRequest, options: KubernetesOptions) -> tuple
     words += [] if "--start-timeout" in request.words else ["--start-timeout", str(START_TIMEOUT_S)]
     words += storage_words(request.recovery, options, own=bool(request.command))
     workload = Workload(
-        shape_of(resolved.spec).roles,
+        {name: role for name, role in shape_of(resolved.spec).roles.items() if role.count},
         tuple(words),
         request.command,
         request.env,

@@ -41,7 +41,7 @@ def jobs_of(jobset):
         yield {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": each["name"]}, **each["template"]}
 
 
-@pytest.mark.parametrize("version", [VERSIONS[0], *VERSIONS[2::2], VERSIONS[-1]])
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("values", [SMALL, FULL], ids=["small", "full"])
 def test_each_object_is_valid(version, values):
     built_in = [*objects(MULTI_WORKER, Kind.JOB, values), *objects(PARAMETER_SERVER, Kind.JOBSET, values)[:-1]]
