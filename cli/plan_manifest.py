@@ -3,7 +3,7 @@
 import shlex
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tfdist.cli.plan_launch import refuse_training_options
@@ -115,31 +115,27 @@ def _default_preset(options: KubernetesOptions) -> str:
 
 
 def _resolve(request: ManifestRequest, options: KubernetesOptions, preset: str | None) -> Resolved[Any]:
-    """The choices, complete, as on a machine with the devices of all workers together; and as on that of a chief."""
+    """The choices, complete, as on a machine with the devices of all workers together."""
     choices = {name: value for name, value in request.choices.items() if name != "preset"}
-    workers = choices.get("workers", WORKERS)
     if options.gpus:
         devices = choices.setdefault("devices", options.gpus)
         if devices != options.gpus:
             raise TfdistError(f"--devices {devices}: a worker uses all of its --gpus {options.gpus}; omit --devices")
-    devices = choices.get("devices", 1)
-    machine = Machine(
-        tuple(range(workers * devices)), ("GPU",) * workers * options.gpus, slots=workers, hosts=max(workers, WORKERS)
-    )
+    workers = choices.get("workers", WORKERS)
+    cores, gpus = range(workers * choices.get("devices", 1)), ("GPU",) * workers * options.gpus
+    machine = Machine(tuple(cores), gpus, slots=workers, hosts=max(workers, WORKERS))
     resolved = _resolve_on(machine, request, choices, preset)
-    without = [name for name, role in shape_of(resolved.spec).roles.items() if not role.computes]
-    if without and options.gpus:
-        if options.gpus > 1:
-            raise TfdistError(
-                f"--gpus {options.gpus}: the {without[0]} has no GPU, and plans for one device of each worker then; "
-                f"use --gpus 1 and --workers {workers * options.gpus}"
-            )
+    others = [name for name, role in shape_of(resolved.spec).roles.items() if not role.computes]
+    if others and options.gpus > 1:
+        raise TfdistError(
+            f"--gpus {options.gpus}: the {others[0]} has no GPU, and plans for one device of each worker then; "
+            f"use --gpus 1 and --workers {workers * options.gpus}"
+        )
+    if others and options.gpus:
         try:
-            _resolve_on(
-                Machine(machine.cores, (), slots=workers, hosts=max(workers, WORKERS)), request, choices, preset
-            )
+            _resolve_on(replace(machine, gpus=()), request, choices, preset)
         except TfdistError as error:
-            raise TfdistError(f"the {without[0]} has no GPU and would refuse: {error}") from None
+            raise TfdistError(f"the {others[0]} has no GPU and would refuse: {error}") from None
     return resolved
 
 
