@@ -76,12 +76,7 @@ def network(folder: Path, count: int) -> Iterator[Network]:
     hub = f"tfdist-{run_id}-hub"
     hosts = tuple(NetHost(f"h{n}", f"tfdist-{run_id}-h{n}", f"10.77.0.{n}", hub, folder) for n in range(1, count + 1))
     try:
-        command("ip", "netns", "add", hub)
-        in_hub = ("ip", "-n", hub)
-        command(*in_hub, "link", "set", "lo", "up")
-        command(*in_hub, "link", "add", "bridge", "type", "bridge")
-        command(*in_hub, "addr", "add", "10.77.0.254/24", "dev", "bridge")
-        command(*in_hub, "link", "set", "bridge", "up")
+        create_hub(hub)
         for host in hosts:
             connect(host)
         make_keys(folder, hosts)
@@ -94,6 +89,16 @@ def network(folder: Path, count: int) -> Iterator[Network]:
             stop_sshd(host)
         for namespace in (*(host.namespace for host in hosts), hub):
             remove(namespace)
+
+
+def create_hub(hub: str) -> None:
+    """Create the namespace with the bridge."""
+    command("ip", "netns", "add", hub)
+    in_hub = ("ip", "-n", hub)
+    command(*in_hub, "link", "set", "lo", "up")
+    command(*in_hub, "link", "add", "bridge", "type", "bridge")
+    command(*in_hub, "addr", "add", "10.77.0.254/24", "dev", "bridge")
+    command(*in_hub, "link", "set", "bridge", "up")
 
 
 def connect(host: NetHost) -> None:
