@@ -56,8 +56,9 @@ def manifest(
 
     The other options are those of 'tfdist launch'. Each pod runs one task, with 'tfdist launch --inherit-tf-config'.
 
-    The cluster needs JobSet 0.10 or newer, unless --kind is job. --max-restarts counts restarts after failures; after a
-    preemption all pods are restarted in any case. --timeout limits each attempt.
+    The cluster needs JobSet 0.10 or newer, unless --kind is job. --timeout limits each attempt.
+
+    --max-restarts counts restarts after failures; after a preemption all pods are restarted in any case.
     """
     from tfdist.cli.given_options import given_words
     from tfdist.cli.plan_manifest import ManifestRequest, plan_workload

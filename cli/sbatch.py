@@ -44,9 +44,11 @@ Examples:
   tfdist sbatch --nodes 4 --sbatch-option time=1-0 \\
     --sbatch-option partition=gpu -- python train.py
 
-The launcher runs on the first node, and reaches the others with srun. A job that saves checkpoints gets SIGUSR2 three
-minutes before its time limit, saves and ends with exit code 42; with --requeue it then continues in a new job of the
-same number.
+The launcher runs on the first node, and reaches the others with srun.
+
+A job that saves checkpoints gets SIGUSR2 three minutes before its time limit, and ends with exit code 42.
+
+With --requeue it then continues in a new job of the same number.
 """
 
 Nodes = Annotated[int, option("--nodes", "Number of nodes.", SLURM)]
