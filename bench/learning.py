@@ -64,7 +64,7 @@ def curves_of(records: Sequence[Record]) -> tuple[Curve, ...]:
 
 def _tasks(record: Record) -> list[str]:
     tasks = sorted(task for task, observed in record.observed.items() if "held_out" in observed)
-    return tasks if exchange(record.spec["strategy"]) is Exchange.NONE else tasks[:1]
+    return tasks if exchange(record.spec) is Exchange.NONE else tasks[:1]
 
 
 def _of_start(turns: Sequence[Record]) -> Iterator[Curve]:
@@ -80,7 +80,7 @@ def _of_start(turns: Sequence[Record]) -> Iterator[Curve]:
 
 def _rate(turn: Record, task: str) -> float:
     """Examples per second of the model that this task evaluates."""
-    if exchange(turn.spec["strategy"]) is not Exchange.NONE:
+    if exchange(turn.spec) is not Exchange.NONE:
         return throughput(turn)
     windows = next(rank.windows for rank in turn.ranks if rank.task == task)
     return sum(window.examples for window in windows) / sum(window.elapsed_s for window in windows)

@@ -198,4 +198,4 @@ def _examples_per_step(record: Record) -> float:
     ranks = [rank for rank in measuring_ranks(record) if rank.windows]
     each = [sum(w.examples for w in rank.windows) / max(1, sum(w.steps for w in rank.windows)) for rank in ranks]
     # asynchronous: the leader counts the steps of all workers, each with the batch of one
-    return sum(each) * (record.spec["workers"] if exchange(record.spec["strategy"]) is Exchange.ASYNC else 1)
+    return sum(each) * (record.spec["workers"] if exchange(record.spec) is Exchange.ASYNC else 1)

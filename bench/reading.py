@@ -173,7 +173,7 @@ def read_record(path: Path) -> Record:
 
 def _check_types(record: Record) -> None:
     """Raise ValueError if a field that reports rely on has another type."""
-    exchange(record.spec["strategy"])
+    exchange(record.spec)
     for name, kind in (("arm", str), ("round", int), ("order", int), ("status", str), ("reason", str)):
         if not isinstance(getattr(record, name), kind):
             raise ValueError(f"{name} is {getattr(record, name)!r}")

@@ -7,6 +7,7 @@ from typing import Any
 from tfdist.launch.str_enum import StrEnum
 from tfdist.models.datasets.table import SYNTHETIC
 from tfdist.models.spec import TrainingSpec
+from tfdist.models.throughput import exchange
 from tfdist.strategies.catalog import CATALOG, Exchange
 from tfdist.strategies.options import Api, StrategyName
 
@@ -29,7 +30,7 @@ class Reference(StrEnum):
 DISTRIBUTION = (
     "strategy", "workers", "ps", "devices", "communication", "cross_device", "packs", "bytes_per_pack",
     "timeout_collective_s", "variable_partitioner", "placement", "gradient_dtype", "intra_op_threads", "gpu_threads",
-    "steps_per_call", "slow_worker", "slow_ms", "slow_factor", "step_times", "count_updates",
+    "steps_per_call", "sync", "backup_workers", "slow_worker", "slow_ms", "slow_factor", "step_times", "count_updates",
     "memory_growth", "memory_limit_mb", "soft_placement", "log_device_placement",
 )  # fmt: skip
 """Fields of a spec that say how work is distributed; the others say what the work is."""
@@ -51,14 +52,15 @@ def replicas(spec: Spec) -> int:
 def explainable(spec: Spec) -> bool:
     """Whether the loss of an arm can be explained: it has several devices that exchange something."""
     row = CATALOG[StrategyName(spec["strategy"])]
-    return row.exchange is not Exchange.NONE and row.replicas_known and replicas(spec) > 1
+    return exchange(spec) is not Exchange.NONE and row.replicas_known and replicas(spec) > 1
 
 
 def has_step_times(spec: Spec) -> bool:
     """Whether the steps of an arm can be timed from the inside: those of tfdist's own synchronous loop."""
     row = CATALOG[StrategyName(spec["strategy"])]
     loop = spec.get("api") == Api.LOOP and spec.get("steps_per_call", 1) == 1
-    return loop and row.synchronous and row.replicas_known and "command" not in spec
+    synchronous = exchange(spec) is not Exchange.ASYNC and not row.graph
+    return loop and synchronous and row.replicas_known and "command" not in spec
 
 
 def reference(spec: Spec, which: Reference) -> dict[str, Any]:

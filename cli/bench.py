@@ -30,7 +30,7 @@ Suite = Annotated[
     str | None,
     option(
         "--suite",
-        "smoke, cpu, gpu, hosts, knobs, convergence, stragglers, storage, batch, or a .toml file. "
+        "smoke, cpu, gpu, hosts, knobs, classic, convergence, stragglers, storage, batch, or a .toml file. "
         "Default: hosts with --hosts, gpu with GPUs, else cpu.",
         WHAT,
         complete=_suites,

@@ -33,6 +33,7 @@ Examples:
   tfdist launch --strategy multiworker --workers 2 --preset smoke
   tfdist launch --strategy mirrored --cross-device hierarchical-copy
   tfdist launch --strategy parameter-server --workers 2 --ps 1
+  tfdist launch --strategy between-graph --sync --workers 2
   tfdist launch --preset smoke --dataset digits
   tfdist launch --strategy multiworker --workers 2 -- python train.py
   tfdist launch --hosts h1,h2 --preset smoke

@@ -137,6 +137,11 @@ def _check_restarts(planned: PlannedJob, recovery: Recovery) -> None:
         raise TfdistError(
             f"{words['min_workers']}: more than the {planned.spec.workers} workers; use at most that many"
         )
+    if least <= planned.spec.backup_workers:
+        raise TfdistError(
+            f"{words['min_workers']}: a step needs the gradients of at least one worker besides the "
+            f"--backup-workers {planned.spec.backup_workers}; use {planned.spec.backup_workers + 1} or more"
+        )
     if all(host.local for host in planned.job.hosts):
         raise TfdistError(f"{words['min_workers']}: has no effect without other hosts, which can be lost; omit it")
 

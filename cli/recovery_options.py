@@ -25,7 +25,7 @@ _ROWS: tuple[tuple[str, Any, str], ...] = (
     ("evaluator", bool, "Add a task that measures accuracy on held-out examples of each checkpoint, on the CPU."),
     ("max_restarts", int, "Restart failed tasks from the last checkpoint, at most this many times. Default: 0."),
     ("restart_on", RestartOn, "What to restart after, with --max-restarts: {choices}. preemption is exit code 42. Default: any."),
-    ("min_workers", int, "With --max-restarts: continue with fewer workers, at least this many, if hosts are lost (multiworker, parameter-server). Default: all hosts are needed."),
+    ("min_workers", int, "With --max-restarts: continue with fewer workers, at least this many, if hosts are lost (multiworker, parameter-server, between-graph, in-graph). Default: all hosts are needed."),
     ("stall_timeout", float, "Seconds without a step from any task after which the stacks of all tasks are saved and the job is stopped, or restarted; 0 for no limit. Default: 300."),
     ("stop_on_nan", bool, "Stop when the loss is not finite. Default: print a warning."),
 )  # fmt: skip

@@ -15,6 +15,8 @@ class ExitCode(IntEnum):
     PREEMPTED = 42
     """A checkpoint was saved and the job can be resumed: of a task, `restart me`."""
     HOST_LOST = 69
+    PEER_LOST = 70
+    """Of a task of between-graph or in-graph: the others no longer answer."""
     START_TIMEOUT = 75
     """Tasks were not started within --start-timeout."""
     STALL = 76

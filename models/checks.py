@@ -15,6 +15,7 @@ from tfdist.models.datasets.table import PREPARED, SYNTHETIC
 from tfdist.models.ema_checks import check_ema, ema_warnings
 from tfdist.models.exchange_checks import check_all_reduce, check_exchange
 from tfdist.models.gpu_checks import check_gpus
+from tfdist.models.graph_checks import check_backup_workers, check_graph
 from tfdist.models.spec import Architecture, TrainingSpec
 from tfdist.models.straggler_checks import check_step_times, check_straggler
 from tfdist.strategies.catalog import CATALOG
@@ -33,7 +34,7 @@ from tfdist.strategies.refusals import (
 _MINIMUM = {
     "workers": 1, "ps": 0, "devices": 1, "cores_per_device": 1, "intra_op_threads": 1, "logical_gpus": 2, "packs": 1,
     "memory_limit_mb": 1, "bytes_per_pack": 1, "classes": 2, "batch_size": 1, "steps": 1, "epochs": 1,
-    "steps_per_window": 1, "steps_per_call": 1, "warmup_steps": 0, "shuffle": 1, "seed": 0,
+    "steps_per_window": 1, "steps_per_call": 1, "warmup_steps": 0, "backup_workers": 0, "shuffle": 1, "seed": 0,
     "image_size": 32,  # MobileNetV2 halves the image five times
 }  # fmt: skip
 _MAX_SEED = 2**32 - 1  # of NumPy
@@ -67,6 +68,7 @@ def check_strategy(choice: StrategyChoice, chosen: Mapping[str, Any], machine: M
     _check_options(choice, chosen)
     check_gpus(choice, chosen, machine)
     check_all_reduce(choice, machine)
+    check_backup_workers(choice)
     _check_devices(choice, chosen, machine)
 
 
@@ -74,6 +76,7 @@ def check_combinations(spec: TrainingSpec) -> None:
     """Refuse combinations of strategy, Keras, API, precision and devices that TensorFlow cannot train."""
     keras = f"--keras {spec.keras}"
     refuse(keras_refusal(spec.strategy, spec.keras, spec.api), f"{keras} --api {spec.api} --strategy {spec.strategy}")
+    check_graph(spec)
     refuse(
         precision_refusal(spec.strategy, spec.keras, spec.precision, spec.replicas),
         f"{keras} --precision {spec.precision}",
@@ -99,7 +102,7 @@ def check_effect(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:
     for field, option, has_no_effect in ignored:
         if has_no_effect and field in chosen:
             raise TfdistError(f"{flag_of(field)} {chosen[field]} has no effect with {option}: omit it")
-    if spec.count_updates and (CATALOG[spec.strategy].synchronous or spec.api is not Api.LOOP):
+    if spec.count_updates and (spec.synchronous or spec.api is not Api.LOOP):
         raise TfdistError(
             f"count_updates has no effect with --strategy {spec.strategy} --api {spec.api}: omit it, or use "
             f"--strategy {StrategyName.PARAMETER_SERVER} --api {Api.LOOP}"
@@ -191,7 +194,8 @@ def _check_options(choice: StrategyChoice, chosen: Mapping[str, Any]) -> None:
                 f"{flag_of(field)} {value} has no effect under --strategy {choice.strategy}: "
                 f"omit it, or use {', '.join(takers)}"
             )
-    if "--ps" in CATALOG[choice.strategy].options and choice.ps == 0:
+    row = CATALOG[choice.strategy]
+    if "--ps" in row.options and choice.ps < row.least_ps:
         raise TfdistError(f"--ps 0: {choice.strategy} keeps its variables on parameter servers; use --ps 1 or more")
 
 

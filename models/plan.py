@@ -14,7 +14,8 @@ from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import GpuThreads
 
-_TRAINING_COMMAND = ("-m", "tfdist.models.training.task")
+_COMMAND = ("-m", "tfdist.models.training.task")
+_GRAPH_COMMAND = ("-m", "tfdist.models.graph.task")
 EVALUATOR = "evaluator"
 """The role of tasks outside the cluster that evaluate checkpoints."""
 
@@ -71,7 +72,8 @@ def plan_training(
     if evaluator:
         check_held_out(spec, describe(spec.dataset, spec.data_dir), "--evaluator")
     shape = shape_of(spec, base_port, evaluator=evaluator)
-    return plan_job(shape, Program(_TRAINING_COMMAND, variables, str(Path.cwd()), True, True), machines)
+    command = _GRAPH_COMMAND if CATALOG[spec.strategy].graph else _COMMAND
+    return plan_job(shape, Program(command, variables, str(Path.cwd()), True, True), machines)
 
 
 def plan_command(choice: StrategyChoice, command: Program, machines: Machines, base_port: int | None = None) -> Job:
@@ -87,12 +89,12 @@ def plan_command(choice: StrategyChoice, command: Program, machines: Machines, b
 
 
 def _environment(choice: StrategyChoice) -> dict[str, str]:
-    """The variables of every task. With parameter servers, calls wait for a server that is not up yet.
+    """The variables of every task. Calls wait for a server that is not up yet.
 
     Sources: https://www.tensorflow.org/tutorials/distribute/parameter_server_training (GRPC_FAIL_FAST),
     https://www.tensorflow.org/guide/gpu_performance_analysis (TF_GPU_THREAD_MODE).
     """
-    fail_fast = {"GRPC_FAIL_FAST": "use_caller"} if choice.ps else {}
+    fail_fast = {"GRPC_FAIL_FAST": "use_caller"} if CATALOG[choice.strategy].leader else {}
     gpu_threads = {} if choice.gpu_threads is GpuThreads.GLOBAL else {"TF_GPU_THREAD_MODE": str(choice.gpu_threads)}
     pools = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS") if choice.intra_op_threads else ()
     threads = dict.fromkeys(pools, str(choice.intra_op_threads))

@@ -21,6 +21,7 @@ from tfdist.models.checks import (
 from tfdist.models.datasets.info import DataInfo
 from tfdist.models.datasets.table import SYNTHETIC, describe
 from tfdist.models.exchange_checks import check_program
+from tfdist.models.graph_checks import check_not_graph
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice, enum_fields
@@ -110,6 +111,7 @@ def resolve_strategy(
         defaults = _values_of(base, machine)
     choice = StrategyChoice(**{**defaults, **chosen, "gpus": bool(machine.gpus)})
     check_strategy(choice, chosen, machine)
+    check_not_graph(choice)
     check_program(choice)
     communication, communication_notes = _choose_communication(choice, machine)
     choice = replace(choice, communication=communication)
@@ -176,7 +178,7 @@ def _default_counts(chosen: Mapping[str, Any], machine: Machine) -> dict[str, An
     elif "--devices" in strategy.options:
         counts["devices"] = machine.gpus_per_process or devices
     if "--ps" in strategy.options:
-        counts["ps"] = 1
+        counts["ps"] = strategy.least_ps
     if not strategy.pins_cores:
         counts["cores_per_device"] = None
     return counts
@@ -243,12 +245,11 @@ def _preset_values(preset: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _per_replica(global_batch: int, spec: TrainingSpec) -> int:
-    share, rest = divmod(global_batch, spec.replicas)
+    replicas = spec.replicas - spec.backup_workers
+    share, rest = divmod(global_batch, replicas)
     if global_batch < 1 or rest:
-        nearest = max(1, round(global_batch / spec.replicas)) * spec.replicas
-        raise TfdistError(
-            f"--global-batch-size {global_batch}: not divisible by {spec.replicas} replicas; use {nearest}"
-        )
+        nearest = max(1, round(global_batch / replicas)) * replicas
+        raise TfdistError(f"--global-batch-size {global_batch}: not divisible by {replicas} replicas; use {nearest}")
     return share
 
 
@@ -263,14 +264,13 @@ def _with_data(spec: TrainingSpec, chosen: Mapping[str, Any], base: TrainingSpec
 
 
 def _steps(spec: TrainingSpec, epochs: int, data: DataInfo) -> int:
-    strategy = CATALOG[spec.strategy]
     if data.train_examples is None:
         raise TfdistError(f"--epochs {epochs}: {spec.dataset} data is endless; use --steps")
-    if not strategy.replicas_known:
+    if not CATALOG[spec.strategy].replicas_known:
         raise TfdistError(
             f"--epochs {epochs}: {spec.strategy} knows its number of replicas only at run time; use --steps"
         )
-    scheduled = 1 if strategy.synchronous else spec.workers  # asynchronous: a step is one worker's batch
+    scheduled = 1 if spec.synchronous else spec.workers  # asynchronous: a step is one worker's batch
     steps = epochs * (data.train_examples // spec.global_batch_size) * scheduled
     check_length(replace(spec, steps=steps))
     return steps

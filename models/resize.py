@@ -5,7 +5,6 @@ from typing import TypeVar
 
 from tfdist.launch.attempts import Saved
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
 
 Choice = TypeVar("Choice", bound=StrategyChoice)
@@ -45,7 +44,7 @@ def effect(old: StrategyChoice, new: StrategyChoice, saved: Saved) -> str:
 
 
 def _has_global_batch(spec: TrainingSpec) -> bool:
-    return CATALOG[spec.strategy].synchronous
+    return spec.synchronous
 
 
 def _steps_left(spec: TrainingSpec, saved: Saved) -> int:

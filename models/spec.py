@@ -27,7 +27,7 @@ class TrainingSpec(StrategyChoice):
     """A strategy and the training to run under it, with nothing left to decide.
 
     `steps` counts all training steps of the job, of which the first `warmup_steps` are not timed. In a bench, turns
-    decide how long it trains. Under parameter-server a step is one scheduled step of a worker.
+    decide how long it trains. Under parameter-server, and between-graph without --sync, a step is that of one worker.
     """
 
     VARIABLE: ClassVar[str] = "TFDIST_SPEC"
@@ -76,12 +76,13 @@ class TrainingSpec(StrategyChoice):
     evaluate_turns: bool = False
     """In a bench: measure loss and accuracy on the held-out part after each turn, outside of its timing."""
     count_updates: bool = False
-    """Under parameter-server: count the updates of each worker by their staleness."""
+    """Of asynchronous workers: count the updates of each by their staleness."""
 
     @property
     def global_batch_size(self) -> int:
         """Examples in one synchronous step of the whole job.
 
-        Asynchronous and independent workers step on their own: `batch_size * devices` examples each.
+        Asynchronous and independent workers step on their own: `batch_size * devices` examples each. The gradients of
+        backup workers do not count.
         """
-        return self.batch_size * self.replicas
+        return self.batch_size * (self.replicas - self.backup_workers)

@@ -40,7 +40,7 @@ def check_step_times(spec: TrainingSpec) -> None:
     if not spec.step_times:
         return
     _check_graph("step_times", spec)
-    if not CATALOG[spec.strategy].synchronous:
+    if not spec.synchronous:
         raise TfdistError(f"step_times: {spec.strategy} has no steps that all workers take together; omit it")
     if spec.steps_per_call > 1:
         raise TfdistError(f"step_times with steps_per_call = {spec.steps_per_call}: only with 1; omit one of them")

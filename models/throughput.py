@@ -3,16 +3,16 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tfdist.models.record import RankRecord, Record, Window
-from tfdist.strategies.catalog import CATALOG, Exchange
+from tfdist.strategies.catalog import Exchange, exchange_of
 from tfdist.strategies.options import StrategyName
 
 
-def exchange(strategy: str) -> Exchange:
-    """How the replicas of a strategy exchange gradients."""
-    return CATALOG[StrategyName(strategy)].exchange
+def exchange(spec: Mapping[str, Any]) -> Exchange:
+    """How the replicas of a job exchange gradients. `spec` is as in a record, or the choices of an arm."""
+    return exchange_of(StrategyName(spec["strategy"]), bool(spec.get("sync")))
 
 
 def throughput(record: Record) -> float:
@@ -23,7 +23,7 @@ def throughput(record: Record) -> float:
     Raises:
         ValueError: no timed window or example, or the ranks of a synchronous job differ in their number of windows.
     """
-    examples, elapsed_s = _TOTALS[exchange(record.spec["strategy"])](record.ranks)
+    examples, elapsed_s = _TOTALS[exchange(record.spec)](record.ranks)
     if elapsed_s <= 0 or examples <= 0:
         raise ValueError("no timed window")
     return examples / elapsed_s
@@ -31,7 +31,7 @@ def throughput(record: Record) -> float:
 
 def measuring_ranks(record: Record) -> Sequence[RankRecord]:
     """Those whose windows count: the leader of an asynchronous job measures for all."""
-    return record.ranks[:1] if exchange(record.spec["strategy"]) is Exchange.ASYNC else record.ranks
+    return record.ranks[:1] if exchange(record.spec) is Exchange.ASYNC else record.ranks
 
 
 def window_step_ms(record: Record) -> tuple[float, ...]:
@@ -41,7 +41,7 @@ def window_step_ms(record: Record) -> tuple[float, ...]:
     many steps as there are workers. Without exchange: each rank's, while all ranks train. Windows without an applied
     step are skipped.
     """
-    kind = exchange(record.spec["strategy"])
+    kind = exchange(record.spec)
     steps_of_all = record.spec["workers"] if kind is Exchange.ASYNC else 1
     rows = [[window for window in row if window.steps] for row in _SERIES[kind](record.ranks)]
     return tuple(1000 * steps_of_all * max(window.elapsed_s / window.steps for window in row) for row in rows if row)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from tfdist.launch.str_enum import StrEnum
 from tfdist.strategies.options import Api, StrategyName
@@ -27,8 +27,10 @@ class Role:
     computes: bool = True
     """Its tasks have devices."""
     serves: bool = False
-    """Its tasks run a TensorFlow server for the leading ones and no program. The job ends without them, but they must
-    not end before it."""
+    """Its tasks run a TensorFlow server for the leading ones, and no program unless they are clients. The job ends
+    without them, but they must not end before it."""
+    client: bool = False
+    """It serves the leading tasks by training: its tasks run the program too, with a graph of their own."""
     restarts: tuple[str, ...] | None = ()
     """The roles whose tasks are all restarted when one of this role fails; empty: that task alone; None: no restart."""
 
@@ -44,7 +46,7 @@ class Strategy:
 
     name: StrategyName
     module: str
-    """The file of this folder that builds it."""
+    """The file of this folder that builds it; empty: its tasks build graphs (models/graph)."""
     tf_name: str
     summary: str
     needs: str
@@ -64,13 +66,17 @@ class Strategy:
     """tf_keras scales the loss under it, which float16 needs."""
     keras3_problems: Mapping[Api, str] = field(default_factory=dict)
     """Why Keras 3 does not train under it, for each API that fails."""
+    api_problems: Mapping[Api, str] = field(default_factory=dict)
+    """Why no Keras trains under it through these APIs."""
+    least_ps: int = 1
+    """With --ps: the smallest number of parameter servers, which is also the default."""
     device_files: tuple[str, ...] = ()
     """Files below /dev, one of which this machine needs."""
 
     @property
-    def synchronous(self) -> bool:
-        """Every task runs its own training loop; False: the leader schedules the steps of the workers."""
-        return self.exchange is not Exchange.ASYNC
+    def graph(self) -> bool:
+        """Its tasks build graphs and run them in sessions (tf.compat.v1), without tf.distribute."""
+        return not self.module
 
     @property
     def many_processes(self) -> bool:
@@ -84,6 +90,11 @@ class Strategy:
         return next(role.name for role in self.roles if role.leads) if serving else None
 
 
+_ALL = ("chief", "worker", "ps")
+_GRAPH: Mapping[str, Any] = {
+    "keras3_problems": {Api.LOOP: "Keras 3 exposes no updates of BatchNorm in the graphs of tf.compat.v1"},
+    "api_problems": {Api.FIT: "Model.fit does not run the sessions of tf.compat.v1 in a cluster"},
+}
 _WORKERS = (Role("worker", "workers", restarts=("worker",)),)
 
 _ROWS = (
@@ -163,6 +174,42 @@ _ROWS = (
         },
     ),
     Strategy(
+        StrategyName.BETWEEN_GRAPH,
+        module="",
+        tf_name="tf.compat.v1: sessions, SyncReplicasOptimizer",
+        summary="the classic: each worker builds its own graph, with variables on parameter servers; asynchronous, or "
+        "synchronous with --sync, which may leave out the slowest with --backup-workers",
+        needs="a free port for the chief, each worker and each ps",
+        roles=(
+            Role("chief", "one", computes=False, restarts=_ALL),
+            Role("worker", "workers", serves=True, client=True),
+            Role("ps", "ps", computes=False, serves=True, restarts=_ALL),
+        ),
+        exchange=Exchange.ASYNC,
+        has_cluster=True,
+        options=("--workers", "--ps", "--sync", "--backup-workers", "--variable-partitioner", "--placement"),
+        many_cpu_devices=False,
+        **_GRAPH,
+    ),
+    Strategy(
+        StrategyName.IN_GRAPH,
+        module="",
+        tf_name="tf.compat.v1: one session, a tower for each worker",
+        summary="the classic: the chief builds one graph with a tower on each worker, which only serves; the variables "
+        "are on parameter servers, or without them on the first worker",
+        needs="a free port for the chief, each worker and each ps",
+        roles=(
+            Role("chief", "one", computes=False, restarts=_ALL),
+            Role("worker", "workers", serves=True, restarts=_ALL),
+            Role("ps", "ps", computes=False, serves=True, restarts=_ALL),
+        ),
+        has_cluster=True,
+        options=("--workers", "--ps", "--variable-partitioner", "--placement"),
+        many_cpu_devices=False,
+        least_ps=0,
+        **_GRAPH,
+    ),
+    Strategy(
         StrategyName.TPU,
         module="tpu",
         tf_name="TPUStrategy",
@@ -186,3 +233,8 @@ _ROWS = (
 )
 
 CATALOG: Mapping[StrategyName, Strategy] = MappingProxyType({row.name: row for row in _ROWS})
+
+
+def exchange_of(strategy: StrategyName, sync: bool) -> Exchange:
+    """How the replicas of a job exchange gradients. `sync`: see StrategyChoice."""
+    return Exchange.SYNC if sync else CATALOG[strategy].exchange

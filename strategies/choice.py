@@ -9,6 +9,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args, get_origin, get_type_hints
 
 from tfdist.launch.errors import TfdistError
+from tfdist.strategies.catalog import Exchange, exchange_of
 from tfdist.strategies.options import Communication, CrossDevice, GpuThreads, Keras, Placement, StrategyName
 
 if TYPE_CHECKING:
@@ -58,12 +59,26 @@ class StrategyChoice:
     variable_partitioner: str = "none"
     """none, fixed:N, min-size:BYTES or max-size:BYTES."""
     placement: Placement = Placement.ROUND_ROBIN
+    sync: bool = False
+    """Workers of between-graph wait for each other in each step."""
+    backup_workers: int = 0
+    """With `sync`: workers whose gradients a step does not wait for, whichever are slowest."""
     keras: Keras = Keras.TWO
 
     @property
     def replicas(self) -> int:
         """Replicas of the whole job: each computes the gradients of its own batch. Always 1 on a TPU."""
         return self.workers * self.devices
+
+    @property
+    def exchange(self) -> Exchange:
+        """How its replicas exchange gradients."""
+        return exchange_of(self.strategy, self.sync)
+
+    @property
+    def synchronous(self) -> bool:
+        """All replicas take a step together, or train alone; False: each worker steps when it is ready."""
+        return self.exchange is not Exchange.ASYNC
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""

@@ -16,6 +16,8 @@ class StrategyName(StrEnum):
     MULTI_WORKER = "multiworker"
     CENTRAL_STORAGE = "central-storage"
     PARAMETER_SERVER = "parameter-server"
+    BETWEEN_GRAPH = "between-graph"
+    IN_GRAPH = "in-graph"
     TPU = "tpu"
     INDEPENDENT = "independent"
 

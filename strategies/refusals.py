@@ -26,11 +26,13 @@ def keras_refusal(strategy: StrategyName, keras: Keras, api: Api) -> Refusal | N
 
     Source: every combination was run with tensorflow 2.21.0, keras 3.15.1 and tf_keras 2.21.0.
     """
-    problems = CATALOG[strategy].keras3_problems
-    if keras is Keras.TWO or api not in problems:
+    row = CATALOG[strategy]
+    problems = {**(row.keras3_problems if keras is Keras.THREE else {}), **row.api_problems}
+    if api not in problems:
         return None
-    works = [f"--api {other}" for other in Api if other not in problems]
-    return Refusal(problems[api], " or ".join(("use --keras 2 (the default)", *works)))
+    other_keras = () if api in row.api_problems else ("--keras 2 (the default)",)
+    works = (*other_keras, *(f"--api {other}" for other in Api if other not in problems))
+    return Refusal(problems[api], f"use {' or '.join(works) or '--keras 2 --api loop'}")
 
 
 def precision_refusal(strategy: StrategyName, keras: Keras, precision: Precision, replicas: int) -> Refusal | None:

@@ -11,7 +11,7 @@ from tfdist.strategies.choice import StrategyChoice
 
 def serves(choice: StrategyChoice, task: Task) -> bool:
     """Whether this task runs a server instead of a program."""
-    return any(role.serves and role.name == task.role for role in CATALOG[choice.strategy].roles)
+    return any(role.serves and not role.client and role.name == task.role for role in CATALOG[choice.strategy].roles)
 
 
 def serve(choice: StrategyChoice, cluster: Cluster, task: Task) -> NoReturn:

@@ -41,7 +41,7 @@ def find_baselines(
 def _can_be(arm: ArmRecords, which: Baseline) -> bool:
     if which == "one device":
         return arm.strategy is StrategyName.ONE_DEVICE
-    return exchange(arm.strategy) is Exchange.NONE
+    return exchange(arm.spec) is Exchange.NONE
 
 
 def _size(arm: ArmRecords, which: Baseline) -> tuple[Any, ...]:

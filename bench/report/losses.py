@@ -61,7 +61,8 @@ def wrong_arms(arms: Sequence[ArmRecords]) -> Mapping[str, str]:
 def _reproducible(arm: ArmRecords) -> bool:
     """Whether its losses are determined by its spec; in lower precision rounding errors are too large to say so."""
     precise = all(arm.spec.get(name, "float32") == "float32" for name in ("precision", "gradient_dtype"))
-    return precise and exchange(arm.strategy) is Exchange.SYNC and "command" not in arm.spec
+    chosen = not arm.spec.get("backup_workers")  # otherwise each step leaves out the slowest ones
+    return precise and chosen and exchange(arm.spec) is Exchange.SYNC and "command" not in arm.spec
 
 
 def _losses(record: Record) -> _Losses | None:

@@ -49,7 +49,10 @@ def _spec(row: ArmRow) -> Mapping[str, Any]:
 def job_of(row: ArmRow) -> tuple[Any, ...]:
     """What two arms have in common that differ in the slow worker only."""
     spec = _spec(row)
-    keys = ("strategy", "workers", "devices", "ps", "batch_size", "communication", "cross_device", "model")
+    keys = (
+        "strategy", "workers", "devices", "ps", "sync", "backup_workers", "batch_size", "communication", "cross_device",
+        "model",
+    )  # fmt: skip
     return (row.folder, row.hosts, *(spec.get(key) for key in keys))
 
 

@@ -109,7 +109,7 @@ def _row(
         arm=arm.arm,
         strategy=arm.strategy,
         kind=_kind(arm),
-        exchange=exchange(arm.strategy),
+        exchange=exchange(arm.spec),
         devices=devices,
         batch_per_replica=batch,
         batch_global=batch * devices if batch and devices else arm.spec.get("global_batch_size"),

@@ -10,6 +10,7 @@ from tfdist.launch.cluster import Task
 from tfdist.models.record import Storage
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.moving_averages import MovingAverages
+from tfdist.strategies.catalog import CATALOG
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,11 @@ class TrainingContext:
         """Examples in one step of all tasks that step together: gradients are averaged over them."""
         return self.spec.batch_size * self.replicas * self.workers
 
+    @property
+    def variables_on_servers(self) -> bool:
+        """The strategy keeps them on parameter servers, and this task saves them from there."""
+        return not self.spec.synchronous and not CATALOG[self.spec.strategy].graph
+
     def examples_at(self, step: int) -> int:
         """Examples that all workers together have trained at this step, under this number of workers from the start."""
         return self.start.examples + (step - self.start.step) * self.batch
@@ -68,6 +74,8 @@ class Trained:
     requests: Mapping[str, Storage] = field(default_factory=dict)
     """What a step moves to and from each parameter server; empty before the first one is traced, and without them."""
     averages: MovingAverages | None = None
+    variables: tuple[Any, ...] = ()
+    """Where the training keeps them, if the model and the optimizer are only copies; empty: they are not."""
 
     def evaluated_weights(self) -> list[Any]:
         """NumPy arrays in the order of `model.weights`: with the moving averages, if there are any."""

@@ -13,7 +13,6 @@ from tfdist.models.training.context import Trained, TrainingContext
 from tfdist.models.training.moving_averages import MovingAverages
 from tfdist.models.training.sync import wait_for_devices
 from tfdist.models.training.windows import WindowLog
-from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import Keras
 
 
@@ -37,7 +36,7 @@ class FitLoop:
     @property
     def concurrent(self) -> int:
         """As `pace.Loop`."""
-        return 1 if CATALOG[self.job.spec.strategy].synchronous else self.job.spec.workers
+        return 1 if self.job.spec.synchronous else self.job.spec.workers
 
     @property
     def examples_per_step(self) -> int:
@@ -74,7 +73,7 @@ class FitLoop:
             if epoch < first:
                 return
             loss = float(logs["loss"])
-            if CATALOG[self.job.spec.strategy].synchronous:
+            if self.job.spec.synchronous:
                 wait_for_devices(self.job.strategy)
             log.first_step()
             log.close(steps, steps * self.examples_per_step, loss)
@@ -118,7 +117,7 @@ def _data(job: TrainingContext, optimizer: Any) -> Callable[[int], Any]:
     creator = tf.keras.utils.experimental.DatasetCreator if spec.keras is Keras.TWO else None
     if creator is None:
         return lambda first: feed.worker_batches(spec, part, first)
-    if CATALOG[spec.strategy].synchronous:
+    if spec.synchronous:
         return lambda first: creator(lambda context: feed.batches(spec, part, first))
     # a worker that is restarted during the call starts at the examples of that moment
     trained = lambda: optimizer.iterations.read_value() * job.batch  # noqa: E731

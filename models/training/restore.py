@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
@@ -17,7 +17,8 @@ from tfdist.models.training.context import Start, TrainingContext
 from tfdist.models.training.gfile import GFiles
 from tfdist.models.training.moving_averages import MovingAverages
 from tfdist.models.training.store import check_writable
-from tfdist.strategies.catalog import CATALOG
+
+Context = TypeVar("Context", bound=TrainingContext)
 
 
 def saves(job: TrainingContext) -> bool:
@@ -27,12 +28,12 @@ def saves(job: TrainingContext) -> bool:
 
 def io_options(job: TrainingContext) -> tf.train.CheckpointOptions:
     """The files are read and written by this task. By default, parameter servers would write to their own disks."""
-    if CATALOG[job.spec.strategy].synchronous:
+    if not job.variables_on_servers:
         return tf.train.CheckpointOptions()
     return tf.train.CheckpointOptions(experimental_io_device="/job:chief/replica:0/task:0/device:CPU:0")
 
 
-def started(job: TrainingContext, options: Checkpointing, attempt: int) -> TrainingContext:
+def started(job: Context, options: Checkpointing, attempt: int) -> Context:
     """The training, from the newest intact checkpoint on if it is restarted or resumed.
 
     The task that saves chooses, and the other workers read the same one.

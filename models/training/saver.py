@@ -30,7 +30,7 @@ class Saver:
         self._job, self._options, self._trained = job, options, trained
         self._sum = make_sum(job)
         self._writer = Writer(options.folder, options.keep, self._report)
-        self._write = _write_function(job, trained())
+        self._write = _write_function(job, trained)
         self._failure = ""
         """Of the last save."""
         self._last_step = job.start.step if job.start.path is not None else None
@@ -135,18 +135,20 @@ class Saver:
         )
 
 
-def _write_function(job: TrainingContext, trained: Trained) -> Callable[[], object]:
-    """A function that writes what is trained into memory.
+def _write_function(job: TrainingContext, trained: Callable[[], Trained]) -> Callable[[], object]:
+    """A function that writes what is trained into memory; that of a session is copied before.
 
     Under parameter-server it is traced once: TensorFlow builds a graph of all variables for each save, which takes
     seconds there. Elsewhere that graph would lack the loss scale of tf_keras.
     """
-    checkpoint, options = _checkpoint_of(trained), io_options(job)
+    checkpoint, options = _checkpoint_of(trained()), io_options(job)
 
     def write() -> object:
         return checkpoint.write(MEMORY, options)
 
-    if CATALOG[job.spec.strategy].synchronous:
+    if CATALOG[job.spec.strategy].graph:
+        return lambda: (trained(), write())
+    if not job.variables_on_servers:
         return write
     traced = tf.function(write)
     traced.get_concrete_function()

@@ -17,7 +17,7 @@ def stored(variables: Iterable[Any]) -> dict[str, Storage]:
     held: dict[str, Storage] = {}
     for variable in variables:
         for part in _parts(variable):
-            name = _device(part.device)
+            name = device_name(part.device)
             before = held.get(name, Storage())
             size = part.shape.num_elements() * part.dtype.size
             held[name] = replace(before, variables=before.variables + 1, bytes=before.bytes + size)
@@ -36,7 +36,8 @@ def _parts(variable: Any) -> Iterable[Any]:
     return getattr(variable, "variables", None) or getattr(variable, "values", None) or (variable,)
 
 
-def _device(name: str) -> str:
+def device_name(name: str) -> str:
+    """`ps-0`, or `CPU:0` of this task, from the full name of a device."""
     server = _SERVER.search(name)
     return f"ps-{server[1]}" if server else name.rpartition("device:")[2] or name
 
@@ -52,7 +53,7 @@ def requests(graph: Any) -> dict[str, Storage]:
         graph: the FuncGraph of a tf.function, once its body has been traced. Functions that it calls do not count.
     """
     servers = {
-        id(inside): _device(outside.device) for outside, inside in graph.captures if outside.dtype == tf.resource
+        id(inside): device_name(outside.device) for outside, inside in graph.captures if outside.dtype == tf.resource
     }
     moved: dict[str, Storage] = {}
     for operation in graph.get_operations():
@@ -66,23 +67,23 @@ def _with(before: Storage, operation: Any, server: str) -> Storage:
     if operation.type == "ReadVariableOp":
         if _all_on(server, (user for output in operation.outputs for user in output.consumers())):
             return before
-        size = sum(map(_bytes, operation.outputs))
+        size = sum(map(bytes_of, operation.outputs))
         return replace(before, reads=before.reads + 1, read_bytes=before.read_bytes + size)
     values = [one for one in operation.inputs if one.dtype != tf.resource]
     if _all_on(server, (one.op for one in values)):
         return before
-    size = sum(map(_bytes, values))
+    size = sum(map(bytes_of, values))
     return replace(before, updates=before.updates + 1, update_bytes=before.update_bytes + size)
 
 
 def _all_on(server: str, operations: Iterable[Any]) -> bool:
     """Whether there are operations, and all of them are placed on this server."""
-    places = [_device(operation.device) for operation in operations]
+    places = [device_name(operation.device) for operation in operations]
     return bool(places) and all(place == server for place in places)
 
 
-def _bytes(tensor: Any) -> int:
-    """0 if its size is not known before a step."""
+def bytes_of(tensor: Any) -> int:
+    """The bytes of a tensor; 0 if its size is not known before a step."""
     elements = tensor.shape.num_elements()
     return 0 if elements is None else int(elements * tensor.dtype.size)
 

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from tfdist.launch import events
 from tfdist.launch.cluster import Cluster, Task, parse_tf_config
@@ -35,6 +35,9 @@ from tfdist.strategies.serve import serve, serves
 if TYPE_CHECKING:
     from tfdist.models.training.context import Trained, TrainingContext
 
+Context = TypeVar("Context", bound="TrainingContext")
+Prepare = Callable[[Context], "tuple[pace.Loop, Callable[[], Trained]]"]
+
 
 def main() -> int:
     """Run the task that the environment describes.
@@ -43,7 +46,7 @@ def main() -> int:
         The exit code: 0; 42 if the training was saved because a signal requested it; that of a TfdistError, whose
         message goes to stderr; or 1 for any other exception, whose traceback goes there.
     """
-    return run(lambda: _train(_spec(), *cluster_and_task()))
+    return run(lambda: _train(spec_of_environment(), *cluster_and_task()))
 
 
 def run(task: Callable[[], None]) -> int:
@@ -64,7 +67,7 @@ def run(task: Callable[[], None]) -> int:
     return ExitCode.SUCCESS
 
 
-def _spec() -> TrainingSpec:
+def spec_of_environment() -> TrainingSpec:
     """The spec from the environment, checked again: a task can be started manually, on a host with other data."""
     spec = TrainingSpec.from_env(os.environ)
     if spec is None:
@@ -84,7 +87,13 @@ def cluster_and_task() -> tuple[Cluster, Task]:
 
 
 def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
-    phases = {"import": import_tensorflow(spec.keras)}
+    phases = {"import": start(spec, cluster, task)}
+    train(lambda: _context(spec, task), _prepare, phases)
+
+
+def start(spec: TrainingSpec, cluster: Cluster, task: Task) -> float:
+    """Import TensorFlow; returns the seconds that it took. An evaluator, or a task that only serves, never returns."""
+    seconds = import_tensorflow(spec.keras)
     if task.role == EVALUATOR:
         from tfdist.models.training.evaluator import follow
 
@@ -92,25 +101,36 @@ def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
         leave(ExitCode.SUCCESS)
     if serves(spec, task):
         serve(spec, cluster, task)
+    return seconds
+
+
+def train(connect: "Callable[[], Context]", prepare: "Prepare[Context]", phases: dict[str, float]) -> NoReturn:
+    """Train as a leading task, and end this process.
+
+    Args:
+        connect: to the other tasks; it precedes any TensorFlow operation.
+        prepare: from the training to its loop, and to what it has trained so far.
+        phases: seconds of the start-up so far, by name.
+    """
     started_at = time.perf_counter()
-    job = _context(spec, task)
+    job = connect()
     built_at = time.perf_counter()
     events.emit("ready")
     events.emit("phase", phase=Phase.BUILDING)
     saving = None if events.in_turns() else Checkpointing.from_env(os.environ)
     job = _started(job, saving)
-    loop, trained = _prepare(job)
+    loop, trained = prepare(job)
     log = WindowLog(share=1 / job.workers)
 
     def report(windows: Windows, final: bool) -> None:
         since_first_step = time.perf_counter() - log.first_step_at
         after = phases_after_import(started_at, built_at, log.opened_at, log.first_step_at)
-        start = {"first_step_end": observation.since_start() - since_first_step}
-        record = _record(job, windows, trained(), {**phases, **after, **start}, evaluate=final and spec.evaluate)
+        end = {"first_step_end": observation.since_start() - since_first_step}
+        record = _record(job, windows, trained(), {**phases, **after, **end}, evaluate=final and job.spec.evaluate)
         events.emit("record", record=asdict(record))
 
     if saving is None:
-        pace.train(loop, log, job.spec, report, _evaluation(job, trained) if spec.evaluate_turns else None)
+        pace.train(loop, log, job.spec, report, _evaluation(job, trained) if job.spec.evaluate_turns else None)
     else:
         _train_saved(job, saving, loop, log, trained, report)
     if not events.in_turns():
@@ -118,7 +138,7 @@ def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
     leave(ExitCode.SUCCESS)
 
 
-def _started(job: "TrainingContext", saving: Checkpointing | None) -> "TrainingContext":
+def _started(job: "Context", saving: Checkpointing | None) -> "Context":
     """The training from its checkpoint on, if it continues one, and the number of its last step."""
     if saving is not None:
         from tfdist.models.training.restore import started
@@ -178,7 +198,7 @@ def _context(spec: TrainingSpec, task: Task) -> "TrainingContext":
     tf.keras.utils.set_random_seed(spec.seed)
     tf.keras.mixed_precision.set_global_policy(spec.precision.value)  # Keras 3 does not accept an enum
     row = CATALOG[spec.strategy]
-    return TrainingContext(spec, strategy, task, spec.workers if row.synchronous and row.has_cluster else 1)
+    return TrainingContext(spec, strategy, task, spec.workers if spec.synchronous and row.has_cluster else 1)
 
 
 def _prepare(job: "TrainingContext") -> "tuple[pace.Loop, Callable[[], Trained]]":
@@ -186,7 +206,7 @@ def _prepare(job: "TrainingContext") -> "tuple[pace.Loop, Callable[[], Trained]]
 
     if job.spec.api is Api.FIT:
         return fit.prepare(job)
-    return loop.prepare(job) if CATALOG[job.spec.strategy].synchronous else async_loop.prepare(job)
+    return loop.prepare(job) if job.spec.synchronous else async_loop.prepare(job)
 
 
 def _evaluation(job: "TrainingContext", trained: "Callable[[], Trained]") -> Callable[[WindowLog], None]:
@@ -212,7 +232,7 @@ def _record(
 
     if evaluate:
         events.emit("phase", phase=Phase.EVALUATING)
-    own_devices = devices.of_replicas(job.strategy) if CATALOG[job.spec.strategy].synchronous else ()
+    own_devices = devices.of_replicas(job.strategy) if job.spec.synchronous else ()
     return RankRecord(
         task=job.task.name,
         replicas=job.replicas,
@@ -233,6 +253,8 @@ def _record(
 
 def _variables(trained: "Trained") -> list[Any]:
     """The model's, their averages and the optimizer's, which is a function in tf_keras."""
+    if trained.variables:
+        return [*trained.variables]
     of_optimizer = trained.optimizer.variables
     averages = () if trained.averages is None else trained.averages.averages
     return [*trained.model.variables, *averages, *(of_optimizer() if callable(of_optimizer) else of_optimizer)]

@@ -74,10 +74,10 @@ def test_without_whole_windows_there_is_no_throughput(times: list[list[float]]) 
 
 
 def test_which_strategies_exchange_how() -> None:
-    assert exchange("multiworker") is Exchange.SYNC
-    assert exchange("one-device") is Exchange.SYNC
-    assert exchange("parameter-server") is Exchange.ASYNC
-    assert exchange("independent") is Exchange.NONE
+    assert exchange({"strategy": "multiworker"}) is Exchange.SYNC
+    assert exchange({"strategy": "one-device"}) is Exchange.SYNC
+    assert exchange({"strategy": "parameter-server"}) is Exchange.ASYNC
+    assert exchange({"strategy": "independent"}) is Exchange.NONE
 
 
 @given(sync_jobs)

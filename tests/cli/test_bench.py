@@ -47,7 +47,7 @@ WRONG = [
         ["--suite", "smokey"],
         [
             "--suite smokey",
-            "did you mean smoke? Choose from batch, convergence, cpu, gpu, hosts, knobs, smoke, storage, stragglers",
+            "did you mean smoke? Choose from batch, classic, convergence, cpu, gpu, hosts, knobs, smoke, storage, stragglers",
         ],
     ),
     (["--suite", "none.toml"], ["--suite none.toml", "No such file"]),

@@ -118,6 +118,10 @@ def test_wrong_values(values, sentence):
             ["--min-workers 3: more than the 2 workers"],
         ),
         (["--strategy", "multiworker", "--max-restarts", "1", "--min-workers", "1"], ["without other hosts"]),
+        (
+            ["--strategy=between-graph", "--sync", "--backup-workers=1", "--max-restarts=1", "--min-workers=1"],
+            ["--min-workers 1: a step needs", "--backup-workers 1; use 2 or more"],
+        ),
         (["--restart-on", "falure", "--max-restarts", "1"], ["--restart-on falure: did you mean failure?"]),
         (["--max-restarts", "many"], ["--max-restarts many: must be an integer"]),
     ],

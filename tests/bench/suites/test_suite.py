@@ -126,7 +126,9 @@ def test_an_unknown_key_lists_those_that_have_an_effect(tmp_path: Path) -> None:
 
 
 def test_an_unknown_suite_lists_the_built_in_ones() -> None:
-    with pytest.raises(TfdistError, match="batch, convergence, cpu, gpu, hosts, knobs, smoke, storage, stragglers"):
+    with pytest.raises(
+        TfdistError, match="batch, classic, convergence, cpu, gpu, hosts, knobs, smoke, storage, stragglers"
+    ):
         load_suite("smokey")
 
 
@@ -176,7 +178,7 @@ def test_an_option_that_does_not_fit_is_refused_in_one_sentence(changes: dict[st
     assert str(raised.value) == expected
 
 
-@pytest.mark.parametrize("name", ["smoke", "cpu", "hosts", "knobs", "convergence", "stragglers", "storage"])
+@pytest.mark.parametrize("name", ["smoke", "cpu", "hosts", "knobs", "classic", "convergence", "stragglers", "storage"])
 def test_built_in_suites_measure_one_arm_twice(name: str) -> None:
     """Without GPUs, AUTO is RING."""
     done = {
@@ -199,7 +201,9 @@ def test_the_cpu_suites_run_every_strategy_on_two_cores(name: str) -> None:
     arms = resolve_arms(suite.arms, local_machines(Machine((0, 1), ())), suite.preset)
     assert not arms.refused
     assert not arms.warnings
-    assert {spec.strategy for spec in arms.specs.values()} == set(CATALOG) - {
+    assert {spec.strategy for spec in arms.specs.values()} == {
+        name for name, row in CATALOG.items() if not row.graph
+    } - {
         StrategyName.TPU,
         StrategyName.NO_STRATEGY,
     }
@@ -218,7 +222,7 @@ def test_the_suite_of_knobs_runs_all_its_arms_on_two_cores() -> None:
 
 
 def test_the_suites_of_one_question_run_all_their_arms_on_two_cores() -> None:
-    for name in ("convergence", "stragglers", "storage", "batch"):
+    for name in ("classic", "convergence", "stragglers", "storage", "batch"):
         suite = load_suite(name)
         arms = resolve_arms(suite.arms, local_machines(Machine((0, 1), ())), suite.preset)
         assert not arms.refused

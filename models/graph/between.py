@@ -1,0 +1,154 @@
+"""Between-graph replication: every task builds this graph, and finds the others' variables by their names.
+
+Workers run its steps. The chief initializes the variables, deals out tickets and, if workers step together, applies
+their gradients.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.launch.cluster import Task
+from tfdist.models.architectures.build import build as build_model
+from tfdist.models.graph import inputs, optimizers, placement, replica, sessions, tickets
+from tfdist.models.graph.context import batch_of
+from tfdist.models.graph.inputs import Inputs
+from tfdist.models.graph.replica import Replica
+from tfdist.models.graph.tickets import Tickets
+from tfdist.models.graph.variables import Variables, averages_of, variables_of
+from tfdist.models.spec import TrainingSpec
+
+v1 = tf.compat.v1
+
+
+@dataclass(frozen=True)
+class BetweenGraph:
+    """The graph of one task. Its operations are for a session of this task."""
+
+    graph: tf.Graph
+    inputs: Inputs
+    variables: Variables
+    tickets: Tickets
+    offset: tf.Variable
+    """Examples that were trained besides those of the updates, each with the present batch."""
+    position: tf.Tensor
+    """Examples that all workers together have trained."""
+    take: tf.Tensor
+    """Waits for the first ticket of a worker."""
+    put_back: tf.Operation
+    """Puts back the tickets that an earlier process of this worker had."""
+    begin: tf.Operation
+    """Run it in a worker before its first step."""
+    step: list[Any]
+    """One step of a worker, and its next ticket."""
+    prepare: tf.Operation
+    """Run it in the chief after the variables have been initialized."""
+    update: tf.Operation | None
+    """Applies the gradients of the workers once there are enough; None: workers apply theirs."""
+    used: tf.Tensor
+    """Whether the parameter servers hold variables already."""
+    probe: tf.Operation
+
+
+def build(spec: TrainingSpec, task: Task) -> BetweenGraph:
+    """The graph of a worker, or of the chief."""
+    index = task.index if task.role == "worker" else None
+    graph = tf.Graph()
+    with graph.as_default(), tf.device(sessions.device_of(task)):
+        dealt = tickets.create(spec)
+        step, offset = (_counter(name, dealt.device) for name in ("global_step", "examples_offset"))
+        with tf.variable_creator_scope(placement.placing(spec)):
+            model = build_model(spec)
+        batch = inputs.placeholders(spec) if index is None else inputs.inputs(spec, index)
+        ours = replica.replica(spec, model, batch, index or 0)
+        base, kept = optimizers.build(spec), averages_of(spec)
+        build_steps = _synchronous if spec.sync else _asynchronous
+        steps = build_steps(spec, _Parts(index or 0, dealt, step, model, ours, base, kept))
+        return BetweenGraph(
+            graph=graph,
+            inputs=batch,
+            variables=variables_of(spec, model, base, kept, step),
+            tickets=dealt,
+            offset=offset,
+            position=offset.read_value() + step.read_value() * batch_of(spec),
+            take=dealt.take(index or 0),
+            put_back=dealt.put_back(index or 0),
+            begin=steps.begin,
+            step=steps.step,
+            prepare=steps.prepare,
+            update=steps.update,
+            used=v1.is_variable_initialized(step),
+            probe=sessions.probe(placement.holders(spec)),
+        )
+
+
+def _counter(name: str, device: str) -> tf.Variable:
+    with tf.device(device):
+        return v1.Variable(0, dtype=tf.int64, trainable=False, use_resource=True, collections=[], name=name)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What the steps of a worker are made of."""
+
+    index: int
+    tickets: Tickets
+    global_step: tf.Variable
+    model: Any
+    replica: Replica
+    optimizer: Any
+    kept: Any
+    """See variables.averages_of."""
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """See BetweenGraph."""
+
+    step: list[Any]
+    begin: tf.Operation
+    prepare: tf.Operation
+    update: tf.Operation | None = None
+
+
+def _asynchronous(spec: TrainingSpec, parts: _Parts) -> _Steps:
+    """A worker applies its gradients at once, to what the variables have become meanwhile."""
+    read = parts.global_step.read_value()
+    apply = parts.optimizer.apply_gradients(zip(parts.replica.gradients, parts.model.trainable_weights, strict=True))
+    if parts.kept is not None:
+        with tf.control_dependencies([apply]):
+            apply = parts.kept.apply(parts.model.trainable_weights)
+    with tf.control_dependencies([apply, *parts.replica.updates]), tf.device(parts.tickets.device):
+        # reads and increments at once: two updates never have the same number
+        number = tf.raw_ops.ResourceCountUpTo(resource=parts.global_step.handle, limit=2**62, T=tf.int64)
+    result = parts.tickets.send(parts.index, read, number, parts.replica.loss)
+    with tf.control_dependencies([result]):
+        ended = parts.tickets.end(parts.index)
+    return _Steps([ended, parts.tickets.take(parts.index)], tf.no_op(), tf.no_op())
+
+
+def _synchronous(spec: TrainingSpec, parts: _Parts) -> _Steps:
+    """The mean of as many gradients as are waited for is one update; later ones of the same step are dropped."""
+    read = parts.global_step.read_value()
+    result = parts.tickets.send(parts.index, read, tf.zeros([], tf.int64), parts.replica.loss)
+    # one worker speaks for all, or the statistics would move as often as there are workers
+    statistics = parts.replica.updates if parts.index == 0 else []
+    with tf.control_dependencies([result, *statistics]):  # all are there when the update is done
+        gradients = [tf.identity(gradient) for gradient in parts.replica.gradients]
+    tf.get_logger().setLevel("ERROR")  # it is deprecated, as each of these tasks would say
+    optimizer = v1.train.SyncReplicasOptimizer(
+        parts.optimizer,
+        spec.workers - spec.backup_workers,
+        total_num_replicas=spec.workers,
+        variable_averages=parts.kept,
+        variables_to_average=parts.model.trainable_weights,
+    )
+    pairs = zip(gradients, parts.model.trainable_weights, strict=True)
+    pushed = optimizer.apply_gradients(pairs, global_step=parts.global_step)
+    optimizer.ready_for_local_init_op.mark_used()  # or TensorFlow reports that it is not
+    with tf.control_dependencies([pushed]):
+        ended = parts.tickets.end(parts.index)
+        ticket = parts.tickets.take(parts.index)
+    (update,) = optimizer.get_chief_queue_runner().enqueue_ops
+    return _Steps([ended, ticket], optimizer.local_step_init_op, optimizer.chief_init_op, update)

@@ -1,0 +1,77 @@
+"""Where the variables of a graph are: on parameter servers in turn, on the least loaded one, or in shards."""
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.launch.cluster import Task
+from tfdist.models.graph.sessions import device_of
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.options import Placement
+from tfdist.strategies.parameter_server import variable_partitioner
+
+Creator = Callable[..., Any]
+"""As `tf.variable_creator_scope` takes it: from the next creator and the keyword arguments to a variable."""
+
+
+def holders(spec: TrainingSpec) -> tuple[str, ...]:
+    """The devices that hold the variables: the parameter servers, or without them the first worker."""
+    tasks = [Task("ps", index) for index in range(spec.ps)] or [Task("worker", 0)]
+    return tuple(f"{device_of(task)}/device:CPU:0" for task in tasks)
+
+
+def placing(spec: TrainingSpec) -> Creator:
+    """A creator that places each new variable, or each shard of one. Their values are assigned later.
+
+    All tasks of a job must create the same variables in the same order, so that they find each other's.
+    """
+    choose = _least_loaded(spec) if spec.placement is Placement.GREEDY else _in_turn(spec)
+    partitioner = variable_partitioner(spec)
+
+    def place(next_creator: Creator, shape: Sequence[int], kwargs: dict[str, Any]) -> Any:
+        dtype = tf.as_dtype(kwargs["dtype"])
+        with tf.device(choose(tf.TensorShape(shape).num_elements() * dtype.size)):
+            return next_creator(**{**kwargs, "shape": shape, "initial_value": lambda: tf.zeros(shape, dtype)})
+
+    def create(next_creator: Creator, **kwargs: Any) -> Any:
+        shape = tuple(kwargs.get("shape") or ())
+        dtype = tf.as_dtype(kwargs["dtype"])
+        divided = partitioner is not None and shape and kwargs["trainable"]
+        shards = _shards(partitioner, shape, dtype) if divided else 1
+        if shards == 1:  # also moving statistics: in a graph, TensorFlow does not update shards of them
+            return place(next_creator, shape, kwargs)
+        parts = [
+            place(next_creator, (rows, *shape[1:]), {**kwargs, "name": f"{kwargs['name']}/part_{number}"})
+            for number, rows in enumerate(sizes_of_shards(shape[0], shards))
+        ]
+        return tf.__internal__.distribute.ShardedVariable(parts)
+
+    return create
+
+
+def _shards(partitioner: Any, shape: tuple[int, ...], dtype: tf.DType) -> int:
+    return int(min(partitioner(shape=tf.TensorShape(shape), dtype=dtype)[0], shape[0]))
+
+
+def sizes_of_shards(rows: int, shards: int) -> list[int]:
+    """Rows of each shard of a variable: as equal as possible, larger ones first."""
+    return [rows // shards + (number < rows % shards) for number in range(shards)]
+
+
+def _in_turn(spec: TrainingSpec) -> Callable[[int], str]:
+    devices, created = holders(spec), count()
+    return lambda size: devices[next(created) % len(devices)]
+
+
+def _least_loaded(spec: TrainingSpec) -> Callable[[int], str]:
+    devices = holders(spec)
+    placed_bytes = dict.fromkeys(devices, 0)
+
+    def choose(size: int) -> str:
+        device = min(devices, key=lambda name: placed_bytes[name])
+        placed_bytes[device] += size
+        return device
+
+    return choose
