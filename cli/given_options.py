@@ -12,11 +12,17 @@ def given_words(ctx: typer.Context, names: Collection[str]) -> list[str]:
     for param in ctx.command.params:
         source, value = ctx.get_parameter_source(str(param.name)), ctx.params.get(str(param.name))
         if param.name in names and source is not None and source.name != "DEFAULT" and value is not None:
-            words += _words(param, value)
+            words += option_words(param, value)
     return words
 
 
-def _words(param: Any, value: Any) -> list[str]:
+def option_words(param: Any, value: Any) -> list[str]:
+    """The words that set a parameter of a command to this value, several times if it is a list."""
     if isinstance(value, bool):
         return list(param.opts[:1] if value else param.secondary_opts[:1])
-    return [param.opts[0], str(value)]
+    values = value if isinstance(value, list | tuple) else [value]
+    return [word for one in values for word in (param.opts[0], _written(one))]
+
+
+def _written(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

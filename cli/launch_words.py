@@ -1,19 +1,19 @@
-"""The options that were given to a command, as words of a `tfdist launch`."""
+"""The options that were given to a command, as words of a `tfdist launch`, without secrets."""
 
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 import typer
 
+from tfdist.cli.given_options import given_words
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.redact import redact_command, redact_value
 
 
 @dataclass(frozen=True)
 class LaunchWords:
-    """Options and the user's command, without secrets."""
+    """Options and the user's command."""
 
     words: tuple[str, ...]
     secrets: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class LaunchWords:
 
 
 def launch_words(ctx: typer.Context, without: Collection[str]) -> LaunchWords:
-    """The words of the options that were given on the command line or by the environment.
+    """The words of the options that were given, and of the command.
 
     Args:
         ctx: of a command that has launch's options.
@@ -35,29 +35,16 @@ def launch_words(ctx: typer.Context, without: Collection[str]) -> LaunchWords:
     Raises:
         TfdistError: an option other than --env holds a secret.
     """
-    words: list[str] = []
-    secrets: list[str] = []
-    for param in ctx.command.params:
-        source = ctx.get_parameter_source(str(param.name))
-        value: Any = ctx.params.get(str(param.name))
-        if param.name in without or param.name == "command" or source is None or source.name == "DEFAULT":
-            continue
-        if param.name == "env":
-            pairs = [word.partition("=") for word in value]
-            hidden = [name for name, _, text in pairs if redact_value(name, text) != text]
-            value = [name if name in hidden else f"{name}{equals}{text}" for name, equals, text in pairs]
-            secrets += hidden
-        words += _words(param, value)
+    names = {str(param.name) for param in ctx.command.params} - {*without, "env", "command"}
+    pairs = [text.partition("=") for text in ctx.params.get("env") or ()]
+    secrets = tuple(name for name, _, value in pairs if redact_value(name, value) != value)
+    variables = [name if name in secrets else f"{name}{equals}{value}" for name, equals, value in pairs]
     command = list(ctx.params.get("command") or ())
-    words += ["--", *command] if command else []
+    words = (
+        *given_words(ctx, names),
+        *(word for text in variables for word in ("--env", text)),
+        *(["--", *command] if command else []),
+    )
     if redact_command(words) != shlex.join(words):
         raise TfdistError(f"{redact_command(words)}: holds a secret, which the script would show; pass it with --env")
-    return LaunchWords(tuple(words), tuple(secrets))
-
-
-def _words(param: Any, value: Any) -> Iterator[str]:
-    if isinstance(value, bool):
-        yield param.opts[0] if value else param.secondary_opts[0]
-    elif value is not None:
-        for item in value if isinstance(value, list | tuple) else [value]:
-            yield from (param.opts[0], f"{item:g}" if isinstance(item, float) else str(item))
+    return LaunchWords(words, secrets)

@@ -62,7 +62,7 @@ def test_a_pod_gets_the_options_that_were_given_and_those_that_depend_on_the_mac
         "--start-timeout 600 --runs-dir /tmp/runs"
     )
     assert words_of(capsys, *MULTI_WORKER, "--gpus", "2", "--start-timeout", "60", "--stop-on-nan") == (
-        "--inherit-tf-config --strategy multiworker --preset reference --devices 2 --stop-on-nan --start-timeout 60.0 "
+        "--inherit-tf-config --strategy multiworker --preset reference --devices 2 --stop-on-nan --start-timeout 60 "
         "--runs-dir /tmp/runs"
     )
 

@@ -66,7 +66,7 @@ def test_without_checkpoints_no_signal_shortens_the_job(capsys):
 
 def test_every_kind_of_option_is_passed_on(capsys):
     given = [
-        "--strategy", "multiworker", "--preset", "smoke", "--learning-rate", "0.001", "--no-evaluate", "--keras", "2",
+        "--strategy", "multiworker", "--preset", "smoke", "--learning-rate", "0.123456789", "--no-evaluate", "--keras", "2",
         "--workers-per-host", "2", "--python", "/opt/tf/bin/python", "--chdir", ".", "--start-timeout", "90",
         "--timeout", "3600", "--port", "12345", "--env", "A=1", "--env", "B=x y", "--runs-dir", "out", "--output", "worker-0",
         "--no-prefix", "--timestamps", "--quiet", "--verbose",
@@ -76,7 +76,7 @@ def test_every_kind_of_option_is_passed_on(capsys):
     for flag in [word for word in given if word.startswith("--")]:
         assert flag in words
     for pair in [
-        ("--learning-rate", "0.001"),
+        ("--learning-rate", "0.123456789"),
         ("--keras", "2"),
         ("--env", "A=1"),
         ("--env", "B=x y"),
