@@ -139,7 +139,7 @@ class Supervisor:
                 self.barrier.start_turn(turn)
             case Interrupted():
                 self._interrupt(message, at)
-            case Terminated() if not self.history.select(Interrupted):
+            case Terminated() if self.policy.kill_wait_s and not self.history.select(Interrupted):
                 self.handle(Interrupted(signal.SIGTERM, of_agent=True), at)
             case AgentLost(host):
                 self._abandon(host, at)

@@ -95,7 +95,7 @@ class Fleet:
             by = arrival.message.by
             how = f"stopped by '{by}'" if by else "interrupted"
             raise TfdistError(f"{how} before any task was started", 128 + arrival.message.signal)
-        if isinstance(arrival.message, Terminated):
+        if isinstance(arrival.message, Terminated) and self.policy.kill_wait_s:
             raise TfdistError("interrupted before any task was started", 128 + signal.SIGTERM)
         return arrival
 

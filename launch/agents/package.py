@@ -15,7 +15,7 @@ def package_zip() -> bytes:
     import zipfile  # only jobs on other hosts need it
 
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as archive:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6, strict_timestamps=False) as archive:
         for package in _PACKAGES:
             folder = _folder(package)
             for path in sorted(folder.glob("*") if package == "tfdist" else folder.rglob("*")):
