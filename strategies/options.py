@@ -97,7 +97,7 @@ class Precision(StrEnum):
 
 
 _GONE = {
-    ("api", "estimator"): "TensorFlow has no tf.estimator since 2.16; use loop, or fit for Model.fit of tf.keras",
+    ("api", "estimator"): "TensorFlow has no tf.estimator since 2.16; use loop or fit, or --strategy between-graph",
 }
 """What replaces a choice of earlier TensorFlow versions, by option and value."""
 

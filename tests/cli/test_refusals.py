@@ -61,7 +61,7 @@ WRONG = [
     (["--learning-rate", "nan"], ["--learning-rate nan"]),
     (["--bn-momentum", "1"], ["--bn-momentum 1"]),
     (["--optimizer", "adagrad"], ["adagrad", "sgd"]),
-    (["--api", "estimator"], ["--api estimator: TensorFlow has no tf.estimator since 2.16; use loop, or fit"]),
+    (["--api", "estimator"], ["--api estimator: TensorFlow has no tf.estimator since 2.16; use loop or fit, or"]),
     (["--ema", "1"], ["--ema 1: must be more than 0 and less than 1", "omit it"]),
     (["--ema", "nan"], ["--ema nan"]),
     (["--ema", "0.9", "--", "true"], ["--ema 0.9", "COMMAND"]),
