@@ -115,6 +115,7 @@ def _fail(sentence: str, code: int, arguments: list[str]) -> int:
 
 
 _STATUSES: dict[int, str] = {
+    ExitCode.SUCCESS: "ok",
     ExitCode.USAGE: "refused",
     ExitCode.HOST_LOST: "refused",
     ExitCode.INTERRUPTED: "interrupted",

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tfdist.cli.checkpoint_source import Source
-from tfdist.cli.recovery_options import Recovery
-from tfdist.launch.errors import TfdistError
+from tfdist.cli.recovery_options import AUTO, Recovery
+from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.job import Job
 from tfdist.launch.text import listed
 from tfdist.models.checkpointing import KEEP, Checkpointing
@@ -41,7 +41,7 @@ def plan_checkpointing(planned: PlannedJob, recovery: Recovery, source: Source |
         _check_inherited(recovery, planned.inherited)
     _check_restarts(planned, recovery)
     if isinstance(planned.spec, TrainingSpec) and source is not None:
-        _check_same(planned.spec, source)
+        _check_same(planned.spec, source, auto=recovery.resume == AUTO)
     if _is_saved(planned, recovery, source):
         return _checkpointing(recovery, source)
     if "keep" in recovery.words:
@@ -146,7 +146,11 @@ def _check_restarts(planned: PlannedJob, recovery: Recovery) -> None:
         raise TfdistError(f"{words['min_workers']}: has no effect without other hosts, which can be lost; omit it")
 
 
-def _check_same(spec: TrainingSpec, source: Source) -> None:
+def _check_same(spec: TrainingSpec, source: Source, *, auto: bool) -> None:
+    """Refuse to continue another training, or one that is complete.
+
+    With `auto`, whoever starts a job again need not know whether it was complete, so that is success.
+    """
     different = () if source.spec is None else differences(source.spec.to_json(), spec)
     if different:
         raise TfdistError(
@@ -156,5 +160,6 @@ def _check_same(spec: TrainingSpec, source: Source) -> None:
     if newest is not None and newest.step >= spec.steps and (spec.examples is None or newest.examples >= spec.examples):
         raise TfdistError(
             f"{source.option}: has trained {newest.step} of {spec.steps} steps; give more --steps, or write the model "
-            "with 'tfdist export'"
+            "with 'tfdist export'",
+            ExitCode.SUCCESS if auto else ExitCode.USAGE,
         )

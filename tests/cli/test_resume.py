@@ -196,6 +196,15 @@ def test_auto_continues_what_exists_and_starts_otherwise(capsys):
     assert resumed(capsys, *options)[1] == Checkpointing(f"{Path.cwd()}/ck", resume=True)
 
 
+def test_auto_succeeds_if_the_training_is_complete(capsys):
+    save_checkpoint(Path("ck"), 200)
+    options = ["--preset", "smoke", "--steps", "200", "--checkpoint-dir", "ck", "--resume", "auto"]
+    assert run(["launch", "--json", *options]) == 0
+    out, err = capsys.readouterr()
+    assert err.startswith("tfdist: --resume auto: has trained 200 of 200 steps; give more --steps, or write the model")
+    assert (json.loads(out)["status"], Path("runs").exists()) == ("ok", False)
+
+
 def test_auto_leaves_a_folder_that_only_the_tasks_can_read_to_them(capsys):
     options = ["--preset", "smoke", "--checkpoint-dir", "s3://bucket/ck", "--resume", "auto"]
     assert resumed(capsys, *options)[1] == Checkpointing("s3://bucket/ck", resume=True, may_be_empty=True)
