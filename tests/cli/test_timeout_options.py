@@ -41,4 +41,4 @@ def test_the_agent_receives_the_grace_period_and_the_timeout_of_the_launcher(com
     transport = ["--transport", f"exec:sh -c 'timeout 1 cat >{tmp_path}/sent' {{host}}"]
     options = ["--grace-period", "7", "--launcher-timeout", "70", *(["--", "true"] if command == "launch" else [])]
     assert run([command, "--hosts", "h1", *transport, *options]) == 69
-    assert b'{"kind": "configure", "grace_s": 7.0, "launcher_timeout_s": 70.0}' in (tmp_path / "sent").read_bytes()
+    assert b'{"kind": "configure", "grace_s": 7.0, "launcher_timeout_s": 70.0, ' in (tmp_path / "sent").read_bytes()
