@@ -74,3 +74,10 @@ def labelled(label: str, text: str) -> str:
 def flag_of(name: str) -> str:
     """The option of a parameter or field, without its unit: `--timeout-collective` for `timeout_collective_s`."""
     return "--" + name.removesuffix("_s").removesuffix("_mb").replace("_", "-")
+
+
+def option_of(name: str, value: object) -> str:
+    """A parameter or field with its value, as it is given: `--ps 2`, `--sync`, `--no-sync`."""
+    if isinstance(value, bool):
+        return flag_of(name if value else f"no_{name}")
+    return f"{flag_of(name)} {value}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfdist.launch.errors import MissingHardwareError, TfdistError
 from tfdist.launch.machine import Machine
-from tfdist.launch.text import counted, flag_of
+from tfdist.launch.text import counted, flag_of, option_of
 from tfdist.models.calls import whole_calls
 from tfdist.models.datasets.info import DataInfo
 from tfdist.models.datasets.table import PREPARED, SYNTHETIC
@@ -101,7 +101,7 @@ def check_effect(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:
     )
     for field, option, has_no_effect in ignored:
         if has_no_effect and field in chosen:
-            raise TfdistError(f"{flag_of(field)} {chosen[field]} has no effect with {option}: omit it")
+            raise TfdistError(f"{option_of(field, chosen[field])} has no effect with {option}: omit it")
     if spec.count_updates and (spec.synchronous or spec.api is not Api.LOOP):
         raise TfdistError(
             f"count_updates has no effect with --strategy {spec.strategy} --api {spec.api}: omit it, or use "
@@ -191,7 +191,7 @@ def _check_options(choice: StrategyChoice, chosen: Mapping[str, Any]) -> None:
         takers = [row.name for row in CATALOG.values() if flag_of(field) in row.options]
         if takers and choice.strategy not in takers and value != getattr(type(choice), field):
             raise TfdistError(
-                f"{flag_of(field)} {value} has no effect under --strategy {choice.strategy}: "
+                f"{option_of(field, value)} has no effect under --strategy {choice.strategy}: "
                 f"omit it, or use {', '.join(takers)}"
             )
     row = CATALOG[choice.strategy]

@@ -1,6 +1,16 @@
 import pytest
 
-from tfdist.launch.text import counted, did_you_mean, duration, labelled, last_line, plain, shortened, signal_name
+from tfdist.launch.text import (
+    counted,
+    did_you_mean,
+    duration,
+    labelled,
+    last_line,
+    option_of,
+    plain,
+    shortened,
+    signal_name,
+)
 
 
 def test_a_long_list_is_shortened_and_names_are_not_repeated():
@@ -60,3 +70,8 @@ def test_a_terminal_obeys_nothing_in_a_plain_text(text):
 def test_a_plain_text_keeps_lines_tabs_letters_and_bytes_that_are_not_utf_8():
     text = "a\n\tä 漢 \udcff"
     assert plain(text) == text
+
+
+def test_options_are_written_as_they_are_given():
+    assert option_of("timeout_collective_s", 3) == "--timeout-collective 3"
+    assert (option_of("sync", True), option_of("memory_growth", False)) == ("--sync", "--no-memory-growth")
