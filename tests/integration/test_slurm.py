@@ -164,6 +164,31 @@ def test_a_heterogeneous_job_uses_the_nodes_of_all_groups(jobs):
     assert sorted(hosts) == [(host, str(CPUS)) for host in ("h1", "h2", "h3")]
 
 
+INHERITED = (
+    "import json, os\n"
+    "config = json.loads(os.environ['TF_CONFIG'])\n"
+    "names = ('SLURM_PROCID', 'SLURMD_NODENAME')\n"
+    "print(*(os.environ[name] for name in names), config['task']['index'], *config['cluster']['worker'], flush=True)\n"
+)
+
+
+def test_the_tasks_of_a_step_inherit_one_cluster(jobs):
+    inherit = ("tfdist", "launch", "--inherit", "auto", "--quiet", "--no-prefix")
+    out = jobs.run("srun", "--nodes=3", "--ntasks=5", *inherit, "--", "python", jobs.program(INHERITED))
+    ranks, nodes, indices, clusters = zip(*(line.split(" ", 3) for line in sorted(out.splitlines())), strict=True)
+    assert ranks == indices == ("0", "1", "2", "3", "4")
+    (cluster,) = set(clusters)
+    addresses = cluster.split()
+    assert [address.partition(":")[0] for address in addresses] == list(nodes)
+    assert len(set(addresses)) == 5
+
+
+def test_a_step_that_distributes_its_tasks_in_another_way_is_refused(jobs):
+    step = ("srun", "--nodes=2", "--ntasks=4", "--distribution=cyclic")
+    with pytest.raises(RuntimeError, match=r"SLURM_PROCID=1 runs on h2, not on h1; run 'srun .* --distribution=block"):
+        jobs.run(*step, "tfdist", "launch", "--inherit", "slurm", "--start-timeout", "3", "--", "true")
+
+
 SAVES = (
     "import os, signal, sys, time\n"
     "folder = os.environ['TFDIST_CHECKPOINT_DIR']\n"
