@@ -32,6 +32,17 @@ class Slowed:
         return (self.slowest + self.average) / 2
 
     @property
+    def backup(self) -> int:
+        """Number of workers that a step does not wait for."""
+        return int(_spec(self.row).get("backup_workers") or 0)
+
+    @property
+    def strategy(self) -> str:
+        """With the options that say whether its workers wait."""
+        sync = " --sync" if _spec(self.row).get("sync") else ""
+        return f"{self.row.strategy}{sync}" + (f" --backup-workers {self.backup}" if self.backup else "")
+
+    @property
     def worker(self) -> int:
         """The slow one."""
         return int(_spec(self.row)["slow_worker"])
@@ -77,7 +88,7 @@ def _of_pair(
     row: ArmRow, comparison: Comparison, rows: Sequence[ArmRow], steady: Mapping[tuple[Any, ...], ArmRow]
 ) -> Slowed:
     factor, workers, before = _factor(row) or 1.0, row.devices or 1, steady[job_of(row)]
-    step_s = (row.batch_per_replica or 0) * workers / (before.images_per_s or 1.0)
+    step_s = (row.batch_global or 0) / (before.images_per_s or 1.0)
     alone = next((other for other in rows if _trains_alone(other, row) and job_of(other) in steady), None)
     extra_s = (factor - 1) * step_s if alone is None else _extra_s(alone, steady[job_of(alone)])
     slowest = step_s / (step_s + extra_s)

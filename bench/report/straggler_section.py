@@ -1,6 +1,6 @@
 """The section on stragglers: what a slow worker costs each strategy, and whether the textbook's claims hold."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -43,15 +43,24 @@ def straggler_section(measured: Measured) -> Section | None:
     )
 
 
-_CLAIMS = (
-    (Exchange.SYNC, "Synchronous training goes at the pace of the slowest worker", below),
-    (Exchange.ASYNC, "Asynchronous training does not wait for the slowest worker", above),
+_CLAIMS: Sequence[tuple[str, Callable[..., Outcome], Callable[[Slowed], bool]]] = (
+    (
+        "Synchronous training goes at the pace of the slowest worker",
+        below,
+        lambda one: one.row.exchange is Exchange.SYNC and not one.backup,
+    ),
+    (
+        "Asynchronous training does not wait for the slowest worker",
+        above,
+        lambda one: one.row.exchange is Exchange.ASYNC,
+    ),
+    ("With a backup worker, synchronous training does not wait for the slowest one", above, lambda one: one.backup > 0),
 )
 
 
 def _claims(slowed: Sequence[Slowed]) -> Iterator[Claim]:
-    for exchange, text, judge in _CLAIMS:
-        each = [one for one in slowed if one.row.exchange is exchange]
+    for text, judge, applies in _CLAIMS:
+        each = list(filter(applies, slowed))
         if each:
             outcomes: tuple[Outcome, ...] = tuple(judge(one.comparison.interval, one.middle) for one in each)
             yield Claim(text, tuple(map(_clause, each)), outcomes)
@@ -77,7 +86,7 @@ def _chart(slowed: Sequence[Slowed]) -> Chart:
 
 def _paint(axes: "Axes", slowed: Sequence[Slowed]) -> None:
     colors = {Exchange.SYNC: SYNC, Exchange.ASYNC: ASYNC, Exchange.NONE: NONE}
-    groups = {job_of(one.row): one.row.strategy for one in slowed}
+    groups = {job_of(one.row): one.strategy for one in slowed}
     for number_of, (job, strategy) in enumerate(groups.items()):
         points = sorted((one for one in slowed if job_of(one.row) == job), key=lambda one: one.factor)
         xs, ys = [1.0, *(one.factor for one in points)], [1.0, *(one.comparison.ratio for one in points)]

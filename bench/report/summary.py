@@ -102,7 +102,7 @@ def _row(
     wrong: str,
 ) -> ArmRow:
     figure = statistics.figure(arm.label)
-    batch, devices = arm.spec.get("batch_size"), arm.devices
+    batch, devices, backup = arm.spec.get("batch_size"), arm.devices, arm.spec.get("backup_workers", 0)
     status, reason = (WRONG, wrong) if wrong else _status(arm)
     return ArmRow(
         folder=arm.folder,
@@ -112,7 +112,7 @@ def _row(
         exchange=exchange(arm.spec),
         devices=devices,
         batch_per_replica=batch,
-        batch_global=batch * devices if batch and devices else arm.spec.get("global_batch_size"),
+        batch_global=batch * (devices - backup) if batch and devices else arm.spec.get("global_batch_size"),
         images_per_s=figure.images_per_s if figure else None,
         spread=figure.interval if figure else None,
         one_device=one_device,

@@ -17,11 +17,14 @@ SLOW = {"slow_worker": 1, "slow_factor": 3.0}
 NOISE = (1.0, 1.01, 0.99, 1.0)
 
 
-def arm(name: str, strategy: str, seconds: Sequence[float], slow: bool, updates: object = None) -> list[Record]:
+def arm(
+    name: str, strategy: str, seconds: Sequence[float], slow: bool, updates: object = None, **more: object
+) -> list[Record]:
     """A turn of a window of one step for each value of NOISE; `seconds` of each rank."""
     spec: dict[str, object] = {"strategy": strategy, "workers": 2, **(SLOW if slow else {})}
     if strategy == "parameter-server":
         spec |= {"ps": 1, "tasks": ["chief-0"]}
+    spec |= more
     records = [
         record(name, [[each * noise] for each in seconds], round=number, **spec)
         for number, noise in enumerate(NOISE, start=1)
@@ -101,3 +104,31 @@ def test_the_chart_can_be_drawn(section):
     assert "sync/3x 0.50" in chart.alt
     labels = axes.get_legend_handles_labels()[1]
     assert {"multiworker", "parameter-server", "independent"} <= set(labels)
+
+
+def test_a_backup_worker_has_a_claim_and_a_line_of_its_own():
+    """10 examples of each of three workers, or of the two that a step waits for: a step takes 0.1 s."""
+    how = {"workers": 3, "ps": 1, "tasks": ["chief-0"], "sync": True, "examples": 30}
+    backup = {**how, "backup_workers": 1, "examples": 20}
+    found = section_of(
+        [
+            *arm("sync", "between-graph", (0.1,), False, **how),
+            *arm("sync/3x", "between-graph", (0.3,), True, **how),
+            *arm("backup", "between-graph", (0.1,), False, **backup),
+            *arm("backup/3x", "between-graph", (0.1,), True, **backup),
+        ]
+    )
+    assert found is not None
+    sync, with_backup = found.answer
+    assert sync.startswith('"Synchronous training goes at the pace of the slowest worker": held up. sync/3x kept 0.33')
+    assert with_backup.startswith(
+        '"With a backup worker, synchronous training does not wait for the slowest one": held up. backup/3x kept 1.00'
+    )
+    assert found.tables[0].data.set_index("arm").loc["backup/3x"].share_if_all_waited == pytest.approx(1 / 3)
+
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
+    found.charts[0].paint(axes)
+    labels = set(axes.get_legend_handles_labels()[1])
+    assert {"between-graph --sync", "between-graph --sync --backup-workers 1"} <= labels
