@@ -10,6 +10,7 @@ from tfdist.cli.plan_launch import refuse_training_options
 from tfdist.cli.pod_storage import storage_words
 from tfdist.cli.recovery_options import Recovery
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.job import RoleShape
 from tfdist.launch.kubernetes.options import KubernetesOptions
 from tfdist.launch.kubernetes.variables import INDEX
 from tfdist.launch.kubernetes.workload import Workload
@@ -68,7 +69,7 @@ def plan_workload(request: ManifestRequest, options: KubernetesOptions) -> tuple
     words += [] if "--start-timeout" in request.words else ["--start-timeout", str(START_TIMEOUT_S)]
     words += storage_words(request.recovery, options, own=bool(request.command))
     workload = Workload(
-        {name: role for name, role in shape_of(resolved.spec).roles.items() if role.count},
+        _roles_of(resolved.spec),
         tuple(words),
         request.command,
         request.env,
@@ -137,6 +138,17 @@ def _resolve(request: ManifestRequest, options: KubernetesOptions, preset: str |
         except TfdistError as error:
             raise TfdistError(f"the {others[0]} has no GPU and would refuse: {error}") from None
     return resolved
+
+
+def _roles_of(choice: StrategyChoice) -> Mapping[str, RoleShape]:
+    roles = shape_of(choice).roles
+    for name, role in roles.items():
+        if not role.count:
+            raise TfdistError(
+                f"--strategy {choice.strategy} without {name}: in a TF_CONFIG without ps, the chief is a worker; "
+                "add --ps 1"
+            )
+    return roles
 
 
 def _resolve_on(

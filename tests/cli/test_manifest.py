@@ -161,6 +161,7 @@ REFUSED = [
     (["--devices", "2", "--gpus", "4"], "--devices 2: a worker uses all of its --gpus 4; omit --devices"),
     (["--ps", "1", "--gpus", "2"], "--gpus 2: the chief has no GPU, and plans for one device of each worker then; use --"),
     (["--ps", "1", "--gpus", "1", "--gpu-threads", "gpu_private"], "the chief has no GPU and would refuse: --gpu-threads"),
+    (["--strategy", "in-graph"], "--strategy in-graph without ps: in a TF_CONFIG without ps, the chief is a worker; add "),
     (["--communication", "nccl"], "--communication nccl needs GPUs, and none was found"),
     (["--hosts", "a"], "--hosts: no such option"),
     (["--cores-per-device", "2"], "--cores-per-device: no such option"),
@@ -182,6 +183,8 @@ ACCEPTED = [
     (*PARAMETER_SERVER, "--preset", "smoke", "--pvc", "data", "--checkpoint-every", "20", "--max-restarts", "1"),
     (*PARAMETER_SERVER, "--preset", "smoke", "--dataset", "digits", "--epochs", "2", "--stall-timeout", "0"),
     (*MULTI_WORKER, "--kind", "job", "--", "true"),
+    ("--strategy", "between-graph", "--sync", *PARAMETER_SERVER, "--preset", "smoke"),
+    ("--strategy", "in-graph", *PARAMETER_SERVER, "--preset", "smoke"),
     (*PARAMETER_SERVER, "-x", "A=$(B)", "--keras", "3", "--", "sh", "-c", "echo $$"),
 ]
 
