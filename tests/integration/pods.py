@@ -10,6 +10,7 @@ podFailurePolicy, failurePolicy and successPolicy.
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -268,7 +269,7 @@ def pods_of(document: Mapping[str, Any], folder: Path) -> Iterator[JobSetRun]:
     (folder / "volume").mkdir()
     (folder / "bin").mkdir()
     program = folder / "bin" / "tfdist"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m tfdist.cli "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m tfdist.cli "$@"\n')
     program.chmod(0o755)
     run = JobSetRun(document, folder, hosts)
     try:
