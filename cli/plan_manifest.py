@@ -20,7 +20,7 @@ from tfdist.launch.redact import redact_command, redact_value
 from tfdist.models.datasets.table import SYNTHETIC, WITH_NAME
 from tfdist.models.plan import shape_of
 from tfdist.models.presets import PRESETS, Resolved, resolve, resolve_strategy
-from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.catalog import CATALOG, use_a_cluster
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import LEGACY_KERAS
 
@@ -107,8 +107,7 @@ def _refuse_without_effect(request: ManifestRequest) -> None:
     strategy = request.choices.get("strategy")
     single = [row for row in CATALOG.values() if row.name == strategy and not row.has_cluster]
     if single:
-        clusters = " or ".join(name for name, row in CATALOG.items() if row.has_cluster)
-        raise TfdistError(f"--strategy {strategy}: has no cluster and so no TF_CONFIG; use --strategy {clusters}")
+        raise TfdistError(f"--strategy {strategy}: has no cluster and so no TF_CONFIG; {use_a_cluster()}")
 
 
 def _default_preset(options: KubernetesOptions) -> str:

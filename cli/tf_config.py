@@ -10,7 +10,7 @@ import typer
 from tfdist.cli.options import Port, option, training_options
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean
-from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.catalog import CATALOG, use_a_cluster
 
 if TYPE_CHECKING:
     from tfdist.launch.cluster import Task
@@ -47,8 +47,7 @@ def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = No
     machine = replace(local_machine(), gpus=())  # the tasks may run on other machines
     spec = resolve_strategy(choices, machine).spec
     if not CATALOG[spec.strategy].has_cluster:
-        clusters = " or ".join(name for name, row in CATALOG.items() if row.has_cluster)
-        raise TfdistError(f"strategy {spec.strategy} has no cluster and so no TF_CONFIG: use --strategy {clusters}")
+        raise TfdistError(f"--strategy {spec.strategy}: has no cluster and so no TF_CONFIG; {use_a_cluster()}")
     job = plan_job(shape_of(spec, port), Program((), {}, "/"), local_machines(machine))
     # A fixed port may be in use by a task that was started earlier, so it is not checked.
     job = (

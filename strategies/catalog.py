@@ -238,3 +238,8 @@ CATALOG: Mapping[StrategyName, Strategy] = MappingProxyType({row.name: row for r
 def exchange_of(strategy: StrategyName, sync: bool) -> Exchange:
     """How the replicas of a job exchange gradients. `sync`: see StrategyChoice."""
     return Exchange.SYNC if sync else CATALOG[strategy].exchange
+
+
+def use_a_cluster() -> str:
+    """The way out for a strategy without a cluster, as the end of a sentence."""
+    return f"use one of {', '.join(name for name, row in CATALOG.items() if row.has_cluster)}"
