@@ -135,7 +135,7 @@ def test_variables_are_copied_and_secrets_are_not(capsys, monkeypatch):
 REFUSED = [
     (["--kind", "jobst"], "--kind jobst: did you mean jobset? Choose from jobset, job"),
     (["--kind", "job", "--ps", "1"], "--kind job: all its pods are alike, and these have the roles chief, worker and ps"),
-    (["--strategy", "mirrored"], "--strategy mirrored: has no cluster and so no TF_CONFIG; use --strategy multiworker"),
+    (["--strategy", "mirrored"], "--strategy mirrored: has no cluster and so no TF_CONFIG; use one of multiworker"),
     (["--strategy", "independent"], "--strategy independent: has no cluster"),
     (["--workers", "0"], "--workers 0: must be at least 1"),
     (["--workers", "-1"], "--workers -1: must be at least 1"),
