@@ -176,8 +176,10 @@ def test_all_output_arrives_although_the_consumer_is_slow():
 
 def test_the_last_words_of_a_chatty_agent_are_its_last_ones():
     inbox = Inbox()
-    chatty = fake_agent(ALIVE % 1.0, then="yes chatter | head -c 200000 >&2; echo 'no space left' >&2; exit 1")
-    with channel_to(chatty, inbox):
+    words = f"{READ_STDIN}; yes chatter | head -c 200000 >&2; echo 'no space left' >&2; exit 1"
+    with channel_to(fake_agent(ALIVE % 1.0, then=words), inbox) as channel:
+        wait_for_message(inbox, Alive)  # what comes before it would count as a banner
+        channel.close_stdin()
         lost = wait_for_message(inbox, AgentLost).message
     assert lost.reason.endswith("no space left")
     assert len(lost.reason) < 50_000
