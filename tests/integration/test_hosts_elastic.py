@@ -10,6 +10,8 @@ import pytest
 
 from .namespaces import missing, network
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import json, os, sys, time
 attempt = os.environ["TFDIST_ATTEMPT"]
