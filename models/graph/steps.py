@@ -11,7 +11,7 @@ from tfdist.launch import events
 from tfdist.models.graph.tickets import Results, Tickets
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import update_counts
-from tfdist.models.training.windows import WindowLog
+from tfdist.models.training.windows import WindowLog, train_windows
 
 
 @dataclass
@@ -138,13 +138,7 @@ class InGraphSteps:
 
     def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
         """Train windows, as `pace.Loop`."""
-        self._run(before)
-        log.open()
-        for size in sizes:
-            loss = self._run(size)
-            log.first_step()
-            log.close(size, size * self.examples_per_step, loss)
-        self._run(after)
+        train_windows(self._run, self.examples_per_step, sizes, log, before, after)
 
     def _run(self, steps: int) -> float | None:
         if not steps:

@@ -12,7 +12,7 @@ from tfdist.models.training import feed, optimizers, restore, step
 from tfdist.models.training.context import Trained, TrainingContext
 from tfdist.models.training.step_times import StepTimes, gradient_bytes
 from tfdist.models.training.sync import wait_for_devices
-from tfdist.models.training.windows import WindowLog
+from tfdist.models.training.windows import WindowLog, train_windows
 
 
 @dataclass
@@ -36,13 +36,7 @@ class SyncLoop:
 
     def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
         """Train windows, as `pace.Loop`."""
-        self._run(before)
-        log.open()
-        for size in sizes:
-            loss = self._run(size)
-            log.first_step()
-            log.close(size, size * self.examples_per_step, loss)
-        self._run(after)
+        train_windows(self._run, self.examples_per_step, sizes, log, before, after)
         if self.times is not None:
             log.observed["step_times"] = self.times.take()
 

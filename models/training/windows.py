@@ -1,7 +1,7 @@
 """The clock of a training: logs windows, and is read at their edges only. No TensorFlow."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,3 +82,21 @@ class WindowLog:
 def step_s(windows: tuple[Window, ...]) -> float:
     """Seconds of one step, over all these windows. There must be one."""
     return sum(window.elapsed_s for window in windows) / max(1, sum(window.steps for window in windows))
+
+
+def train_windows(
+    run: Callable[[int], float | None],
+    examples_per_step: int,
+    sizes: Sequence[int],
+    log: WindowLog,
+    before: int,
+    after: int,
+) -> None:
+    """Train windows, as `pace.Loop`. `run` trains a number of steps, waits until they are done, and returns a loss."""
+    run(before)
+    log.open()
+    for size in sizes:
+        loss = run(size)
+        log.first_step()
+        log.close(size, size * examples_per_step, loss)
+    run(after)
