@@ -2,7 +2,8 @@
 
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from tfdist.cli.recovery_options import AUTO, Recovery
 from tfdist.launch.diagnosis.outcome import Outcome
@@ -56,10 +57,23 @@ def refusal(outcome: Outcome, most: int, environ: Mapping[str, str]) -> str:
     return f"--requeue {most} is used up" if _count(environ) >= most else ""
 
 
+@contextmanager
+def without_sigterm() -> Iterator[None]:
+    """Ignore SIGTERM, in programs that are started meanwhile, too.
+
+    Slurm sends it to all processes of a job that it requeues, perhaps before scontrol and this process have finished.
+    """
+    previous = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
 def requeue(outcome: Outcome, code: int, most: int, environ: Mapping[str, str]) -> str:
     """Requeue this job if it ended with exit code 42. Returns what happened as one line; empty after another code.
 
-    Slurm ends the job then, this process included, and starts its script again later.
+    Slurm ends the job then, this process included, and starts its script again later: call it `without_sigterm`.
 
     Args:
         outcome: of the tasks, all of which have ended.

@@ -126,11 +126,12 @@ def run_launch(
 
 
 def _requeue(outcome: Outcome, code: int, most: int) -> None:
-    from tfdist.cli.requeue import requeue
+    from tfdist.cli.requeue import requeue, without_sigterm
 
-    line = requeue(outcome, code, most, os.environ)
-    if line:
-        typer.echo(f"tfdist: {line}", err=True)
+    with without_sigterm():
+        line = requeue(outcome, code, most, os.environ)
+        if line:
+            typer.echo(f"tfdist: {line}", err=True)
 
 
 def _resume_command(planned: PlannedLaunch, run_dir: RunDir) -> str:

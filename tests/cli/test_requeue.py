@@ -1,6 +1,8 @@
 """`--requeue`: when a Slurm job goes back into the queue."""
 
+import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -98,3 +100,12 @@ def test_the_last_act_of_a_launch_is_the_requeue(code, calls, scontrol, monkeypa
     assert run(["launch", "--requeue", "3", "--checkpoint-dir", "ckpt", "--", *program]) == code
     assert asked(scontrol) == calls
     assert capsys.readouterr().err.endswith("tfdist: requeued (1 of 3)\n") is bool(calls)
+
+
+def test_the_sigterm_with_which_slurm_ends_a_requeued_job_leaves_time_to_say_so(scontrol, tmp_path):
+    scontrol.write_text('#!/bin/sh\n[ "$1" = requeue ] && kill -TERM $PPID $$\nexit 0\n')
+    launch = [sys.executable, "-m", "tfdist", "launch", "--requeue", "3", "--checkpoint-dir", "ckpt", "--"]
+    program = [sys.executable, "-S", "-c", "raise SystemExit(42)"]
+    done = subprocess.run([*launch, *program], env={**os.environ, **JOB}, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 42
+    assert done.stderr.endswith("tfdist: requeued (1 of 3)\n")

@@ -49,10 +49,10 @@ def jobs(cluster: Slurm, tmp_path: Path) -> Iterator["Jobs"]:
     assert jobs.left_over() == []
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds: float = END_S) -> None:
+def wait_until(condition: Callable[[], object], what: Callable[[], str], seconds: float = END_S) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what()}"
         time.sleep(0.1)
 
 
@@ -87,12 +87,13 @@ class Jobs:
 
     def wait_for(self, text: str, number: int = 1) -> None:
         wait_until(
-            lambda: self.output.count(text) >= number, f"{number} x {text!r} in the log of the job:\n{self.output}"
+            lambda: self.output.count(text) >= number,
+            lambda: f"{number} x {text!r} in the log of the job:\n{self.output}",
         )
 
     def end_of(self, job: str) -> tuple[str, str]:
         """The state and exit code with which a job ends."""
-        wait_until(lambda: not self.run("squeue", "--noheader").strip(), "the end of the job")
+        wait_until(lambda: not self.run("squeue", "--noheader").strip(), lambda: f"the end of the job:\n{self.output}")
         shown = self.run("scontrol", "show", "job", job)
         return tuple(re.search(rf" {name}=(\S+)", " " + shown)[1] for name in ("JobState", "ExitCode"))
 
@@ -275,7 +276,7 @@ def test_a_training_that_is_requeued_continues_from_its_checkpoint(jobs):
         "--nodes", "2", "--strategy", "multiworker", "--preset", "smoke", "--model", "tiny", "--steps", "1000",
         "--checkpoint-every", "50", "--checkpoint-dir", str(folder), "--resume", "auto", "--requeue", "2",
     )  # fmt: skip
-    wait_until(lambda: list(folder.glob("step-*.json")), f"a checkpoint\n{jobs.output}")
+    wait_until(lambda: list(folder.glob("step-*.json")), lambda: f"a checkpoint\n{jobs.output}")
     jobs.run("scancel", "--signal=USR2", "--batch", job)
     jobs.wait_for("tfdist: requeued (1 of 2)\n")
     assert jobs.end_of(job) == ("COMPLETED", "0:0"), jobs.output
@@ -311,7 +312,7 @@ def test_scancel_lets_a_training_save_though_each_task_gets_its_signal(options, 
     if program:
         jobs.wait_for("] trains\n", 2)
     else:
-        wait_until(lambda: list(folder.glob("step-*.json")), f"a checkpoint\n{jobs.output}")
+        wait_until(lambda: list(folder.glob("step-*.json")), lambda: f"a checkpoint\n{jobs.output}")
     jobs.run("scancel", job)
     jobs.end_of(job)
     outcome = jobs.outcome()
