@@ -50,16 +50,15 @@ def _between(before: Point, after: Point, accuracy: float) -> Point:
 
 
 def curves_of(records: Sequence[Record]) -> tuple[Curve, ...]:
-    """The trainings of one arm whose turns were evaluated: one for each start of its processes.
+    """The trainings of one arm whose turns were evaluated: one for each seed.
 
-    Without exchange each task trains a model of its own; otherwise the first one speaks for all.
+    After `--resume`, a training that was interrupted starts again with its seed: the last start counts. Without
+    exchange each task trains a model of its own; otherwise the first one speaks for all.
     """
     measured = sorted(filter(_tasks, records), key=lambda record: (record.incarnation, record.order))
-    return tuple(
-        curve
-        for _, turns in groupby(measured, key=lambda record: record.incarnation)
-        for curve in _of_start(list(turns))
-    )
+    starts = [list(turns) for _, turns in groupby(measured, key=lambda record: record.incarnation)]
+    last_with_seed = {turns[0].spec["seed"]: turns for turns in starts}
+    return tuple(curve for turns in last_with_seed.values() for curve in _of_start(turns))
 
 
 def _tasks(record: Record) -> list[str]:

@@ -21,8 +21,7 @@ from tfdist.bench.references import Reference
 from tfdist.bench.step_phases import StepPhases, phases_of
 from tfdist.launch.str_enum import StrEnum
 from tfdist.models.record import Record
-from tfdist.models.throughput import exchange, measuring_ranks, throughput
-from tfdist.strategies.catalog import Exchange
+from tfdist.models.throughput import examples_per_step, throughput
 
 Turns = Mapping[int, Record]
 """The measured turns of an arm, by round."""
@@ -72,6 +71,12 @@ class LostTime:
         """The largest part of the loss, certain or not; None: none is above 0."""
         lost = [part for part, mean in self.parts.items() if mean.value > 0 and part is not without]
         return max(lost, key=lambda part: self.parts[part].value, default=None)
+
+    def is_certain(self, largest: Part, without: Part | None = None) -> bool:
+        """Whether the interval of the largest part is above those of the others."""
+        low = self.parts[largest].low
+        others = [mean for part, mean in self.parts.items() if part not in (largest, without)]
+        return low is not None and all(low > (mean.value if mean.high is None else mean.high) for mean in others)
 
 
 @dataclass(frozen=True)
@@ -162,7 +167,7 @@ def _parts(
     record: Record, references: Mapping[Reference, Record], phases: tuple[StepPhases, StepPhases] | None, waits: int
 ) -> tuple[float, dict[Part, float]]:
     """The ideal time of a step and the parts of the loss in one round, in milliseconds."""
-    examples = _examples_per_step(record)
+    examples = examples_per_step(record)
     devices = _replicas(record)
 
     def step_ms(which: Reference) -> float:
@@ -191,11 +196,3 @@ def _parts(
 
 def _replicas(record: Record) -> int:
     return int(record.spec["workers"] * record.spec["devices"])
-
-
-def _examples_per_step(record: Record) -> float:
-    """In a step of all devices."""
-    ranks = [rank for rank in measuring_ranks(record) if rank.windows]
-    each = [sum(w.examples for w in rank.windows) / max(1, sum(w.steps for w in rank.windows)) for rank in ranks]
-    # asynchronous: the leader counts the steps of all workers, each with the batch of one
-    return sum(each) * (record.spec["workers"] if exchange(record.spec) is Exchange.ASYNC else 1)

@@ -34,6 +34,14 @@ def measuring_ranks(record: Record) -> Sequence[RankRecord]:
     return record.ranks[:1] if exchange(record.spec) is Exchange.ASYNC else record.ranks
 
 
+def examples_per_step(record: Record) -> float:
+    """Examples in a step of all devices; of asynchronous workers, in as many steps as there are workers."""
+    ranks = [rank for rank in measuring_ranks(record) if rank.windows]
+    each = [sum(w.examples for w in rank.windows) / max(1, sum(w.steps for w in rank.windows)) for rank in ranks]
+    # asynchronous: the leader counts the steps of all workers, each with the batch of one
+    return sum(each) * (record.spec["workers"] if exchange(record.spec) is Exchange.ASYNC else 1)
+
+
 def window_step_ms(record: Record) -> tuple[float, ...]:
     """Milliseconds in which every device takes one step, for each timed window in order of time.
 

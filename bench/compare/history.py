@@ -1,13 +1,13 @@
 """The arms of many benches in order of time."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from tfdist.bench.reading import ResultFolder, read_folder
-from tfdist.bench.report.across import Change, changes, find_anchor, machine_differences
+from tfdist.bench.report.across import OTHER_MACHINE, Change, changes, find_anchor, machine_differences
 from tfdist.bench.report.labels import labels_of
 from tfdist.bench.report.summary import ArmRow, summarize
 from tfdist.launch.errors import TfdistError
@@ -134,8 +134,12 @@ def _points(benches: Sequence[tuple[BenchLabel, Sequence[ArmRow]]], wanted: Sequ
 
 
 def _since(previous: Sequence[ArmRow], rows: Sequence[ArmRow]) -> tuple[dict[str, Change], bool]:
-    compared = changes(previous, rows, find_anchor(previous, rows))
-    return {change.arm: change for change in compared}, bool(machine_differences(previous, rows))
+    anchor, moved = find_anchor(previous, rows), bool(machine_differences(previous, rows))
+    compared = changes(previous, rows, anchor)
+    if moved and not anchor:
+        why = f"{OTHER_MACHINE}, and no arm on one device in both"
+        compared = tuple(replace(change, comparison=None, reason=change.reason or why) for change in compared)
+    return {change.arm: change for change in compared}, moved
 
 
 def values_of(point: Point) -> dict[str, Any]:

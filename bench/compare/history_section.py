@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tfdist.bench.compare.history import History, Point, values_of
+from tfdist.bench.report.across import OTHER_MACHINE
 from tfdist.bench.report.format import EMPTY, interval, number
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.statistics import ArmVerdict, Interval
@@ -50,7 +51,7 @@ def shown_row(point: Point) -> dict[str, str]:
         "since the last": number(since.ratio if since else None, ".3f"),
         "interval": interval(since.interval, ".3f") if since else EMPTY,
         "verdict": str(since.verdict) if since else why_not or EMPTY,
-        "note": "another machine" if point.other_machine else "",
+        "note": OTHER_MACHINE if point.other_machine else "",
     }
 
 
@@ -65,9 +66,10 @@ def _answers(history: History) -> Iterator[str]:
         found = point.change.comparison if point.change else None
         if found:
             commit = f" (commit {point.bench.commit[:9]})" if point.bench.commit else ""
+            options = f", with {'; '.join(point.change.options)}" if point.change and point.change.options else ""
             yield (
                 f"{point.arm} became {found.verdict} in {point.bench.name}{commit}: {found.ratio:.2f} times "
-                f"({interval(found.interval, '.2f')})."
+                f"({interval(found.interval, '.2f')}){options}."
             )
     if not decided:
         yield "No measurable change of any arm from one bench to the next."

@@ -6,8 +6,19 @@ They queue for the servers (server.py); the service time is that with which the 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdist.bench.predict.compute import Compute, error_of
-from tfdist.bench.predict.curve import DRAWS, RANGE, Curve, Draws, Parts, Question, curve_of, grid_of, link_of_bench
+from tfdist.bench.predict.compute import Compute, batch_of, error_of
+from tfdist.bench.predict.curve import (
+    DRAWS,
+    RANGE,
+    Curve,
+    Draws,
+    Parts,
+    Question,
+    curve_of,
+    grid_of,
+    is_far,
+    link_of_bench,
+)
 from tfdist.bench.predict.ring import Link
 from tfdist.bench.predict.server import service_s, steps_per_s
 from tfdist.bench.report.summary import ArmRow
@@ -27,7 +38,7 @@ def predict_async(row: ArmRow, compute: Compute, question: Question, seed: int =
     rng = np.random.default_rng(seed)
     drawn, noise = rng.standard_normal((DRAWS, len(compute.times))), error_of(row) * rng.standard_normal(DRAWS)
     drawn[0], noise[0] = 0, 0
-    spec, batch, devices = row.measured[0].spec, row.batch_per_replica or 1, row.devices or 1
+    spec, batch, devices = row.measured[0].spec, batch_of(row), row.devices or 1
     workers, servers = int(spec["workers"]), max(1, int(spec["ps"]))
     of_worker = devices // workers
     before, after = (_on_wire(link, question.gradient_bytes) for link in (link_of_bench(row), question.link))
@@ -44,7 +55,8 @@ def predict_async(row: ArmRow, compute: Compute, question: Question, seed: int =
     total = grid * batch / rates
     parts = Parts(seconds, np.maximum(total - seconds, 0.0), np.zeros_like(total), np.zeros_like(total))
     served = servers / max(float(service[0]), 1e-12) * batch * of_worker
-    curve = curve_of(row, compute, question, Draws(grid, rates, parts, batch), RANGE * devices)
+    most = 0 if is_far(link_of_bench(row), question.link) else RANGE * devices
+    curve = curve_of(row, compute, question, Draws(grid, rates, parts, batch), most)
     return replace(curve, service=served)
 
 

@@ -10,6 +10,7 @@ from tfdist.bench.report.baseline import differences
 from tfdist.bench.report.summary import ArmRow
 from tfdist.launch.errors import TfdistError
 from tfdist.models.record import Record
+from tfdist.models.throughput import examples_per_step
 from tfdist.strategies.catalog import Exchange
 from tfdist.strategies.options import StrategyName
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
+
+
+_SAME_BATCH = 0.01
+"""Of a program of one's own, whose last batches may be smaller, means that differ by less are of the same batch."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,8 @@ def compute_for(row: ArmRow, rows: Sequence[ArmRow]) -> Compute:
     """
     alike = [each for each in rows if each.measured and not _work_differs(row, each)]
     singles = [each for each in alike if each.strategy == StrategyName.ONE_DEVICE]
-    many = [each for each in alike if each.exchange is Exchange.NONE and (each.devices or 0) > 1]
+    side_by_side = [each for each in alike if each.exchange is Exchange.NONE and (each.devices or 0) > 1]
+    many = [each for each in side_by_side if each.hosts == row.hosts] or side_by_side
     if not singles:
         raise TfdistError(
             f"{row.arm} has no one-device arm of the same work in its bench: measure one, as suite cpu does"
@@ -82,14 +88,20 @@ def compute_for(row: ArmRow, rows: Sequence[ArmRow]) -> Compute:
 
 
 def _work_differs(row: ArmRow, other: ArmRow) -> bool:
-    other_batch = row.batch_per_replica != other.batch_per_replica
+    other_batch = not math.isclose(batch_of(row), batch_of(other), rel_tol=_SAME_BATCH)
     return other_batch or bool(differences(row.measured[0], other.measured[0]))
 
 
 def _step_time(row: ArmRow) -> StepTime:
-    if not (row.images_per_s and row.devices and row.batch_per_replica):
-        raise TfdistError(f"{row.arm} has no batch size: a program of your own cannot be predicted")
-    return StepTime(row.arm, row.devices, row.devices * row.batch_per_replica / row.images_per_s, error_of(row))
+    devices = row.devices or 1
+    return StepTime(row.arm, devices, devices * batch_of(row) / (row.images_per_s or math.nan), error_of(row))
+
+
+def batch_of(row: ArmRow) -> float:
+    """Examples of a device in a step; of a program of one's own the measured mean."""
+    if row.batch_per_replica is not None:
+        return row.batch_per_replica
+    return fmean(map(examples_per_step, row.measured)) / (row.devices or 1)
 
 
 def error_of(row: ArmRow) -> float:

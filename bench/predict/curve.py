@@ -50,7 +50,7 @@ class Draws:
     rates: "Array"
     """Images/s: draws x grid."""
     parts: Parts
-    batch: int
+    batch: float
     """Examples of a device in a step."""
 
 
@@ -79,6 +79,9 @@ class Curve:
     pays_until: int | None
     """The most devices of which each adds `worth` of what one device alone does; None: more than were asked for."""
     pays_interval: tuple[int, int | None]
+    gradient_bytes: int
+    link: Link | None
+    """That it is predicted for; None: the one that was measured."""
     fit: RingFit | None = None
     """Of its exchange; None: an asynchronous arm."""
     service: float | None = None
@@ -87,12 +90,13 @@ class Curve:
 
 @dataclass(frozen=True)
 class Question:
-    """What to predict."""
+    """What to predict for one arm."""
 
     devices: tuple[int, ...]
     worth: float
     """The share of one device's images/s that an added device must bring to pay."""
     gradient_bytes: int
+    """Of the arm in float32."""
     link: Link | None
     """None: the one that was measured."""
 
@@ -111,6 +115,14 @@ def link_of_bench(row: ArmRow) -> Link:
     return Link(row.link["bytes_per_s"], row.link["rtt_s"] / 2) if row.link else Link()
 
 
+def is_far(measured: Link, other: Link | None) -> bool:
+    """Whether a prediction for another link is an extrapolation."""
+    if other is None or not (measured.bytes_per_s and other.bytes_per_s):
+        return False
+    ratio = other.bytes_per_s / measured.bytes_per_s
+    return not 1 / RANGE <= ratio <= RANGE
+
+
 def curve_of(row: ArmRow, compute: Compute, question: Question, draws: Draws, most: int) -> Curve:
     """`most`: the number of devices beyond which it is an extrapolation."""
     import numpy as np
@@ -123,7 +135,9 @@ def curve_of(row: ArmRow, compute: Compute, question: Question, draws: Draws, mo
         compute,
         tuple(_point(draws, number, number > most) for number in question.devices),
         until[0] if until[0] < end else None,
-        (low, high if high < end else None),
+        (min(low, end), high if high < end else None),
+        question.gradient_bytes,
+        question.link,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from tfdist.bench.collectives.results import Sweep, read_collectives
 from tfdist.bench.predict.asynchronous import predict_async
 from tfdist.bench.predict.compute import compute_for
-from tfdist.bench.predict.curve import DRAWS, Curve, Question
+from tfdist.bench.predict.curve import DRAWS, Curve, Question, link_of_bench
 from tfdist.bench.predict.ring import Link, RingFit, fit_ring, link_of, resolved, ring_lines
 from tfdist.bench.predict.sync import predict_sync
 from tfdist.bench.reading import read_folder
@@ -49,21 +49,19 @@ class Prediction:
 
     bench: str
     curves: tuple[Curve, ...]
-    question: Question
+    asked: Asked
     commands: tuple[str, ...]
 
     @property
-    def fits(self) -> tuple[RingFit, ...]:
-        """Of the exchange of its arms, each once."""
-        return tuple(dict.fromkeys(curve.fit for curve in self.curves if curve.fit))
+    def fits(self) -> tuple[tuple[RingFit, int], ...]:
+        """Of the exchange of its arms, with the bytes of the gradients; each once."""
+        return tuple(dict.fromkeys((curve.fit, curve.gradient_bytes) for curve in self.curves if curve.fit))
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
         return {
             "format": FORMAT,
             "bench": self.bench,
-            "gradient_bytes": self.question.gradient_bytes,
-            "link": vars(self.question.link) if self.question.link else None,
             "curves": [_curve_to_json(curve) for curve in self.curves],
         }
 
@@ -87,28 +85,25 @@ def predict(bench: Path, collectives: Path | None, asked: Asked) -> Prediction:
             f"{sync[0].arm} exchanges gradients by all-reduce: name the folder of a 'tfdist collectives' with "
             f"--collectives, or predict others with --arm"
         )
-    size = asked.gradient_bytes or _gradient_bytes(chosen[0], sweep)
-    question = Question(asked.devices, asked.worth, size, _link(sweep, asked))
     commands = [folder.bench.command] if folder.bench else []
     commands += [sweep.header.command] if sweep else []
-    return Prediction(folder.label, tuple(_curves(chosen, rows, sweep, question)), question, tuple(commands))
+    return Prediction(folder.label, tuple(_curves(chosen, rows, sweep, asked)), asked, tuple(commands))
 
 
-def _curves(
-    chosen: Sequence[ArmRow], rows: Sequence[ArmRow], sweep: Sweep | None, question: Question
-) -> Iterator[Curve]:
-    fits: dict[Communication, RingFit] = {}
+def _curves(chosen: Sequence[ArmRow], rows: Sequence[ArmRow], sweep: Sweep | None, asked: Asked) -> Iterator[Curve]:
+    fits: dict[tuple[Communication, int], RingFit] = {}
     for row in chosen:
-        compute = compute_for(row, rows)
+        compute, size = compute_for(row, rows), asked.gradient_bytes or _gradient_bytes(row, sweep)
+        question = Question(asked.devices, asked.worth, size, _link(row, sweep, asked))
         if row.strategy != StrategyName.MULTI_WORKER or sweep is None:
             yield predict_async(row, compute, question)
             continue
         spec = row.measured[0].spec
         by, gpus = Communication(spec.get("communication", Communication.AUTO)), bool(spec.get("gpus"))
         by = resolved(by, gpus)
-        if by not in fits:
-            fits[by] = fit_ring(ring_lines(sweep, by, gpus), link_of(sweep), question.gradient_bytes, DRAWS)
-        yield predict_sync(row, compute, fits[by], question)
+        if (by, size) not in fits:
+            fits[by, size] = fit_ring(ring_lines(sweep, by, gpus), link_of(sweep), size, DRAWS)
+        yield predict_sync(row, compute, fits[by, size], question)
 
 
 def _chosen(rows: Sequence[ArmRow], patterns: Sequence[str]) -> list[ArmRow]:
@@ -135,11 +130,12 @@ def _gradient_bytes(row: ArmRow, sweep: Sweep | None) -> int:
     raise TfdistError(f"{row.arm} runs a program of its own: give the size of its gradients, as --gradient-bytes 14MB")
 
 
-def _link(sweep: Sweep | None, asked: Asked) -> Link | None:
+def _link(row: ArmRow, sweep: Sweep | None, asked: Asked) -> Link | None:
     """The measured link with what was asked for in its place; None if nothing was."""
     if asked.bandwidth is None and asked.latency_s is None:
         return None
-    measured = link_of(sweep) if sweep else Link()
+    of_sweep = sweep is not None and (row.strategy == StrategyName.MULTI_WORKER or not row.link)
+    measured = link_of(sweep) if sweep and of_sweep else link_of_bench(row)
     return Link(
         measured.bytes_per_s if asked.bandwidth is None else asked.bandwidth,
         measured.latency_s if asked.latency_s is None else asked.latency_s,
@@ -158,6 +154,8 @@ def _curve_to_json(curve: Curve) -> dict[str, Any]:
         "pays_until_low": curve.pays_interval[0],
         "pays_until_high": curve.pays_interval[1],
         "served_images_per_s": curve.service,
+        "gradient_bytes": curve.gradient_bytes,
+        "link": vars(curve.link) if curve.link else None,
         "ring": _ring_to_json(curve.fit) if curve.fit else None,
         "spread": curve.compute.spread,
         "points": [values_of(curve, index) for index in range(len(curve.points))],

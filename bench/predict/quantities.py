@@ -12,14 +12,13 @@ _MOST_DEVICES = 10_000
 
 
 def parse_bandwidth(text: str, flag: str) -> float:
-    """Bytes/s of `10Gbit`, `10 Gbit/s`, `10Gbps` (bits) or `1.2GB/s` (bytes); prefixes are decimal.
+    """Bytes/s of `10Gbit`, `10 Gbit/s`, `10Gbps` (bits), `1.2GB/s` or `1.2GBps` (bytes); prefixes are decimal.
 
     Raises:
         TfdistError: anything else; a number without a unit, too.
     """
     match = re.fullmatch(rf"{_NUMBER}\s*([kmgt]?)(bit|b)(/s|ps|)", text.strip(), re.IGNORECASE)
-    bits = match is not None and (match[3].casefold() == "bit" or match[3] == "b" or match[4].casefold() == "ps")
-    value = float(match[1]) * _PREFIXES[match[2].casefold()] / (8 if bits else 1) if match else 0.0
+    value = float(match[1]) * _PREFIXES[match[2].casefold()] / (1 if match[3] == "B" else 8) if match else 0.0
     if value <= 0:
         raise TfdistError(f"{flag} {text}: give a bandwidth, as 10Gbit, 100Mbit/s or 1.2GB/s")
     return value

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tfdist.bench.predict.compute import batch_of
 from tfdist.bench.predict.curve import RANGE, Curve, Point
 from tfdist.bench.predict.prediction import Prediction, values_of
 from tfdist.bench.predict.references import REFERENCES, Reference
@@ -49,7 +50,7 @@ def shown_row(curve: Curve, point: Point) -> dict[str, str]:
 
 
 def _answer(prediction: Prediction, curve: Curve) -> str:
-    last, worth = curve.points[-1], prediction.question.worth
+    last, worth = curve.points[-1], prediction.asked.worth
     text = (
         f"{curve.arm.arm}: {last.images_per_s:,.0f} images/s on {counted(last.devices, 'device')} "
         f"({interval(last.interval, ',.0f')}), efficiency {last.efficiency:.0%}"
@@ -74,10 +75,9 @@ def _notes(prediction: Prediction) -> Iterator[str]:
         "time, the wait for the slowest of n devices by their measured spread, the exchange, and the rest that the "
         "measured arm takes beside these."
     )
-    for fit in prediction.fits:
-        yield from _about_ring(fit, prediction.question.gradient_bytes)
-    link = prediction.question.link
-    if link:
+    for fit, gradient_bytes in prediction.fits:
+        yield from _about_ring(fit, gradient_bytes)
+    for link in dict.fromkeys(curve.link for curve in prediction.curves if curve.link):
         speed = link.bytes_per_s
         bandwidth = f"{8e-9 * speed:.3g} Gbit/s" if speed else "any bandwidth"
         yield (
@@ -185,7 +185,7 @@ def _ideal(axes: "Axes", curves: Sequence[Curve]) -> None:
     from tfdist.bench.report.colors import RED
 
     curve = curves[0]
-    one = (curve.arm.batch_per_replica or 1) / curve.compute.one.seconds
+    one = batch_of(curve.arm) / curve.compute.one.seconds
     devices = [point.devices for point in curve.points]
     axes.plot(devices, [one * number for number in devices], color=RED, lw=1, ls=":", label="ideal")
 

@@ -7,12 +7,22 @@ arm takes beside that.
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdist.bench.predict.compute import Compute, error_of
-from tfdist.bench.predict.curve import DRAWS, RANGE, Curve, Draws, Parts, Question, curve_of, grid_of, link_of_bench
+from tfdist.bench.predict.compute import Compute, batch_of, error_of
+from tfdist.bench.predict.curve import (
+    DRAWS,
+    RANGE,
+    Curve,
+    Draws,
+    Parts,
+    Question,
+    curve_of,
+    grid_of,
+    is_far,
+    link_of_bench,
+)
 from tfdist.bench.predict.ring import Link, RingFit
 from tfdist.bench.predict.slowest import slowest_over_mean
 from tfdist.bench.report.summary import ArmRow
-from tfdist.launch.errors import TfdistError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,16 +53,16 @@ def predict_sync(row: ArmRow, compute: Compute, fit: RingFit, question: Question
     measured = parts(np.array([float(row.devices or 1)]), link_of_bench(row))
     errors = error_of(row) * rng.standard_normal((DRAWS, 1))
     errors[0] = 0
-    rest = _step_s(row) * np.exp(errors) - measured.total
+    batch = batch_of(row)
+    step_s = batch * (row.devices or 1) / (row.images_per_s or np.nan)
+    rest = step_s * np.exp(errors) - measured.total
     predicted = parts(grid, question.link)
     floor = -predicted.exchange - predicted.waiting  # overlap hides no more than there is
     rest = np.where(grid > 1, np.maximum(rest, floor), 0.0)
     predicted = Parts(predicted.compute, predicted.waiting, predicted.exchange, rest)
-    rates = grid * (row.batch_per_replica or 1) / predicted.total
-    most = RANGE * max(*fit.ranks, row.devices or 1)
-    if _link_is_far(fit.link, question.link):
-        most = 0
-    curve = curve_of(row, compute, question, Draws(grid, rates, predicted, row.batch_per_replica or 1), most)
+    rates = grid * batch / predicted.total
+    most = 0 if is_far(fit.link, question.link) else RANGE * max(*fit.ranks, row.devices or 1)
+    curve = curve_of(row, compute, question, Draws(grid, rates, predicted, batch), most)
     return replace(curve, fit=fit)
 
 
@@ -62,16 +72,3 @@ def exchanged(row: ArmRow, gradient_bytes: int) -> tuple[float, int]:
     size = gradient_bytes * (1.0 if str(spec.get("gradient_dtype", "float32")) == "float32" else 0.5)
     pack = spec.get("bytes_per_pack")
     return size, max(1, -(-int(size) // int(pack))) if pack else 1
-
-
-def _step_s(row: ArmRow) -> float:
-    if not (row.images_per_s and row.batch_global):
-        raise TfdistError(f"{row.arm} has no batch size: a program of your own cannot be predicted")
-    return row.batch_global / row.images_per_s
-
-
-def _link_is_far(measured: Link, other: Link | None) -> bool:
-    if other is None or not (measured.bytes_per_s and other.bytes_per_s):
-        return False
-    ratio = other.bytes_per_s / measured.bytes_per_s
-    return not 1 / RANGE <= ratio <= RANGE

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from tfdist.bench.references import identity
 from tfdist.bench.report.colors import PALETTE
 from tfdist.bench.report.format import interval, number
 from tfdist.bench.report.measured import Measured
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.report.shared_cores import mark_seconds
-from tfdist.bench.report.summary import ArmRow, statistics_of
+from tfdist.bench.report.summary import WRONG, ArmRow, statistics_of
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
+from tfdist.launch.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,12 +23,8 @@ _MOST_TICKS = _MOST_IN_ALT = 12
 """More batch sizes are not named on the axis, or in the alt text."""
 FEWEST = 4
 """Batch sizes of a series: fewer are a comparison of arms, not a sweep."""
-_SAME = (
-    "strategy", "workers", "ps", "devices", "model", "alpha", "image_size", "precision", "keras", "api", "xla",
-    "dataset", "steps_per_call", "communication", "cross_device", "gradient_dtype",
-    "cores_per_device", "intra_op_threads", "optimizer", "ema",
-)  # fmt: skip
-"""Fields of a spec in which the arms of a series agree."""
+_FREE = ("batch_size", "learning_rate", "seed")
+"""Fields of a spec in which the arms of a series may differ."""
 Series = Sequence[ArmRow]
 """Arms by batch size, the smallest first."""
 
@@ -39,7 +37,7 @@ def batch_section(measured: Measured) -> Section | None:
     return Section(
         key="batch",
         title="Batch sizes",
-        answer=tuple(text for one in series for text in _answer(one)),
+        answer=tuple(text for one, name in zip(series, _names(series), strict=True) for text in _answer(one, name)),
         charts=(_throughput(series), _memory(series)),
         tables=(_table(series),),
         notes=(
@@ -52,26 +50,43 @@ def batch_section(measured: Measured) -> Section | None:
 def _series(rows: Sequence[ArmRow]) -> list[Series]:
     grouped: dict[tuple[Any, ...], dict[int, ArmRow]] = {}
     for row in rows:
-        spec = row.records[0].spec if row.records else {}
-        if row.batch_per_replica is not None and spec:
-            key = (row.folder, row.hosts, *(str(spec.get(name)) for name in _SAME))
+        if row.batch_per_replica is not None and row.records:
+            key = (row.folder, row.hosts, identity(_fixed(row)))
             grouped.setdefault(key, {}).setdefault(row.batch_per_replica, row)
     return [[each[size] for size in sorted(each)] for each in grouped.values() if len(each) >= FEWEST]
 
 
-def _answer(series: Series) -> Iterator[str]:
+def _fixed(row: ArmRow) -> Mapping[str, Any]:
+    return {key: value for key, value in row.records[0].spec.items() if key not in _FREE}
+
+
+def _names(series: Sequence[Series]) -> list[str]:
+    """The strategy of each series, with what distinguishes it from others of this strategy."""
+    return [_name(one[0], [other[0] for other in series if other[0].strategy == one[0].strategy]) for one in series]
+
+
+def _name(row: ArmRow, alike: Sequence[ArmRow]) -> str:
+    parts = [row.folder] if len({other.folder for other in alike}) > 1 else []
+    parts += [counted(row.hosts, "host")] if len({other.hosts for other in alike}) > 1 else []
+    for key, value in _fixed(row).items():
+        if any(_fixed(other).get(key) != value for other in alike):
+            parts.append(f"{key.replace('_', ' ')} {value}")
+    return ", ".join([row.strategy, *parts])
+
+
+def _answer(series: Series, name: str) -> Iterator[str]:
     """From which batch size on a larger one is not measurably faster, and where memory ended."""
-    ran = [row for row in series if row.images_per_s]
+    ran = [row for row in series if row.images_per_s and row.status != WRONG]
     if ran:
         best = max(ran, key=lambda row: row.images_per_s or 0.0)
         enough = _smallest_as_fast(ran, best)
-        text = f"{ran[0].strategy}: batch {best.batch_per_replica} has the most images/s, {best.images_per_s:.1f}"
+        text = f"{name}: batch {best.batch_per_replica} has the most images/s, {best.images_per_s:.1f}"
         smaller = f"; batch {enough.batch_per_replica} is the smallest that is not measurably slower"
         known = enough is not best and best.rounds >= FEWEST_ROUNDS
         yield mark_seconds(f"{text}{smaller if known else ''}.", ran)
     failed = next((row for row in series if not row.measured and row.reason), None)
     if failed is not None:
-        yield f"Batch {failed.batch_per_replica} did not run: {failed.reason}."
+        yield f"{name}: batch {failed.batch_per_replica} did not run: {failed.reason}."
 
 
 def _smallest_as_fast(ran: Series, best: ArmRow) -> ArmRow:
@@ -113,10 +128,10 @@ def _chart(
 
 
 def _paint(axes: "Axes", series: Sequence[Series], value: Callable[[ArmRow], float | None], label: str) -> None:
-    for index, one in enumerate(series):
+    for index, (one, name) in enumerate(zip(series, _names(series), strict=True)):
         points = [(row.batch_per_replica, figure) for row in one if (figure := value(row)) is not None]
         color = PALETTE[index % len(PALETTE)]
-        axes.plot(*zip(*points, strict=True), marker="o", color=color, label=one[0].strategy) if points else None
+        axes.plot(*zip(*points, strict=True), marker="o", color=color, label=name) if points else None
     sizes = sorted({row.batch_per_replica for one in series for row in one if row.batch_per_replica})
     shown = sizes[:: 1 + len(sizes) // _MOST_TICKS]
     axes.set_xscale("log", base=2)

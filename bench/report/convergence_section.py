@@ -12,7 +12,7 @@ from tfdist.bench.report.learning_charts import learning_charts
 from tfdist.bench.report.measured import Measured
 from tfdist.bench.report.section import Section, Table
 from tfdist.bench.report.shared_cores import mark_seconds
-from tfdist.bench.report.summary import ArmRow
+from tfdist.bench.report.summary import WRONG, ArmRow
 from tfdist.bench.report.updates_text import shares_text, staleness_text
 from tfdist.bench.seeds import OverSeeds, ratio_over_seeds
 from tfdist.bench.updates import updates_of
@@ -20,7 +20,7 @@ from tfdist.launch.text import counted
 from tfdist.strategies.catalog import Exchange
 
 ACCURACY = 0.95
-"""That arms are compared by, unless the suite says until which one they train."""
+"""That arms are compared by, unless a suite says until which one they train."""
 
 
 def convergence_section(measured: Measured) -> Section | None:
@@ -42,22 +42,39 @@ def convergence_section(measured: Measured) -> Section | None:
 
 
 def _accuracy(measured: Measured) -> float:
+    """The lowest that a suite trains until: arms that stop there never reach a higher one."""
     suites = [folder.bench.suite for folder in measured.folders if folder.bench]
-    return next((suite.until_accuracy for suite in suites if suite.until_accuracy is not None), ACCURACY)
+    return min((suite.until_accuracy for suite in suites if suite.until_accuracy is not None), default=ACCURACY)
 
 
 def _fastest(learners: Sequence[Learner], accuracy: float) -> Iterator[str]:
-    """The order of the arms in seconds and in examples."""
-    rows = [learner.row for learner in learners]
-    ranked = [(learner, figure) for learner in learners if (figure := learner.seconds)]
+    """Which arm reached the accuracy first, which ones as early, and which ones not at all."""
+    ranked = [(learner, figure) for learner in learners if _ranked(learner.row) and (figure := learner.seconds)]
     if ranked:
         best, figure = min(ranked, key=lambda entry: entry[1].value)
-        text = f"{best.row.label} was the first to classify {accuracy:.0%} of the held-out examples correctly"
-        yield mark_seconds(f"{text}, after {_text(figure, 's')} of training.", rows)
+        text = f"{best.row.label} was the first to classify {_percent(accuracy)} of the held-out examples correctly"
+        equal = [each.row.label for each, _ in ranked if each is not best and _as_early(each, best)]
+        ties = f" No measurable difference from {', '.join(equal)}." if equal else ""
+        rows = [learner.row for learner, _ in ranked]
+        yield mark_seconds(f"{text}, after {_text(figure, 's')} of training.", rows) + ties
     never = [learner.row.label for learner in learners if not learner.reached.complete]
     if never:
         advice = "measure with more --rounds for longer trainings"
-        yield f"Not with every seed did these arms reach {accuracy:.0%}: {', '.join(never)}; {advice}."
+        yield f"Not with every seed did these arms reach {_percent(accuracy)}: {', '.join(never)}; {advice}."
+
+
+def _ranked(row: ArmRow) -> bool:
+    """Trainings without exchange on several devices make several models."""
+    return row.status != WRONG and (row.exchange is not Exchange.NONE or row.devices == 1)
+
+
+def _as_early(learner: Learner, best: Learner) -> bool:
+    ratio = ratio_over_seeds(learner.reached.seconds, best.reached.seconds)
+    return ratio is None or ratio.interval is None or ratio.interval.low <= 1.0
+
+
+def _percent(accuracy: float) -> str:
+    return f"{100 * accuracy:.4g}%"
 
 
 def _claims(learners: Sequence[Learner], accuracy: float) -> Iterator[Claim]:
@@ -70,7 +87,7 @@ def _claims(learners: Sequence[Learner], accuracy: float) -> Iterator[Claim]:
             measured.append(f"{theirs.row.label} needed {_times(ratio)} the examples of {ours.row.label}")
             outcomes.append(below(ratio.interval, 1.0))
     if measured:
-        text = f"Synchronous training needs fewer examples to {accuracy:.0%} than asynchronous training"
+        text = f"Synchronous training needs fewer examples to {_percent(accuracy)} than asynchronous training"
         yield Claim(text, tuple(measured), tuple(outcomes))
 
 
@@ -114,7 +131,7 @@ def _notes(learners: Sequence[Learner]) -> tuple[str, ...]:
 def _table(learners: Sequence[Learner], accuracy: float) -> Table:
     return Table(
         "convergence",
-        f"Examples and seconds to {accuracy:.0%} of the held-out examples",
+        f"Examples and seconds to {_percent(accuracy)} of the held-out examples",
         pd.DataFrame([_shown(learner, accuracy) for learner in learners]),
         pd.DataFrame([_values(learner) for learner in learners]),
     )
@@ -125,7 +142,7 @@ def _shown(learner: Learner, accuracy: float) -> dict[str, str]:
     return {
         "arm": learner.row.label,
         "batch of an update": number(_update_batch(learner.row), "d"),
-        f"seeds that reached {accuracy:.0%}": f"{len(values.examples)} of {values.seeds}",
+        f"seeds that reached {_percent(accuracy)}": f"{len(values.examples)} of {values.seeds}",
         "examples (95 % interval)": _cell(learner.examples),
         "seconds (95 % interval)": _cell(learner.seconds),
         "images/s": number(learner.row.images_per_s, ".0f"),

@@ -58,9 +58,9 @@ def _answer(explained: _Explained) -> Iterator[str]:
         return
     yield from filter(None, (_without_advice(lost) for _, lost in explained))
     losing = [(row, lost) for row, lost in explained if lost.loss.value > 0]
-    yield from _largest(losing, "{part} is the largest part of the loss of {arms}. {advice}")
+    yield from _largest(losing, "{part} {verb} the largest part of the loss of {arms}. {advice}")
     shared = [(row, lost) for row, lost in losing if lost.largest() is Part.SHARED and lost.parts[Part.SHARED].differs]
-    sentence = "Beyond shared hardware, {part} is the largest part of the loss of {arms}. {advice}"
+    sentence = "Beyond shared hardware, {part} {verb} the largest part of the loss of {arms}. {advice}"
     yield from _largest(shared, sentence, without=Part.SHARED)
 
 
@@ -78,15 +78,16 @@ def _without_advice(lost: LostTime) -> str:
 
 
 def _largest(explained: _Explained, sentence: str, without: Part | None = None) -> Iterator[str]:
-    """Sentences about the arms whose largest part is surely a loss."""
-    by_advice: dict[tuple[Part, str], list[str]] = {}
+    """Sentences about the arms whose largest part is surely a loss; that it is the largest may be uncertain."""
+    by_advice: dict[tuple[Part, str, str], list[str]] = {}
     for row, lost in explained:
         part = lost.largest(without)
         if part and lost.parts[part].differs:
             figures = f"{lost.arm} ({lost.parts[part].value:.1f} of {lost.loss.value:.1f} ms)"
-            by_advice.setdefault((part, advice_on(row, lost, part)), []).append(figures)
-    for (part, advice), arms in by_advice.items():
-        text = sentence.format(part=part, arms=", ".join(arms), advice=advice)
+            verb = "is" if lost.is_certain(part, without) else "may be"
+            by_advice.setdefault((part, advice_on(row, lost, part), verb), []).append(figures)
+    for (part, advice, verb), arms in by_advice.items():
+        text = sentence.format(part=part, arms=", ".join(arms), advice=advice, verb=verb)
         yield text[:1].upper() + text[1:]
 
 

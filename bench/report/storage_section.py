@@ -12,9 +12,10 @@ from tfdist.bench.report.format import interval, number
 from tfdist.bench.report.measured import Measured
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.report.shared_cores import mark_seconds
-from tfdist.bench.report.summary import ArmRow, statistics_of
+from tfdist.bench.report.summary import WRONG, ArmRow, statistics_of
 from tfdist.bench.statistics import ArmVerdict
 from tfdist.models.record import Storage
+from tfdist.strategies.catalog import Exchange
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,12 +67,16 @@ def _placed(row: ArmRow) -> tuple[Any, ...]:
 
 
 def _fastest(stored: Sequence[Stored]) -> Iterator[str]:
-    rows = [each.row for each in stored if each.row.images_per_s and (each.row.devices or 0) > 1]
+    rows = [each.row for each in stored if each.row.images_per_s and _ranked(each.row)]
     if len(rows) > 1:
         best = max(rows, key=lambda row: row.images_per_s or 0.0)
         spread = f" ({interval(best.spread, '.0f')})" if best.spread else ""
         text = f"{best.label} had the most images/s, {best.images_per_s:.0f}{spread}"
         yield mark_seconds(f"{text}; {_compared(best, [row for row in rows if row is not best])}.", rows)
+
+
+def _ranked(row: ArmRow) -> bool:
+    return (row.devices or 0) > 1 and row.exchange is not Exchange.NONE and row.status != WRONG
 
 
 def _compared(best: ArmRow, others: Sequence[ArmRow]) -> str:

@@ -1,5 +1,6 @@
 """The section on stragglers: what a slow worker costs each strategy, and whether the textbook's claims hold."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -32,12 +33,13 @@ def straggler_section(measured: Measured) -> Section | None:
         charts=(_chart(slowed),),
         tables=(_table(slowed),),
         notes=(
-            "A slow worker computes its gradients and then burns time until they have taken the factor's multiple. The "
-            "exchange of gradients is as fast as before, so that a job loses less than the factor says.",
+            "A slow worker computes its gradients and then burns time until they have taken the factor's multiple, or "
+            "so many milliseconds longer. The exchange of gradients is as fast as before, so that a job loses less "
+            "than the factor says.",
             "If all wait, each step takes as much longer as the slow worker's own step does when it trains alone "
             "(independent). If none waits, only the slow worker's steps do. Without an arm that trains alone, all of a "
             "step is taken to be gradients.",
-            "A claim holds up at a factor if the interval of the throughput that is left, 95 % with Holm's correction "
+            "A claim holds up for an arm if the interval of the throughput that is left, 95 % with Holm's correction "
             "for the number of arms, lies on the claim's side of the middle between these two.",
         ),
     )
@@ -69,7 +71,12 @@ def _claims(slowed: Sequence[Slowed]) -> Iterator[Claim]:
 def _clause(one: Slowed) -> str:
     between = f" ({interval(one.comparison.interval, '.2f')})" if one.comparison.interval else ""
     kept = f"{one.row.label} kept {one.comparison.ratio:.2f}{between} of its images/s with a worker slowed "
-    return f"{kept}{one.factor:g} times; waiting would leave {one.slowest:.2f}, not waiting {one.average:.2f}"
+    return f"{kept}{_how(one)}; waiting would leave {one.slowest:.2f}, not waiting {one.average:.2f}"
+
+
+def _how(one: Slowed, times: str = "{:g} times", extra: str = "by {:g} ms a step") -> str:
+    parts = [times.format(one.factor)] if one.factor != 1 else []
+    return " and ".join(parts + ([extra.format(one.extra_ms)] if one.extra_ms else []))
 
 
 def _chart(slowed: Sequence[Slowed]) -> Chart:
@@ -77,19 +84,31 @@ def _chart(slowed: Sequence[Slowed]) -> Chart:
     return Chart(
         "stragglers_throughput",
         "Throughput that is left when one worker is slow",
-        f"Share of the images/s without a slow worker, over the factor. {'; '.join(texts)}.",
+        f"Share of the images/s without a slow worker, over {_slow_quantity(slowed)}. {'; '.join(texts)}.",
         partial(_paint, slowed=slowed),
         pd.DataFrame([_values(one) for one in slowed]),
         inches=4.4,
     )
 
 
+def _slow_quantity(slowed: Sequence[Slowed]) -> str:
+    what = "step takes" if any(one.extra_ms for one in slowed) else "gradients take"
+    return f"times as long that one worker's {what}"
+
+
+def _names(slowed: Sequence[Slowed]) -> dict[tuple[Any, ...], str]:
+    """By job: its strategy, or, where several have the same one, its arm without a slow worker."""
+    strategies = {job_of(one.row): one.strategy for one in slowed}
+    shared = Counter(strategies.values())
+    return {job_of(one.row): one.strategy if shared[one.strategy] == 1 else one.steady.label for one in slowed}
+
+
 def _paint(axes: "Axes", slowed: Sequence[Slowed]) -> None:
     colors = {Exchange.SYNC: SYNC, Exchange.ASYNC: ASYNC, Exchange.NONE: NONE}
-    groups = {job_of(one.row): one.strategy for one in slowed}
+    groups = _names(slowed)
     for number_of, (job, strategy) in enumerate(groups.items()):
-        points = sorted((one for one in slowed if job_of(one.row) == job), key=lambda one: one.factor)
-        xs, ys = [1.0, *(one.factor for one in points)], [1.0, *(one.comparison.ratio for one in points)]
+        points = sorted((one for one in slowed if job_of(one.row) == job), key=lambda one: one.times)
+        xs, ys = [1.0, *(one.times for one in points)], [1.0, *(one.comparison.ratio for one in points)]
         color = colors[points[0].row.exchange]
         axes.plot(xs, ys, marker="osD^v"[number_of % 5], color=color, label=strategy)
         waiting = [1.0, *(one.slowest for one in points)]
@@ -97,9 +116,9 @@ def _paint(axes: "Axes", slowed: Sequence[Slowed]) -> None:
         for one in points:
             if one.comparison.interval:
                 low, high = one.comparison.interval.low, one.comparison.interval.high
-                beside = one.factor + 0.03 * (number_of - len(groups) // 2)  # intervals do not hide each other
+                beside = one.times + 0.03 * (number_of - len(groups) // 2)  # intervals do not hide each other
                 axes.plot([beside] * 2, [low, high], color=color, marker="_")
-    axes.set_xlabel("times as long that one worker's gradients take")
+    axes.set_xlabel(_slow_quantity(slowed))
     axes.set_ylabel("share of the images/s")
     axes.set_ylim(bottom=0)
 
@@ -118,7 +137,7 @@ def _shown(one: Slowed) -> dict[str, str]:
     share = updates.shares[one.worker] if updates and updates.shares else None
     return {
         "arm": one.row.label,
-        "slowed": f"{one.factor:g} x",
+        "slowed": _how(one, "{:g} x", "{:g} ms"),
         "images/s": number(one.row.images_per_s, ".0f"),
         "share left": f"{one.comparison.ratio:.2f}",
         "interval": interval(one.comparison.interval, ".2f"),
@@ -138,6 +157,7 @@ def _values(one: Slowed) -> dict[str, Any]:
         "arm": one.row.label,
         "strategy": one.row.strategy,
         "factor": one.factor,
+        "extra_ms": one.extra_ms,
         "images_per_s": one.row.images_per_s,
         "share_left": one.comparison.ratio,
         "share_left_low": between.low if between else None,

@@ -15,7 +15,7 @@ def turn(
 ) -> Record:
     """Each rank trains 10 examples in its only window of `seconds`, and is evaluated after `examples`."""
     times = [[seconds]] * len(accuracies)
-    one = record("arm", times, round=number, order=number, seed=incarnation - 1, **spec)
+    one = record("arm", times, **{"round": number, "order": number, "seed": incarnation - 1, **spec})
     results = {
         f"worker-{rank}": {"held_out": {"examples": examples, "loss": 1 - each, "accuracy": each}}
         for rank, each in enumerate(accuracies)
@@ -58,3 +58,9 @@ def test_a_seed_that_never_reaches_the_accuracy_is_counted():
     found = reached(curves, 0.9)
     assert found.examples == {0: pytest.approx(20)}
     assert (found.seeds, found.complete) == (2, False)
+
+
+def test_a_training_that_was_interrupted_and_started_again_counts_once():
+    curves = curves_of([turn(1, [0.5], 20), turn(2, [0.9], 20, incarnation=2, seed=0)])
+    assert [curve.points[0].accuracy for curve in curves] == [0.9]
+    assert reached(curves, 0.9).complete

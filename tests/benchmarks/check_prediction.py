@@ -242,7 +242,8 @@ def report(folder: Path, out: Path) -> Path:
     """Compare, and write the page and the records into `out`."""
     found, prediction = compare(folder)
     section = section_of(found)
-    method = METHOD.format(share=SHARE, megabytes=prediction.question.gradient_bytes / 1e6, fitted=FITTED, slow=SLOW)
+    megabytes = prediction.curves[0].gradient_bytes / 1e6
+    method = METHOD.format(share=SHARE, megabytes=megabytes, fitted=FITTED, slow=SLOW)
     folders = [read_folder(folder / name, "") for name in ("fitted", "slow")]
     warnings = [warning for each in folders for warning in turn_warnings(summarize([each]))]
     records = [record for each in folders for record in each.records]

@@ -38,7 +38,7 @@ def test_json_is_the_last_line_of_stdout(words: list[str], capsys: Printed) -> N
     content = json.loads(capsys.readouterr().out)
     assert [point["devices"] for point in content["curves"][0]["points"]] == [2, 4]
     assert content["curves"][0]["ring"]["ranks"] == [2]
-    assert content["gradient_bytes"] == BYTES
+    assert content["curves"][0]["gradient_bytes"] == BYTES
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable
@@ -127,7 +128,7 @@ CASES = {
     "one-device": SPEC,
     "synthetic": replace(SPEC, dataset="synthetic", steps_per_call=2),
     "mirrored": MIRRORED,
-    "float16": replace(MIRRORED, **{**BASE, "model": MOBILE.model, "alpha": 0.35}, precision=Precision.MIXED_FLOAT16),
+    "float16": replace(MIRRORED, precision=Precision.MIXED_FLOAT16),
     "multiworker": replace(MULTI_WORKER, model=MOBILE.model, alpha=0.35),
     "multiworker-fit": replace(MULTI_WORKER, **FIT),
     "multiworker-keras-3": replace(MULTI_WORKER, keras=Keras.THREE),
@@ -203,12 +204,18 @@ def resume(spec: TrainingSpec, tmp_path: Path, steps: int = STEPS, **saving: Any
     return run(replace(spec, steps=steps), tmp_path / "resumed", replace(options, **saving))
 
 
+@pytest.fixture(scope="module")
+def trained_half(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("half")
+    saving = Checkpointing(str(folder / "saved"), every_steps=EVERY)
+    succeeded(run(replace(SPEC, steps=12), folder / "runs", saving))
+    return folder / "saved"
+
+
 @pytest.fixture
-def half(tmp_path):
+def half(trained_half, tmp_path):
     """The folder of a training of 12 steps."""
-    saving = Checkpointing(str(tmp_path / "saved"), every_steps=EVERY)
-    succeeded(run(replace(SPEC, steps=12), tmp_path / "half", saving))
-    return tmp_path / "saved"
+    return Path(shutil.copytree(trained_half, tmp_path / "saved"))
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(half, tmp_path):

@@ -3,6 +3,7 @@
 import os
 import signal
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -86,12 +87,25 @@ def kill_at(step: int, victim: str) -> Watch:
     return watch
 
 
+@pytest.fixture(scope="module")
+def plain_losses(tmp_path_factory):
+    """The losses of a training that loses no task, by step; trained once for each way."""
+
+    @cache
+    def losses_by_step(spec: TrainingSpec) -> dict[int, float]:
+        folder = tmp_path_factory.mktemp("plain")
+        saving = Checkpointing(str(folder / "saved"), every_steps=EVERY)
+        return succeeded(run(spec, folder / "runs", saving)).losses
+
+    return losses_by_step
+
+
 @pytest.mark.parametrize(
     ("how", "victim"),
     [(ASYNC, "chief-0"), (SYNC, "chief-0"), (SYNC, "ps-0"), (IN_GRAPH, "worker-1"), (IN_GRAPH, "chief-0")],
     ids=["async-chief", "sync-chief", "sync-ps", "in-graph-worker", "in-graph-chief"],
 )
-def test_a_job_that_loses_a_task_continues_from_its_checkpoint(how, victim, tmp_path):
+def test_a_job_that_loses_a_task_continues_from_its_checkpoint(how, victim, tmp_path, plain_losses):
     spec = replace(TINY, **SAVED, **how)
     saving = Checkpointing(str(tmp_path / "saved"), every_steps=EVERY)
     done = succeeded(run(spec, tmp_path / "runs", saving, kill_at(14, victim), restarts=1))
@@ -101,9 +115,9 @@ def test_a_job_that_loses_a_task_continues_from_its_checkpoint(how, victim, tmp_
     assert updates(done) == {(STEPS, STEPS * batch)}
     assert done.saved[-1] == STEPS
     if spec.synchronous:
-        plain = succeeded(run(spec, tmp_path / "plain", Checkpointing(str(tmp_path / "a"), every_steps=EVERY)))
-        for step in plain.losses.keys() & done.losses.keys():
-            assert done.losses[step] == pytest.approx(plain.losses[step], rel=1e-4), step
+        plain = plain_losses(spec)
+        for step in plain.keys() & done.losses.keys():
+            assert done.losses[step] == pytest.approx(plain[step], rel=1e-4), step
 
 
 @pytest.mark.parametrize("how", [ASYNC, SYNC], ids=["async", "sync"])

@@ -52,3 +52,25 @@ def test_the_section_draws_and_lists_every_point(benches: list[Path]) -> None:
         chart.paint(Figure().subplots())
         assert len(chart.data) >= 6
     assert len(section.tables[0].data) == len(section.tables[0].shown) == 9
+
+
+def test_another_machine_blames_no_commit(tmp_path: Path) -> None:
+    """Without an arm on one device, a slower machine and a slower program look the same."""
+    only = {"mirrored/auto": 0.1}
+    first = save_bench(tmp_path / "first", arms=only, seed=1, day=1)
+    moved = save_bench(
+        tmp_path / "second", {"mirrored/auto": 2.0}, arms=only, seed=2, day=2, machine={"cpu": "Another CPU"}
+    )
+    found = read_history([first, moved])
+    assert [shown_row(point)["verdict"] for point in found.points] == [
+        "-",
+        "another machine, and no arm on one device in both",
+    ]
+    assert history_section(found).answer == ("No measurable change of any arm from one bench to the next.",)
+
+
+def test_options_that_differ_are_named(benches: list[Path], tmp_path: Path) -> None:
+    slow = save_bench(tmp_path / "fourth", {"mirrored/auto": 1.6}, seed=4, day=4, spec={"intra_op_threads": 1})
+    answers = history_section(read_history([*benches, slow])).answer
+    (answer,) = [text for text in answers if text.startswith("mirrored/auto became slower in fourth")]
+    assert answer.endswith("), with intra_op_threads: 1, not None.")

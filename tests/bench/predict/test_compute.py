@@ -5,6 +5,7 @@ from tests.bench.conftest import record
 from tfdist.bench.predict.compute import compute_for
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.report.summary import ArmRow, summarize
+from tfdist.models.record import Record
 
 STEPS, WINDOWS, ROUNDS = 3, 6, 40
 
@@ -45,3 +46,28 @@ def test_times_are_of_the_most_devices_that_were_measured() -> None:
     found = compute_for(next(row for row in made if row.arm == "multiworker/ring"), made)
     assert [(each.arm, each.devices) for each in found.times] == [("one-device", 1), ("independent", 2)]
     assert [found.at(number).seconds for number in (1, 2, 64)] == pytest.approx([0.08, 0.1, 0.1])
+
+
+def on_hosts(arm: str, strategy: str, hosts: int, seconds: float) -> list[Record]:
+    """Two devices on this number of hosts; for one device, one."""
+    workers = 1 if strategy == "one-device" else 2
+    boxes = ["h1", f"h{hosts}"][:workers]
+    times = [[seconds] * 2] * workers
+    return [
+        record(arm, times, round=number, strategy=strategy, workers=workers, hosts=boxes, order=number)
+        for number in (1, 2, 3)
+    ]
+
+
+def test_trainings_side_by_side_are_those_on_as_many_hosts() -> None:
+    """Two processes of one host share its memory; on a host of its own each is faster."""
+    records = [
+        *on_hosts("one-device", "one-device", 1, 0.08),
+        *on_hosts("independent/1-host", "independent", 1, 0.12),
+        *on_hosts("independent/2-hosts", "independent", 2, 0.09),
+        *on_hosts("multiworker/2-hosts", "multiworker", 2, 0.15),
+        *on_hosts("multiworker/1-host", "multiworker", 1, 0.15),
+    ]
+    made = {row.arm: row for row in summarize([ResultFolder("", None, tuple(records), (), ())])}
+    for arm, seconds in (("multiworker/2-hosts", 0.09), ("multiworker/1-host", 0.12)):
+        assert compute_for(made[arm], list(made.values())).at(2).seconds == pytest.approx(seconds)

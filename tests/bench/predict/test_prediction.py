@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,6 +35,17 @@ def save_bench(root: Path, exchange_s: float, link: dict[str, float] | None = LI
         server = record("parameter-server", [[STEP_S * 0.75] * 4], round=round_, strategy="parameter-server", workers=2,
                         ps=1, tasks=["chief-0"], order=number, examples=10)  # fmt: skip
         save_json(BenchPaths(root).record(server), server.to_json())
+    return root
+
+
+def changed(root: Path, arm: str, **spec: object) -> Path:
+    """The records of an arm with other fields in their spec; None: without the field."""
+    for path in (root / "records").iterdir():
+        content = json.loads(path.read_text())
+        if content["arm"] == arm:
+            values = {**content["spec"], **spec}
+            content["spec"] = {key: value for key, value in values.items() if value is not None}
+            save_json(path, content)
     return root
 
 
@@ -114,6 +126,50 @@ def test_a_slower_link_slows_the_parameter_servers(folders: tuple[Path, Path]) -
     assert served(1e15) == pytest.approx(alone, rel=1e-3)
     assert served(12e6) == pytest.approx(10 / (10 / alone + BYTES / 12e6), rel=1e-3)
     assert served(60e6) < served(120e6) < served(1e12)
+
+
+def test_a_missing_option_of_the_link_is_that_of_the_bench(folders: tuple[Path, Path]) -> None:
+    def rate(**asked: float) -> float:
+        wanted = Asked((16,), arms=("parameter-server",), **asked)
+        return predict(folders[0], None, wanted).curves[0].points[0].images_per_s
+
+    save_all = {"link": LINK}
+    for path in (folders[0] / "records").iterdir():
+        save_json(path, {**json.loads(path.read_text()), **save_all})
+    assert rate(latency_s=100e-6) == pytest.approx(rate(), rel=1e-6)
+    assert rate(latency_s=20e-3) < rate(latency_s=100e-6)
+    far, near = (
+        predict(folders[0], None, Asked((2,), bandwidth=speed, arms=("parameter-server",))).curves[0].points[0]
+        for speed in (12e9, 240e6)
+    )
+    assert (far.extrapolated, near.extrapolated) == (True, False)
+
+
+def test_each_arm_has_gradients_of_its_own_size(folders: tuple[Path, Path]) -> None:
+    for arm in ("one-device", "independent", "multiworker/ring"):
+        changed(folders[0], arm, alpha=0.35)
+    changed(folders[0], "parameter-server", alpha=0.35, classes=10)
+    found = predict(folders[0], folders[1], Asked((2,), arms=("multiworker/ring",)))
+    small = found.curves[0].gradient_bytes
+    assert small < BYTES / 2
+    assert found.fits[0][1] == small
+    assert found.curves[0].points[0].parts_ms[2] == pytest.approx(1e3 * float(RING.seconds(2, small)), rel=0.05)
+
+
+def test_a_program_of_ones_own_is_predicted_with_the_batch_that_was_measured(folders: tuple[Path, Path]) -> None:
+    expected = rates(predict(*folders, Asked((2, 8), arms=("multiworker/ring",))))
+    for arm in ("one-device", "independent", "multiworker/ring", "parameter-server"):
+        changed(folders[0], arm, command=["python", "train.py"], batch_size=None)
+    with pytest.raises(TfdistError, match="a program of its own: give the size of its gradients, as --gradient-bytes"):
+        predict(*folders, Asked((2, 8)))
+    found = predict(*folders, Asked((2, 8), gradient_bytes=BYTES))
+    assert rates(found) == pytest.approx(expected)
+    assert prediction_section(found).answer
+
+
+def test_an_interval_does_not_exceed_the_devices_that_were_asked_for(folders: tuple[Path, Path]) -> None:
+    asked = Asked((1, 64), bandwidth=1e12, latency_s=1e-9, worth=0.1, arms=("multiworker/*",))
+    assert predict(*folders, asked).curves[0].pays_interval == (64, None)
 
 
 def test_a_sweep_is_required_by_synchronous_arms_only(folders: tuple[Path, Path]) -> None:

@@ -14,7 +14,7 @@ def test_bits_are_eighths_of_bytes(number: int, prefix: str, unit: str) -> None:
     assert parse_bandwidth(f"{number}{prefix}{unit}", "--x") == pytest.approx(number * PREFIXES[prefix] / 8)
 
 
-@given(POSITIVE, sampled_from(sorted(PREFIXES)), sampled_from(["B/s", "B"]))
+@given(POSITIVE, sampled_from(sorted(PREFIXES)), sampled_from(["B/s", "B", "Bps"]))
 def test_a_capital_b_is_bytes(number: int, prefix: str, unit: str) -> None:
     assert parse_bandwidth(f"{number} {prefix}{unit}", "--x") == pytest.approx(number * PREFIXES[prefix])
 

@@ -1,5 +1,7 @@
 """The section on batch sizes."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.bench.conftest import record
@@ -7,7 +9,7 @@ from tests.bench.report.rows import folder
 from tfdist.bench.report.batch_section import batch_section
 from tfdist.bench.report.measured import Measured
 from tfdist.bench.report.section import Section
-from tfdist.bench.report.summary import summarize
+from tfdist.bench.report.summary import WRONG, summarize
 from tfdist.models.record import Record
 
 REASON = "worker-0 was killed by SIGKILL"
@@ -44,7 +46,7 @@ def test_few_sizes_or_other_differences_are_no_sweep():
 def test_the_smallest_batch_that_is_as_fast_and_the_limit_are_named(section):
     best, limit = section.answer
     assert best.startswith("one-device: batch 8 has the most images/s, 101.0; batch 4 is the smallest")
-    assert limit == f"Batch 16 did not run: {REASON}."
+    assert limit == f"one-device: batch 16 did not run: {REASON}."
 
 
 def test_sizes_are_in_order_and_a_failed_one_keeps_its_row(section):
@@ -63,3 +65,27 @@ def test_charts_leave_out_what_has_no_figure(section):
         (line,) = axes.lines
         assert list(line.get_xdata()) == [1, 4, 8]
         assert len(chart.data) == 3
+
+
+def test_each_series_is_named_by_what_distinguishes_it():
+    mirrored = {"strategy": "mirrored", "devices": 2, "cross_device": "hierarchical-copy"}
+    sizes = [size(batch, 50.0, **mirrored, packs=packs) for packs in (1, 4) for batch in (1, 2, 4, 8)]
+    renamed = [[replace(one, arm=f"{one.arm}-{number}") for one in each] for number, each in enumerate(sizes)]
+    found = section_of(*renamed)
+    assert found is not None
+    assert [text.partition(":")[0] for text in found.answer] == ["mirrored, packs 1", "mirrored, packs 4"]
+    assert len(found.tables[0].data) == 8
+
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
+    found.charts[0].paint(axes)
+    assert axes.get_legend_handles_labels()[1] == ["mirrored, packs 1", "mirrored, packs 4"]
+
+
+def test_wrong_losses_are_not_ranked():
+    folders = (folder([one for batch in (1, 2, 4, 8) for one in size(batch, 50.0 * batch)]),)
+    rows = [replace(row, status=WRONG) if row.batch_per_replica == 8 else row for row in summarize(folders)]
+    found = batch_section(Measured(folders, tuple(rows)))
+    assert found is not None
+    assert found.answer == ("one-device: batch 4 has the most images/s, 200.0.",)

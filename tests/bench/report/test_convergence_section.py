@@ -7,7 +7,7 @@ import pytest
 
 from tests.bench.conftest import record
 from tests.bench.report.rows import folder
-from tfdist.bench.report.convergence_section import convergence_section
+from tfdist.bench.report.convergence_section import _percent, convergence_section
 from tfdist.bench.report.measured import Measured
 from tfdist.bench.report.section import Section
 from tfdist.bench.report.summary import summarize
@@ -74,6 +74,21 @@ def test_the_first_is_named_and_the_claim_is_judged(section):
     assert "on cores that its processes share" in first
     expected = '"Synchronous training needs fewer examples to 95% than asynchronous training": not held up. '
     assert claim == f"{expected}multi needed 1.50 times (1.50 to 1.50) the examples of ps."
+
+
+def test_arms_that_may_be_as_early_are_named_and_several_models_are_not_ranked():
+    """The ratio of seconds is 1.5, 1 and 2: its interval contains 1. Two models at 10/s each would be the first."""
+    found = section_of(
+        training("one", [100, 110, 121]),
+        training("other", [150, 110, 242]),
+        training("independent", [50, 55, 60], strategy="independent", workers=2),
+    )
+    assert found.answer[0].startswith("one was the first to classify 95% ")
+    assert found.answer[0].endswith(" No measurable difference from other.")
+
+
+def test_an_accuracy_is_not_rounded():
+    assert [_percent(accuracy) for accuracy in (0.95, 0.995, 0.975, 1.0)] == ["95%", "99.5%", "97.5%", "100%"]
 
 
 def test_an_arm_that_did_not_learn_with_each_seed_has_no_mean(section):

@@ -82,6 +82,14 @@ def test_the_largest_part_names_its_cause() -> None:
     assert "computes its own gradients more slowly" in answer(arm("multiworker", [0.158, 0.158], 0.01))
 
 
+@pytest.mark.parametrize(("seconds", "verb"), [(0.036, "may be"), (0.045, "is")])
+def test_of_two_parts_with_overlapping_intervals_one_may_be_the_largest(seconds: float, verb: str) -> None:
+    """30 ms of waiting beside 31 or 40 ms of exchange, all with a spread of 1 % over rounds."""
+    assert f"Exchange {verb} the largest part of the loss of multiworker" in answer(
+        arm("multiworker", [0.105, 0.135], seconds)
+    )
+
+
 @pytest.mark.parametrize(("seconds", "expected"), [(0.06, "The link is the limit"), (0.5, "The link is not the limit")])
 def test_an_exchange_between_hosts_is_compared_with_the_floor_of_a_ring(seconds: float, expected: str) -> None:
     """4,000 bytes, of which each of 2 ranks sends all, at 100 kB/s: 40 ms."""

@@ -75,3 +75,10 @@ def test_bars_add_up_over_servers(section):
     chart.paint(axes)
     assert [round(bar.get_x() + bar.get_width(), 3) for bar in axes.patches] == [0.2, 0.15, 0.2]
     assert "2-ps, ps-1: 0.05 MB" in chart.alt
+
+
+def test_trainings_without_exchange_are_not_ranked():
+    alone = arm("independent", {"CPU:0": ONE}, 0.01, strategy="independent", devices=2)
+    found = section_of(alone, ps("1-ps", ONE), ps("2-ps", LARGE, SMALL, seconds=0.05, placement="greedy"))
+    assert found is not None
+    assert found.answer[0].startswith("2-ps had the most images/s")

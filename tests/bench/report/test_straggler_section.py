@@ -132,3 +132,50 @@ def test_a_backup_worker_has_a_claim_and_a_line_of_its_own():
     found.charts[0].paint(axes)
     labels = set(axes.get_legend_handles_labels()[1])
     assert {"between-graph --sync", "between-graph --sync --backup-workers 1"} <= labels
+
+
+def test_milliseconds_make_a_worker_slow_too():
+    """10 examples of each worker in 0.1 s; 30 ms more are a share of 1/1.3 if all wait."""
+    by_30 = {"slow_factor": 1.0, "slow_ms": 30.0}
+    arms = [*arm("sync", "multiworker", (0.1, 0.1), False), *arm("sync/30", "multiworker", (0.13, 0.13), True, **by_30)]
+    found = section_of(arms)
+    assert found is not None
+    (claim,) = found.answer
+    assert "with a worker slowed by 30 ms a step; waiting would leave 0.77, not waiting 0.88" in claim
+    assert list(found.tables[0].shown["slowed"]) == ["30 ms"]
+    steady = arm("independent", "independent", (0.05, 0.05), slow=False)
+    other = arm("independent/60", "independent", (0.05, 0.11), True, slow_factor=1.0, slow_ms=60.0)
+    again = section_of([*arms, *steady, *other])
+    assert again is not None
+    assert again.tables[0].data.set_index("arm").loc["sync/30"].slow_step_measured_in == "", "another slowness"
+    assert section_of([*arms[:4], *arm("none", "multiworker", (0.1, 0.1), True, slow_factor=1.0)]) is None
+
+
+def test_an_arm_is_compared_with_the_same_work_only():
+    """With a batch of 20, a slow step takes 0.2 s longer when it trains alone, with one of 10 0.1 s longer."""
+    arms = [*alone(), *arm("sync", "multiworker", (0.1, 0.1), False), *arm("sync/3x", "multiworker", (0.2, 0.2), True)]
+    for name, slow in (("large", False), ("large/3x", True)):
+        seconds = (0.4, 0.4) if slow else (0.2, 0.2)
+        arms += arm(name, "multiworker", seconds, slow, batch_size=20, examples=20)
+    found = section_of(arms)
+    assert found is not None
+    values = found.tables[0].data.set_index("arm")
+    assert values.loc["sync/3x"].slow_step_measured_in == "independent/3x"
+    assert values.loc["large/3x"].slow_step_measured_in == ""
+    assert values.loc["large/3x"].share_left == pytest.approx(0.5)
+
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
+    found.charts[0].paint(axes)
+    assert {"sync", "large", "independent"} <= set(axes.get_legend_handles_labels()[1])
+
+
+def test_the_slow_worker_is_found_by_its_number():
+    """As text, worker-10 precedes worker-2."""
+    many = {"workers": 11, "slow_worker": 2}
+    steady = arm("independent", "independent", (0.05,) * 11, slow=False, workers=11)
+    slow = arm("independent/3x", "independent", (0.05, 0.05, 0.15, *(0.05,) * 8), slow=True, **many)
+    found = section_of([*steady, *slow])
+    assert found is not None
+    assert found.tables[0].data.loc[0].share_if_all_waited == pytest.approx(0.05 / 0.15, rel=1e-3)
