@@ -61,6 +61,7 @@ def manifest(
     --max-restarts counts restarts after failures; after a preemption all pods are restarted in any case.
     """
     from tfdist.cli.given_options import given_words
+    from tfdist.cli.manifest_yaml import to_yaml
     from tfdist.cli.plan_manifest import ManifestRequest, plan_workload
     from tfdist.launch.environment import forwarded_variables
     from tfdist.launch.kubernetes.manifest import manifest as objects_of
@@ -70,13 +71,7 @@ def manifest(
     words = tuple(given_words(ctx, _FOR_PODS))
     request = ManifestRequest(choices, words, tuple(command or ()), variables, recovery, policy, timeout)
     workload, notes = plan_workload(request, options)
-    objects = objects_of(workload, options)
+    text = to_yaml(objects_of(workload, options))
     for note in notes:
         typer.echo(note, err=True)
-    typer.echo(_yaml(objects), nl=False)
-
-
-def _yaml(objects: list[dict[str, Any]]) -> str:
-    import yaml  # only this command needs it
-
-    return yaml.safe_dump_all(objects, sort_keys=False, explicit_start=True, width=float("inf"), allow_unicode=True)
+    typer.echo(text, nl=False)

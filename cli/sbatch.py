@@ -1,6 +1,6 @@
 """`tfdist sbatch`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -110,11 +110,20 @@ def sbatch(
     _check_size(nodes, gpus_per_node)
     job = LaunchOptions(choices, tuple(command or ()), port, forwarded(env, env_file), recovery=recovery)
     words = launch_words(ctx, ("nodes", "exclusive", "gpus_per_node", "sbatch_option"))
+    _check_utf8([*words.words, *(sbatch_option or ())])
     options = BatchOptions(name, nodes, exclusive, gpus_per_node, requeue, tuple(sbatch_option or ()), output)
     planned = plan_batch(options, job, on_nodes.get("workers_per_host"), policy, words.words)
     for line in (*planned.notes, *words.notes):
         typer.echo(line, err=True)
     typer.echo(str(planned.script), nl=False)
+
+
+def _check_utf8(words: Sequence[str]) -> None:
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:  # bytes of an argument, as lone surrogates
+            raise TfdistError(f"{word!r}: not valid UTF-8, as a batch script must be; use another name") from None
 
 
 def _check_size(nodes: int, gpus_per_node: int) -> None:

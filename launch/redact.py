@@ -38,6 +38,7 @@ _NAMED: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = (
 )
 """What is before a name, the name, and what is between; the value: in a URL's query, in JSON, in a shell's text."""
 _SIGNATURE = re.compile(r"sig(nature)?$", re.IGNORECASE)
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def redact_value(name: str, value: str) -> str:
@@ -72,8 +73,11 @@ def redact_text(text: str) -> str:
 
 
 def safe_text(text: str) -> str:
-    """A text of a task or a host without its secrets and control characters, to be saved and printed."""
-    return plain(redact_text(text))
+    """A text of a task or a host without its secrets and control characters, to be saved and printed.
+
+    Bytes that are not UTF-8, which are lone surrogates in it, become replacement characters.
+    """
+    return _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", plain(redact_text(text)))
 
 
 def _masked(text: str, named: "re.Pattern[str]", value: "re.Pattern[str]") -> Iterator[str]:

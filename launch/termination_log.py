@@ -30,7 +30,7 @@ def write(path: Path | None, text: str) -> str:
     if path is None:
         return ""
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(_encoded(text))
     except OSError as error:
         return f"{path}: {error.strerror}"
     return ""
@@ -51,17 +51,26 @@ def short_form(outcome: Outcome, exit_code: int, reason: str) -> str:
 
 def ended(exit_code: int, reason: str) -> str:
     """`exit code 1: worker-1 ...`, in at most half of LIMIT."""
-    text = f"exit code {exit_code}: {safe_text(reason)}"
-    return text.encode()[: LIMIT // 2].decode(errors="ignore")
+    return _cut(f"exit code {exit_code}: {safe_text(reason)}", LIMIT // 2)
 
 
 def _fitted(head: Sequence[str], log: Sequence[str], tail: Sequence[str]) -> str:
     """The lines, with as many of the last ones of `log` as fit."""
     lines = list(log)
-    while lines and len(_text([*head, *lines, *tail])) > LIMIT:
+    while lines and len(_encoded(_text([*head, *lines, *tail]))) > LIMIT:
         lines.pop(0)
-    return _text([*head, *lines, *tail])[:LIMIT].decode(errors="ignore")
+    return _cut(_text([*head, *lines, *tail]), LIMIT)
 
 
-def _text(lines: Sequence[str]) -> bytes:
-    return ("\n".join(lines) + "\n").encode(errors="replace")
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def _cut(text: str, limit: int) -> str:
+    """The text in at most `limit` bytes."""
+    return _encoded(text)[:limit].decode(errors="ignore")
+
+
+def _encoded(text: str) -> bytes:
+    """UTF-8, with ? in place of bytes that are not: tasks and arguments have them as lone surrogates."""
+    return text.encode(errors="replace")

@@ -17,9 +17,9 @@ def files_of(sections: Sequence[Section]) -> Iterator[tuple[str, bytes]]:
     for section in sections:
         for chart in section.charts:
             yield f"{chart.name}.png", to_png(chart)
-            yield f"{chart.name}.csv", to_csv(chart.data).encode()
+            yield f"{chart.name}.csv", to_csv(chart.data).encode(errors="replace")
         for table in section.tables:
-            yield f"{table.name}.csv", to_csv(table.data).encode()
+            yield f"{table.name}.csv", to_csv(table.data).encode(errors="replace")
 
 
 def to_csv(table: "pd.DataFrame") -> str:

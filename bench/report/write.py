@@ -74,8 +74,8 @@ def _write(page: Page, content: Mapping[str, Any], out: Path) -> Path:
     page_path = BenchPaths(out).page
     try:
         out.mkdir(parents=True, exist_ok=True)
-        files = {**dict(files_of(page.sections)), "report.md": markdown(page).encode()}
-        files[page_path.name] = render(page).encode()
+        files = {**dict(files_of(page.sections)), "report.md": markdown(page).encode(errors="replace")}
+        files[page_path.name] = render(page).encode(errors="replace")
         for name in {*_OLDER, *_listed(out / "report.json")} - files.keys():
             (out / name).unlink(missing_ok=True)
         for name, data in files.items():

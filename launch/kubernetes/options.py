@@ -76,17 +76,23 @@ class KubernetesOptions:
 
 _LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 """RFC 1035, as for Services, whose names are part of the pods' host names."""
-_SUBDOMAIN = r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?"
-_QUANTITY = r"[1-9][0-9]*([.][0-9]+)?([kMGT]|[KMGT]i)?"
+_PART = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+"""RFC 1123, between dots."""
+_SUBDOMAIN = rf"{_PART}([.]{_PART})*"
+_SHORT = r"(?=.{1,63}$)"
+"""As long as a label may be: of DNS, and of Kubernetes."""
+_QUANTITY = r"(?=[0.]*[1-9])([0-9]+|[0-9]*[.][0-9]+)([kMGTPE]|[KMGTPE]i|[eE][0-9]+)?"
+"""Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/"""
 _NAME = "use lower-case letters, digits and -"
+_SHORT_NAME = "use at most 63 lower-case letters, digits and -"
 _FORMATS: tuple[tuple[str, str, str], ...] = (
     ("image", r"\S+", "give the name of an image, as registry/image:tag"),
     ("name", _LABEL, f"must start with a letter; {_NAME}"),
-    ("namespace", _SUBDOMAIN, f"not a namespace; {_NAME}"),
-    ("queue", _SUBDOMAIN, f"not the name of a LocalQueue; {_NAME}"),
+    ("namespace", _SHORT + _PART, f"not a namespace; {_SHORT_NAME}"),
+    ("queue", _SHORT + _SUBDOMAIN, f"not the name of a LocalQueue; {_SHORT_NAME}"),
     ("pvc", _SUBDOMAIN, f"not the name of a claim; {_NAME}"),
     ("secret", _SUBDOMAIN, f"not the name of a Secret; {_NAME}"),
-    ("memory", _QUANTITY, "not a quantity; use bytes with a unit, as 8Gi"),
+    ("memory", _QUANTITY, "not a positive quantity; use bytes with a unit, as 8Gi"),
 )
 """Field, pattern, and what is wrong with another value and how to fix it."""
 

@@ -119,6 +119,23 @@ def test_restarts_and_time_limits_are_those_of_the_jobset(capsys):
     assert "--timeout" not in words
 
 
+def test_text_that_looks_like_a_number_or_a_boolean_is_in_quotes(capsys):
+    def lines(*arguments):
+        assert run([*IMAGE, *arguments]) == 0
+        return "\n".join(map(str.strip, capsys.readouterr().out.splitlines()))
+
+    assert "- --learning-rate\n- '1e-05'\n" in lines(*MULTI_WORKER, "--learning-rate", "1e-5")
+    out = lines("-x", "A=1e-3", "-x", "B=y", "--", "train", "0o17")
+    assert "- name: A\nvalue: '1e-3'\n- name: B\nvalue: 'y'" in out
+    assert "- train\n- '0o17'\n" in out
+
+
+def test_a_value_that_is_not_utf_8_is_refused(capsys):
+    sentence = "'caf\\udce9': not valid UTF-8; use UTF-8, as Kubernetes accepts nothing else"
+    assert refusal(capsys, "-x", "A=caf\udce9") == sentence
+    assert refusal(capsys, "--", "train", "caf\udce9") == sentence
+
+
 def test_variables_are_copied_and_secrets_are_not(capsys, monkeypatch):
     monkeypatch.setenv("NCCL_DEBUG", "INFO")
     (first, *_) = pods(objects_of(capsys, "-x", "A=1 $(B)", "-x", "NCCL_*", "--secret", "keys"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.launch.redact import REDACTED, redact_arguments, redact_command, redact_text, redact_value
+from tfdist.launch.redact import REDACTED, redact_arguments, redact_command, redact_text, redact_value, safe_text
 
 SECRETS = [
     "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "DB_PASSWORD", "DB_PASS", "OPENAI_KEY", "github_token",
@@ -131,3 +131,9 @@ def test_a_long_text_is_masked_in_little_time(text):
 def test_the_password_of_sshpass_is_masked():
     assert redact_text("shell:sshpass -p hunter2 ssh {host}") == "shell:sshpass -p *** ssh {host}"
     assert redact_text("sshpass -p 'hunter 2' ssh") == "sshpass -p *** ssh"
+
+
+def test_bytes_that_are_not_utf8_become_replacement_characters():
+    text = b"caf\xe9: no such file".decode("utf-8", "surrogateescape")
+    assert safe_text(text) == "caf\ufffd: no such file"
+    assert safe_text("café") == "café"

@@ -39,12 +39,20 @@ REFUSED = [
     ({"name": "1st"}, "--name 1st: must start with a letter"),
     ({"name": "a.b"}, "--name a.b: must start"),
     ({"name": ""}, "--name '': must start"),
-    ({"namespace": "a_b"}, "--namespace a_b: not a namespace; use lower-case"),
+    ({"namespace": "a_b"}, "--namespace a_b: not a namespace; use at most 63 lower-case letters, digits and -"),
+    ({"namespace": "a.b"}, "--namespace a.b: not a namespace; use at most 63 lower-case letters, digits and -"),
+    ({"namespace": "a" * 64}, f"--namespace {'a' * 64}: not a namespace; use at most 63"),
     ({"queue": "A"}, "--queue A: not the name of a LocalQueue"),
+    ({"queue": "a" * 64}, f"--queue {'a' * 64}: not the name of a LocalQueue; use at most 63"),
+    ({"pvc": "a..b"}, "--pvc a..b: not the name of a claim"),
     ({"pvc": "my claim"}, "--pvc my claim: not the name of a claim"),
     ({"secret": "-a"}, "--secret -a: not the name of a Secret"),
-    ({"memory": "8 GB"}, "--memory 8 GB: not a quantity; use bytes with a unit, as 8Gi"),
-    ({"memory": "8gb"}, "--memory 8gb: not a quantity"),
+    ({"memory": "8 GB"}, "--memory 8 GB: not a positive quantity; use bytes with a unit, as 8Gi"),
+    ({"memory": "8gb"}, "--memory 8gb: not a positive quantity"),
+    ({"memory": "0.0Gi"}, "--memory 0.0Gi: not a positive quantity"),
+    ({"memory": "0e9"}, "--memory 0e9: not a positive quantity"),
+    ({"memory": "-1Gi"}, "--memory -1Gi: not a positive quantity"),
+    ({"memory": "1.Gi.5"}, "--memory 1.Gi.5: not a positive quantity"),
     ({"cpus": 0}, "--cpus 0: must be at least 1; omit it for no limit"),
     ({"gpus": -1}, "--gpus -1: must be at least 0"),
     ({"port": 0}, "--port 0: invalid for 1 task"),
@@ -59,10 +67,18 @@ def test_a_value_that_the_api_server_would_reject_is_refused(values, message):
     assert str(refusal.value).startswith(message)
 
 
-@pytest.mark.parametrize(
-    "values", [{"name": "a" * 45}, {"namespace": "a-1.b"}, {"memory": "1.5Gi"}, {"memory": "1000"}]
-)
-def test_what_the_api_server_takes_is_taken(values):
+ACCEPTED = [
+    {"name": "a" * 45},
+    {"namespace": "1-a"},
+    {"namespace": "a" * 63},
+    {"queue": "team.gpus"},
+    {"pvc": "a.b-1"},
+    *({"memory": memory} for memory in ("1000", "1.5Gi", "0.5Gi", ".5Ti", "08Gi", "129M", "129e6", "1Pi", "2k")),
+]
+
+
+@pytest.mark.parametrize("values", ACCEPTED, ids=str)
+def test_a_value_that_the_api_server_accepts_is_accepted(values):
     assert manifest(workload(), options(**values))
 
 
