@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tfdist.bench.plan import PlannedRun
+from tfdist.bench.plan import PlannedRun, spread
 from tfdist.bench.suites.check import IN_STEPS
 from tfdist.bench.suites.suite import Suite, parse_suite
 from tfdist.launch.errors import TfdistError
@@ -33,6 +33,13 @@ class BenchFile:
     hosts: tuple[str, ...] = (LOCAL.name,)
     format: int = FORMAT
     """Of the file; one of an older format can be reported, not resumed."""
+    last_rounds: tuple[int, ...] = ()
+    """Of each start of the processes, of a bench that was extended; empty: the suite's rounds are spread evenly."""
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The last round of each start of the processes."""
+        return self.last_rounds or spread(self.suite.rounds, self.suite.incarnations)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
@@ -110,7 +117,8 @@ def read_bench(root: Path) -> BenchFile | None:
         plan = tuple(PlannedRun(**run) for run in data["plan"])
         suite = parse_suite(data["suite"] if data["format"] == FORMAT else _of_format_1(data["suite"]), str(path))
         hosts = tuple(data.get("hosts", (LOCAL.name,)))
-        return BenchFile(suite, data["command"], data["started"], plan, hosts, data["format"])
+        ends = tuple(data.get("last_rounds", ()))
+        return BenchFile(suite, data["command"], data["started"], plan, hosts, data["format"], ends)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TfdistError(f"{path} cannot be read ({error}): start a new bench") from None
 

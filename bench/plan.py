@@ -1,6 +1,7 @@
 """The runs of a bench and their order. Pure."""
 
 import random
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -36,26 +37,38 @@ def remaining(
     return tuple(run for run in plan if run not in done and run.arm not in without)
 
 
-def incarnations(
-    plan: Sequence[PlannedRun], number: int, done: Collection[PlannedRun] = (), without: Collection[str] = ()
-) -> Iterator[tuple[PlannedRun, ...]]:
-    """The runs that are left, by the start of the processes that they share.
+def spread(rounds: int, number: int) -> tuple[int, ...]:
+    """The last round of each of `number` incarnations: all of about the same length."""
+    return tuple(ceil(rounds * index / number) for index in range(1, number + 1))
 
-    The rounds of `plan` are spread evenly over `number` incarnations, in order; those with nothing left are skipped.
+
+def incarnations(
+    plan: Sequence[PlannedRun],
+    ends: Sequence[int],
+    done: Collection[PlannedRun] = (),
+    without: Collection[str] = (),
+) -> Iterator[tuple[PlannedRun, ...]]:
+    """The runs that are left, by the start of the processes that they share; `ends`: as `spread`.
+
+    Those with nothing left are skipped.
     """
     left = remaining(plan, done, without)
-    rounds = max((run.round for run in plan), default=0)
-    ends = [ceil(rounds * index / number) for index in range(number + 1)]
-    for start, end in pairwise(ends):
-        runs = tuple(run for run in left if start < run.round <= end)
+    for before, end in pairwise((0, *ends)):
+        runs = tuple(run for run in left if before < run.round <= end)
         if runs:
             yield runs
 
 
-def extended(rounds: int, number: int, total: int) -> int:
-    """The number of incarnations for `total` rounds, if `rounds` were planned in `number` of them.
+def start_of(round: int, ends: Sequence[int]) -> int:
+    """The incarnation that measures a round, counted from 0."""
+    return bisect_left(ends, round)
 
-    Added rounds have incarnations of their own, of about the same length.
+
+def extended(ends: Sequence[int], total: int) -> tuple[int, ...]:
+    """The last round of each incarnation, of `total` rounds instead of `ends[-1]`.
+
+    A round stays in its incarnation. Added ones have incarnations of their own, of about the same length.
     """
-    each = ceil(rounds / number)
-    return ceil(total / each) if total <= rounds else number + ceil((total - rounds) / each)
+    kept = tuple(min(end, total) for before, end in pairwise((0, *ends)) if before < total)
+    added = total - kept[-1]
+    return kept + tuple(kept[-1] + end for end in spread(added, ceil(added / ends[0])))

@@ -45,9 +45,12 @@ def resumed_bench(bench: BenchFile, options: BenchOptions, root: Path, done: Col
     measured = max((run.round for run in done), default=0)
     if total < max(1, measured):
         raise TfdistError(f"--rounds {total}: {measured} rounds of {root} are measured; give at least that many")
-    number = total if suite.isolated else extended(suite.rounds, suite.incarnations, total)
-    suite = replace(suite, rounds=total, incarnations=number)
-    return replace(bench, suite=suite, plan=interleave([arm.name for arm in suite.arms], total, suite.seed))
+    if total == suite.rounds:
+        return replace(bench, suite=suite)
+    ends = extended(bench.ends, total)
+    suite = replace(suite, rounds=total, incarnations=len(ends))
+    plan = interleave([arm.name for arm in suite.arms], total, suite.seed)
+    return replace(bench, suite=suite, plan=plan, last_rounds=ends)
 
 
 def _same_suite(old: Suite, options: BenchOptions, root: Path) -> Suite:

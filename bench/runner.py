@@ -14,12 +14,12 @@ from tfdist.bench.estimate import Spent
 from tfdist.bench.folder import BenchFile, BenchPaths
 from tfdist.bench.group import STOPPED_BY, Group, InterruptedBenchError, Pace
 from tfdist.bench.memory import Memory
-from tfdist.bench.plan import PlannedRun
+from tfdist.bench.plan import PlannedRun, start_of
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import last_turn
 from tfdist.bench.suites.arms import Arms
 from tfdist.bench.traces import NO_TRACES, Traces, trace
-from tfdist.bench.until import accuracy_of, has_learned, start_of
+from tfdist.bench.until import accuracy_of, has_learned
 from tfdist.launch.agents.signals import interruptions
 from tfdist.launch.doctor.links import Links, slowest
 from tfdist.launch.errors import ExitCode, TfdistError
@@ -159,7 +159,7 @@ class _Run:
         self.group = group = self._new_group(number)
         self.learned = set()
         started = time.monotonic()
-        starts = [self._start_of(arm, start_of(runs[0].round, self.bench.suite)) for arm in arms]
+        starts = [self._start_of(arm, start_of(runs[0].round, self.bench.ends)) for arm in arms]
         left = [start.arm for start in group.start(starts, self._slots(arms))]
         if left:
             self.hooks.progress.note(f"not enough memory for all arms at once; later: {', '.join(left)}")

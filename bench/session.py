@@ -1,7 +1,6 @@
 """One `tfdist bench` from its options to its exit code: checked first, then run."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,7 +17,7 @@ from tfdist.bench.suites.arms import Arms, resolve_arms
 from tfdist.bench.suites.explain import explained
 from tfdist.bench.suites.suite import Suite, adjust
 from tfdist.bench.traces import NO_TRACES, Traces, plan_traces
-from tfdist.bench.until import unneeded
+from tfdist.bench.until import completed, done_runs
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machines, combined
@@ -58,12 +57,12 @@ class Session:
     @property
     def done(self) -> set[PlannedRun]:
         """The runs that were measured before, or that are not needed."""
-        return _completed(self.before) | unneeded(self.bench.plan, self.bench.suite, self.before)
+        return done_runs(self.bench, self.before)
 
     @property
     def incarnations(self) -> tuple[tuple[PlannedRun, ...], ...]:
         """The runs to measure, by the start of processes that they share."""
-        return tuple(incarnations(self.bench.plan, self.bench.suite.incarnations, self.done, without=self.arms.refused))
+        return tuple(incarnations(self.bench.plan, self.bench.ends, self.done, without=self.arms.refused))
 
     @property
     def planned(self) -> tuple[PlannedRun, ...]:
@@ -97,13 +96,8 @@ class Session:
 
     def count_left(self) -> int:
         """The number of planned runs that are not measured in the folder now."""
-        records = read_folder(self.root, "").records
-        done = _completed(records) | unneeded(self.bench.plan, self.bench.suite, records)
+        done = done_runs(self.bench, read_folder(self.root, "").records)
         return len(remaining(self.bench.plan, done, self.arms.refused))
-
-
-def _completed(records: Sequence[Record]) -> set[PlannedRun]:
-    return {PlannedRun(record.round, record.arm) for record in records if record.status == RecordStatus.OK}
 
 
 def prepare(options: BenchOptions, machines: Machines) -> Session:
@@ -163,7 +157,7 @@ def _resumed(options: BenchOptions, root: Path, machines: Machines) -> Session:
     bench = read_resumable(root, _names(machines))
     check_writable(root, "--resume")
     records = read_folder(root, "").records
-    done = _completed(records)
+    done = completed(records)
     bench = resumed_bench(bench, options, root, done)
     arms = resolve_arms(bench.suite.arms, machines, bench.suite.preset)
     lost = next((run.arm for run in sorted(done) if run.arm in arms.refused), None)

@@ -5,6 +5,7 @@ bench_results/calibration/statistics.md.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -177,8 +178,15 @@ class Statistics:
         other_noise, other_row = self._noise_of[baseline]
         if noise is not other_noise or row == other_row:
             return None
-        rounds = min(len(self.rounds[arm]), len(self.rounds[baseline]))
-        return _enough(noise.of_ratio(row, other_row), rounds)
+        return _enough(noise.of_ratio(row, other_row), min(self._shared(arm), self._shared(baseline)))
+
+    def _shared(self, arm: str) -> int:
+        """The number of its turns beside which another arm was measured: only these compare it."""
+        return sum(self._arms_in[block] > 1 for block in self.rounds[arm])
+
+    @cached_property
+    def _arms_in(self) -> Counter[Block]:
+        return Counter(block for turns in self.rounds.values() for block in turns)
 
 
 def _enough(variance: Variance, rounds: int) -> Variance | None:

@@ -9,7 +9,7 @@ from typing import Any
 from tfdist.bench.estimate import seconds_left
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.halving import STAGE_ROUNDS, faster_half, stages
-from tfdist.bench.plan import PlannedRun, incarnations, interleave
+from tfdist.bench.plan import PlannedRun, incarnations, interleave, spread
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.arm_records import arms_of
 from tfdist.bench.runner import RunnerHooks, run_bench
@@ -19,9 +19,10 @@ from tfdist.bench.suites.arm import Arm
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import save_json
 from tfdist.launch.text import flag_of
+from tfdist.strategies.choice import StrategyChoice
 
-_NOT_PRINTED = ("strategy", "dataset", "evaluate", "gpus")
-"""Choices of an arm that are the user's, or are no options."""
+_NOT_PRINTED = ("strategy", "dataset", "evaluate", "evaluate_turns", "count_updates", "step_times", "gpus")
+"""Choices of an arm that are the user's, or are no options of `tfdist launch`."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def _stage(session: Session, arms: Sequence[str], after: int) -> tuple[tuple[Pla
     suite = session.bench.suite
     rounds, number = (suite.rounds, suite.incarnations) if len(arms) == 2 else (STAGE_ROUNDS, 1)
     plan = interleave(arms, rounds, suite.seed)
-    return tuple(tuple(replace(run, round=run.round + after) for run in runs) for runs in incarnations(plan, number))
+    blocks = incarnations(plan, spread(rounds, number))
+    return tuple(tuple(replace(run, round=run.round + after) for run in runs) for runs in blocks)
 
 
 @dataclass
@@ -103,7 +105,7 @@ class _Search:
                 return Tuning(default, interrupted=signal)
             if last:
                 return _compare(rates, default, candidates[0])
-            candidates = list(faster_half(rates, default, candidates))
+            candidates = list(faster_half(_beside(rates, default), default, candidates))
             self.hooks.progress.note(f"after round {self.plan[-1].round}, still in: {', '.join(candidates) or 'none'}")
         return Tuning(default)
 
@@ -127,6 +129,15 @@ class _Search:
         return rates, signal
 
 
+def _beside(rates: Mapping[str, Mapping[Block, float]], default: str) -> Mapping[str, Mapping[int, float]]:
+    """Of each arm and round the images/s over those of the default, which runs beside each group of arms."""
+    base = rates[default]
+    return {
+        arm: {block.round: rate / base[block] for block, rate in of_arm.items() if block in base}
+        for arm, of_arm in rates.items()
+    }
+
+
 def _compare(rates: Mapping[str, Mapping[Block, float]], default: str, best: str) -> Tuning:
     if not rates.get(best):
         return Tuning(default)
@@ -134,10 +145,21 @@ def _compare(rates: Mapping[str, Mapping[Block, float]], default: str, best: str
     return Tuning(default, best, comparison)
 
 
-def launch_words(arm: Arm, preset: str | None) -> list[str]:
-    """The `tfdist launch` command line that trains as this arm did."""
+def launch_words(arm: Arm, preset: str | None, spec: StrategyChoice, hosts: Sequence[str] = ()) -> list[str]:
+    """The `tfdist launch` command line that trains as this arm did.
+
+    Args:
+        arm: of a suite.
+        preset: of the suite.
+        spec: of the arm; in a bench programs are pinned to cores, by `tfdist launch` only if it is told to.
+        hosts: the options that select those of the bench.
+    """
     words = [] if preset is None or arm.command else ["--preset", preset]
-    options = [word for key, value in arm.choices.items() for word in _option(key, value)]
+    choices = dict(arm.choices)
+    if arm.command and spec.cores_per_device is not None:
+        choices["cores_per_device"] = spec.cores_per_device
+    options = [word for key, value in choices.items() for word in _option(key, value)]
+    options += hosts if arm.hosts > 1 else []
     program = ["--", *arm.command] if arm.command else []
     return ["tfdist", "launch", "--strategy", str(arm.choices["strategy"]), *words, *options, *program]
 

@@ -1,13 +1,12 @@
-"""The turns that are not needed, because an arm has learned enough before. Pure."""
+"""The turns that are done: measured, or not needed because an arm has learned enough before. Pure."""
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from math import ceil
 from typing import Any
 
-from tfdist.bench.plan import PlannedRun
+from tfdist.bench.folder import BenchFile
+from tfdist.bench.plan import PlannedRun, start_of
 from tfdist.bench.suites.suite import Suite
-from tfdist.models.record import Record
+from tfdist.models.record import Record, RecordStatus
 
 
 def accuracy_of(observed: Mapping[str, Mapping[str, Any]]) -> float | None:
@@ -25,17 +24,29 @@ def has_learned(observed: Mapping[str, Mapping[str, Any]], suite: Suite) -> bool
     return accuracy is not None and enough is not None and accuracy >= enough
 
 
-def start_of(round: int, suite: Suite) -> int:
-    """The incarnation that measures a round, counted from 0, as `plan.incarnations` spreads them."""
-    ends = [ceil(suite.rounds * index / suite.incarnations) for index in range(1, suite.incarnations + 1)]
-    return bisect_left(ends, round)
+def completed(records: Sequence[Record]) -> set[PlannedRun]:
+    """The runs that were measured."""
+    return {PlannedRun(record.round, record.arm) for record in records if record.status == RecordStatus.OK}
 
 
-def unneeded(plan: Sequence[PlannedRun], suite: Suite, records: Sequence[Record]) -> set[PlannedRun]:
+def unneeded(bench: BenchFile, records: Sequence[Record]) -> set[PlannedRun]:
     """The runs after which an arm had learned enough, in the same incarnation."""
     learned: dict[tuple[str, int], int] = {}
     for record in records:
-        if has_learned(record.observed, suite):
-            key = (record.arm, start_of(record.round, suite))
+        if has_learned(record.observed, bench.suite):
+            key = (record.arm, start_of(record.round, bench.ends))
             learned[key] = min(record.round, learned.get(key, record.round))
-    return {run for run in plan if run.round > learned.get((run.arm, start_of(run.round, suite)), suite.rounds)}
+    never = bench.suite.rounds
+    return {run for run in bench.plan if run.round > learned.get((run.arm, start_of(run.round, bench.ends)), never)}
+
+
+def done_runs(bench: BenchFile, records: Sequence[Record]) -> set[PlannedRun]:
+    """The runs that need not be measured.
+
+    An arm that learns starts anew with each incarnation: one that was interrupted is measured from its first round on.
+    """
+    done = completed(records) | unneeded(bench, records)
+    learning = {record.arm for record in records if accuracy_of(record.observed) is not None}
+    left = [run for run in bench.plan if run.arm in learning and run not in done]
+    interrupted = {(run.arm, start_of(run.round, bench.ends)) for run in left}
+    return {run for run in done if (run.arm, start_of(run.round, bench.ends)) not in interrupted}

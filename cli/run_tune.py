@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, TextIO
 
@@ -36,13 +37,15 @@ def run_tune(
     if not quiet or dry_run:
         _announce(session, arms, stream)
     if dry_run:
+        if json:
+            typer.echo(dumps(_plan_to_json(session, arms)))
         return 0
     with progress_on(stream, quiet) as progress:
         tuning = tune(session, RunnerHooks(progress, policy=policy))
     if json:
-        typer.echo(dumps(_to_json(tuning, session)))
+        typer.echo(dumps(_to_json(tuning, session, selection.options)))
     else:
-        typer.echo("\n".join(_texts(tuning, session)))
+        typer.echo("\n".join(_texts(tuning, session, selection.options)))
     return 0 if tuning.interrupted is None else 128 + tuning.interrupted
 
 
@@ -59,13 +62,17 @@ def _announce(session: Session, arms: tuple[str, ...], stream: TextIO) -> None:
     typer.echo("\n".join(lines), file=stream)
 
 
-def _texts(tuning: Tuning, session: Session) -> list[str]:
+def _texts(tuning: Tuning, session: Session, hosts: Sequence[str]) -> list[str]:
     folder = f"all turns are in {session.root}: see 'tfdist report {shlex.quote(str(session.root))}'"
     if tuning.interrupted is not None:
         return ["interrupted: nothing was found", folder]
     if not tuning.gain:
         return [f"no measurable gain over the defaults ({tuning.default}){_ratio(tuning)}", folder]
-    return [f"{tuning.best} is faster than {tuning.default}{_ratio(tuning)}:", f"  {_command(tuning, session)}", folder]
+    return [
+        f"{tuning.best} is faster than {tuning.default}{_ratio(tuning)}:",
+        f"  {_command(tuning, session, hosts)}",
+        folder,
+    ]
 
 
 def _ratio(tuning: Tuning) -> str:
@@ -78,18 +85,31 @@ def _ratio(tuning: Tuning) -> str:
     return f"; {tuning.best}: {comparison.ratio:.2f} times{limits}"
 
 
-def _command(tuning: Tuning, session: Session) -> str:
+def _command(tuning: Tuning, session: Session, hosts: Sequence[str]) -> str:
     suite = session.bench.suite
     best = next(arm for arm in suite.arms if arm.name == tuning.best)
-    return redact_command(launch_words(best, suite.preset))
+    return redact_command(launch_words(best, suite.preset, session.arms.specs[best.name], hosts))
 
 
-def _to_json(tuning: Tuning, session: Session) -> dict[str, Any]:
+def _plan_to_json(session: Session, arms: tuple[str, ...]) -> dict[str, Any]:
+    default, *candidates = arms
+    return {
+        "format": 1,
+        "default": default,
+        "candidates": candidates,
+        "stages": list(stages(len(candidates))),
+        "refused": session.arms.refused,
+        "estimate_s": search_s(session),
+        "folder": str(session.root),
+    }
+
+
+def _to_json(tuning: Tuning, session: Session, hosts: Sequence[str]) -> dict[str, Any]:
     return {
         "format": 1,
         "strategy": session.bench.suite.arms[0].choices["strategy"],
         **asdict(tuning),
         "gain": tuning.gain,
-        "command": _command(tuning, session) if tuning.gain else "",
+        "command": _command(tuning, session, hosts) if tuning.gain else "",
         "folder": str(session.root),
     }

@@ -86,7 +86,7 @@ def _of_folder(folder: ResultFolder, label: str) -> Iterator[ArmRecords]:
 
 
 def _unneeded(folder: ResultFolder) -> set[PlannedRun]:
-    return unneeded(folder.bench.plan, folder.bench.suite, folder.records) if folder.bench else set()
+    return unneeded(folder.bench, folder.records) if folder.bench else set()
 
 
 def devices_of(measured: Record) -> int:

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from tfdist.bench.estimate import Spent, fitting_rounds, seconds_left, start_s
-from tfdist.bench.plan import incarnations, interleave
+from tfdist.bench.plan import incarnations, interleave, spread
 from tfdist.bench.suites.suite import Suite
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.options import StrategyName
@@ -14,7 +14,7 @@ STARTS = sum(map(start_s, SPECS.values())) + 2 * 3.0
 
 
 def left_s(rounds: int, number: int, **values: float) -> float:
-    blocks = tuple(incarnations(interleave(list(SPECS), rounds, 0), number))
+    blocks = tuple(incarnations(interleave(list(SPECS), rounds, 0), spread(rounds, number)))
     return seconds_left(blocks, SPECS, SUITE, **values)  # type: ignore[arg-type]
 
 
@@ -43,7 +43,7 @@ def test_nothing_left_takes_no_time() -> None:
 def test_rounds_that_fit_into_a_time_are_estimated_to_take_it(number: int, isolated: bool) -> None:
     suite = replace(SUITE, incarnations=number, isolated=isolated)
     rounds = fitting_rounds(suite, SPECS, 600.0)
-    blocks = [list(incarnations(interleave(list(SPECS), many, 0), many if isolated else number))
+    blocks = [list(incarnations(interleave(list(SPECS), many, 0), spread(many, many if isolated else number)))
               for many in (rounds, rounds + 1)]  # fmt: skip
     fits, exceeds = (seconds_left(each, SPECS, suite) for each in blocks)
     assert fits <= 600 < exceeds

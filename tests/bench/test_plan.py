@@ -1,8 +1,10 @@
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.bench.plan import PlannedRun, extended, incarnations, interleave, remaining
+from tfdist.bench.plan import PlannedRun, extended, incarnations, interleave, remaining, spread, start_of
 
 names = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=8, unique=True)
 
@@ -49,7 +51,7 @@ def test_refused_arms_are_not_run() -> None:
      (15, 3, [(1, 5), (6, 10), (11, 15)])],
 )  # fmt: skip
 def test_rounds_are_spread_evenly_over_incarnations(rounds: int, number: int, blocks: list[tuple[int, int]]) -> None:
-    started = list(incarnations(interleave(["a", "b"], rounds, 0), number))
+    started = list(incarnations(interleave(["a", "b"], rounds, 0), spread(rounds, number)))
     assert [(runs[0].round, runs[-1].round) for runs in started] == blocks
 
 
@@ -59,7 +61,7 @@ def test_incarnations_are_what_is_left_in_order(arms: list[str], rounds: int, da
     number = data.draw(st.integers(1, rounds))
     done = data.draw(st.sets(st.sampled_from(plan)))
     without = data.draw(st.sets(st.sampled_from(arms)))
-    started = list(incarnations(plan, number, done, without))
+    started = list(incarnations(plan, spread(rounds, number), done, without))
     assert [run for runs in started for run in runs] == list(remaining(plan, done, without))
     assert all(started)
     assert len(started) <= number
@@ -68,11 +70,23 @@ def test_incarnations_are_what_is_left_in_order(arms: list[str], rounds: int, da
 @given(st.integers(1, 40), st.integers(1, 40), st.data())
 def test_added_rounds_have_incarnations_of_their_own(rounds: int, more: int, data: st.DataObject) -> None:
     number = data.draw(st.integers(1, rounds))
-    plan = interleave(["a"], rounds + more, 0)
-    total = extended(rounds, number, rounds + more)
-    assert number < total <= rounds + more
-    assert list(incarnations(plan, total, plan[:rounds]))
+    ends = spread(rounds, number)
+    longer = extended(ends, rounds + more)
+    assert longer[:number] == ends, "no round changes its incarnation, and so its seed"
+    assert longer[-1] == rounds + more
+    assert max(end - before for before, end in pairwise(longer[number - 1 :])) <= ends[0]
+    assert extended(longer, rounds + more) == longer
 
 
 def test_fewer_rounds_have_fewer_incarnations() -> None:
-    assert [extended(12, 2, total) for total in (1, 6, 7, 12, 13, 18, 19, 24)] == [1, 1, 2, 2, 3, 3, 4, 4]
+    ends = spread(12, 2)
+    assert [extended(ends, total) for total in (1, 6, 7, 12)] == [(1,), (6,), (6, 7), (6, 12)]
+    assert [extended(ends, total) for total in (13, 18, 19)] == [(6, 12, 13), (6, 12, 18), (6, 12, 16, 19)]
+
+
+@given(st.integers(1, 40), st.data())
+def test_the_incarnation_of_a_round_is_that_of_the_plan(rounds: int, data: st.DataObject) -> None:
+    ends = spread(rounds, data.draw(st.integers(1, rounds)))
+    planned = list(incarnations(interleave(["a"], rounds, 0), ends))
+    found = [start_of(run.round, ends) for runs in planned for run in runs]
+    assert found == [index for index, runs in enumerate(planned) for _ in runs]

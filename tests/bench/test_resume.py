@@ -72,6 +72,18 @@ def test_added_rounds_can_be_resumed_and_added_to_again(options: BenchOptions) -
     assert rounds_of(resume(session, rounds=7)) == [[5, 6], [7]]
 
 
+def test_a_round_keeps_its_incarnation(options: BenchOptions) -> None:
+    """Of 5 rounds in 2 starts the first has 3; more rounds would be spread as 4 and 4."""
+    session = interrupted(replace(options, rounds=5, incarnations=2), 0)
+    assert rounds_of(session) == [[1, 2, 3], [4, 5]]
+    more = resume(session, rounds=8)
+    assert rounds_of(more) == [[1, 2, 3], [4, 5], [6, 7, 8]]
+    save_json(BenchPaths(session.root).bench, more.bench.to_json())
+    assert rounds_of(resume(session)) == [[1, 2, 3], [4, 5], [6, 7, 8]]
+    many = interrupted(replace(options, out=session.root.parent / "12", rounds=12, incarnations=5), 0)
+    assert resume(many).bench.suite.incarnations == 5
+
+
 def test_isolated_turns_stay_isolated(options: BenchOptions) -> None:
     session = interrupted(replace(options, isolated=True), 4)
     assert rounds_of(resume(session, rounds=6)) == [[5], [6]]

@@ -52,7 +52,7 @@ class Bench:
             def turn(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:
                 bench.numbers.append((number, total))
 
-        groups = list(incarnations(self.plan, self.bench.suite.incarnations))
+        groups = list(incarnations(self.plan, self.bench.ends))
         hooks = RunnerHooks(Notes(), self.fakes)
         return run_bench(self.bench, self.arms, self.root, hooks, groups, until)
 
@@ -177,6 +177,7 @@ def test_a_resumed_bench_continues_the_numbers(make):
     bench = make("one", rounds=2)
     bench.run()
     bench.plan = tuple(PlannedRun(number, "one") for number in (3, 4))
+    bench.bench = replace(bench.bench, last_rounds=(2, 4))
     bench.run()
     assert [turn["order"] for turn in bench.turns()] == [1, 2, 3, 4]
     assert [turn["incarnation"] for turn in bench.turns()] == [1, 1, 2, 2]

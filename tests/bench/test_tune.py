@@ -1,5 +1,6 @@
 """The search for the fastest options, with simulated arms."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,14 @@ def test_equal_candidates_have_no_measurable_gain(session: Session) -> None:
     assert not tuning.gain
 
 
+def test_candidates_that_do_not_fit_into_memory_together_are_compared_too(session: Session) -> None:
+    """The default runs beside each group of arms."""
+    arms = fakes(c={"step_s": 0.08})
+    arms.box.gigabytes = 3.4
+    tuning = search(session, arms)
+    assert (tuning.best, tuning.gain) == ("c", True)
+
+
 def test_candidates_that_die_are_dropped(session: Session) -> None:
     dead = {"ends": -1}
     tuning = search(session, fakes(a=dead, b=dead, c={"ends": 2, "step_s": 0.01}))
@@ -110,12 +119,20 @@ def test_a_search_without_candidates_is_refused(tmp_path: Path, arms: str, strat
         search_arms(prepare(BenchOptions(suite=str(path), out=tmp_path / "out", strategy=strategy), MACHINES))
 
 
+def printed(suite: Path) -> str:
+    """The command line of the only arm."""
+    session = prepare(BenchOptions(suite=str(suite), out=suite.parent / "out"), MACHINES)
+    (arm,) = session.bench.suite.arms
+    return " ".join(launch_words(arm, "cpu", session.arms.specs[arm.name]))
+
+
 def test_the_command_line_has_the_options_of_the_arm(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     choices = 'strategy = "multiworker", workers = 2, communication = "ring", gradient_dtype = "bfloat16", batch_size = 32, intra_op_threads = 2, xla = false'
-    path.write_text(f'arms = [{{ name = "a", {choices}, timeout_collective_s = 5.0, dataset = "synthetic" }}]')
-    arm = prepare(BenchOptions(suite=str(path), out=tmp_path / "out"), MACHINES).bench.suite.arms[0]
-    assert " ".join(launch_words(arm, "cpu")) == (
+    path.write_text(
+        f'arms = [{{ name = "a", {choices}, timeout_collective_s = 5.0, dataset = "synthetic", evaluate_turns = false, count_updates = false }}]'
+    )
+    assert printed(path) == (
         "tfdist launch --strategy multiworker --preset cpu --workers 2 --communication ring "
         "--gradient-dtype bfloat16 --batch-size 32 --intra-op-threads 2 --no-xla --timeout-collective 5.0"
     )
@@ -124,5 +141,21 @@ def test_the_command_line_has_the_options_of_the_arm(tmp_path: Path) -> None:
 def test_the_command_line_of_a_program_ends_with_it(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     path.write_text('arms = [{ name = "a", strategy = "one-device", command = ["true", "--x"] }]')
-    arm = prepare(BenchOptions(suite=str(path), out=tmp_path / "out"), MACHINES).bench.suite.arms[0]
-    assert launch_words(arm, "cpu") == ["tfdist", "launch", "--strategy", "one-device", "--", "true", "--x"]
+    assert printed(path) == "tfdist launch --strategy one-device --cores-per-device 1 -- true --x", "as in the bench"
+
+
+def test_the_command_line_of_an_arm_on_several_hosts_names_them(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(
+        'arms = [{ name = "a", strategy = "multiworker", workers = 2, hosts = 2 }, { name = "b", strategy = "one-device" }]'
+    )
+    machines = {replace(next(iter(MACHINES)), name=name, local=False): Machine((0, 1), ()) for name in ("h1", "h2")}
+    session = prepare(BenchOptions(suite=str(path), out=tmp_path / "out"), machines)
+    lines = [
+        " ".join(launch_words(arm, None, session.arms.specs[arm.name], ("--hosts", "h1,h2")))
+        for arm in session.bench.suite.arms
+    ]
+    assert lines == [
+        "tfdist launch --strategy multiworker --workers 2 --hosts h1,h2",
+        "tfdist launch --strategy one-device",
+    ]

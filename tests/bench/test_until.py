@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.bench.conftest import record
-from tfdist.bench.plan import PlannedRun, incarnations, interleave
+from tfdist.bench.folder import BenchFile
+from tfdist.bench.plan import PlannedRun, interleave
 from tfdist.bench.suites.suite import Suite, parse_suite
-from tfdist.bench.until import accuracy_of, has_learned, start_of, unneeded
+from tfdist.bench.until import accuracy_of, done_runs, has_learned, unneeded
 from tfdist.launch.errors import TfdistError
 from tfdist.models.record import Record
 
@@ -18,22 +19,28 @@ def suite(**keys: object) -> Suite:
     return parse_suite({**table, **keys}, "s")
 
 
+def bench() -> BenchFile:
+    return BenchFile(suite(), "tfdist bench", "", interleave(["a", "b"], 7, 0))
+
+
 def evaluated(arm: str, round: int, *accuracies: float) -> Record:
     observed = {f"worker-{n}": {"held_out": {"accuracy": each}} for n, each in enumerate(accuracies)}
     return replace(record(arm, round=round), observed=observed)
 
 
 def test_later_turns_of_the_same_incarnation_are_not_needed():
-    plan = interleave(["a", "b"], 7, 0)
     records = [evaluated("a", 1, 0.5), evaluated("a", 2, 0.9), evaluated("b", 2, 0.89), evaluated("a", 5, 0.95)]
-    assert unneeded(plan, suite(), records) == {PlannedRun(n, "a") for n in (3, 4, 6, 7)}
+    assert unneeded(bench(), records) == {PlannedRun(n, "a") for n in (3, 4, 6, 7)}
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 7])
-def test_the_incarnation_of_a_round_is_that_of_the_plan(number):
-    planned = list(incarnations(interleave(["a"], 7, 0), number))
-    found = [start_of(run.round, suite(incarnations=number)) for runs in planned for run in runs]
-    assert found == [index for index, runs in enumerate(planned) for _ in runs]
+def test_an_interrupted_training_is_measured_from_its_first_round_on():
+    """Rounds 1 to 4 and 5 to 7. One that has learned is complete, as is one without evaluations."""
+    learning = [evaluated("a", number, 0.5) for number in (1, 2, 3, 4, 5)]
+    assert done_runs(bench(), learning) == {PlannedRun(n, "a") for n in (1, 2, 3, 4)}
+    learned = [evaluated("a", number, 0.5) for number in (1, 2, 3, 4)] + [evaluated("a", 5, 0.95)]
+    assert done_runs(bench(), learned) == {PlannedRun(n, "a") for n in range(1, 8)}
+    plain = [record("b", round=number) for number in (1, 2)]
+    assert done_runs(bench(), plain) == {PlannedRun(n, "b") for n in (1, 2)}
 
 
 def test_every_model_of_an_arm_must_have_learned():

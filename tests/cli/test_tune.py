@@ -49,6 +49,13 @@ def test_dry_run_shows_the_search_and_writes_nothing(tmp_path: Path, capsys: pyt
     assert [path.name for path in tmp_path.iterdir()] == ["two.toml"]
 
 
+def test_dry_run_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tune", "--strategy", "mirrored", "--suite", "two.toml", "--dry-run", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["default"], found["candidates"], found["stages"]) == ("default", ["copy"], [1])
+    assert found["estimate_s"] > 0
+
+
 @pytest.mark.parametrize("step_s", [0.05, 0.1])
 def test_a_gain_is_printed_as_a_command_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], step_s: float
