@@ -35,10 +35,10 @@ def test_a_long_reason_leaves_room():
     assert short_form(FAILED, 1, "\u00e4" * LIMIT).endswith("logs: runs/a\n")
 
 
-def test_bytes_that_are_not_utf_8_are_question_marks(tmp_path):
-    assert ended(3, "caf\udce9 \ud800") == "exit code 3: caf? ?"
+def test_bytes_that_are_not_utf_8_are_replaced(tmp_path):
+    assert ended(3, "caf\udce9 \ud800") == "exit code 3: caf\ufffd \ufffd"
     outcome = Outcome(Status.FAILED, 3, "r", log=("b\udcff",), hints=("h\udcff",), run_dir="runs/\udcff")
-    assert short_form(outcome, 3, "a\udcff") == "exit code 3: a?\n| b?\nhint: h?\nlogs: runs/?\n"
+    assert short_form(outcome, 3, "a\udcff") == "exit code 3: a\ufffd\n| b?\nhint: h?\nlogs: runs/?\n"
     assert write(tmp_path / "log", "a\udcff") == ""
     assert (tmp_path / "log").read_bytes() == b"a?"
 
