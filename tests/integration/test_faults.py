@@ -30,6 +30,7 @@ def test_a_fault_ends_as_expected(name, tmp_path):
     assert deviations(scenario, run(scenario, tmp_path / "box", None)) == []
 
 
+@pytest.mark.slow  # a lost agent has 10 s
 def test_a_fault_of_a_host_ends_as_expected(net, tmp_path):
     scenario = BY_NAME["agent-killed-below-a-shell/plain-hosts/worker-1/middle"]
     assert deviations(scenario, run(scenario, tmp_path / "box", net)) == []
