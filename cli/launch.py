@@ -168,7 +168,7 @@ def launch(
     with refusals_logged():
         inherited = inherit_options(inherit, inherit_tf_config, no_wait_for_peers)
         _check(timeout, detach, dry_run, inherited)
-        _check_requeue(requeue, recovery, command)
+        _check_requeue(requeue, recovery, command, inherited)
         source = _source(recovery, runs_dir, command, selection, inherited)
         variables = forwarded(env, env_file)
         job_options = LaunchOptions(choices, tuple(command or ()), port, variables, inherited, recovery, source)
@@ -193,12 +193,21 @@ def _check(timeout: float | None, detach: bool, dry_run: bool, inherited: Inheri
         refuse_tf_config()
 
 
-def _check_requeue(requeue: int | None, recovery: Recovery, command: list[str] | None) -> None:
-    if requeue is not None:
-        from tfdist.cli.requeue import check_requeue, check_slurm
+def _check_requeue(
+    requeue: int | None, recovery: Recovery, command: list[str] | None, inherited: Inherit | None
+) -> None:
+    if requeue is None:
+        return
+    if inherited is not None:
+        flag = inherited.flag
+        raise TfdistError(
+            f"--requeue {requeue}: with {flag} each task has its own launcher, and the first one to end would requeue "
+            f"the job while others still save; omit it, or use --transport srun instead of {flag}"
+        )
+    from tfdist.cli.requeue import check_requeue, check_slurm
 
-        check_requeue(requeue, recovery, own=bool(command))
-        check_slurm(requeue, os.environ)
+    check_requeue(requeue, recovery, own=bool(command))
+    check_slurm(requeue, os.environ)
 
 
 def forwarded(env: list[str] | None, env_file: Path | None) -> Mapping[str, str]:

@@ -94,6 +94,8 @@ class Job:
     """The folder of checkpoints, if it is to be checked before tasks start: an absolute path."""
     first_attempt: int = 0
     """How often another launcher has restarted it before: tasks count on from there."""
+    led_elsewhere: bool = False
+    """Its one task does not lead the training: the leading ones have launchers of their own."""
 
     @property
     def hosts(self) -> tuple[Host, ...]:

@@ -40,8 +40,8 @@ class SecondLook:
 class StallWatch:
     """Events of leading tasks are signs of life, before the first step their output is one too.
 
-    In a job without steps any task's output is one, and its silence leads to one warning only. Times are monotonic,
-    except those in the history.
+    In a job without steps any task's output is one, and its silence leads to one warning only; to none if the job is
+    led elsewhere. Times are monotonic, except those in the history.
     """
 
     job: Job
@@ -63,7 +63,8 @@ class StallWatch:
     @property
     def deadline(self) -> float:
         """When to check next; infinity if there is nothing to watch."""
-        if self.timeout_s is None or (self._warned and not self._takes_steps):
+        watched = self._takes_steps or not (self._warned or self.job.led_elsewhere)
+        if self.timeout_s is None or not watched:
             return math.inf
         if self._suspected_at is None:
             return self._last_sign + self.timeout_s

@@ -18,6 +18,8 @@ _COMMAND = ("-m", "tfdist.models.training.task")
 _GRAPH_COMMAND = ("-m", "tfdist.models.graph.task")
 EVALUATOR = "evaluator"
 """The role of tasks outside the cluster that evaluate checkpoints."""
+INHERITED = "TFDIST_INHERITED"
+"""Set for a leading task of the built-in training whose peers have launchers of their own."""
 
 
 def shape_of(choice: StrategyChoice, base_port: int | None = None, *, evaluator: bool = False) -> Shape:
@@ -105,8 +107,14 @@ def _environment(choice: StrategyChoice) -> dict[str, str]:
 def only_task(job: Job, cluster: Cluster, task: Task, earlier: int = 0) -> Job:
     """The job reduced to the one task that another launcher starts here.
 
-    It gets the devices that come after those of `earlier` tasks of its role on this machine.
+    It gets the devices that come after those of `earlier` tasks of its role on this machine. Only tasks of roles that
+    lead report steps, and wait for each other before they exit.
     """
+    role = job.roles.get(task.role)
+    leads = role is not None and role.leads
     plans = [plan for plan in job.plans if plan.task.role == task.role] or job.plans
-    plan = replace(plans[earlier % len(plans)], task=task, port=None)
-    return Job((plan,), {task.role: RoleShape(1)}, cluster)
+    plan = plans[earlier % len(plans)]
+    reports = leads and plan.program.reports_steps
+    env = {**plan.program.env, INHERITED: "1"} if reports else plan.program.env
+    plan = replace(plan, task=task, program=replace(plan.program, env=env, reports_steps=reports), port=None)
+    return Job((plan,), {task.role: RoleShape(1)}, cluster, led_elsewhere=not leads)

@@ -53,7 +53,7 @@ CLOCK_WAS_SET_S = 1.0
 MOST_DRIFT = 1e-4
 """By how much one clock may run faster than another. Without NTP, that of two computers is up to 4 s per day (5e-5)."""
 SHIELDED_S = 3.0
-"""Without a message from an agent, which sends one every 2 s, until it is shielded no more: it may have been killed."""
+"""Without a message from an agent, which sends one every 2 s, until its shield is lifted: it may have been killed."""
 _TIMED = (Started, Listening, Event, Exited, Stuck)
 
 
@@ -84,6 +84,8 @@ class Channel:
         self._measured_at = 0.0
         self._limit: Limit | None = None
         """Of the open files of our process, while it is shielded."""
+        self._shield_wanted = False
+        self._shield_lock = threading.Lock()
         self.lost = False
         """The stream ended, or the agent said that it leaves. `AgentLost` was or will be sent to the present inbox."""
         self._inbox, self._closing = inbox, False
@@ -119,19 +121,28 @@ class Channel:
 
     def shield(self) -> None:
         """Keep our process from killing the agent on SIGTERM, if it is of that kind, until `unshield`."""
-        if self.host.needs_shield and self._limit is None:
-            self._limit = shield(self._process.pid)
+        self._shield_wanted = self.host.needs_shield
+        self.update_shield()
 
     def unshield(self) -> None:
         """End that: our process needs a connection to learn of the end of the agent."""
-        if self._limit is not None:
-            limit, self._limit = self._limit, None
-            unshield(self._process.pid, limit)
+        self._shield_wanted = False
+        self.update_shield()
+
+    def update_shield(self) -> None:
+        """Shield our process if that is wanted, but not while the agent is silent. For any thread, now and then."""
+        with self._shield_lock:
+            heard = time.monotonic() - self.last_received < SHIELDED_S
+            if self._shield_wanted and heard and not (self.lost or self._closing):
+                self._limit = self._limit or shield(self._process.pid)
+            elif self._limit is not None:
+                limit, self._limit = self._limit, None
+                unshield(self._process.pid, limit)
 
     def close_stdin(self) -> None:
         """Make the agent clean up its host and exit, after all messages; do not wait for it."""
-        self.unshield()
         self._closing = True
+        self.unshield()
         self._unsent.put(None)
 
     def close(self, timeout_s: float) -> None:
@@ -212,9 +223,9 @@ class Channel:
         self.last_received = time.monotonic()
 
     def _report_loss(self, reason: str) -> None:
+        known, self.lost = self.lost, True  # before the inbox is read: see `Fleet.add`
         self.unshield()
-        if not self.lost:
-            self.lost = True  # before the inbox is read: see `Fleet.add`
+        if not known:
             heard_at = event_time() - max(0.0, time.monotonic() - self.last_received)
             self._inbox.put(self.host, AgentLost(self.host.name, plain(reason[-MOST_REASON:]), heard_at))
 
@@ -264,8 +275,7 @@ def heartbeats(channels: Mapping[Host, Channel], interval_s: float) -> Iterator[
             for channel in list(channels.values()):
                 if not channel.host.local:
                     channel.send(Heartbeat(event_time()))
-                    if time.monotonic() - channel.last_received >= SHIELDED_S:
-                        channel.unshield()
+                    channel.update_shield()
 
     thread = threading.Thread(target=send_all, name="heartbeats", daemon=True)
     thread.start()

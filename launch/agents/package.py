@@ -2,6 +2,7 @@
 
 import base64
 import io
+import zlib
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +16,7 @@ def package_zip() -> bytes:
     import zipfile  # only jobs on other hosts need it
 
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6, strict_timestamps=False) as archive:
+    with zipfile.ZipFile(buffer, "w", strict_timestamps=False) as archive:
         for package in _PACKAGES:
             folder = _folder(package)
             for path in sorted(folder.glob("*") if package == "tfdist" else folder.rglob("*")):
@@ -25,8 +26,8 @@ def package_zip() -> bytes:
 
 
 def package_text() -> str:
-    """The zip in base64, for the `Prepare` message."""
-    return base64.b64encode(package_zip()).decode()
+    """The zip, compressed as a whole (half the size of small files on their own) and in base64, for `Prepare`."""
+    return base64.b64encode(zlib.compress(package_zip())).decode()
 
 
 def _folder(package: str) -> Path:

@@ -13,6 +13,7 @@ from tfdist.models.checkpointing import Checkpointing
 from tfdist.models.checkpoints import Manifest
 from tfdist.models.training.agreement import make_sum
 from tfdist.models.training.context import Trained, TrainingContext
+from tfdist.models.training.exit_barrier import wait_before_exit
 from tfdist.models.training.preemption import PreemptedError, SaveRequests
 from tfdist.models.training.restore import io_options, saves
 from tfdist.models.training.store import MEMORY, Writer, drop_snapshot, mark_final
@@ -87,8 +88,9 @@ class Saver:
         late = saves(self._job) and every_s is not None and now - self._saved_at >= every_s
         requested = self._requests.signal is not None
         lates, requests, seconds = self._sum([float(late), float(requested), now - self._checked_at])
-        self.step_s = max(1e-6, seconds / self._job.workers / max(1, step - self._checked_step))
-        self._spacing = max(1, int(CHECK_S / self.step_s))
+        if self._checked_step > self._job.start.step:  # the first steps took the time of their trace
+            self.step_s = max(1e-6, seconds / self._job.workers / max(1, step - self._checked_step))
+            self._spacing = max(1, int(CHECK_S / self.step_s))
         self._checked_step = step
         return lates > 0.5, requests > 0.5
 
@@ -108,7 +110,7 @@ class Saver:
 
     def _leave(self, step: int) -> None:
         self._writer.wait()
-        events.wait_at_barrier()
+        wait_before_exit(self._job)
         if self._failure and self._last_step is None:
             raise TfdistError(f"{self._options.folder} has no checkpoint to resume", ExitCode.FAILED)
         raise PreemptedError(f"step {step}")

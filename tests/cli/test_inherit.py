@@ -109,6 +109,7 @@ def test_a_cluster_with_ps_keeps_its_chief(role, monkeypatch):
     assert tf_config_of(planned) == {"cluster": SERVED, "task": {"type": role, "index": 0}}
     assert (planned.spec.strategy, planned.spec.ps) == ("parameter-server", 1)
     assert planned.job.leading == (f"{role}-0",)
+    assert (planned.job.reports_steps, planned.job.led_elsewhere) == (role == "chief", role != "chief")
 
 
 @pytest.mark.parametrize(
@@ -181,6 +182,19 @@ def test_resume_auto_needs_a_folder(monkeypatch, capsys):
     set_tf_config(monkeypatch, {"worker": ["a:1", "b:1"]})
     assert run(["launch", "--inherit", "auto", "--preset", "smoke", "--resume", "auto"]) == 2
     assert "--resume auto: needs --checkpoint-dir" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", [("--inherit", "slurm"), ("--inherit-tf-config",)])
+def test_a_requeue_by_each_launcher_is_refused(flag, monkeypatch, capsys, tmp_path):
+    set_slurm(monkeypatch, SLURM_JOB_ID="7")
+    saves = ("--checkpoint-dir", "ckpt", "--resume", "auto")
+    assert run(["launch", *flag, "--requeue", "3", *saves, "--preset", "smoke"]) == 2
+    name = " ".join(flag)
+    assert capsys.readouterr().err == (
+        f"tfdist: --requeue 3: with {name} each task has its own launcher, and the first one to end would requeue the job "
+        f"while others still save; omit it, or use --transport srun instead of {name}\n"
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- Kubernetes' termination log

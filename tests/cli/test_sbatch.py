@@ -148,7 +148,7 @@ def test_a_job_on_gpus_is_planned_with_them(capsys):
 
 
 def test_bytes_that_are_not_utf8_are_refused(capsys):
-    assert run(["sbatch", "--", "echo", "caf\udce9"]) == 2
+    assert run(["sbatch", "--nodes", "1", "--", "echo", "caf\udce9"]) == 2
     printed = capsys.readouterr()
     assert printed.err == "tfdist: 'caf\\udce9': not valid UTF-8, as a batch script must be; use another name\n"
     assert printed.out == ""

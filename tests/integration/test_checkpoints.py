@@ -263,6 +263,13 @@ def test_saves_by_time_are_those_of_all_ranks(tmp_path):
     assert len(list_checkpoints(saving.folder).complete) == 2
 
 
+def test_the_trace_of_the_first_step_does_not_make_all_windows_short(tmp_path):
+    saving = Checkpointing(str(tmp_path / "saved"), every_steps=2 * EVERY)
+    done = succeeded(run(replace(SPEC, warmup_steps=1), tmp_path / "runs", saving))
+    assert done.record is not None
+    assert max(window.steps for window in done.record.ranks[0].windows) > 1
+
+
 @pytest.fixture
 def disk(tmp_path):
     """A file system with 1 MiB."""

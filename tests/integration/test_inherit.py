@@ -166,14 +166,53 @@ def test_a_job_that_is_restarted_continues_from_its_checkpoint(launchers, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_parameter_servers_train_under_launchers_of_their_own(launchers, tmp_path):
+@pytest.mark.parametrize("strategy", ["parameter-server", "between-graph"])
+def test_parameter_servers_train_under_launchers_of_their_own(strategy, launchers, tmp_path):
     job = launchers(chief=1, worker=1, ps=1)
-    running = job.start_all(*TRAINING)
-    code, out = ended(running["chief-0"], 200)
+    options = (*TRAINING, "--strategy", strategy)
+    chief = job.start("chief", 0, *options)
+    servers = [job.start(role, 0, *options, "--stall-timeout", "1") for role in ("worker", "ps")]
+    code, out = ended(chief, 200)
     assert code == 0, out
     assert saved_steps(tmp_path)[-1] == 24
-    for task in ("worker-0", "ps-0"):
-        assert running[task].poll() is None  # it serves until its scheduler stops it
-        running[task].send_signal(signal.SIGTERM)
-        code, out = ended(running[task])
+    for server in servers:
+        assert server.poll() is None  # it serves until its scheduler stops it
+        server.send_signal(signal.SIGTERM)
+        code, out = ended(server)
         assert code == 143, out
+        assert "stacks" not in out
+
+
+LATE = """\
+import os, time
+if os.environ.get("TFDIST_TASK") == "worker-1":
+    from tfdist.launch import events
+    emit = events.emit
+    def late(event, **values):
+        emit(event, **values)
+        while event == "record" and not os.path.exists("go"):
+            time.sleep(0.05)
+    events.emit = late
+"""
+
+
+def has_trained(folder: Path, task: str) -> bool:
+    """Whether the launcher of this task has its record."""
+    return any('"record"' in path.read_text() for path in folder.glob(f"runs/*-{task}/events.jsonl"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_worker_waits_for_the_others_before_it_exits(lost, launchers, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(LATE)
+    running = launchers(worker=2).start_all(*TRAINING, PYTHONPATH=str(tmp_path))
+    wait_until(lambda: all(has_trained(tmp_path, task) for task in running), 200)
+    with pytest.raises(subprocess.TimeoutExpired):
+        running["worker-0"].wait(2.0)
+    if lost:
+        running["worker-1"].kill()
+    else:
+        (tmp_path / "go").touch()
+    codes = {task: ended(process) for task, process in running.items()}
+    assert {task: code for task, (code, _) in codes.items()} == {"worker-0": 0, "worker-1": -9 if lost else 0}, codes

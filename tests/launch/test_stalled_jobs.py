@@ -82,6 +82,19 @@ def test_a_program_without_steps_is_only_warned_of(tmp_path):
     assert "train.py" in stacks.read_text()
 
 
+def test_a_silent_server_of_another_launchers_job_is_left_alone(tmp_path):
+    job = replace(job_of(tmp_path, "time.sleep(1.5)\n", {"worker": 1}), led_elsewhere=True)
+    outcome, messages = run(job, tmp_path / "run", replace(QUICK, stall_timeout_s=0.2))
+    assert (outcome.exit_code, notes(messages)) == (0, [])
+    assert list(tmp_path.rglob("stacks.txt")) == []
+
+
+def test_a_task_of_another_launchers_job_that_reports_steps_is_watched(tmp_path):
+    job = replace(job_of(tmp_path, HANG, {"worker": 1}), led_elsewhere=True)
+    outcome, _ = run(job, tmp_path / "run", STALL)
+    assert (outcome.exit_code, outcome.culprits) == (76, ("worker-0",))
+
+
 def test_a_stalled_job_is_restarted(tmp_path):
     program = "if os.environ['TFDIST_ATTEMPT'] == '1':\n    emit('step', step=5)\n    sys.exit()" + HANG
     job = job_of(tmp_path, program, {"worker": 2})

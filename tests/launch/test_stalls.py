@@ -18,10 +18,11 @@ TIME = 1_800_000_000.0
 class Watch:
     """A watch, and the time."""
 
-    def __init__(self, timeout_s=300.0, reports_steps=False, **counts):
+    def __init__(self, timeout_s=300.0, reports_steps=False, led_elsewhere=False, **counts):
         job = python_job("", counts or {"worker": 2})
         plans = (replace(plan, program=replace(plan.program, reports_steps=reports_steps)) for plan in job.plans)
-        self.watch = StallWatch(replace(job, plans=tuple(plans)), History(), timeout_s, _last_sign=0.0)
+        job = replace(job, plans=tuple(plans), led_elsewhere=led_elsewhere)
+        self.watch = StallWatch(job, History(), timeout_s, _last_sign=0.0)
         self.now = 0.0
 
     def note(self, message, at):
@@ -140,6 +141,15 @@ def test_a_program_without_steps_gets_one_warning():
     assert watch.until(3000.0) == []
     watch.step("worker-0", 1, 3001.0)
     assert len(watch.until(3301.0)) == 1
+
+
+def test_a_task_that_is_led_elsewhere_is_watched_once_it_reports_steps():
+    watch = Watch(led_elsewhere=True, worker=1)
+    watch.note(Output("worker-0", "stderr", "serving\n"), 10.0)
+    assert watch.until(5000.0) == []
+    assert watch.watch.deadline == math.inf
+    watch.step("worker-0", 1, 5001.0)
+    assert [type(each) for each in watch.until(5330.0, ("worker-0",))] == [Suspicion, SecondLook, Stalled]
 
 
 def test_after_a_pause_of_the_launcher_the_time_starts_again():

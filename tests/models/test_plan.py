@@ -4,12 +4,13 @@ from datetime import datetime, timezone
 import pytest
 
 from tfdist.launch.agents.messages import Event, Exited
+from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Program
 from tfdist.launch.machine import Machine, local_machines
-from tfdist.models.plan import plan_command, plan_training, shape_of
+from tfdist.models.plan import only_task, plan_command, plan_training, shape_of
 from tfdist.models.presets import resolve
 from tfdist.models.record import Evaluation, RankRecord, Window
 from tfdist.models.run import evaluations_in, record_of
@@ -159,3 +160,33 @@ def test_the_order_in_which_an_agent_lists_the_cores_is_not_part_of_the_hardware
     ranks = {f"worker-{n}": rank(f"worker-{n}") for n in (0, 1)}
     busy = {**HOST, "cores": [1, 0]}
     assert record(ranks, hosts={"h": busy}).hardware == record(ranks, hosts={"h": HOST}).hardware
+
+
+@pytest.mark.parametrize(
+    ("strategy", "role", "leads"),
+    [
+        ("multiworker", "worker", True),
+        ("parameter-server", "chief", True),
+        ("parameter-server", "worker", False),
+        ("parameter-server", "ps", False),
+        ("between-graph", "worker", False),
+        ("in-graph", "worker", False),
+    ],
+)
+def test_of_a_job_under_several_launchers_only_leading_tasks_report_steps(strategy, role, leads):
+    machine, task = Machine((0, 1), ()), Task(role, 0)
+    spec = resolve({"strategy": strategy}, machine, "smoke").spec
+    job = only_task(plan_training(spec, local_machines(machine)), Cluster({role: ("h:1",)}), task)
+    assert (job.reports_steps, job.led_elsewhere) == (leads, not leads)
+    assert ("TFDIST_INHERITED" in job.plans[0].program.env) is leads
+    assert job.leading == (task.name,)
+
+
+@pytest.mark.parametrize(("role", "leads"), [("worker", True), ("evaluator", False)])
+def test_a_program_under_several_launchers_may_report_no_steps(role, leads):
+    machines = local_machines(Machine((0, 1), ()))
+    choice = StrategyChoice(strategy=StrategyName.MULTI_WORKER, workers=2)
+    job = plan_command(choice, Program(("true",), {}, "/"), machines)
+    only = only_task(job, Cluster({"worker": ("h:1", "i:1")}), Task(role, 0))
+    assert (only.reports_steps, only.led_elsewhere) == (False, not leads)
+    assert "TFDIST_INHERITED" not in only.plans[0].program.env

@@ -210,6 +210,8 @@ def test_the_process_that_carries_an_agent_is_shielded_until_its_end(end):
         assert open_files(channel)[0] < 64
         getattr(channel, end)()
         assert open_files(channel) == before
+        channel.update_shield()
+        assert open_files(channel) == before
 
 
 def test_only_what_kills_its_agent_is_shielded():
@@ -221,17 +223,25 @@ def test_only_what_kills_its_agent_is_shielded():
         assert open_files(channel) == before
 
 
-def test_a_silent_agent_is_shielded_no_more(monkeypatch):
-    monkeypatch.setattr("tfdist.launch.agents.channel.SHIELDED_S", 0.3)
+def wait_until(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_an_agent_is_not_shielded_while_it_is_silent(monkeypatch):
+    monkeypatch.setattr("tfdist.launch.agents.channel.SHIELDED_S", 0.5)
     inbox, one = Inbox(), host("srun", needs_shield=True)
     with channel_to(one, inbox) as channel:
         wait_for_message(inbox, Hello)
         before = open_files(channel)
-        os.kill(channel._process.pid, signal.SIGSTOP)
         channel.shield()
         with heartbeats({one: channel}, 0.05):
-            deadline = time.monotonic() + 20
-            while open_files(channel) != before:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-        os.kill(channel._process.pid, signal.SIGCONT)
+            wait_until(lambda: open_files(channel) != before)
+            os.kill(channel._process.pid, signal.SIGSTOP)
+            wait_until(lambda: open_files(channel) == before)
+            os.kill(channel._process.pid, signal.SIGCONT)
+            wait_until(lambda: open_files(channel) != before)
+        channel.unshield()
+        assert open_files(channel) == before
