@@ -9,9 +9,7 @@ from tfdist.strategies.options import StrategyName
 
 from .training import MOBILE, losses, train
 
-SPEC = replace(
-    MOBILE, strategy=StrategyName.MULTI_WORKER, workers=2, batch_size=32, steps=300, learning_rate=0.003, evaluate=True
-)
+SPEC = replace(MOBILE, strategy=StrategyName.MULTI_WORKER, workers=2, batch_size=32, steps=600, evaluate=True)
 
 
 @pytest.mark.slow
