@@ -15,12 +15,12 @@ def test_every_kind_of_training_keeps_them(tmp_path):
     """Averages that hardly leave the initial weights classify badly what the trained weights classify well."""
     learned = replace(TINY, steps=300, batch_size=32, learning_rate=0.005, evaluate=True)
     batch_norm = replace(MOBILE, steps=200, batch_size=32, ema=0.98, evaluate=True)
-    specs = [replace(learned, ema=None), replace(learned, ema=0.5), batch_norm, replace(learned, ema=0.9999)]
+    specs = [replace(learned, ema=None), replace(learned, ema=0.5), batch_norm]
     specs += [
         replace(learned, ema=0.9999, api=Api.FIT, keras=Keras.THREE, strategy=StrategyName.MIRRORED, devices=2),
         replace(learned, ema=0.9999, keras=Keras.THREE, steps_per_call=2, strategy=StrategyName.MIRRORED, devices=2),
         replace(learned, ema=0.9999, api=Api.FIT, strategy=StrategyName.PARAMETER_SERVER, workers=2, ps=2),
-        replace(MOBILE, ema=0.9, precision=Precision.MIXED_FLOAT16, strategy=StrategyName.MIRRORED, devices=2),
+        replace(TINY, ema=0.9, precision=Precision.MIXED_FLOAT16, strategy=StrategyName.MIRRORED, devices=2),
         replace(TINY, ema=0.9, precision=Precision.MIXED_BFLOAT16, strategy=StrategyName.INDEPENDENT, workers=2),
     ]
     weights, half, mobile, *rest = (ranks[0].accuracy for ranks in train_all(specs, tmp_path))

@@ -17,10 +17,6 @@ window = 0.2
 name = "one-device"
 strategy = "one-device"
 [[arms]]
-name = "mirrored"
-strategy = "mirrored"
-devices = 2
-[[arms]]
 name = "multiworker"
 strategy = "multiworker"
 workers = 2
@@ -30,7 +26,7 @@ strategy = "parameter-server"
 workers = 2
 ps = 1
 """
-EXAMPLES_PER_STEP = {"one-device": 32, "mirrored": 64, "multiworker": 64, "parameter-server": 32}
+EXAMPLES_PER_STEP = {"one-device": 32, "multiworker": 64, "parameter-server": 32}
 
 
 @pytest.mark.slow
@@ -45,7 +41,7 @@ def test_the_examples_are_measured_in_turns(example, tmp_path, survivors):
     assert (arms["status"] == "ok").all(), arms["reason"].to_list()
     assert (arms["rounds"] == 2).all()
     windows = tfdist.bench.load(folder, rows="windows")
-    assert len(windows.groupby(["arm", "round"])) == 8
+    assert len(windows.groupby(["arm", "round"])) == 6
     for arm, of_arm in windows.groupby("arm"):
         of_job = of_arm.groupby(["round", "window"]).agg({"steps": "first", "examples": "sum"})
         assert (of_job["examples"] == of_job["steps"] * EXAMPLES_PER_STEP[arm]).all()
