@@ -79,7 +79,7 @@ def _one_task(run_dir: "RunDir", task: str, stderr: bool, follow: bool) -> Calla
     from tfdist.launch.runs.follow import TaskLog
     from tfdist.launch.runs.state import read_run, tasks_of
 
-    tasks = tasks_of(run_dir)
+    tasks = dict.fromkeys([*tasks_of(run_dir), *(name for _, name in run_dir.attempts())])  # also those of a lost host
     if task not in tasks and (tasks or not follow or read_run(run_dir).ended):
         raise TfdistError(f"TASK {task}: " + (did_you_mean(task, tasks) if tasks else "the run has started no tasks"))
     log = TaskLog(run_dir, task, "stderr" if stderr else "stdout")

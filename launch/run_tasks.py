@@ -25,6 +25,7 @@ from tfdist.launch.rejoin import rejoining
 from tfdist.launch.restarts import Restart, announcement, decide
 from tfdist.launch.runs.control import serve
 from tfdist.launch.runs.writer import RunWriter
+from tfdist.launch.saving import with_earlier_checkpoint
 from tfdist.launch.supervise import Supervisor, supervise
 from tfdist.launch.task_group import TaskGroup
 
@@ -98,15 +99,22 @@ class _Run:
                 self._check_interrupted()
                 plan = hosts.next_plan(job, Saved(self.log.saved_step or 0, self.log.saved_examples))
             except TfdistError as error:
-                return _not_restarted(outcome, error)
+                return self._with_checkpoint(_not_restarted(outcome, error))
             job = plan.job
             self._announce_restart(outcome, restart, job, plan.note)
             outcome = self._attempt(job, timeout_at, restart.delay_s, plan.note)
-        return replace(outcome, not_restarted=restart.reason)
+        return self._with_checkpoint(replace(outcome, not_restarted=restart.reason))
+
+    def _with_checkpoint(self, outcome: Outcome) -> Outcome:
+        return with_earlier_checkpoint(outcome, self.policy, self.log.saved_step, self._received())
+
+    def _received(self) -> list[Interrupted]:
+        """The signals during the last attempt."""
+        return self.supervisor.history.select(Interrupted) if self.supervisor else []
 
     def _check_interrupted(self) -> None:
         """Raise a TfdistError if a signal came after the failure, while the tasks were stopped."""
-        for interrupted in self.supervisor.history.select(Interrupted) if self.supervisor else ():
+        for interrupted in self._received():
             raise TfdistError("interrupted", 128 + interrupted.signal)
 
     def _announce_restart(self, outcome: Outcome, restart: Restart, job: Job, note: str) -> None:
@@ -145,8 +153,8 @@ class _Run:
 def _not_restarted(outcome: Outcome, error: TfdistError) -> Outcome:
     if error.exit_code <= SIGNALS:
         return replace(outcome, not_restarted=safe_text(str(error)))
-    status, code = Status.INTERRUPTED, error.exit_code
-    return replace(outcome, status=status, exit_code=code, not_restarted="interrupted before the restart")
+    code, words = error.exit_code, "interrupted before the restart"
+    return replace(outcome, status=Status.INTERRUPTED, exit_code=code, signal=code - SIGNALS, not_restarted=words)
 
 
 def _described(fleet: Fleet) -> dict[str, Mapping[str, Any]]:

@@ -1,11 +1,15 @@
 """Lets the tasks of a job save a checkpoint when a signal ends the launcher."""
 
 import signal
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from tfdist.launch.agents.launcher_messages import Interrupted
+from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.errors import ExitCode
+from tfdist.launch.policy import Policy
 from tfdist.launch.task_group import TaskGroup
+from tfdist.launch.text import signal_name
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 """What a scheduler sends some time before it ends a job."""
@@ -43,3 +47,30 @@ class Saving:
         self.active = False
         self.tasks.deadlines.cancel(self.end)
         self.tasks.stop(self.tasks.running, min(self.tasks.policy.grace_s, self.tasks.policy.lost_grace_s))
+
+
+def with_earlier_checkpoint(
+    outcome: Outcome, policy: Policy, saved_step: int | None, received: Sequence[Interrupted]
+) -> Outcome:
+    """The outcome, with exit code 42 if a signal came when no task could save, but a checkpoint exists. Pure.
+
+    Args:
+        outcome: of the last attempt.
+        policy: of the run.
+        saved_step: of the last checkpoint that a task saved or continued from; None without one.
+        received: the signals during the last attempt; after a second one the exit code stays.
+    """
+    saves = outcome.status is Status.INTERRUPTED and policy.saves_on_signal and outcome.signal in SIGNALS
+    if not saves or saved_step is None or outcome.exit_code == ExitCode.PREEMPTED or _repeated(received):
+        return outcome
+    reason = outcome.reason
+    if outcome.not_restarted:  # it is that of the failure before
+        reason = f"{reason}; interrupted by {signal_name(outcome.signal)}"
+    return replace(outcome, exit_code=ExitCode.PREEMPTED, reason=f"{reason}: step {saved_step} was saved before")
+
+
+def _repeated(received: Sequence[Interrupted]) -> bool:
+    """Whether there are two signals; one of a scheduler may come from an agent first, and then to the launcher."""
+    if len(received) == 2 and received[0].of_agent:
+        return received[0].signal != received[1].signal
+    return len(received) > 1

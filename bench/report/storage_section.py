@@ -45,7 +45,7 @@ def storage_section(measured: Measured) -> Section | None:
     return Section(
         key="storage",
         title="Where variables are stored",
-        answer=(*_fastest(stored), *_balance(served)),
+        answer=(*_fastest(stored, measured), *_balance(served)),
         charts=(_chart(served),),
         tables=(_table(stored),),
         notes=(
@@ -66,22 +66,24 @@ def _placed(row: ArmRow) -> tuple[Any, ...]:
     return spec["placement"], spec["variable_partitioner"]
 
 
-def _fastest(stored: Sequence[Stored]) -> Iterator[str]:
+def _fastest(stored: Sequence[Stored], measured: Measured) -> Iterator[str]:
     rows = [each.row for each in stored if each.row.images_per_s and _ranked(each.row)]
     if len(rows) > 1:
         best = max(rows, key=lambda row: row.images_per_s or 0.0)
         spread = f" ({interval(best.spread, '.0f')})" if best.spread else ""
         text = f"{best.label} had the most images/s, {best.images_per_s:.0f}{spread}"
-        yield mark_seconds(f"{text}; {_compared(best, [row for row in rows if row is not best])}.", rows)
+        compared = _compared(best, [row for row in rows if row is not best], measured.rows)
+        yield mark_seconds(f"{text}; {compared}.", rows)
 
 
 def _ranked(row: ArmRow) -> bool:
     return (row.devices or 0) > 1 and row.exchange is not Exchange.NONE and row.status != WRONG
 
 
-def _compared(best: ArmRow, others: Sequence[ArmRow]) -> str:
-    """Which arms are measurably slower, and which may be as fast."""
-    compared = statistics_of([best, *others]).compare([(row.label, best.label) for row in others])
+def _compared(best: ArmRow, others: Sequence[ArmRow], rows: Sequence[ArmRow]) -> str:
+    """Which arms are measurably slower, and which may be as fast; of `rows`, some may connect groups of arms."""
+    statistics = statistics_of([row for row in rows if row.measured])
+    compared = statistics.compare([(row.label, best.label) for row in others])
     texts = [f"{row.label} {each.ratio:.2f} times that" for row, each in zip(others, compared, strict=True)]
     slower = [text for text, each in zip(texts, compared, strict=True) if each.verdict is ArmVerdict.SLOWER]
     equal = [text for text, each in zip(texts, compared, strict=True) if each.verdict is not ArmVerdict.SLOWER]

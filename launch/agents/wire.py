@@ -9,12 +9,11 @@ from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from tfdist.launch.agents.messages import Event, FromAgent, Output, ToAgent
+from tfdist.launch.agents.program.text import why_refused
 from tfdist.launch.text import plain
 
 MAX_DEPTH = 60
 """Nested lists and objects in a description or an event; the agent passes events of up to 50 levels."""
-MAX_INTEGER = 1 << 63
-"""Integers in messages are below this, and at least its negative: 64 bits hold them."""
 
 
 _STRINGS = tuple[str, ...]
@@ -111,13 +110,7 @@ def _check_json(value: Any, levels: int) -> Any:
     Raises:
         ValueError: it is nested more deeply than `levels`, or holds a number or a text that later steps cannot handle.
     """
-    if isinstance(value, str):
-        value.encode("utf-8", "surrogateescape")
-    elif isinstance(value, int) and not -MAX_INTEGER <= value < MAX_INTEGER:
-        raise ValueError("the number is too large")
-    elif isinstance(value, list | dict):
-        if not levels:
-            raise ValueError("nested too deeply")
-        for item in [*value, *value.values()] if isinstance(value, dict) else value:
-            _check_json(item, levels - 1)
+    refusal = why_refused(value, levels)
+    if refusal:
+        raise ValueError(refusal)
     return value

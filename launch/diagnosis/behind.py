@@ -45,8 +45,7 @@ def _stacks(case: Case, task: str) -> list[Stack]:
 
 def _running(case: Case) -> list[str]:
     """Tasks that others may wait for."""
-    needed = {*case.job.leading, *case.job.serving}
-    return [name for plan in case.job.plans if (name := plan.task.name) in needed and name not in case.by_themselves]
+    return [task for task in case.needed if task not in case.by_themselves]
 
 
 def _named(case: Case, tasks: Sequence[str]) -> str:

@@ -136,6 +136,12 @@ class Case:
         return next(iter(self.history.select(Frozen)), None)
 
     @cached_property
+    def needed(self) -> tuple[str, ...]:
+        """Tasks that others may wait for, in the order of the job: no evaluator."""
+        needed = {*self.job.leading, *self.job.serving}
+        return tuple(plan.task.name for plan in self.job.plans if plan.task.name in needed)
+
+    @cached_property
     def preempted(self) -> bool:
         """A leading task has exited with the code that means: a checkpoint is saved, restart me."""
         return any(exit.code == ExitCode.PREEMPTED for task, exit in self.exits.items() if task in self.job.leading)

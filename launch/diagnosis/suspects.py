@@ -50,9 +50,9 @@ def suspect(case: Case) -> Diagnosis | None:
 
 
 def _unharmed(case: Case, victims: Sequence[Victim]) -> list[str]:
-    # The tasks that still ran when the launcher stopped them, or run now.
+    # Tasks that others may wait for, and that still ran when the launcher stopped them, or run now.
     ended = {victim.task for victim in victims} | set(case.by_themselves)
-    return [plan.task.name for plan in case.job.plans if plan.task.name not in ended]
+    return [task for task in case.needed if task not in ended]
 
 
 def raised_later(case: Case, victims: Sequence[Victim]) -> Diagnosis | None:

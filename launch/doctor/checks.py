@@ -4,10 +4,8 @@ from collections.abc import Iterator
 
 from tfdist.launch.doctor.host_checks import CHECKS
 from tfdist.launch.doctor.link_checks import link_rows, reachability_rows
-from tfdist.launch.doctor.problems import ALL_HOSTS, SLOWEST, version_problems
+from tfdist.launch.doctor.problems import ALL_HOSTS, SLOWEST, gpu_models, version_problems
 from tfdist.launch.doctor.results import CheckResult, Survey, Verdict
-from tfdist.launch.machine import WITHOUT_GPUS
-from tfdist.launch.place import FOR_WORKERS
 from tfdist.launch.text import shortened
 
 
@@ -40,16 +38,12 @@ def _versions(survey: Survey) -> Iterator[CheckResult]:
 
 
 def _gpus(survey: Survey) -> Iterator[CheckResult]:
-    gpus = {
-        host.name: () if host.gpus == WITHOUT_GPUS else tuple(hello["gpus"])
-        for host, hello in survey.hellos.items()
-        if host.role in FOR_WORKERS
-    }
-    without = [host for host, names in gpus.items() if not names]
-    if without and len(without) < len(gpus):
+    models = {host.name: names for host, names in gpu_models(survey.hellos).items()}
+    without = [host for host, names in models.items() if not names]
+    if without and len(without) < len(models):
         text = f"no GPU on {shortened(without)}, but on the others: workers need GPUs on all hosts or on none"
         yield CheckResult("GPUs", ALL_HOSTS, Verdict.FAILED, text, "see the row of that host, or --exclude it")
-    elif len(set(gpus.values())) > 1:
+    elif len(set(models.values())) > 1:
         text = f"the GPUs differ between hosts: {SLOWEST}"
         fix = "use hosts with the same GPUs, or select GPUs with gpus= in the hostfile"
         yield CheckResult("GPUs", ALL_HOSTS, Verdict.WARNING, text, fix)

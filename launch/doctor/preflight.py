@@ -17,6 +17,7 @@ from tfdist.launch.doctor.problems import (
     Hellos,
     clock_problem,
     folder_problem,
+    gpu_models,
     gpus_in_use,
     missing_packages,
     unreachable,
@@ -57,7 +58,7 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
         notes.append(Note(ALL_HOSTS, f"{keras.what}; it matters if the program uses tf.keras"))
     return job, (
         *notes,
-        *gpu_notes(fleet.hellos),
+        *gpu_notes(job, fleet.hellos),
         *unseen_gpu_notes(job, fleet.hellos),
         *busy_gpu_notes(job, fleet.hellos),
     )
@@ -90,9 +91,10 @@ def measure_neighbours(fleet: Fleet, hosts: list[Host]) -> Links:
     return links
 
 
-def gpu_notes(hellos: Hellos) -> Iterator[Note]:
-    """A note for each host whose GPUs are of another model than those of the first host with GPUs."""
-    models = {host: ", ".join(sorted(set(hello["gpus"]))) for host, hello in hellos.items() if hello["gpus"]}
+def gpu_notes(job: Job, hellos: Hellos) -> Iterator[Note]:
+    """A note for each host of the job whose GPUs are of other models than those of its first host with GPUs."""
+    found = gpu_models({host: hellos[host] for host in job.hosts})
+    models = {host: ", ".join(names) for host, names in found.items() if names}
     for host in models:
         first = next(iter(models))
         if models[host] != models[first]:

@@ -8,6 +8,7 @@ from tfdist.launch.agents.program.description import TRAINING_PACKAGES
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import find_gpu
+from tfdist.launch.place import FOR_WORKERS
 from tfdist.launch.text import shortened
 
 MAX_SKEW_S = 2.0
@@ -58,6 +59,19 @@ def _version(hello: Mapping[str, Any], name: str) -> str:
     if name == "Python":
         return ".".join(str(hello["python"]).split(".")[:2])
     return str(hello["packages"].get(name, ""))
+
+
+def gpu_models(hellos: Hellos) -> dict[Host, tuple[str, ...]]:
+    """The models of the GPUs that tasks may use on each host that accepts workers: sorted, each model once."""
+    hosts = {host: hello for host, hello in hellos.items() if host.role in FOR_WORKERS}
+    return {host: tuple(sorted(_models(host, hello))) for host, hello in hosts.items()}
+
+
+def _models(host: Host, hello: Mapping[str, Any]) -> set[str]:
+    if not host.gpus:
+        return set(hello["gpus"])
+    positions = (find_gpu(gpu, hello) for gpu in host.gpus)  # gpus=none names no GPU
+    return {hello["gpus"][position] for position in positions if position is not None}
 
 
 def gpus_in_use(host: Host, hello: Mapping[str, Any], gpus: Iterable[str]) -> Problem | None:

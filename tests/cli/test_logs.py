@@ -49,6 +49,15 @@ def test_one_task_is_printed_byte_for_byte(capfd):
     assert printed(capfd, "last", "worker-1", "--stderr") == "err of worker-1\n"
 
 
+def test_a_task_of_an_earlier_attempt_on_more_hosts_is_printed(capfd):
+    (first,) = Path("runs").glob("*/attempt-0")
+    (first / "worker-2").mkdir()
+    (first / "worker-2/stderr.log").write_text("lost")
+    assert printed(capfd, "last", "worker-2", "--stderr") == "lost"
+    assert run(["logs", "last", "worker-3"]) == 2
+    assert capfd.readouterr().err.endswith("Choose from worker-0, worker-1, worker-2\n")
+
+
 @pytest.mark.parametrize("task", [[], ["worker-0"]])
 def test_following_a_run_that_has_ended_prints_it_and_ends(task, capfd):
     assert "out of worker-0" in printed(capfd, "last", *task, "--follow")

@@ -167,7 +167,7 @@ def test_ctrl_c_while_it_waits_for_a_host(tmp_path):
         (tmp_path / "b").touch()
         (tmp_path / "go").touch()
         outcome, _ = run(job_on(hosts, tmp_path), fleet, tmp_path, on_message=interrupt)
-    assert (outcome.status, outcome.exit_code) == (Status.INTERRUPTED, 130)
+    assert (outcome.status, outcome.exit_code, outcome.signal) == (Status.INTERRUPTED, 130, signal.SIGINT)
     assert outcome.not_restarted == "interrupted before the restart"
 
 

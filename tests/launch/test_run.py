@@ -365,6 +365,24 @@ def test_a_too_deeply_nested_event_is_dropped(tmp_path):
     assert len(messages.of(Event)) == 1
 
 
+def test_events_that_cannot_be_sent_end_neither_the_job_nor_its_diagnosis(tmp_path):
+    code = EMIT + (
+        "import sys\n"
+        "emit(event='config', seed=2**64 - 1); emit(event='config', name='\\ud83d'); emit(event='step', step=1)\n"
+        "emit(event='failed', type='ValueError', message='bad \\ud83d', where='train.py:7', causes='')\n"
+        "sys.exit(3)"
+    )
+    outcome, messages = run(python_job(code, {"worker": 1}), tmp_path)
+    assert (outcome.status, outcome.exit_code) == (Status.FAILED, 3)
+    assert outcome.reason == "worker-0 exited with code 3: ValueError: bad \ufffd"
+    assert [message.event["event"] for message in messages.of(Event)] == ["step", "failed"]
+    lines = (tmp_path / "attempt-0/worker-0/stderr.log").read_text().splitlines()
+    assert [line.partition(": the event ")[2].partition(" (")[0] for line in lines] == [
+        "'config' was dropped: an integer in it needs more than 64 bits; send it as text",
+        "'config' was dropped: a text in it is not Unicode",
+    ]
+
+
 def test_the_limit_on_open_files_is_raised_for_hosts_and_tasks(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, limits[1]))

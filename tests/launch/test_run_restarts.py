@@ -227,6 +227,34 @@ def test_a_signal_during_the_pause_before_a_restart_ends_the_run(tmp_path):
     assert len(messages.of(Started)) == 2
 
 
+def test_a_preemption_during_the_pause_before_a_restart_counts_the_checkpoint_of_an_earlier_attempt(tmp_path):
+    def in_pause(message):
+        return isinstance(message, Restarting) and message.delay_s > 0
+
+    code = PREPARE + "emit('step', step=3); emit('checkpoint', step=2)\nsys.exit(3)\n"
+    policy = replace(RESTARTING, max_restarts=9, saves_on_signal=True)
+    outcome, messages = interrupt_once_ready(
+        python_job(code, {"worker": 1}), tmp_path, policy, signal.SIGUSR1, 1, in_pause
+    )
+    assert (outcome.status, outcome.exit_code) == (Status.INTERRUPTED, 42)
+    assert outcome.reason == "interrupted by SIGUSR1: step 2 was saved before"
+    assert outcome.signal == signal.SIGUSR1
+    assert len(messages.of(Started)) == 2
+
+
+def test_a_preemption_of_a_restarted_task_that_cannot_save_yet_counts_an_earlier_checkpoint(tmp_path, survivors):
+    code = PREPARE + (
+        "if attempt == 0: emit('step', step=3); emit('checkpoint', step=2); sys.exit(3)\n"
+        "emit('ready')\ntime.sleep(600)\n"
+    )
+    policy = replace(RESTARTING, saves_on_signal=True, grace_s=20.0)
+    outcome, _ = interrupt_once_ready(python_job(code, {"worker": 2}), tmp_path, policy, signal.SIGTERM, 2)
+    assert (outcome.status, outcome.exit_code, outcome.signal) == (Status.INTERRUPTED, 42, signal.SIGTERM)
+    assert outcome.reason == "interrupted by SIGTERM: step 2 was saved before"
+    assert len(outcome.attempts) == 2
+    assert survivors() == []
+
+
 def test_the_job_waits_for_an_evaluator_but_not_for_servers(tmp_path, survivors):
     code = PREPARE + (
         "import pathlib\n"
@@ -259,21 +287,27 @@ def test_an_evaluator_that_fails_after_the_training_is_a_warning(tmp_path):
     assert (outcome.status, outcome.warnings) == (Status.OK, ("evaluator-0 exited with code 3",))
 
 
-def test_a_signal_while_a_failed_attempt_is_stopped_prevents_the_restart(tmp_path):
-    code = PREPARE + (
+@pytest.mark.parametrize(
+    ("number", "code", "reason"),
+    [
+        (signal.SIGINT, 130, "worker-1 exited with code 3"),
+        (signal.SIGTERM, 42, "worker-1 exited with code 3; interrupted by SIGTERM: step 2 was saved before"),
+    ],
+)
+def test_a_signal_while_a_failed_attempt_is_stopped_prevents_the_restart(tmp_path, number, code, reason):
+    program = PREPARE + (
         "ready = 'FOLDER/ready'\n"
         "while task == 'worker-1' and not os.path.exists(ready): time.sleep(0.01)\n"
-        "if task == 'worker-1': sys.exit(3)\n"
+        "if task == 'worker-1': emit('checkpoint', step=2); sys.exit(3)\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "open(ready, 'w').close()\n"
         "time.sleep(600)\n"
     )
-    job = python_job(code.replace("FOLDER", str(tmp_path)), {"worker": 2})
-    outcome, messages = interrupt_once_ready(
-        job, tmp_path, RESTARTING, signal.SIGINT, 1, lambda each: isinstance(each, Stopped)
-    )
-    assert (outcome.status, outcome.exit_code) == (Status.INTERRUPTED, 130)
-    assert outcome.reason == "worker-1 exited with code 3"
+    job = python_job(program.replace("FOLDER", str(tmp_path)), {"worker": 2})
+    policy = replace(RESTARTING, saves_on_signal=True)
+    outcome, messages = interrupt_once_ready(job, tmp_path, policy, number, 1, lambda each: isinstance(each, Stopped))
+    assert (outcome.status, outcome.exit_code, outcome.signal) == (Status.INTERRUPTED, code, number)
+    assert outcome.reason == reason
     assert outcome.not_restarted == "interrupted before the restart"
     assert messages.of(Restarting) == []
 

@@ -59,7 +59,7 @@ from tfdist.launch.agents.program.stacks import (
     stack_header,
     wait_for_stacks,
 )
-from tfdist.launch.agents.program.text import end_of_characters, nests_deeper
+from tfdist.launch.agents.program.text import end_of_characters, why_refused, with_valid_text
 
 HEARTBEAT_S = 2.0
 """Send a heartbeat after this time without another message."""
@@ -72,7 +72,10 @@ MAX_CHUNKS_IN_PIPE = 16
 MAX_EVENT = 1 << 20
 """Bytes of an event. Longer ones are dropped."""
 MAX_EVENT_DEPTH = 50
-"""A deeper JSON object could exhaust the stack of a recursive reader."""
+"""Levels of lists and objects. A deeper JSON object could exhaust the stack of a recursive reader."""
+MOST_EVENT_NAME = 50
+"""Characters of the name of an event that a message quotes."""
+TOO_LONG = "it has more than 1 MiB"
 PARTIAL_S = 1.0
 """Send an incomplete line of output after this time (progress bars end theirs with a carriage return)."""
 STUCK_S, SLOW_EXIT_S = 5.0, 30.0
@@ -105,7 +108,8 @@ class _RunningTask:
         self.kill_at = self.stuck_at = self.slow_until = math.inf
         self.partial: dict[str, bytes] = {}  # the incomplete last line of each stream
         self.partial_due: dict[str, float] = {}
-        self.skips_event = self.has_skipped = False
+        self.skips_event = False
+        self.noted_drops: set[str] = set()  # reasons for which events were dropped
         self.oom_kills_before = oom_kills()
         self.stack_handlers: dict[int, int] = {}  # signals that make its processes write their stacks, by pid
         self.stacks_written_at = -math.inf
@@ -566,27 +570,34 @@ class Agent:
             self._relay_event(task, line)
         task.skips_event = task.skips_event or len(rest) > MAX_EVENT
         if task.skips_event:
-            self._skip_event(task)
+            self._note_drop(task, TOO_LONG)
         else:
             task.partial["events"] = rest
 
     def _relay_event(self, task: _RunningTask, line: bytes) -> None:
         if len(line) > MAX_EVENT:
-            self._skip_event(task)
+            self._note_drop(task, TOO_LONG)
             return
         try:
             event = dict(json.loads(line))
         except (ValueError, TypeError, RecursionError):
             return
+        if event.get("event") == "failed":  # it tells why the task ends, so it is not dropped for its text
+            event = with_valid_text(event)
+        refusal = why_refused(event, MAX_EVENT_DEPTH)
+        if refusal:
+            self._note_drop(task, refusal, event.get("event"))
+            return
         if event.get("event") == "stacks":
             task.add_stack_handler(event)
-        if not nests_deeper(event, MAX_EVENT_DEPTH):
-            self._send("event", task=task.name, attempt=task.attempt, time=event_time(), event=event)
+        self._send("event", task=task.name, attempt=task.attempt, time=event_time(), event=event)
 
-    def _skip_event(self, task: _RunningTask) -> None:
-        if not task.has_skipped:
-            task.has_skipped = True
-            self._relay_text(task, "stderr", b"tfdist: an event of more than 1 MiB was dropped\n")
+    def _note_drop(self, task: _RunningTask, reason: str, name: Any = None) -> None:
+        """Write why an event was dropped to the stderr of the task: one line for each reason."""
+        if reason not in task.noted_drops:
+            task.noted_drops.add(reason)
+            event = f"the event {name[:MOST_EVENT_NAME]!a}" if isinstance(name, str) else "an event"
+            self._relay_text(task, "stderr", f"tfdist: {event} was dropped: {reason}\n".encode())
 
     # --- the end of tasks
 

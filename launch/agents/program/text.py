@@ -1,9 +1,14 @@
 """Checks of what tasks write. Part of the agent."""
 
+import re
 from typing import Any
 
 UTF8_LENGTHS = ((0xF5, 1), (0xF0, 4), (0xE0, 3), (0xC2, 2), (0, 1))
 """Bytes of a character from this first byte on. 0xF5 to 0xFF, 0xC0 and 0xC1 are in no UTF-8 text."""
+MAX_INTEGER = 1 << 63
+"""Integers in messages are below this, and at least its negative: 64 bits hold them."""
+LONE_SURROGATE = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
+"""Half of a UTF-16 character, which no file can hold. U+DC80 to U+DCFF stand for bytes that are not UTF-8."""
 
 
 def end_of_characters(text: bytes) -> int:
@@ -16,14 +21,28 @@ def end_of_characters(text: bytes) -> int:
     return len(text)
 
 
-def nests_deeper(value: Any, levels: int) -> bool:
-    """Whether lists and objects in a JSON value are nested more than `levels` deep. Not recursive."""
+def with_valid_text(event: dict[str, Any]) -> dict[str, Any]:
+    """The event with U+FFFD for each lone surrogate in the texts that are its values."""
+    texts = {name: LONE_SURROGATE.sub("\ufffd", value) for name, value in event.items() if isinstance(value, str)}
+    return event | texts
+
+
+def why_refused(value: Any, levels: int) -> str:
+    """Why the launcher refuses a JSON value in a message of an agent; empty if it accepts it. Not recursive.
+
+    Args:
+        value: lists, objects, and what they hold.
+        levels: of lists and objects, at most.
+    """
     level = [value]
-    for _ in range(levels + 1):
-        if not level:
-            return False
-        containers = [
-            node.values() if isinstance(node, dict) else node for node in level if isinstance(node, (dict, list))
-        ]
-        level = [child for container in containers for child in container]
-    return bool(level)
+    for left in range(levels, -1, -1):
+        if any(isinstance(node, int) and not -MAX_INTEGER <= node < MAX_INTEGER for node in level):
+            return "an integer in it needs more than 64 bits; send it as text"
+        if any(isinstance(node, str) and not node.isascii() and LONE_SURROGATE.search(node) for node in level):
+            return "a text in it is not Unicode (it has a lone surrogate)"
+        containers = [node for node in level if isinstance(node, (dict, list))]
+        if containers and not left:
+            return f"it has more than {levels} levels of lists and objects"
+        children = ([*node, *node.values()] if isinstance(node, dict) else node for node in containers)
+        level = [child for nodes in children for child in nodes]
+    return ""

@@ -82,3 +82,14 @@ def test_trainings_without_exchange_are_not_ranked():
     found = section_of(alone, ps("1-ps", ONE), ps("2-ps", LARGE, SMALL, seconds=0.05, placement="greedy"))
     assert found is not None
     assert found.answer[0].startswith("2-ps had the most images/s")
+
+
+def test_arms_in_different_groups_are_compared_through_the_one_in_both():
+    def in_group(records: list[Record], number: int) -> list[Record]:
+        return [replace(each, group=number) for each in records]
+
+    one = arm("one-device", {"CPU:0": ONE}, 0.1)
+    fast, slow = ps("1-ps", ONE, seconds=0.05), ps("2-ps", LARGE, SMALL, placement="greedy")
+    found = section_of(in_group(one, 1), in_group(one, 2), in_group(fast, 1), in_group(slow, 2))
+    assert found is not None
+    assert "; measurably slower: 2-ps 0.50 times that" in found.answer[0]

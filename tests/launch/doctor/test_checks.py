@@ -208,6 +208,19 @@ def test_unequal_gpus_are_a_warning():
 
 
 @pytest.mark.parametrize(
+    ("host", "values"),
+    [
+        (H2, {"gpus": ["A100"] * 2, "gpu_ids": ["0", "1"], "gpu_uuids": ["GPU-a", "GPU-b"]}),
+        (replace(H2, gpus=("1",)), {"gpus": ["H100", "A100"], "gpu_ids": ["0", "1"], "gpu_uuids": ["GPU-b", "GPU-a"]}),
+        (replace(H2, role="ps"), {"gpus": ["H100"]}),
+    ],
+)
+def test_only_the_models_of_gpus_that_workers_may_use_are_compared(host, values):
+    hellos = {H1: {**HELLO, **GPU}, host: {**HELLO, **GPU, **values}}
+    assert bad(replace(sound(H1, host), hellos=hellos)) == []
+
+
+@pytest.mark.parametrize(
     ("values", "check"),
     [({"memory_free_bytes": 1.2e9}, "memory"), ({"cores": []}, "cores"), ({"disk_free_bytes": 4e8}, "disk")],
 )

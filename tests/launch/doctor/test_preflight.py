@@ -36,10 +36,27 @@ def names(tasks):
 
 def test_gpus_of_another_model_are_a_note():
     a, b = {"gpus": ["A100", "A100"]}, {"gpus": ["V100"]}
-    (note,) = gpu_notes({H1: a, H2: b, H3: a})
+    (note,) = gpu_notes(job({"worker": 3}, H1, H2, H3, slots=1), {H1: a, H2: b, H3: a})
     assert note.host == "h2"
     assert "its GPUs are V100, those of h1 A100: the slowest" in note.text
-    assert list(gpu_notes({H1: {"gpus": []}, H2: b})) == []
+
+
+def test_only_the_models_of_gpus_that_workers_may_use_are_compared():
+    a, b = ({"gpus": [name], "gpu_ids": ["0"], "gpu_uuids": [f"GPU-{name}"]} for name in ("A100", "V100"))
+    both = {"gpus": ["V100", "A100"], "gpu_ids": ["0", "1"], "gpu_uuids": ["GPU-b", "GPU-a"]}
+
+    def noted(counts, hellos):
+        planned = job(counts, *hellos, slots=1)
+        return [note.host for note in gpu_notes(planned, {**hellos, Host("spare"): b})]
+
+    two = {"worker": 2}
+    assert noted(two, {H1: a, H2: {"gpus": ["A100"] * 8}}) == []
+    assert noted(two, {H1: {"gpus": []}, H2: b}) == []
+    assert noted(two, {H1: a, H2: both}) == ["h2"]
+    assert noted(two, {H1: a, replace(H2, gpus=("1",)): both}) == []
+    assert noted(two, {H1: a, replace(H2, gpus=("GPU-b",)): both}) == ["h2"]
+    assert noted(two, {H1: a, replace(H2, gpus=("none",)): b}) == []
+    assert noted({"chief": 1, "worker": 2, "ps": 1}, {H1: a, H2: a, replace(H3, role="ps"): b}) == []
 
 
 def test_a_gpu_in_use_is_a_note_if_a_task_will_see_it():

@@ -573,7 +573,30 @@ def test_too_long_events_are_dropped_with_one_line_in_stderr():
         events = [message.event for message in agent.of(Event)]
         assert [event.get("n") for event in events] == [1, 2, None, 3]
         assert len(events[2]["s"]) == 1_000_000
-        assert agent.text("stderr") == "tfdist: an event of more than 1 MiB was dropped\n"
+        assert agent.text("stderr") == "tfdist: an event was dropped: it has more than 1 MiB\n"
+
+
+def test_events_that_the_launcher_would_refuse_are_dropped_with_one_line_for_each_reason():
+    code = EMIT + (
+        "import json; send = lambda **event: emit(json.dumps(event).encode() + b'\\n')\n"
+        "for _ in range(2):\n"
+        "    send(event='config', seed=2**64 - 1)\n"
+        "    send(event='note', text='\\ud83d'); send(event=['\\ud83d'])\n"
+        "    emit(b'{\"event\": ' + b'[' * 50 + b']' * 50 + b'}\\n')\n"
+        "send(event='failed', message='\\ud83d')\n"
+        "send(event='stacks', signal=10, pid=2**65)\n"
+        "send(seed=2**63 - 1, text='\\U0001f600')\n"
+    )
+    with real_agent() as agent:
+        agent.start(code)
+        assert agent.exit_of("worker-0").code == 0
+        events = [message.event for message in agent.of(Event)]
+        assert events == [{"event": "failed", "message": "\ufffd"}, {"seed": 2**63 - 1, "text": "\U0001f600"}]
+        assert agent.text("stderr").splitlines() == [
+            "tfdist: the event 'config' was dropped: an integer in it needs more than 64 bits; send it as text",
+            "tfdist: the event 'note' was dropped: a text in it is not Unicode (it has a lone surrogate)",
+            "tfdist: an event was dropped: it has more than 50 levels of lists and objects",
+        ]
 
 
 def test_an_endless_event_takes_no_memory():

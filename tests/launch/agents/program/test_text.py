@@ -1,11 +1,41 @@
 import pytest
 
-from tfdist.launch.agents.program.text import end_of_characters, nests_deeper
+from tfdist.launch.agents.program.text import end_of_characters, why_refused, with_valid_text
+
+INTEGER = "an integer in it needs more than 64 bits; send it as text"
+TEXT = "a text in it is not Unicode (it has a lone surrogate)"
 
 
 @pytest.mark.parametrize(("levels", "deeper"), [(3, True), (4, False), (9, False)])
 def test_nesting_of_an_event_is_limited(levels, deeper):
-    assert nests_deeper({"a": [{"b": [1, "text", {}]}]}, levels) is deeper
+    refusal = why_refused({"a": [{"b": [1, "text", "last"]}]}, levels)
+    assert refusal == (f"it has more than {levels} levels of lists and objects" if deeper else "")
+
+
+@pytest.mark.parametrize(
+    ("value", "refusal"),
+    [
+        (2**63 - 1, ""),
+        (2**63, INTEGER),
+        (-(2**63), ""),
+        (-(2**63) - 1, INTEGER),
+        (1e300, ""),
+        (True, ""),
+        ("\U0001f600\udc80\udcff\0", ""),
+        ("a" + chr(0xD83D), TEXT),
+        (chr(0xDC7F), TEXT),
+        (chr(0xDD00), TEXT),
+    ],
+)
+def test_only_numbers_and_texts_that_later_steps_can_handle_are_accepted(value, refusal):
+    assert why_refused(value, 0) == refusal
+    assert why_refused({"event": "x", "a": [{"b": [value]}]}, 9) == refusal
+    assert why_refused({"a": {str(value): 1}}, 9) == (TEXT if refusal == TEXT else "")
+
+
+def test_a_text_is_made_valid_and_keeps_bytes_that_are_not_utf_8():
+    event = {"event": "failed", "message": "\ud83d \udcff x", "step": 3}
+    assert with_valid_text(event) == {"event": "failed", "message": "\ufffd \udcff x", "step": 3}
 
 
 @pytest.mark.parametrize(

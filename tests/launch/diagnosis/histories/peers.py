@@ -126,6 +126,13 @@ ROWS = (
         f"worker-0 exited with code 1: {CLOSED}", 1, ("worker-0",), {"worker-1": f"exited with code 1: {CLOSED}"},
     ),
     Replay(
+        "all tasks but a silent evaluator blame each other: nobody waits for an evaluator",
+        (wrote("evaluator-0", "ready", 0.5), wrote("worker-0", aborted_by(1), 23.0), exited("worker-0", 1, 23.0), wrote("worker-1", aborted_by(0), 23.4),
+         exited("worker-1", 1, 23.4), stopped(35.0, "evaluator-0"), exited("evaluator-0", -15, 35.1)),
+        f"worker-0 exited with code 1: {CLOSED}", 1, ("worker-0",), {"worker-1": f"exited with code 1: {CLOSED}", "evaluator-0": "stopped by tfdist"},
+        roles={"worker": 2, "evaluator": 1},
+    ),
+    Replay(
         "a task only reports a peer's failure and is then stopped",
         (reported("worker-0", "UnavailableError", "Collective ops is aborted by: Socket closed", 3.0), stopped(15.0, "worker-0", "worker-1"),
          exited("worker-0", -9, 20.0), exited("worker-1", -15, 15.1)),
