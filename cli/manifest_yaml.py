@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.text import is_utf8
 
 _WORD = re.compile(r"(--)?[A-Za-z/][\w./:-]*", re.ASCII)
 _VALUES = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
@@ -38,19 +39,11 @@ def _string(dumper: _Dumper, text: str) -> yaml.ScalarNode:
 
 def _style(text: str) -> str | None:
     """Of the quotes; None: without. Only double quotes have escapes."""
-    if not _is_utf8(text):
+    if not is_utf8(text):
         raise TfdistError(f"{text!r}: not valid UTF-8; use UTF-8, as Kubernetes accepts nothing else")
     if _WORD.fullmatch(text) and text.lower() not in _VALUES:
         return None
     return "'" if text.isprintable() and "'" not in text else '"'
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # bytes of an argument or a variable, as lone surrogates
-        return False
-    return True
 
 
 _Dumper.add_representer(str, _string)

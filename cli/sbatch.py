@@ -1,6 +1,6 @@
 """`tfdist sbatch`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,6 +26,7 @@ from tfdist.cli.recovery_options import Recovery, recovery_options
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
 from tfdist.cli.timeout_options import timeout_options
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.text import is_utf8
 
 if TYPE_CHECKING:
     from tfdist.launch.policy import Policy
@@ -110,20 +111,14 @@ def sbatch(
     _check_size(nodes, gpus_per_node)
     job = LaunchOptions(choices, tuple(command or ()), port, forwarded(env, env_file), recovery=recovery)
     words = launch_words(ctx, ("nodes", "exclusive", "gpus_per_node", "sbatch_option"))
-    _check_utf8([*words.words, *(sbatch_option or ())])
+    wrong = next((word for word in (*words.words, *(sbatch_option or ())) if not is_utf8(word)), None)
+    if wrong is not None:
+        raise TfdistError(f"{wrong!r}: not valid UTF-8, as a batch script must be; use another name")
     options = BatchOptions(name, nodes, exclusive, gpus_per_node, requeue, tuple(sbatch_option or ()), output)
     planned = plan_batch(options, job, on_nodes.get("workers_per_host"), policy, words.words)
     for line in (*planned.notes, *words.notes):
         typer.echo(line, err=True)
     typer.echo(str(planned.script), nl=False)
-
-
-def _check_utf8(words: Sequence[str]) -> None:
-    for word in words:
-        try:
-            word.encode()
-        except UnicodeEncodeError:  # bytes of an argument, as lone surrogates
-            raise TfdistError(f"{word!r}: not valid UTF-8, as a batch script must be; use another name") from None
 
 
 def _check_size(nodes: int, gpus_per_node: int) -> None:

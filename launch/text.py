@@ -17,6 +17,15 @@ def plain(text: str) -> str:
     return _CONTROLS.sub("", text)
 
 
+def is_utf8(text: str) -> bool:
+    """Whether it can be encoded: bytes of an argument or a variable that are not UTF-8 are lone surrogates in it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def shortened(names: Iterable[str], most: int = 4) -> str:
     """`a, b, c`, each name once; of more than `most` the first ones and how many more: `a, b, c, d and 5 more`."""
     every = list(dict.fromkeys(names))

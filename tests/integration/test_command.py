@@ -146,25 +146,20 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_mobilenet_v2_trains_with_every_strategy(strategy: str, folder: Path) -> None:
+@pytest.mark.parametrize("strategy", ["one-device", "independent", "parameter-server"])  # others: test_equivalence.py
+def test_mobilenet_v2_trains(strategy: str, folder: Path) -> None:
     summary, _ = launch("--strategy", strategy, *STRATEGIES[strategy], "--preset", "smoke", "--steps", "30", cwd=folder)
     assert summary["status"] == "ok"
     assert all(loss < 2.3 for loss in summary["loss"].values())
     assert summary["updates_applied"] == 30
-    if strategy == "multiworker":
-        assert summary["loss"]["worker-0"] == summary["loss"]["worker-1"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("cluster", "script"),
     [
-        (["multiworker", "--workers", "2"], "keras_fit.py"),
         (["multiworker", "--workers", "2"], "tf_config_only.py"),
-        (["parameter-server", "--workers", "1"], "keras_fit.py"),
-        (["mirrored", "--devices", "2"], "keras_fit.py"),
-        (["multiworker", "--workers", "2"], "custom_loop.py"),
+        (["mirrored", "--devices", "2"], "keras_fit.py"),  # others: test_own_program.py
         (["parameter-server", "--workers", "2"], "custom_loop.py"),
     ],
     ids=str,

@@ -4,6 +4,7 @@ from tfdist.launch.text import (
     counted,
     did_you_mean,
     duration,
+    is_utf8,
     labelled,
     last_line,
     option_of,
@@ -75,3 +76,8 @@ def test_a_plain_text_keeps_lines_tabs_letters_and_bytes_that_are_not_utf_8():
 def test_options_are_written_as_they_are_given():
     assert option_of("timeout_collective_s", 3) == "--timeout-collective 3"
     assert (option_of("sync", True), option_of("memory_growth", False)) == ("--sync", "--no-memory-growth")
+
+
+def test_bytes_that_are_not_utf8_are_found():
+    assert is_utf8("café \U0001f600")
+    assert not is_utf8(b"caf\xe9".decode("utf-8", "surrogateescape"))
