@@ -50,7 +50,7 @@ soak: install ## Train for MINUTES=30 while workers are killed again and again, 
 	$(PY) -m tests.faults.soak --minutes $(MINUTES)
 
 test: install ## Run the tests except the slow ones: under 5 minutes on two cores
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -n 3 -m "not slow" # a third process, as these tests wait for a third of their time
 
 test-all: install ## Run all tests: about 35 minutes on two cores
 	$(PYTEST)
