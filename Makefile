@@ -49,8 +49,9 @@ faults: install ## Measure what happens after each fault, in bench_results/fault
 soak: install ## Train for MINUTES=30 while workers are killed again and again, result in bench_results/faults/
 	$(PY) -m tests.faults.soak --minutes $(MINUTES)
 
+# Three processes, because these tests wait for a third of their time.
 test: install ## Run the tests except the slow ones: under 5 minutes on two cores
-	$(PYTEST) -n 3 -m "not slow" # a third process, as these tests wait for a third of their time
+	$(PYTEST) -n 3 -m "not slow"
 
 test-all: install ## Run all tests: about 35 minutes on two cores
 	$(PYTEST)
