@@ -134,8 +134,8 @@ def _link(row: ArmRow, sweep: Sweep | None, asked: Asked) -> Link | None:
     """The measured link with what was asked for in its place; None if nothing was."""
     if asked.bandwidth is None and asked.latency_s is None:
         return None
-    of_sweep = sweep is not None and (row.strategy == StrategyName.MULTI_WORKER or not row.link)
-    measured = link_of(sweep) if sweep and of_sweep else link_of_bench(row)
+    by_sweep = row.strategy == StrategyName.MULTI_WORKER or not row.link
+    measured = link_of(sweep) if sweep and by_sweep else link_of_bench(row)
     return Link(
         measured.bytes_per_s if asked.bandwidth is None else asked.bandwidth,
         measured.latency_s if asked.latency_s is None else asked.latency_s,
