@@ -37,22 +37,22 @@ def remaining(
     return tuple(run for run in plan if run not in done and run.arm not in without)
 
 
+def beside(runs: Sequence[PlannedRun], plan: Sequence[PlannedRun], baseline: str) -> tuple[PlannedRun, ...]:
+    """These runs of `plan`, and those of the baseline in the same rounds: only turns beside each other compare arms."""
+    wanted = {*runs, *(PlannedRun(run.round, baseline) for run in runs)}
+    return tuple(run for run in plan if run in wanted)
+
+
 def spread(rounds: int, number: int) -> tuple[int, ...]:
     """The last round of each of `number` incarnations: all of about the same length."""
     return tuple(ceil(rounds * index / number) for index in range(1, number + 1))
 
 
-def incarnations(
-    plan: Sequence[PlannedRun],
-    ends: Sequence[int],
-    done: Collection[PlannedRun] = (),
-    without: Collection[str] = (),
-) -> Iterator[tuple[PlannedRun, ...]]:
+def incarnations(left: Sequence[PlannedRun], ends: Sequence[int]) -> Iterator[tuple[PlannedRun, ...]]:
     """The runs that are left, by the start of the processes that they share; `ends`: as `spread`.
 
     Those with nothing left are skipped.
     """
-    left = remaining(plan, done, without)
     for before, end in pairwise((0, *ends)):
         runs = tuple(run for run in left if before < run.round <= end)
         if runs:

@@ -137,10 +137,9 @@ def _read_turns(path: Path) -> tuple[list[TurnRecord], list[Unreadable]]:
     return turns, bad
 
 
-def last_turn(root: Path) -> tuple[int, int]:
-    """The highest numbers of an incarnation and of a turn in the folder of a bench; 0 without any."""
-    turns, _ = _read_turns(BenchPaths(root).turns)
-    return max((turn.incarnation for turn in turns), default=0), max((turn.order for turn in turns), default=0)
+def turns_in(root: Path) -> list[TurnRecord]:
+    """Those that can be read in the folder of a bench, in the order in which they were measured."""
+    return _read_turns(BenchPaths(root).turns)[0]
 
 
 def holds_records(root: Path) -> bool:

@@ -16,7 +16,7 @@ from tfdist.bench.group import STOPPED_BY, Group, InterruptedBenchError, Pace
 from tfdist.bench.memory import Memory
 from tfdist.bench.plan import PlannedRun, start_of
 from tfdist.bench.progress import Progress
-from tfdist.bench.reading import last_turn
+from tfdist.bench.reading import turns_in
 from tfdist.bench.suites.arms import Arms
 from tfdist.bench.traces import NO_TRACES, Traces, trace
 from tfdist.bench.until import accuracy_of, has_learned
@@ -29,7 +29,6 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.text import counted
 from tfdist.models.record import Record, RecordStatus, TurnRecord
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.options import StrategyName
 
 TIMEOUT_S = 600.0
 """For the start of an arm and for each turn, unless the suite sets it."""
@@ -107,13 +106,19 @@ class _Run:
     """Turns that are still to come, those of arms that have failed included."""
     starts_left: int = 0
     """Number of incarnations that are still to be started."""
+    groups: dict[PlannedRun, int] = field(default_factory=dict)
+    """The last group that measured each turn before, without trainings that are evaluated: those start anew."""
     learned: set[str] = field(default_factory=set)
     """Arms of this incarnation that need no more turns."""
 
     def __post_init__(self) -> None:
         self.paths = BenchPaths(self.root)
         self.number = self.paths.last_number()
-        self.incarnation, self.order = last_turn(self.root)
+        turns = turns_in(self.root)
+        self.incarnation = max((turn.incarnation for turn in turns), default=0)
+        self.order = max((turn.order for turn in turns), default=0)
+        lasting = [turn for turn in turns if accuracy_of(turn.observed) is None]
+        self.groups = {PlannedRun(turn.round, turn.arm): turn.group for turn in lasting}
 
     def measure(self, incarnations: Sequence[Sequence[PlannedRun]]) -> None:
         self.pending = [run for runs in incarnations for run in runs]
@@ -134,28 +139,33 @@ class _Run:
         for run in runs:
             if run.arm not in self.failed and not self._is_over():
                 self.incarnation = run.round  # the arms of a round have equal numbers
-                self._measure_group([run.arm], [run], number=1)
+                self._measure_group([run.arm], [run], number=1, again=False)
 
     def _measure_incarnation(self, runs: Sequence[PlannedRun]) -> None:
         """Measure these turns, in as many groups as memory requires, each with the baseline.
 
-        Only if no arm fits beside the baseline, the next group is without it.
+        Only if no arm fits beside the baseline, the next group is without it. The numbers of the groups continue those
+        that have measured some of these turns before, which stay.
         """
         order = [arm for arm in self._suite_order(runs) if arm not in self.failed]
-        baseline = self._baseline(order)
+        baseline = self.arms.baseline(order)
         waiting = sorted(order, key=lambda arm: arm != baseline)
         again: list[str] = []
-        number = 0
+        before = max((self.groups.get(run, 0) for run in runs), default=0)
+        number = before
         while waiting and not self._is_over():
             number, self.incarnation = number + 1, self.incarnation + 1
-            left = self._measure_group([*again, *waiting], runs, number)
+            left = self._measure_group([*again, *waiting], runs, number, again=number > before + 1)
             shared = set(waiting) - {*left, baseline}
             again = [baseline] if shared and left and baseline not in self.failed else []
             self.pending += [run for run in runs if run.arm in again]
             waiting = left
 
-    def _measure_group(self, arms: Sequence[str], runs: Sequence[PlannedRun], number: int) -> list[str]:
-        """Measure those of `runs` whose arms fit into memory together; returns the arms that do not."""
+    def _measure_group(self, arms: Sequence[str], runs: Sequence[PlannedRun], number: int, again: bool) -> list[str]:
+        """Measure those of `runs` whose arms fit into memory together; returns the arms that do not.
+
+        `again`: the incarnation has measured another group.
+        """
         self.group = group = self._new_group(number)
         self.learned = set()
         started = time.monotonic()
@@ -164,8 +174,8 @@ class _Run:
         if left:
             self.hooks.progress.note(f"not enough memory for all arms at once; later: {', '.join(left)}")
         group.warm_up()
-        self.spent.add_start(time.monotonic() - started, again=number > 1)
-        self.starts_left -= number == 1
+        self.spent.add_start(time.monotonic() - started, again=again)
+        self.starts_left -= not again
         self._measure_rounds(group, runs)
         trace(group, self.hooks.traces)
         group.end()
@@ -176,11 +186,6 @@ class _Run:
     def _suite_order(self, runs: Sequence[PlannedRun]) -> list[str]:
         needed = {run.arm for run in runs}
         return [arm.name for arm in self.bench.suite.arms if arm.name in needed]
-
-    def _baseline(self, arms: Sequence[str]) -> str:
-        """The one-device arm, else the first one: it connects the groups. Empty without arms."""
-        one = (arm for arm in arms if self.arms.specs[arm].strategy is StrategyName.ONE_DEVICE)
-        return next(one, next(iter(arms), ""))
 
     def _new_group(self, number: int) -> Group:
         suite, hooks = self.bench.suite, self.hooks

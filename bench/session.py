@@ -9,7 +9,7 @@ from tfdist.bench.collectives.results import Sweep, copy_collectives, holds_coll
 from tfdist.bench.estimate import fitting_rounds, seconds_left
 from tfdist.bench.folder import BenchFile, BenchPaths, check_writable, slug
 from tfdist.bench.options import BenchOptions, requested_suite
-from tfdist.bench.plan import PlannedRun, incarnations, interleave, remaining
+from tfdist.bench.plan import PlannedRun, beside, incarnations, interleave, remaining
 from tfdist.bench.reading import read_folder
 from tfdist.bench.resume import read_resumable, resumed_bench
 from tfdist.bench.runner import RunnerHooks, run_bench
@@ -17,7 +17,7 @@ from tfdist.bench.suites.arms import Arms, resolve_arms
 from tfdist.bench.suites.explain import explained
 from tfdist.bench.suites.suite import Suite, adjust
 from tfdist.bench.traces import NO_TRACES, Traces, plan_traces
-from tfdist.bench.until import completed, done_runs
+from tfdist.bench.until import accuracy_of, completed, done_runs
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machines, combined
@@ -62,7 +62,7 @@ class Session:
     @property
     def incarnations(self) -> tuple[tuple[PlannedRun, ...], ...]:
         """The runs to measure, by the start of processes that they share."""
-        return tuple(incarnations(self.bench.plan, self.bench.ends, self.done, without=self.arms.refused))
+        return tuple(incarnations(self.to_run, self.bench.ends))
 
     @property
     def planned(self) -> tuple[PlannedRun, ...]:
@@ -71,8 +71,11 @@ class Session:
 
     @property
     def to_run(self) -> tuple[PlannedRun, ...]:
-        """In order."""
-        return remaining(self.bench.plan, self.done, without=self.arms.refused)
+        """In order. Rounds that arms still lack have the baseline again, unless it learns or no arms alternate."""
+        left = remaining(self.bench.plan, self.done, without=self.arms.refused)
+        baseline = self.arms.baseline(self.arms.specs)
+        learns = any(one.arm == baseline and accuracy_of(one.observed) is not None for one in self.before)
+        return left if learns or self.bench.suite.isolated else beside(left, self.bench.plan, baseline)
 
     @property
     def estimate_s(self) -> float:

@@ -44,8 +44,8 @@ def _groups(rows: Sequence[ArmRow]) -> Iterator[str]:
         groups = {block.group for row in rows if row.folder == folder for block in row.rates}
         if len(groups) > 1:
             yield (
-                f"{_prefix(folder)}The arms did not fit into memory together. They took turns in {len(groups)} groups, "
-                f"and are compared through the arms that are in several."
+                f"{_prefix(folder)}The arms took turns in {len(groups)} groups, because they did not fit into memory "
+                f"together or some were measured later. They are compared through the arms that are in several groups."
             )
 
 

@@ -1,7 +1,7 @@
 """The arms of a suite on these machines: a complete spec each, or the reason why the hardware cannot run it."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
@@ -14,6 +14,7 @@ from tfdist.launch.text import counted
 from tfdist.models.presets import Resolved, resolve, resolve_strategy
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import StrategyName
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,12 @@ class Arms:
     """The hosts of each arm that can run, with slots for its workers."""
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Of the arms that run the user's own program; see `program_of`."""
+
+    def baseline(self, arms: Iterable[str]) -> str:
+        """Of these, the one-device arm, else the first one: it connects groups of arms. Empty without arms."""
+        arms = list(arms)
+        one = (arm for arm in arms if self.specs[arm].strategy is StrategyName.ONE_DEVICE)
+        return next(one, next(iter(arms), ""))
 
 
 def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None) -> Arms:

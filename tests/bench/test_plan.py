@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.bench.plan import PlannedRun, extended, incarnations, interleave, remaining, spread, start_of
+from tfdist.bench.plan import PlannedRun, beside, extended, incarnations, interleave, remaining, spread, start_of
 
 names = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=8, unique=True)
 
@@ -45,6 +45,15 @@ def test_refused_arms_are_not_run() -> None:
     assert remaining(interleave(["a", "b"], 2, 0), (), without={"a"}) == (PlannedRun(1, "b"), PlannedRun(2, "b"))
 
 
+def test_rounds_that_an_arm_lacks_have_the_baseline_too() -> None:
+    plan = interleave(["one", "a", "b"], 3, 0)
+    left = beside([PlannedRun(2, "a"), PlannedRun(3, "one")], plan, "one")
+    assert sorted(left) == [PlannedRun(2, "a"), PlannedRun(2, "one"), PlannedRun(3, "one")]
+    assert list(left) == [run for run in plan if run in left]
+    assert beside((), plan, "one") == ()
+    assert beside(plan, plan, "one") == plan
+
+
 @pytest.mark.parametrize(
     ("rounds", "number", "blocks"),
     [(12, 2, [(1, 6), (7, 12)]), (1, 1, [(1, 1)]), (5, 2, [(1, 3), (4, 5)]), (3, 3, [(1, 1), (2, 2), (3, 3)]),
@@ -61,7 +70,7 @@ def test_incarnations_are_what_is_left_in_order(arms: list[str], rounds: int, da
     number = data.draw(st.integers(1, rounds))
     done = data.draw(st.sets(st.sampled_from(plan)))
     without = data.draw(st.sets(st.sampled_from(arms)))
-    started = list(incarnations(plan, spread(rounds, number), done, without))
+    started = list(incarnations(remaining(plan, done, without), spread(rounds, number)))
     assert [run for runs in started for run in runs] == list(remaining(plan, done, without))
     assert all(started)
     assert len(started) <= number

@@ -11,6 +11,7 @@ from tests.bench.fake_arms import FakeArms
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
+from tfdist.bench.report.summary import summarize
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import default_suite, prepare, run_session
 from tfdist.launch.errors import TfdistError
@@ -110,8 +111,8 @@ def test_ctrl_c_keeps_finished_turns_and_resume_measures_the_rest(options: Bench
     again = prepare(BenchOptions(resume=session.root), MACHINES)
     assert again.bench == session.bench
     assert run_session(again, hooks(FakeArms())) == 0
-    folder = read_folder(session.root, "")
-    assert [one.status for one in folder.records].count("ok") == 4
+    measured = [(one.arm, one.round) for one in read_folder(session.root, "").records if one.status == "ok"]
+    assert (len(measured), len(set(measured))) == (5, 4), "the baseline's turn once more beside the other's"
     assert session.count_left() == 0
 
 
@@ -129,11 +130,36 @@ def test_resume_repeats_failed_arms_and_skips_the_numbers_of_killed_ones(options
     (session.root / "runs" / "005-it-s-odd-i9").mkdir()  # as a kill -9 leaves it
     fakes = FakeArms()
     assert run_session(prepare(BenchOptions(resume=session.root), MACHINES), hooks(fakes)) == 0
-    assert fakes.happened("start") == ["it's; odd"] * 2
-    assert {start.run_dir.name[:3] for start in fakes.starts} == {"006", "007"}
+    assert fakes.happened("start") == ["one/../device", "it's; odd"] * 2
+    assert {start.run_dir.name[:3] for start in fakes.starts} == {"006", "007", "008", "009"}
     folder = read_folder(session.root, "")
     assert {one.status for one in folder.records} == {"ok", "refused"}
     assert [one.status for one in folder.replaced] == ["failed"]
+
+
+def test_a_failed_arm_is_measured_again_beside_the_baseline_and_gets_a_verdict(options: BenchOptions) -> None:
+    session = prepare(replace(options, rounds=4, incarnations=1), MACHINES)
+    run_session(session, hooks(FakeArms(behaviour={"it's; odd": {"ends": 0}})))
+    resumed = prepare(BenchOptions(resume=session.root), MACHINES)
+    assert len(resumed.to_run) == 8
+    run_session(resumed, hooks(FakeArms(behaviour={"it's; odd": {"step_s": 0.05, "noise": 0.01}})))
+    folder = read_folder(session.root, "")
+    turns = [(one.arm, one.round, one.group) for one in folder.records if one.status == "ok"]
+    again = [(arm, number, 2) for arm in ("one/../device", "it's; odd") for number in (1, 2, 3, 4)]
+    assert sorted(turns) == sorted([("one/../device", number, 1) for number in (1, 2, 3, 4)] + again)
+    baseline, odd, _ = summarize([folder])
+    assert (baseline.rounds, odd.status) == (4, "ok")
+    assert odd.one_device is not None
+    assert odd.one_device.comparison.verdict == "faster"
+    assert prepare(BenchOptions(resume=session.root), MACHINES).to_run == ()
+
+
+def test_a_training_that_has_learned_is_not_measured_again_as_a_baseline(options: BenchOptions) -> None:
+    session = prepare(options, MACHINES)
+    learns = {"one/../device": {"learns": 9}, "it's; odd": {"ends": 0}}
+    run_session(session, hooks(FakeArms(behaviour=learns)))
+    again = prepare(BenchOptions(resume=session.root), MACHINES)
+    assert {run.arm for run in again.to_run} == {"it's; odd"}
 
 
 def test_a_refused_arm_runs_on_resume_if_it_now_can(options: BenchOptions) -> None:
@@ -142,7 +168,7 @@ def test_a_refused_arm_runs_on_resume_if_it_now_can(options: BenchOptions) -> No
     with_gpus = Machine((0, 1), ("A", "B"))
     fakes = FakeArms()
     run_session(prepare(BenchOptions(resume=session.root), local_machines(with_gpus)), hooks(fakes))
-    assert fakes.happened("start") == ["refused", "refused"]
+    assert fakes.happened("start") == ["one/../device", "refused"] * 2
     assert {one.status for one in read_folder(session.root, "").records} == {"ok"}
 
 
