@@ -11,8 +11,13 @@ from contextlib import suppress
 
 import psutil
 import pytest
+from hypothesis import HealthCheck, settings
 
 from .processes import MARK, marked_processes
+
+# A busy machine makes examples late, whatever they test.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

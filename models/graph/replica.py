@@ -24,11 +24,14 @@ class Replica:
 
 def replica(spec: TrainingSpec, model: Any, batch: Inputs, index: int) -> Replica:
     """The replica with this index. `model` was built in this graph; it can be that of other replicas, too."""
-    logits = model(batch.images, training=True)
+    images = batch.images
+    if spec.slow_worker == index:
+        start, images = straggler.started(spec, images, batch.labels)
+    logits = model(images, training=True)
     per_example = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=batch.labels, logits=logits)
     loss = tf.reduce_mean(per_example)
     gradients = tf.gradients(loss, model.trainable_weights)
     if spec.slow_worker == index:
-        gradients = straggler.slowed(spec, (batch.images, batch.labels), gradients)
+        gradients = straggler.slowed(spec, start, gradients)
     # Keras puts them into no collection of the graph, and `model.updates` are also those of building it
-    return Replica(loss, gradients, model.get_updates_for(batch.images))
+    return Replica(loss, gradients, model.get_updates_for(images))

@@ -46,11 +46,12 @@ def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, MovingAverages | N
 
     def step(images: tf.Tensor, labels: tf.Tensor, slowness: tf.Tensor | None = None) -> Any:
         """`slowness`: 1.0 on the slow worker and else 0.0, if only a running graph knows which one it is."""
-        loss, scaled = gradients(images, labels)
-        if slowness is not None:
-            scaled = straggler.slowed(job.spec, (images, labels), scaled, slowness)
-        elif straggler.is_slow(job):
-            scaled = straggler.slowed(job.spec, (images, labels), scaled)
+        if slowness is None and not straggler.is_slow(job):
+            loss, scaled = gradients(images, labels)
+        else:
+            start, images = straggler.started(job.spec, images, labels)
+            loss, scaled = gradients(images, labels)
+            scaled = straggler.slowed(job.spec, start, scaled, 1.0 if slowness is None else slowness)
         unscaled = optimizers.unscale(optimizer, scaled)
         if not job.spec.step_times:
             apply(unscaled)

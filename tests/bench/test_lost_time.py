@@ -135,7 +135,7 @@ def test_arms_without_a_common_round_have_a_reason() -> None:
     assert "no round in common" in found.reason
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(SECONDS, SECONDS, SECONDS, SECONDS, SECONDS, SECONDS), min_size=1, max_size=5))
 def test_the_parts_sum_to_the_loss(rounds: list[tuple[float, ...]]) -> None:
     turns, known = {}, {which: {} for which in references()}

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.bench.dense_model import indicators, residual_maker, weights
@@ -17,7 +17,6 @@ def logs_of(design: Design, bench: Rounds) -> np.ndarray:
 
 
 @given(benches)
-@settings(deadline=None)
 def test_figures_and_what_each_turn_counts_in_them(bench: Rounds) -> None:
     for design in connected(bench):
         logs, dense = logs_of(design, bench), weights(design)
@@ -27,7 +26,6 @@ def test_figures_and_what_each_turn_counts_in_them(bench: Rounds) -> None:
 
 
 @given(several, st.booleans(), st.lists(st.floats(0.01, 1), min_size=6, max_size=6))
-@settings(deadline=None)
 def test_residuals_with_unequal_spreads(bench: Rounds, within_starts: bool, sizes: list[float]) -> None:
     for design in connected(bench):
         spreads = np.array(sizes[: len(design.arms)])
@@ -39,7 +37,6 @@ def test_residuals_with_unequal_spreads(bench: Rounds, within_starts: bool, size
 
 
 @given(several, st.lists(st.floats(0.01, 1), min_size=6, max_size=6))
-@settings(deadline=None)
 def test_what_the_model_leaves_of_starts(bench: Rounds, sizes: list[float]) -> None:
     for design in connected(bench):
         spreads = np.array(sizes[: len(design.arms)])

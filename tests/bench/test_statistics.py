@@ -180,7 +180,6 @@ def test_a_noisy_arm_does_not_widen_the_interval_of_quiet_ones() -> None:
 
 
 @given(benches)
-@settings(deadline=None)
 def test_every_ratio_divides(bench: Rounds) -> None:
     statistics = Statistics(bench)
     pairs = [(a, b) for a in bench for b in bench]
@@ -189,7 +188,6 @@ def test_every_ratio_divides(bench: Rounds) -> None:
 
 
 @given(benches, st.randoms())
-@settings(deadline=None)
 def test_the_order_of_arms_and_of_rounds_does_not_matter(bench: Rounds, draw: random.Random) -> None:
     arms = draw.sample(list(bench), len(bench))
     shuffled = {arm: dict(draw.sample(list(bench[arm].items()), len(bench[arm]))) for arm in arms}
@@ -203,7 +201,7 @@ def test_the_order_of_arms_and_of_rounds_does_not_matter(bench: Rounds, draw: ra
 
 
 @given(st.integers(0, 1000), st.floats(0.5, 2))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_a_comparison_turned_round_is_the_reciprocal(seed: int, rate: float) -> None:
     bench = Statistics(noisy({"a": 100, "b": 100 * rate, "c": 100}, number=6, seed=seed))
     (there,), (back,) = bench.compare([("a", "b")]), bench.compare([("b", "a")])

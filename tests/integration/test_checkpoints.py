@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.disks import small_disk
 from tfdist.launch.agents.messages import Event, Started
 from tfdist.launch.diagnosis.outcome import Outcome
 from tfdist.launch.machine import local_machines
@@ -273,13 +273,8 @@ def test_the_trace_of_the_first_step_does_not_make_all_windows_short(tmp_path):
 @pytest.fixture
 def disk(tmp_path):
     """A file system with 1 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("mounting needs root")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with small_disk(tmp_path, 1024) as folder:
+        yield folder
 
 
 @pytest.mark.parametrize("recovers", [True, False], ids=["with space at the end", "without"])

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.disks import small_disk
+
 from .test_command import TFDIST, TINY
 
 SIZE = 256 << 10
@@ -15,13 +17,8 @@ SIZE = 256 << 10
 @pytest.fixture
 def disk(tmp_path):
     """A small file system of its own."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("mounting needs root")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with small_disk(tmp_path, SIZE >> 10) as folder:
+        yield folder
 
 
 def tfdist(*arguments: str, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":

@@ -70,7 +70,8 @@ def test_sigterm_saves_and_the_printed_command_continues(tmp_path, monkeypatch):
     launcher = subprocess.Popen([sys.executable, "-m", "tfdist", *command], stdout=-1, stderr=-1, text=True)
     try:
         wait_until(
-            lambda: '"event": "step"' in "".join(path.read_text() for path in Path().glob("runs/*/events.jsonl"))
+            lambda: '"event": "step"' in "".join(path.read_text() for path in Path().glob("runs/*/events.jsonl")),
+            seconds=120.0,
         )
         launcher.send_signal(signal.SIGTERM)
         _, err = launcher.communicate(timeout=60)

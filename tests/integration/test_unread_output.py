@@ -117,7 +117,7 @@ def test_the_time_limit_ends_a_launch_whose_output_is_not_read(unread, terminal)
     started_at = time.monotonic()
     launch = unread("--timeout", "5", terminal=terminal)
     assert launch.process.wait(DEADLINE_S) == 124
-    assert time.monotonic() - started_at < LIMIT_S + 4  # on a busy machine
+    assert time.monotonic() - started_at < LIMIT_S + 12  # on a busy machine
     logged, written = launch.logged_lines(), launch.written_lines()
     assert min(written) > LINES / 20  # far more than pipes hold
     for lines, count in zip(logged, written, strict=True):

@@ -4,7 +4,7 @@ import math
 import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfdist.launch.agents.inbox import Arrival, Inbox
@@ -179,7 +179,7 @@ POLICIES = st.builds(
 
 
 @pytest.mark.parametrize("strategy", ROLES)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(data=st.data(), policy=POLICIES)
 def test_any_order_of_messages_leads_to_an_outcome(strategy, data, policy):
     run = Simulation(ROLES[strategy], policy)

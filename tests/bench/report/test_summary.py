@@ -2,7 +2,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.bench.folder import BenchFile
@@ -223,7 +223,6 @@ rates = st.lists(st.floats(1.0, 1e4), min_size=1, max_size=4)
 
 
 @given(st.lists(rates, min_size=2, max_size=4), st.integers(1, 5))
-@settings(deadline=None)  # the first call imports scipy
 def test_every_column_divides(arms: list[list[float]], devices: int) -> None:
     """Whatever is missing: speed-up is images/s over the baseline's images/s, exactly as they are shown."""
     baseline, *others = arms

@@ -101,7 +101,7 @@ def lines():
     return st.builds(lambda kind, rest: json.dumps({**rest, "kind": kind}).encode() + b"\n", kinds, rest)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(data=st.binary() | st.lists(lines()).map(b"".join))
 def test_a_host_that_sends_any_bytes_instead_of_a_hello_is_named(data):
     code = "import sys; sys.stdout.buffer.write(bytes.fromhex(sys.argv[1]))"
@@ -127,7 +127,7 @@ for line in sys.stdin.buffer:
 """
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary() | st.lists(lines()).map(b"".join))
 @example(data=b'{"kind": "output", "task": "worker-0", "stream": "stacks", "text": "' + b"x" * 1000 + b'"}\n')
 @example(data=b'{"kind": "stacks_dumped", "request": 1, "methods": {"worker-9": ""}}\n')

@@ -95,10 +95,10 @@ def test_the_handles_are_opened_once_and_a_reading_is_quick(machine):
     nvml = FakeNvml()
     machine(nvml)
     readings.gpu_readings()
-    started = time.perf_counter()
+    started = time.thread_time()
     for _ in range(100):
         readings.gpu_readings()
-    assert (time.perf_counter() - started) / 100 < 1e-3  # without the time that the driver takes
+    assert (time.thread_time() - started) / 100 < 1e-3  # without the time that the driver takes
     assert nvml.inits == 1
 
 

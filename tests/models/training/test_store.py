@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.disks import small_disk
 from tfdist.launch.errors import TfdistError
 from tfdist.models.checkpoints import Listing, Manifest, list_checkpoints
 from tfdist.models.spec import TrainingSpec
@@ -35,13 +36,8 @@ def store(monkeypatch):
 @pytest.fixture
 def full_disk(tmp_path):
     """A file system with 64 KiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("mounting needs root")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with small_disk(tmp_path, 64) as folder:
+        yield folder
 
 
 def manifest(step):
