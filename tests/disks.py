@@ -1,11 +1,15 @@
 """Small file systems, which are soon full."""
 
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+END_S = 15.0
+"""A process of the test may still end."""
 
 
 @contextmanager
@@ -17,4 +21,7 @@ def small_disk(parent: Path, kibibytes: int) -> Iterator[Path]:
     if subprocess.run(mount, capture_output=True).returncode != 0:
         pytest.skip("mounting needs root")
     yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)  # a process may still end there
+    until = time.monotonic() + END_S
+    while (done := subprocess.run(["umount", str(folder)], capture_output=True, text=True)).returncode:
+        assert time.monotonic() < until, done.stderr
+        time.sleep(0.05)

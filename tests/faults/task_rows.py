@@ -25,7 +25,7 @@ def _ends(fault: Fault, job: Job, task: str, code: int, says: str, moment: Momen
 
 
 def _frozen(job: Job, task: str) -> Scenario:
-    return Scenario(f.SIGSTOP, job, Expected(1, task, f"{task} {FROZEN}", detected_s=15.0), task, steps=ENDLESS)
+    return Scenario(f.SIGSTOP, job, Expected(1, task, f"{task} {FROZEN}", detected_s=20.0), task, steps=ENDLESS)
 
 
 def _sleeps(job: Job, task: str) -> Scenario:

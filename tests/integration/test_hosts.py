@@ -91,9 +91,7 @@ def test_a_custom_program_gets_tf_config_and_can_import_tfdist(launcher, net):
 
 
 def test_this_machine_can_be_one_of_the_hosts(launcher, net):
-    done = launcher.run(
-        "--hosts", "localhost,h2", "--", "python", "-c", "import os; print(os.environ['TF_CONFIG'])", timeout_s=30
-    )
+    done = launcher.run("--hosts", "localhost,h2", "--", "python", "-c", "import os; print(os.environ['TF_CONFIG'])")
     assert done.code == 0, done.err
     (config,) = done.lines_of("worker-1", done.out)
     addresses = [address.rpartition(":")[0] for address in json.loads(config)["cluster"]["worker"]]

@@ -6,6 +6,7 @@ import signal
 import threading
 from queue import Empty, Queue
 
+import psutil
 import pytest
 
 from .namespaces import missing, network
@@ -53,7 +54,7 @@ class Run:
 
     def wait_for(self, *texts, seconds=60.0):
         """Read on until every text was in a line."""
-        left = list(texts)
+        left = [text for text in texts if not any(text in line for line in self.seen)]
         while left:
             try:
                 self.seen.append(self.lines.get(timeout=seconds))
@@ -77,7 +78,8 @@ class Run:
             for line in self.launcher.net.processes()
             if line.startswith(f"{host.namespace}: ") and "tfdist-agent" in line
         ]
-        os.kill(max(agents), signal.SIGKILL)  # the other one is its parent
+        (agent,) = (pid for pid in agents if psutil.Process(pid).ppid() in agents)
+        os.kill(agent, signal.SIGKILL)
 
     def hosts(self):
         """The host of each task in the last attempt."""
@@ -110,11 +112,11 @@ def test_a_host_that_is_cut_off_is_left_out(launcher, net):
 
 
 def test_too_few_hosts_end_the_run_with_one_sentence(launcher, net):
-    options = ("--min-workers", "3", "--start-timeout", "5", "--launcher-timeout", "5")
+    options = ("--min-workers", "3", "--start-timeout", "15", "--launcher-timeout", "5")
     run = Run(launcher, *MULTI, "--hosts", "h1,h2,h3", *options)
     run.wait_for_start(0, 3)
     with net.hosts[2].down():
-        run.wait_for("waiting 5 s for h3", "2 workers fit on h1, h2, but --min-workers is 3\n")
+        run.wait_for("waiting 15 s for h3", "2 workers fit on h1, h2, but --min-workers is 3\n")
         assert run.process.wait(20) == 69
         assert launcher.left_over() == []
     assert run.outcome()["not_restarted"] == "2 workers fit on h1, h2, but --min-workers is 3"

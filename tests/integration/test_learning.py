@@ -13,7 +13,6 @@ SPEC = replace(MOBILE, strategy=StrategyName.MULTI_WORKER, workers=2, batch_size
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_held_out_digits_are_classified(tmp_path):
     for rank in train(replace(SPEC, steps_per_window=50, warmup_steps=50), tmp_path, timeout_s=800.0):
         assert rank.accuracy is not None

@@ -60,7 +60,6 @@ def updates(folder: Path, arm: str) -> Updates:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_turns_train_on_and_are_evaluated(folder):
     for arm in ("one-worker", "two-workers", "slow-worker", "sync"):
         (curve,) = curves_of(turns(folder, arm))
@@ -74,7 +73,6 @@ def test_turns_train_on_and_are_evaluated(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_staleness_is_that_of_the_other_workers_updates(folder):
     """One worker: 0. Two equal ones take turns, so about one update of the other is between each read and write."""
     one = updates(folder, "one-worker").staleness
@@ -85,7 +83,6 @@ def test_staleness_is_that_of_the_other_workers_updates(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_a_slow_worker_does_less_and_its_updates_are_staler(folder):
     slow = updates(folder, "slow-worker")
     assert slow.shares[1] < slow.shares[0]
@@ -97,7 +94,6 @@ def test_a_slow_worker_does_less_and_its_updates_are_staler(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_shards_are_on_both_servers_and_are_asked_for_in_each_step(folder):
     (rank, *_) = turns(folder, "two-workers")[0].ranks
     assert set(rank.storage) == {"ps-0", "ps-1"}

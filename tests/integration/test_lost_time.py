@@ -18,7 +18,7 @@ turn = 0.6
 warmup = 0.3
 window = 0.3
 """
-SLOW_MS = 30.0
+SLOW_MS = 100.0
 ONE_HOST = f"""
 name = "faults"
 {TIMES}
@@ -84,7 +84,6 @@ def largest(parts: dict[str, dict[str, Any]]) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_a_slow_rank_is_waiting_and_a_slow_map_function_is_input_and_all_arms_are_traced(tmp_path, monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     for label in ("a", "b"):
@@ -100,7 +99,7 @@ def test_a_slow_rank_is_waiting_and_a_slow_map_function_is_input_and_all_arms_ar
     for parts in (slow, data):
         check_sum(parts)
         assert abs(parts["unexplained"]["ms_per_step"]) < 0.4 * parts["loss"]["ms_per_step"]
-    assert 0.75 * SLOW_MS < slow["waiting"]["ms_per_step"] < 2.5 * SLOW_MS  # more if other programs are busy
+    assert 0.75 * SLOW_MS < slow["waiting"]["ms_per_step"] < 1.5 * SLOW_MS
     assert largest(slow) == "waiting"
     assert largest(data) == "input"
     assert data["input"]["ms_per_step"] > 0.5 * data["loss"]["ms_per_step"]
@@ -109,7 +108,6 @@ def test_a_slow_rank_is_waiting_and_a_slow_map_function_is_input_and_all_arms_ar
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_a_slow_link_is_exchange_and_agrees_with_the_floor_of_a_ring(launcher, net):
     suite = launcher.script(TWO_HOSTS, "link.toml")
     with net.hosts[1].limit_mbit(MBIT):

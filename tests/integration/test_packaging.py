@@ -19,7 +19,6 @@ def run(*argv: object, cwd: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_the_wheel_installs_in_an_empty_environment_and_runs(tmp_path: Path) -> None:
     run(sys.executable, "-m", "build", "--outdir", tmp_path, ROOT, cwd=tmp_path)
     (wheel,) = tmp_path.glob("tfdist-*.whl")

@@ -85,7 +85,6 @@ def test_variables_refer_only_to_those_before_them():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("strategy", "victim"), [(MULTI_WORKER, "worker-1"), (SERVED, "ps-0")])
 def test_a_killed_pod_restarts_the_set_which_continues_from_the_checkpoint(strategy, victim, pods, capsys):
     document = jobset(capsys, *strategy, *TRAINING, "--max-restarts", "2")

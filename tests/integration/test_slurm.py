@@ -16,7 +16,7 @@ from .launcher import CLEAN_S
 from .namespaces import missing, network
 from .slurm import CPUS, Slurm, UnavailableError, slurm, unpack
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 KILL_WAIT_S = 15
 """Of the cluster: less than the 25 s that a save has elsewhere."""

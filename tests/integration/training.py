@@ -32,7 +32,7 @@ MOBILE = replace(TINY, model=Architecture.MOBILENET_V2, alpha=0.35)
 
 
 def train(
-    spec: TrainingSpec, folder: Path, timeout_s: float = 240.0, script: Path | None = None
+    spec: TrainingSpec, folder: Path, timeout_s: float = 500.0, script: Path | None = None
 ) -> tuple[RankRecord, ...]:
     """The record of each rank of a successful training, run by `script` instead of the built-in task if given."""
     if script is None:
