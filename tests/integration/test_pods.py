@@ -1,6 +1,8 @@
 """Manifests of `tfdist manifest`, in pods: from an empty volume to a trained model, also if a pod is killed."""
 
+import fnmatch
 import json
+import os
 import signal
 import time
 
@@ -42,7 +44,8 @@ def pods(tmp_path, survivors):
 
 def saved_steps(set_run: JobSetRun) -> list[int]:
     """The steps of the checkpoints on the volume."""
-    return sorted(int(path.stem.removeprefix("step-")) for path in (set_run.folder / "volume").rglob("step-*.json"))
+    names = (name for _, _, names in os.walk(set_run.folder / "volume") for name in names)  # folders may disappear
+    return sorted(int(name[len("step-") : -len(".json")]) for name in fnmatch.filter(names, "step-*.json"))
 
 
 def resumed_steps(set_run: JobSetRun) -> list[int]:

@@ -3,11 +3,11 @@
 import json
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.launcher_messages import HostReady, Interrupted, Note, Restarting
-from tfdist.launch.agents.messages import Output
+from tfdist.launch.agents.messages import Output, Started
 from tfdist.launch.diagnosis.outcome import Status
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.host_choice import NextPlan
@@ -80,6 +80,18 @@ def run(job, fleet, folder, choice=None, policy=POLICY, on_message=lambda messag
     return outcome, messages
 
 
+def losing_b(folder, fleet, start_timeout_s):
+    """Once a task has started, lets host b be lost, and gives it this long to come back; the first start had longer."""
+
+    def lose(message):
+        if isinstance(message, Started):
+            fleet.policy = replace(fleet.policy, start_timeout_s=start_timeout_s)
+            (folder / "b").touch()
+            (folder / "go").touch()
+
+    return lose
+
+
 def output(messages):
     return sorted(message.text for message in messages.of(Output))
 
@@ -102,12 +114,11 @@ def test_a_host_whose_agent_was_killed_is_connected_again(tmp_path, survivors):
 
 def test_a_host_that_does_not_answer_again_ends_the_run(tmp_path):
     hosts = [host("a"), switched(tmp_path, "b")]
-    policy = Policy(settle_s=0.3, lost_grace_s=0.3, start_timeout_s=2.0, max_restarts=1)
+    policy = Policy(settle_s=0.3, lost_grace_s=0.3, start_timeout_s=20.0, max_restarts=1)
     with connect(hosts) as fleet:
-        (tmp_path / "b").touch()
-        (tmp_path / "go").touch()
         fleet.policy = policy
-        outcome, messages = run(job_on(hosts, tmp_path), fleet, tmp_path, policy=policy)
+        lose_b = losing_b(tmp_path, fleet, start_timeout_s=2.0)
+        outcome, messages = run(job_on(hosts, tmp_path), fleet, tmp_path, policy=policy, on_message=lose_b)
     assert (outcome.status, outcome.exit_code) == (Status.FAILED, 69)
     assert outcome.reason.startswith("lost the agent on b")
     assert outcome.not_restarted == "b is lost, and without --min-workers all hosts are needed"
@@ -132,10 +143,8 @@ def test_a_lost_host_is_left_out(tmp_path):
 def test_too_few_hosts_end_the_run_with_one_sentence(tmp_path):
     hosts = [host("a"), switched(tmp_path, "b")]
     with connect(hosts, Policy(start_timeout_s=20.0)) as fleet:
-        fleet.policy = Policy(start_timeout_s=1.0)
-        (tmp_path / "b").touch()
-        (tmp_path / "go").touch()
-        outcome, _ = run(job_on(hosts, tmp_path), fleet, tmp_path, Elastic(hosts, 2, tmp_path))
+        lose_b = losing_b(tmp_path, fleet, start_timeout_s=1.0)
+        outcome, _ = run(job_on(hosts, tmp_path), fleet, tmp_path, Elastic(hosts, 2, tmp_path), on_message=lose_b)
     assert (outcome.exit_code, outcome.not_restarted) == (69, "1 of at least 2 workers")
 
 

@@ -146,12 +146,18 @@ def test_a_job_is_stopped_at_its_time_limit(tmp_path, survivors):
 
 
 def test_tasks_that_ignore_sigterm_and_daemons_are_killed(tmp_path, survivors):
-    stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
+    ready = tmp_path / "ready"
+    stubborn = (
+        "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True)\n"
+        f"open({str(ready)!r}, 'w').close() if os.environ['TFDIST_TASK'] == 'worker-1' else None; time.sleep(600)"
+    )
     code = (
         "import os, subprocess, sys, time\n"
-        f"child = subprocess.Popen([sys.executable, '-S', '-c', {stubborn!r}], stdout=subprocess.PIPE, start_new_session=True)\n"
+        f"child = subprocess.Popen([sys.executable, '-S', '-c', 'import os;' + {stubborn!r}], stdout=subprocess.PIPE, start_new_session=True)\n"
         "child.stdout.readline()\n"
-        "if os.environ['TFDIST_TASK'] == 'worker-0': sys.exit(3)\n" + stubborn
+        "if os.environ['TFDIST_TASK'] == 'worker-0':\n"
+        f"    while not os.path.exists({str(ready)!r}): time.sleep(0.01)\n"
+        "    sys.exit(3)\n" + stubborn
     )
     outcome, _ = run(python_job(code, {"worker": 2}), tmp_path, Policy(grace_s=0.3, settle_s=0.2))
     assert outcome.exit_code == 3

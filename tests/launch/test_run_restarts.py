@@ -104,7 +104,7 @@ def test_wrong_input_is_not_tried_again(tmp_path):
 
 
 def test_exit_code_42_asks_for_a_restart(tmp_path):
-    policy = replace(RESTARTING, restart_on=RestartOn.PREEMPTION)
+    policy = replace(RESTARTING, restart_on=RestartOn.PREEMPTION, settle_s=5.0, settle_restart_s=5.0)
     outcome, _ = run(python_job(PREPARE + "sys.exit(0 if attempt else 42)", {"worker": 2}), tmp_path, policy)
     assert outcome.status is Status.OK
     assert outcome.attempts[0].reason == "both tasks failed alike: exited with code 42 (restart requested)"
@@ -122,7 +122,7 @@ def test_a_killed_worker_is_reported_within_3_s_with_the_default_settings(tmp_pa
     )
     outcome, messages = run(python_job(code, {"worker": 3}), tmp_path, replace(QUICK, settle_s=3.0))
     killed = next(message.time for message in messages.of(Event))
-    assert max(message.time for message in messages.of(Exited)) - killed < 2.0
+    assert max(message.time for message in messages.of(Exited)) - killed < 2.9
     assert outcome.culprit == "worker-1"
 
 

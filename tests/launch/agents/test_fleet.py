@@ -109,12 +109,12 @@ def test_a_refused_login_is_shown_even_from_stdout():
 def test_a_missing_hello_is_an_error_after_the_timeout_of_the_policy(survivors):
     mute = [host(f"mute{number}", "exec sleep 60", needs_quoting=True) for number in range(3)]
     started = time.monotonic()
-    with refused() as caught, connect([host("fine"), *mute], Policy(alive_s=1.5)):
+    with refused() as caught, connect([host("fine"), *mute], Policy(alive_s=4.0)):
         pytest.fail("connected")
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 15
     lines = str(caught.value).splitlines()
     assert [line.partition(":")[0] for line in lines] == ["mute0, mute1, mute2"]
-    assert all("did not say hello within 1.5 s" in line for line in lines)
+    assert all("did not say hello within 4 s" in line for line in lines)
     assert survivors() == []
 
 

@@ -107,9 +107,9 @@ def test_files_without_a_descriptor_are_refused_and_have_room():
 
 
 def test_a_full_stream_waits_for_a_reader_that_reads(unread):
-    reader = threading.Thread(target=unread.read, args=(50 * FULL_BYTES,))
+    reader = threading.Thread(target=unread.read, args=(50 * FULL_BYTES,), daemon=True)
     reader.start()
     for _ in range(50):
         unread.stream.write("x" * FULL_BYTES)
-        assert has_room(unread.stream)
+        assert has_room(unread.stream, 10.0)
     reader.join()

@@ -181,7 +181,7 @@ def test_many_workers_dial_the_chief_and_all_parameter_servers():
 # --- with real agents; two on this machine stand in for two hosts
 
 ONE, TWO = (Host(name, "127.0.0.1", python=sys.executable) for name in ("one", "two"))
-QUICK = Policy(dial_s=1.0)
+QUICK = Policy(dial_s=4.0)
 
 
 def run(planned, hosts=(ONE, TWO), needs_tensorflow=False):

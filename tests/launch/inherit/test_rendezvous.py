@@ -17,7 +17,7 @@ from tfdist.launch.inherit.rendezvous import Rendezvous, meet
 from tfdist.launch.inherit.wire import send
 
 LONG_S = 30.0
-SHORT_S = 0.5
+SHORT_S = 2.0
 
 
 @contextmanager

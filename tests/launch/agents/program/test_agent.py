@@ -628,7 +628,7 @@ def test_output_is_the_same_bytes_however_it_is_cut():
         "os.write(1, b'a\\xff\\xe2\\x96'); time.sleep(1.3); os.write(1, b'b\\r\\n')\n"
         "os.write(1, '\\u2588'.encode() * 100_000); time.sleep(1.3); os.write(1, b'\\xf0\\x9f')"
     )
-    with real_agent() as agent:
+    with real_agent(source=edited_source(PARTIAL_S=0.1)) as agent:
         agent.start(code)
         agent.exit_of("worker-0")
         expected = b"a\xff\xe2\x96b\r\n" + "\u2588".encode() * 100_000 + b"\xf0\x9f"
