@@ -12,8 +12,9 @@ NVIDIA_DEVICES ?= /dev/nvidia[0-9]*
 WITH_CUDA := $(if $(filter 0 1,$(CUDA)),$(filter 1,$(CUDA)),$(wildcard $(NVIDIA_DEVICES)))
 EDITABLE := --editable '.[dev$(if $(WITH_CUDA),$(COMMA)cuda)]' --config-settings editable_mode=strict
 VERSIONS := $(VENV)/versions$(if $(WITH_CUDA),-cuda)
-# worksteal gives each process consecutive tests, which share the launches of their module's fixtures.
-PYTEST := $(PY) -m pytest -n 2 --dist worksteal --durations=20 --durations-min=1
+# Three processes, because the tests wait for a third of their time. worksteal gives each process consecutive tests, which
+# share the launches of their module's fixtures.
+PYTEST := $(PY) -m pytest -n 3 --dist worksteal --durations=20 --durations-min=1
 # Folders too: moving a file changes the time of its folder, not its own. With a dot, because `bench` alone is a target.
 SOURCES := $(shell find package/. cli/. launch/. strategies/. models/. bench/. -not -path '*__pycache__*')
 
@@ -49,11 +50,10 @@ faults: install ## Measure what happens after each fault, in bench_results/fault
 soak: install ## Train for MINUTES=30 while workers are killed again and again, result in bench_results/faults/
 	$(PY) -m tests.faults.soak --minutes $(MINUTES)
 
-# Three processes, because these tests wait for a third of their time.
 test: install ## Run the tests except the slow ones: under 5 minutes on two cores
-	$(PYTEST) -n 3 -m "not slow"
+	$(PYTEST) -m "not slow"
 
-test-all: install ## Run all tests: about 35 minutes on two cores
+test-all: install ## Run all tests: under 30 minutes on two cores
 	$(PYTEST)
 
 test-pythons: ## Run `make test` on each Python from 3.10 to 3.13 on PATH or in pyenv, in .venv-3.10 to .venv-3.13
