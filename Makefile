@@ -53,7 +53,7 @@ soak: install ## Train for MINUTES=30 while workers are killed again and again, 
 test: install ## Run the tests except the slow ones: under 5 minutes on two cores
 	$(PYTEST) -m "not slow"
 
-test-all: install ## Run all tests: under 30 minutes on two cores
+test-all: install ## Run all tests: about 30 minutes on two cores
 	$(PYTEST)
 
 test-pythons: ## Run `make test` on each Python from 3.10 to 3.13 on PATH or in pyenv, in .venv-3.10 to .venv-3.13
