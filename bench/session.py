@@ -73,9 +73,13 @@ class Session:
     def to_run(self) -> tuple[PlannedRun, ...]:
         """In order. Rounds that arms still lack have the baseline again, unless it learns or no arms alternate."""
         left = remaining(self.bench.plan, self.done, without=self.arms.refused)
-        baseline = self.arms.baseline(self.arms.specs)
-        learns = any(one.arm == baseline and accuracy_of(one.observed) is not None for one in self.before)
-        return left if learns or self.bench.suite.isolated else beside(left, self.bench.plan, baseline)
+        learns = any(one.arm == self.baseline and accuracy_of(one.observed) is not None for one in self.before)
+        return left if learns or self.bench.suite.isolated else beside(left, self.bench.plan, self.baseline)
+
+    @property
+    def baseline(self) -> str:
+        """The arm beside which all others are measured."""
+        return self.arms.baseline(self.arms.specs)
 
     @property
     def estimate_s(self) -> float:

@@ -19,14 +19,16 @@ from tfdist.models.spec import TrainingSpec
 def announce(session: Session, stream: TextIO) -> None:
     """Show the suite, its purpose, the size of the bench, and the arms that cannot run."""
     suite, turns = session.bench.suite, len(session.to_run)
+    again = len(session.done & set(session.to_run))
     size = f"{counted(len(suite.arms), 'arm')} x {counted(suite.rounds, 'round')} of {suite.turn_s:g} s"
     rest = f" left of {len(session.planned)}," if session.before else ""
+    rest += f" and {again} of {session.baseline} again beside them," if again else ""
     about = "about" if suite.until_accuracy is None else "at most about"
     time = f", {about} {duration(session.estimate_s)}" if turns else ""
     lines = [f"suite {suite.name}: {size}, {suite.scaling} scaling, seed {suite.seed}"]
     lines += [suite.description] if suite.description else []
     starts = counted(len(session.incarnations), "start")
-    lines += [f"{counted(turns, 'turn')}{rest} in {starts} of the processes{time}; results in {session.root}"]
+    lines += [f"{counted(turns - again, 'turn')}{rest} in {starts} of the processes{time}; results in {session.root}"]
     lines += [*session.notes, *(f"refused: {text}" for text in refusals(session))]
     lines += [f"warning: {warning}" for warning in session.warnings]
     typer.echo("\n".join(lines), file=stream)

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.fake_arms import FakeArms
 from tfdist.bench.folder import BenchPaths
-from tfdist.bench.session import Session
+from tfdist.bench.progress import Progress
+from tfdist.bench.runner import RunnerHooks
+from tfdist.bench.session import Session, run_session
 from tfdist.bench.suites.suite import load_suite
 from tfdist.cli.main import run
 from tfdist.launch.json_files import save_json
@@ -192,6 +195,17 @@ def test_a_bench_that_is_interrupted_before_its_first_turn_has_no_report(
         "no turn was measured: no report",
         "10 of 10 turns left; to continue: tfdist bench --resume out",
     ]
+
+
+def test_a_resume_says_which_turns_it_measures_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fails = RunnerHooks(Progress(), FakeArms(behaviour={"two; it's": {"ends": -1}}))
+    monkeypatch.setattr("tfdist.cli.run_bench._execute", lambda session, *_: run_session(session, fails))
+    assert run(["bench", "--suite", "tiny.toml", "--out", "out", "--quiet"]) == 1
+    assert "1 of 2 turns left" in capsys.readouterr().err
+    assert run(["bench", "--resume", "out", "--dry-run"]) == 0
+    assert "\n1 turn left of 2, and 1 of one device again beside them, in 1 start of" in capsys.readouterr().out
 
 
 def save_nothing(session: Session, *_: object) -> int:
