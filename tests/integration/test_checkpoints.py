@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 STEPS, EVERY = 24, 6
 LONG = 60
-"""Steps of a training that is killed at step 14: it is still far from its end when the kill comes. One of MobileNetV2 is so with STEPS."""
+"""Steps of a training that is killed at step 14: it is far from its end when the kill comes. MobileNetV2 is with STEPS."""
 BASE = {"steps": STEPS, "steps_per_window": 3, "warmup_steps": 2, "learning_rate": 0.01, "cores_per_device": None}
 SPEC = replace(TINY, **BASE)
 MIRRORED = replace(SPEC, strategy=StrategyName.MIRRORED, devices=2)
