@@ -106,8 +106,6 @@ class _Run:
     """Turns that are still to come, those of arms that have failed included."""
     starts_left: int = 0
     """Number of incarnations that are still to be started."""
-    groups: dict[PlannedRun, int] = field(default_factory=dict)
-    """The last group that measured each turn before, without trainings that are evaluated: those start anew."""
     learned: set[str] = field(default_factory=set)
     """Arms of this incarnation that need no more turns."""
 
@@ -117,6 +115,7 @@ class _Run:
         turns = turns_in(self.root)
         self.incarnation = max((turn.incarnation for turn in turns), default=0)
         self.order = max((turn.order for turn in turns), default=0)
+        # the last group that measured each turn; trainings that are evaluated start anew
         lasting = [turn for turn in turns if accuracy_of(turn.observed) is None]
         self.groups = {PlannedRun(turn.round, turn.arm): turn.group for turn in lasting}
 

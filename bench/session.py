@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 
 from tfdist.bench.collectives.results import Sweep, copy_collectives, holds_collectives, read_collectives
@@ -54,12 +55,12 @@ class Session:
         root = self.collectives or BenchPaths(self.root).collectives
         return read_collectives(root) if holds_collectives(root) else None
 
-    @property
+    @cached_property
     def done(self) -> set[PlannedRun]:
         """The runs that were measured before, or that are not needed."""
         return done_runs(self.bench, self.before)
 
-    @property
+    @cached_property
     def incarnations(self) -> tuple[tuple[PlannedRun, ...], ...]:
         """The runs to measure, by the start of processes that they share."""
         return tuple(incarnations(self.to_run, self.bench.ends))
@@ -69,7 +70,7 @@ class Session:
         """All runs, those that were measured before included, without refused arms."""
         return remaining(self.bench.plan, (), without=self.arms.refused)
 
-    @property
+    @cached_property
     def to_run(self) -> tuple[PlannedRun, ...]:
         """In order. Rounds that arms still lack have the baseline again, unless it learns or no arms alternate."""
         left = remaining(self.bench.plan, self.done, without=self.arms.refused)

@@ -2,35 +2,22 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
 
-from tfdist.launch.agents.program.ports import listening_ports, reserve
+from tests.ports import free_ports
+from tfdist.launch.agents.program.ports import listening_ports
 
 TRAINING = (
     "--model", "tiny", "--dataset", "digits", "--batch-size", "8", "--image-size", "32", "--steps-per-window", "3",
     "--steps", "24", "--warmup-steps", "2", "--checkpoint-every", "6", "--checkpoint-dir", "ckpt", "--resume", "auto",
 )  # fmt: skip
-
-
-def addresses(count: int) -> list[str]:
-    """Free ports on this machine, which the kernel gives to nobody else: they are below its own (32768)."""
-    with ExitStack() as stack:
-        found: list[int] = []
-        while len(found) < count:
-            port = random.randrange(20000, 32000)
-            with suppress(OSError):
-                stack.enter_context(closing(reserve(port)))
-                found.append(port)
-        return [f"localhost:{port}" for port in found]
 
 
 def port_of(address: str) -> int:
@@ -83,7 +70,7 @@ def launchers(tmp_path: Path, survivors: Callable[[], list[str]]) -> Iterator[Ca
     created: list[Launchers] = []
 
     def create(**roles: int) -> Launchers:
-        free = iter(addresses(sum(roles.values())))
+        free = iter([f"localhost:{port}" for port in free_ports(sum(roles.values()))])
         cluster = {role: [next(free) for _ in range(count)] for role, count in roles.items()}
         created.append(Launchers(tmp_path, cluster))
         return created[-1]

@@ -4,11 +4,12 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
+from tests.ports import free_ports
 from tfdist.launch.agents.program.ports import listening_ports, reserve
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import TfdistError
@@ -20,26 +21,10 @@ LONG_S = 30.0
 SHORT_S = 2.0
 
 
-@contextmanager
-def free_ports(count):
-    """Ports that nothing else takes meanwhile."""
-    sockets = [reserve(0) for _ in range(count)]
-    try:
-        yield [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
-def ports_of(count):
-    with free_ports(count) as ports:
-        return ports
-
-
 @pytest.fixture
 def tasks():
     """The views of a chief, two workers and a parameter server."""
-    chief, one, two, ps = (f"localhost:{port}" for port in ports_of(4))
+    chief, one, two, ps = (f"localhost:{port}" for port in free_ports(4))
     cluster = Cluster({"chief": (chief,), "worker": (one, two), "ps": (ps,), "evaluator": ("nowhere.invalid:1",)})
     names = (Task("chief", 0), Task("worker", 0), Task("worker", 1), Task("ps", 0))
     return {task.name: Rendezvous(cluster, task, "3") for task in names}
@@ -85,7 +70,7 @@ def test_the_port_is_free_for_tensorflow_at_once(tasks, pool):
 
 
 def test_without_a_chief_worker_0_gathers(pool):
-    cluster = Cluster({"worker": tuple(f"127.0.0.1:{port}" for port in ports_of(3))})
+    cluster = Cluster({"worker": tuple(f"127.0.0.1:{port}" for port in free_ports(3))})
     views = [Rendezvous(cluster, Task("worker", index)) for index in range(3)]
     assert {view.leader for view in views} == {Task("worker", 0)}
     for each in [pool.submit(meet, view, LONG_S, ignore) for view in views]:
@@ -133,7 +118,7 @@ def test_a_leader_that_waits_reports_who_is_missing(tasks, monkeypatch):
 
 def test_names_that_are_missing_in_dns_are_reported(monkeypatch):
     monkeypatch.setattr(module, "REPORT_S", 0.1)
-    here, there = ports_of(2)
+    here, there = free_ports(2)
     cluster = Cluster({"worker": (f"no-such-host.invalid:{there}", f"localhost:{here}")})
     lines = []
     with pytest.raises(TfdistError, match=r"missing: the name of worker-0 \(no-such-host.invalid\) in DNS"):
