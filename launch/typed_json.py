@@ -1,0 +1,195 @@
+"""JSON from outside as typed values: what a host sends, and files that others may have written.
+
+The annotations of a dataclass or a TypedDict are the table of what is allowed. Nothing else may check such a field.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+from tfdist.launch.agents.program.text import why_refused
+
+MAX_DEPTH = 60
+"""Nested lists and objects in a value of any kind; the agent passes events of up to 50 levels."""
+T = TypeVar("T")
+_Read = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Between:
+    """Bounds of a number, both allowed: `Annotated[int, Between(0, 255)]`."""
+
+    low: float
+    high: float
+
+
+Time = Annotated[float, Between(0, 1 << 40)]
+"""Seconds since 1970: what `datetime` cannot hold is checked where it is shown."""
+Seconds = Annotated[float, Between(0, 1 << 40)]
+Count = Annotated[int, Between(0, (1 << 62) - 1)]
+"""A number of things or bytes."""
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: not JSON, or nested more deeply than Python's stack is high.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def from_json(value: Any, kind: type[T]) -> T:
+    """A value of `json.loads` as `kind`. Lists become tuples; what a dataclass does not know is left out.
+
+    Args:
+        value: from outside.
+        kind: a dataclass, TypedDict, Enum, int, float, str, bool, Any, or a tuple, Mapping, Literal or union of these.
+
+    Raises:
+        ValueError: it is of another type, out of bounds or nested too deeply, or lacks a field; with the path to it.
+    """
+    hashable: Any = kind  # mypy: a type[T] may not be
+    result: T = _reader(hashable)(value)
+    return result
+
+
+@cache
+def _reader(kind: Any) -> _Read:
+    """The function that reads this kind; made once, because a report reads a million values."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return _read_any
+    if origin is Annotated:
+        return _bounded(_reader(arguments[0]), arguments[1])
+    if origin in (Union, UnionType):
+        return _read_union(arguments)
+    if origin is Literal:
+        return lambda value: value if value in arguments else _refuse(value, f"one of {arguments}")
+    if origin is tuple:
+        return _read_tuple(arguments)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return _read_mapping(_reader(arguments[1]))
+    if is_dataclass(kind) or is_typeddict(kind):
+        return _read_object(kind)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        members = {member.value: member for member in kind}
+        return lambda value: (
+            (isinstance(value, str) and members.get(value)) or _refuse(value, f"one of {list(members)}")
+        )
+    return _SCALARS[kind]
+
+
+def _refuse(value: Any, expected: str) -> Any:
+    text = repr(value) if isinstance(value, int | float | str) else type(value).__name__
+    raise ValueError(f"{text[:80]} is not {expected}")
+
+
+def _read_any(value: Any) -> Any:
+    refusal = why_refused(value, MAX_DEPTH)
+    if refusal:
+        raise ValueError(refusal)
+    return value
+
+
+def _read_int(value: Any) -> int:
+    return value if type(value) is int and not why_refused(value, 0) else _refuse(value, "an integer of 64 bits")
+
+
+def _read_float(value: Any) -> float:
+    if type(value) in (int, float) and -1.7e308 < value < 1.7e308 and math.isfinite(value):
+        return float(value)
+    return float(_refuse(value, "a finite number"))
+
+
+def _read_str(value: Any) -> str:
+    return value if type(value) is str and (value.isascii() or not why_refused(value, 0)) else _refuse(value, "a text")
+
+
+_SCALARS: Mapping[Any, _Read] = {
+    int: _read_int,
+    float: _read_float,
+    str: _read_str,
+    bool: lambda value: value if type(value) is bool else _refuse(value, "true or false"),
+    NoneType: lambda value: _refuse(value, "null") if value is not None else None,
+}
+
+
+def _bounded(read: _Read, bounds: Between) -> _Read:
+    def bounded(value: Any) -> Any:
+        number = read(value)
+        return number if bounds.low <= number <= bounds.high else _refuse(value, f"in {bounds.low:g}..{bounds.high:g}")
+
+    return bounded
+
+
+def _read_union(kinds: tuple[Any, ...]) -> _Read:
+    reads = [_reader(kind) for kind in kinds]
+
+    def read(value: Any) -> Any:
+        errors = []
+        for each in reads:
+            try:
+                return each(value)
+            except ValueError as error:
+                errors.append(str(error))
+        raise ValueError(errors[0])
+
+    return read
+
+
+def _read_tuple(kinds: tuple[Any, ...]) -> _Read:
+    reads = [_reader(kind) for kind in kinds if kind is not Ellipsis]
+    same = reads[0] if kinds[-1] is Ellipsis else None
+
+    def read(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple) or not (same or len(value) == len(reads)):
+            _refuse(value, "a list" if same else f"a list of {len(reads)}")
+        return tuple(map(same, value)) if same else tuple(each(item) for each, item in zip(reads, value, strict=True))
+
+    return read
+
+
+def _read_mapping(read: _Read) -> _Read:
+    def read_all(value: Any) -> dict[str, Any]:
+        return {_read_str(name): _field(read, name, item) for name, item in _object(value).items()}
+
+    return read_all
+
+
+def _read_object(kind: Any) -> _Read:
+    reads = {name: _reader(each) for name, each in get_type_hints(kind, include_extras=True).items()}
+    if is_typeddict(kind):
+        required = set(kind.__required_keys__)
+    else:
+        given = [each for each in fields(kind) if each.init]
+        reads = {each.name: reads[each.name] for each in given}
+        required = {each.name for each in given if each.default is MISSING and each.default_factory is MISSING}
+
+    def read(value: Any) -> Any:
+        values = _object(value)
+        missing = required - values.keys()
+        if missing:
+            raise ValueError(f"{min(missing)} is missing")
+        return kind(**{name: _field(each, name, values[name]) for name, each in reads.items() if name in values})
+
+    return read
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else _refuse(value, "an object")
+
+
+def _field(read: _Read, name: str, value: Any) -> Any:
+    try:
+        return read(value)
+    except ValueError as error:
+        raise ValueError(f"{name[:80]}: {error}") from None
