@@ -17,6 +17,7 @@ COMPUTED: Mapping[str, str] = {
             "TFDIST_SPEC",
             "TFDIST_STRATEGY_CHOICE",
             "TFDIST_TASK",
+            "TFDIST_AGENT",
             "TFDIST_EVENTS_FD",
             "TFDIST_BARRIER_FD",
             "TFDIST_TURNS",

@@ -3,7 +3,7 @@
 The launcher sends the text of this file to a Python on the host, so the file needs only Python 3.10 and its standard
 library; tfdist need not be installed there. Agent and launcher then exchange JSON, one object per line, over the
 agent's stdin and stdout (`messages.py` is the launcher's side). One thread and one `select` do everything, except what
-may take long. A second process (`fork_reaper`) kills what is left if the agent is killed.
+may take long. A second process (`fork_reaper`) kills what is left if the agent is killed, a third if both are.
 """
 
 import contextlib
@@ -39,10 +39,12 @@ from tfdist.launch.agents.program.gpus import device_files
 from tfdist.launch.agents.program.ports import listening_ports, reserve
 from tfdist.launch.agents.program.predecessor import end_agent
 from tfdist.launch.agents.program.processes import (
+    AGENT_VARIABLE,
     CLEAN_UP_KILL_S,
     INHERITED,
     PR_SET_CHILD_SUBREAPER,
     children,
+    dismiss,
     fork_reaper,
     kill_group,
     kill_groups,
@@ -484,6 +486,7 @@ class Agent:
     def _task_environment(self, env: dict[str, str]) -> dict[str, str]:
         # TMPDIR is our own folder unless `env` sets it: TensorFlow leaves files there if killed, and we delete them.
         env = {"PYTHONUNBUFFERED": "1", **os.environ, "TMPDIR": self.temporary, **env}
+        env[AGENT_VARIABLE] = os.path.basename(self.temporary)
         if self.package:
             env["PYTHONPATH"] = os.pathsep.join(filter(None, (self.package, env.get("PYTHONPATH"))))
         return env
@@ -770,6 +773,7 @@ if __name__ == "__main__":
 
     warnings.simplefilter("ignore")  # Python 3.12 warns of a fork with threads
     folder = os.path.join(temporary_root(), f"tfdist-{os.urandom(6).hex()}")
-    fork_reaper(folder)
+    guard = fork_reaper(folder)
     Agent(folder).run()
+    dismiss(guard)
     os._exit(0)  # threads may still wait for something

@@ -19,6 +19,20 @@ INHERITED = ("events", "barrier", "stacks")
 """Pipes of a task whose descriptors are in its environment: TFDIST_EVENTS_FD, ..."""
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # man 2 prctl
 LIBC = ctypes.CDLL(None)
+AGENT_VARIABLE = "TFDIST_AGENT"
+"""In the environment of tasks and of what they start: the name of their agent's temporary folder, which is random."""
+_GUARD = """exec 3<&0; {
+read -r folder <&3
+read -r ended <&3 || for pause in 0 0 1 1 1; do
+  sleep $pause
+  for path in $(grep -lF "=${folder##*/}" /proc/[0-9]*/environ); do
+    path=${path%/environ}; kill -9 "${path#/proc/}"
+  done
+done
+[ "$ended" ] || rm -rf -- "$folder"
+} &"""
+# A shell, because it needs little memory, and is not hit by `pkill -9 python` or `pkill -9 -f tfdist`. It looks several
+# times: a process may have forked while it looked.
 
 
 def run_program(
@@ -50,21 +64,26 @@ def run_program(
     os._exit(127)
 
 
-def fork_reaper(temporary: str) -> None:
+def fork_reaper(temporary: str) -> int:
     """Fork. Only the child returns; the parent waits for it and exits with its code, 128 + N for signal N.
 
     If the child fails or is killed, the parent kills all processes that it leaves, daemons included: as a subreaper,
     it becomes their parent. It also deletes the folder `temporary`. If the parent is killed, the child gets SIGTERM.
+    If both are killed, a third process, the guard, kills what has AGENT_VARIABLE in its environment.
+
+    Returns:
+        what to `dismiss` once nothing is left.
     """
     for number in IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+    guard = _start_guard(temporary)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     parent, child = os.getpid(), os.fork()
     if child == 0:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:
             os._exit(1)
-        return
+        return guard
     for number in AGENT_SIGNALS:
         signal.signal(number, lambda number, _: os.kill(child, number))
     null = os.open(os.devnull, os.O_RDWR)
@@ -77,7 +96,31 @@ def fork_reaper(temporary: str) -> None:
     if code:
         _kill_all_children(time.monotonic() + CLEAN_UP_KILL_S)
         remove_folder(temporary)
+    dismiss(guard)
     os._exit(code if code >= 0 else 128 - code)
+
+
+def _start_guard(temporary: str) -> int:
+    """Start the guard; it acts at the end of the returned pipe, which the agent and its parent hold."""
+    reader, writer = os.pipe()
+    null = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_WRONLY, 0) for stream in (1, 2)]
+    actions = [(os.POSIX_SPAWN_DUP2, reader, 0), *null]
+    try:
+        shell = os.posix_spawn("/bin/sh", ["sh", "-c", _GUARD], {"PATH": os.defpath}, file_actions=actions, setsid=True)
+        os.waitpid(shell, 0)  # the guard itself is in the background, and no child of ours
+        os.write(writer, os.fsencode(f"{temporary}\n"))
+    except OSError:  # without a shell or another process, the two must do
+        pass
+    os.close(reader)
+    return writer
+
+
+def dismiss(guard: int) -> None:
+    """End the guard: nothing is left that it could have to kill."""
+    try:
+        os.write(guard, b"ended\n")
+    except OSError:  # it was dismissed before, or killed
+        return
 
 
 def _kill_all_children(until: float) -> None:

@@ -521,6 +521,20 @@ def test_all_processes_of_a_killed_agent_are_killed(survivors, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_all_processes_are_killed_if_the_agent_and_its_parent_are(survivors, tmp_path):
+    child = f"subprocess.Popen([sys.executable, '-S', '-c', {STUBBORN!r}], start_new_session={{}})\n"
+    code = "import subprocess, sys\n" + child.format(False) + child.format(True) + STUBBORN
+    with real_agent(grace_s=60.0, env={"TMPDIR": str(tmp_path)}) as agent:
+        agent.start(code, env={"TMPDIR": "/elsewhere"})
+        wait_until(lambda: agent.text().count("ready") == 3)
+        pid = agent.pid()
+        os.kill(agent.process.pid, signal.SIGSTOP)  # so that it cannot clean up between the two
+        os.kill(pid, signal.SIGKILL)
+        agent.process.kill()
+        wait_until(lambda: survivors() == [])
+        wait_until(lambda: list(tmp_path.iterdir()) == [])
+
+
 def test_the_agent_cleans_up_if_its_parent_is_killed(survivors):
     with real_agent() as agent:
         agent.start(SLEEP)
