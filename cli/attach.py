@@ -10,6 +10,7 @@ import typer
 from tfdist.cli.options import Json, option
 from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
 from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.redact import safe_text
 
 if TYPE_CHECKING:
     from tfdist.launch.console.lines import PrefixedLines
@@ -86,6 +87,6 @@ def _command(run_dir: "RunDir") -> str:
     """The command of the launch; empty if it is not known."""
     try:
         with run_dir.commands.open(encoding="utf-8", errors="replace") as file:
-            return shlex.join(["tfdist", *shlex.split(file.readline())[1:]])
+            return safe_text(shlex.join(["tfdist", *shlex.split(file.readline(1 << 16))[1:]]))
     except (OSError, ValueError):
         return ""

@@ -27,7 +27,7 @@ from tfdist.launch.redact import redact_arguments, safe_text
 from tfdist.launch.run import launch as run_job
 from tfdist.launch.runs.launcher import this_launcher
 from tfdist.launch.runs.placement import save_placement
-from tfdist.launch.runs.rundir import RunDir, create_run_dir
+from tfdist.launch.runs.rundir import RunDir, check_runs_dir, create_run_dir
 from tfdist.launch.runs.state import RunState
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.models.checkpoints import check_folder_name
@@ -86,6 +86,7 @@ def run_launch(
     Raises:
         TfdistError: no task was started.
     """
+    check_runs_dir(run_options.runs_dir)
     policy = replace(policy, kill_wait_s=kill_wait_s(os.environ))
     selection.try_out(lambda machines: _checked_plan(options, run_options, machines), options.devices)
     with selection.connected(policy, quiet=run_options.lines.quiet) as fleet:

@@ -3,9 +3,17 @@
 import json
 import math
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from tfdist.launch.typed_json import parse_json
+
+LARGEST = 64 << 20
+"""Bytes of a file that is read whole; those of tfdist are smaller."""
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Flags of a file that must not exist, not even as a link to another one."""
 
 
 def dumps(data: Any, indent: int | None = None) -> str:
@@ -14,23 +22,37 @@ def dumps(data: Any, indent: int | None = None) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """The value in a file; None if it cannot be read, or is not JSON."""
+    """The value in a file; None if it cannot be read, is not a regular file of at most 64 MiB, or is not JSON."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would block
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            return parse_json(file.read(LARGEST)) if stat.S_ISREG(status.st_mode) and status.st_size < LARGEST else None
     except (OSError, ValueError):
         return None
 
 
 def save_json(path: Path, data: Any, mode: int = 0o666) -> None:
-    """Write `data` to a temporary file beside `path`, then move it there: readers never see half a file.
+    """Replace a file by `data` as JSON, as `replace_file` does."""
+    replace_file(path, f"{dumps(data, indent=1)}\n".encode(), mode)
 
-    The file gets the permissions in `mode` that the umask allows.
+
+def replace_file(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """Write `data` to a new file beside `path`, then move it there: readers never see half a file, nor after a crash.
+
+    The file gets the permissions in `mode` that the umask allows. A link at `path` is replaced, not followed.
+
+    Raises:
+        OSError: that failed; an earlier file is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial = path.with_name(f".{path.name[:100]}.{os.urandom(6).hex()}")
+    descriptor = os.open(partial, NEW_FILE, mode)
     try:
-        partial.touch(mode)
-        partial.write_text(dumps(data, indent=1) + "\n", encoding="utf-8")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

@@ -28,9 +28,9 @@ class Between:
     high: float
 
 
-Time = Annotated[float, Between(0, 1 << 40)]
-"""Seconds since 1970: what `datetime` cannot hold is checked where it is shown."""
-Seconds = Annotated[float, Between(0, 1 << 40)]
+Time = Annotated[float, Between(0, 1 << 37)]
+"""Seconds since 1970, as `datetime` can hold them."""
+Seconds = Annotated[float, Between(0, 1 << 37)]
 Count = Annotated[int, Between(0, (1 << 62) - 1)]
 """A number of things or bytes."""
 

@@ -12,7 +12,7 @@ from types import FrameType
 from tfdist.launch.agents.launcher_messages import Message
 from tfdist.launch.agents.messages import Started
 from tfdist.launch.agents.signals import INTERRUPTIONS
-from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.rundir import RunDir, open_folder
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,14 @@ class Background:
     def _detach(self, run_dir: RunDir) -> None:
         self.run_dir = None
         _redirect(0, os.devnull, os.O_RDONLY)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        for descriptor in (1, 2):
-            try:
-                _redirect(descriptor, str(run_dir.launcher_log), flags)
-            except OSError:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        try:
+            folder = open_folder(run_dir.path)
+            for descriptor in (1, 2):
+                _redirect(descriptor, f"/proc/self/fd/{folder}/{run_dir.launcher_log.name}", flags)
+            os.close(folder)
+        except OSError:
+            for descriptor in (1, 2):
                 _redirect(descriptor, os.devnull, os.O_WRONLY)
         with suppress(OSError):  # the process in the foreground was killed
             os.write(self.pipe, json.dumps([str(run_dir.path), os.getpid()]).encode())

@@ -8,14 +8,17 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.launcher_messages import Interrupted
-from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.redact import safe_text
+from tfdist.launch.runs.rundir import RunDir, open_folder
+from tfdist.launch.typed_json import from_json, parse_json
 
 ANSWER_S = 5.0
 """For a request to arrive once a client has connected, and for its answer."""
@@ -23,6 +26,15 @@ STOPPED_BY = "tfdist stop"
 """The command in the outcome of a run that a request has stopped."""
 _LONGEST = 1 << 16
 """Bytes of a request or an answer."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a launcher answers to `status` and `stop`."""
+
+    pid: int
+    running: tuple[str, ...]
+    """The tasks that run."""
 
 
 @contextmanager
@@ -36,14 +48,14 @@ def serve(run_dir: RunDir, inbox: Inbox, running: Callable[[], Sequence[str]]) -
     """
     with ExitStack() as stack:
         with suppress(OSError):
-            listener = _listener(run_dir.control, stack)
+            listener = _listener(run_dir, stack)
 
             def answer(request: Mapping[str, Any]) -> dict[str, Any]:
                 if request.get("request") == "stop":
                     inbox.put(None, Interrupted(signal.SIGTERM, STOPPED_BY))
                 elif request.get("request") != "status":
                     return {"error": "unknown request: use status or stop"}
-                return {"pid": os.getpid(), "running": list(running())}
+                return asdict(Answer(os.getpid(), tuple(running())))
 
             thread = threading.Thread(target=_accept, args=(listener, answer), name="control", daemon=True)
             thread.start()
@@ -52,8 +64,8 @@ def serve(run_dir: RunDir, inbox: Inbox, running: Callable[[], Sequence[str]]) -
         yield
 
 
-def request(run_dir: RunDir, name: str) -> Mapping[str, Any]:
-    """Send a `status` or `stop` request to a run's launcher; the answer has `pid` and `running`, the tasks that run.
+def request(run_dir: RunDir, name: str) -> Answer:
+    """Send a `status` or `stop` request to a run's launcher. Anybody may have made a socket that looks like its own.
 
     Raises:
         OSError: there is no launcher (ConnectionRefusedError, FileNotFoundError), or it does not answer (TimeoutError).
@@ -61,14 +73,16 @@ def request(run_dir: RunDir, name: str) -> Mapping[str, Any]:
     with ExitStack() as stack:
         client = stack.enter_context(socket.socket(socket.AF_UNIX))
         client.settimeout(ANSWER_S)
-        client.connect(_address(run_dir.control, stack))
+        folder = os.open(run_dir.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, folder)
+        client.connect(_address(folder, run_dir))
         client.sendall(json.dumps({"request": name}).encode() + b"\n")
         line = _line(client)
     try:
-        answer: Mapping[str, Any] = json.loads(line)
+        answer = from_json(parse_json(line), Answer)
     except ValueError:  # the launcher ended while it answered
         raise ConnectionRefusedError(f"no answer from {run_dir.control}") from None
-    return answer
+    return Answer(answer.pid, tuple(map(safe_text, answer.running)))
 
 
 def answers(run_dir: RunDir) -> bool:
@@ -82,8 +96,10 @@ def answers(run_dir: RunDir) -> bool:
     return True
 
 
-def _listener(path: Path, stack: ExitStack) -> socket.socket:
-    address = _address(path, stack)
+def _listener(run_dir: RunDir, stack: ExitStack) -> socket.socket:
+    folder = open_folder(run_dir.path)
+    stack.callback(os.close, folder)
+    address = _address(folder, run_dir)
     with suppress(FileNotFoundError):
         os.unlink(address)  # noqa: PTH108 - of a killed launcher
     listener = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -99,11 +115,9 @@ def _remove(address: str) -> None:
         os.unlink(address)  # noqa: PTH108
 
 
-def _address(path: Path, stack: ExitStack) -> str:
+def _address(folder: int, run_dir: RunDir) -> str:
     """A short name of the socket: addresses are limited to 107 bytes (unix(7)), paths are not."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    stack.callback(os.close, folder)
-    return f"/proc/self/fd/{folder}/{path.name}"
+    return f"/proc/self/fd/{folder}/{run_dir.control.name}"
 
 
 def _accept(listener: socket.socket, answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
@@ -113,14 +127,16 @@ def _accept(listener: socket.socket, answer: Callable[[Mapping[str, Any]], dict[
         except OSError:
             return
         with client, suppress(OSError, ValueError):
-            client.settimeout(ANSWER_S)
-            request = json.loads(_line(client))
+            request = parse_json(_line(client))
             reply = answer(request) if isinstance(request, dict) else {"error": "not a JSON object"}
             client.sendall(json.dumps(reply).encode() + b"\n")
 
 
 def _line(stream: socket.socket) -> bytes:
-    data = b""
-    while not data.endswith(b"\n") and len(data) < _LONGEST and (part := stream.recv(4096)):
+    data, until = b"", time.monotonic() + ANSWER_S
+    while not data.endswith(b"\n") and len(data) < _LONGEST:
+        stream.settimeout(max(0.001, until - time.monotonic()))  # for all of it, however it drips
+        if not (part := stream.recv(4096)):
+            break
         data += part
     return data

@@ -38,7 +38,7 @@ def find_run(text: str, runs_dir: Path, argument: str = "") -> RunDir:
             return RunDir(Path(text))
         raise TfdistError(f"{argument or f'RUN {text!r}'}: not the folder of a run; 'tfdist runs' lists the runs")
     argument = argument or f"RUN {text}"
-    names = sorted(run.name for run in list_runs(runs_dir))
+    names = sorted(run.run_dir.path.name for run in list_runs(runs_dir))
     matches = [name for name in names if name == text] or [name for name in names if name.startswith(text)]
     matches = matches or [name for name in names if text in name]
     if len(matches) == 1:

@@ -1,6 +1,9 @@
 """The paths in a run's folder."""
 
+import errno
+import os
 import re
+import stat
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -112,7 +115,10 @@ def create_run_dir(runs_dir: Path, name: str, now: datetime | None = None) -> Ru
     for number in range(1, 1000):
         path = runs_dir / (base if number == 1 else f"{base}-{number}")
         try:
-            path.mkdir(0o700, parents=True)  # logs and commands may hold secrets
+            runs_dir.mkdir(0o775, parents=True, exist_ok=True)
+            check_runs_dir(runs_dir)
+            path.mkdir(0o700)  # logs and commands may hold secrets
+            os.close(open_folder(path))
         except FileExistsError:
             if not runs_dir.is_dir():
                 raise TfdistError(f"--runs-dir {runs_dir}: a file, not a folder; choose another one") from None
@@ -123,3 +129,30 @@ def create_run_dir(runs_dir: Path, name: str, now: datetime | None = None) -> Ru
             ) from None
         return RunDir(path)
     raise TfdistError(f"--name {name!r}: {runs_dir} has 999 runs of this name from this second; choose another one")
+
+
+def open_folder(path: Path) -> int:
+    """A descriptor of a folder of ours. Whoever renames the folder then, or puts a link in its place, changes nothing.
+
+    Raises:
+        OSError: it is missing, a link or no folder, or belongs to another user.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if os.fstat(descriptor).st_uid == os.geteuid():
+        return descriptor
+    os.close(descriptor)
+    raise PermissionError(errno.EPERM, "it belongs to another user", str(path))
+
+
+def check_runs_dir(runs_dir: Path) -> None:
+    """Refuse a folder in which every user may exchange the folder of a run.
+
+    Raises:
+        TfdistError: it is such a folder.
+    """
+    mode = runs_dir.stat().st_mode if runs_dir.exists() else 0
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise TfdistError(
+            f"--runs-dir {runs_dir}: every user may rename the runs in it; run 'chmod o-w' or 'chmod +t' on it, or "
+            "choose another one"
+        )

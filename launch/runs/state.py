@@ -2,19 +2,19 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from tfdist.launch.agents.messages import Exited
-from tfdist.launch.attempts import Attempt
-from tfdist.launch.diagnosis.outcome import Outcome, Status
+from tfdist.launch.diagnosis.outcome import Outcome
 from tfdist.launch.json_files import read_json
+from tfdist.launch.redact import safe_text
 from tfdist.launch.runs.control import answers
 from tfdist.launch.runs.launcher import Launcher, read_launcher
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.str_enum import StrEnum
+from tfdist.launch.typed_json import Seconds, from_json
 
 _STARTING_S = 60.0
 """A folder without any file counts as a run that starts for this long."""
@@ -53,8 +53,8 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
-        return self.run_dir.path.name
+        """The name of its folder, to be shown."""
+        return safe_text(self.run_dir.path.name)
 
     @property
     def ended(self) -> bool:
@@ -77,11 +77,25 @@ class Run:
         }
 
 
+class _Ending(TypedDict, total=False):
+    """What all outcomes have, those of launches that were refused too. Anybody may have written the file."""
+
+    status: RunState
+    wall_s: Seconds
+    exit_code: int
+    reason: str
+    culprit: str | None
+
+
 def read_run(run_dir: RunDir) -> Run:
     """The run in a folder."""
     outcome, launcher = _read(run_dir.outcome), read_launcher(run_dir)
     started = launcher.started if launcher else run_dir.created or _modified(run_dir.path)
-    state, wall_s = _state(run_dir, outcome, launcher, started), outcome.get("wall_s")
+    try:
+        ending = from_json(outcome, _Ending)
+    except ValueError as error:
+        ending = _Ending(status=RunState.FAILED, reason=f"{run_dir.outcome.name} cannot be read: {error}")
+    state, wall_s = _state(run_dir, ending, launcher, started), ending.get("wall_s")
     if state is RunState.RUNNING:
         wall_s = max(0.0, time.time() - started)
     return Run(
@@ -89,46 +103,48 @@ def read_run(run_dir: RunDir) -> Run:
         state=state,
         started=started,
         wall_s=wall_s,
-        exit_code=outcome.get("exit_code"),
-        reason=str(outcome.get("reason", "")) or _remark(state, launcher),
-        culprit=outcome.get("culprit"),
+        exit_code=ending.get("exit_code"),
+        reason=safe_text(ending.get("reason", "")) or _remark(state, launcher),
+        culprit=safe_text(ending.get("culprit") or "") or None,
         launcher=launcher,
     )
 
 
 def read_outcome(run_dir: RunDir) -> Outcome | None:
     """The outcome of a run; None if it has none yet, or if nothing was started."""
-    values = _read(run_dir.outcome)
     try:
-        known = {field.name: _tuples(values[field.name]) for field in fields(Outcome) if field.name in values}
-        exits = {task: Exited(**exit) for task, exit in known.pop("exits", {}).items()}
-        attempts = tuple(_attempt(values) for values in known.pop("attempts", ()))
-        known |= {"status": Status(known["status"]), "run_dir": str(run_dir.path)}
-        return Outcome(**known, exits=exits, attempts=attempts)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        values = _shown(from_json(_read(run_dir.outcome), dict[str, Any]))
+        return replace(from_json(values, Outcome), run_dir=str(run_dir.path))
+    except ValueError:
         return None
 
 
-def _attempt(values: Mapping[str, Any]) -> Attempt:
-    known = {field.name for field in fields(Attempt)}
-    return Attempt(**{name: _tuples(value) for name, value in values.items() if name in known})
+def _shown(value: Any) -> Any:
+    """A JSON value whose texts can be printed."""
+    if isinstance(value, dict):
+        return {safe_text(name): _shown(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(item) for item in value]
+    return safe_text(value) if isinstance(value, str) else value
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+class _Plan(TypedDict):
+    task: str
+    host: str
 
 
 def tasks_of(run_dir: RunDir) -> Mapping[str, str]:
     """Each task's host, in the order of the plan; empty before there is a plan."""
     try:
-        return {str(plan["task"]): str(plan["host"]) for plan in read_json(run_dir.cluster)}
-    except (KeyError, TypeError):
+        plans = from_json(_shown(from_json(read_json(run_dir.cluster), tuple[Any, ...])), tuple[_Plan, ...])
+    except ValueError:
         return {}
+    return {plan["task"]: plan["host"] for plan in plans}
 
 
-def _state(run_dir: RunDir, outcome: Mapping[str, Any], launcher: Launcher | None, started: float) -> RunState:
-    if outcome:
-        return RunState(outcome["status"]) if outcome.get("status") in set(RunState) else RunState.FAILED
+def _state(run_dir: RunDir, ending: _Ending, launcher: Launcher | None, started: float) -> RunState:
+    if ending:
+        return ending.get("status", RunState.FAILED)
     if launcher.alive if launcher is not None else answers(run_dir):
         return RunState.RUNNING
     if launcher is None and time.time() - started < _STARTING_S:

@@ -1,11 +1,8 @@
 """Requests to the launcher of a run: stop it, and list its running tasks."""
 
-import os
-import signal
-
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.runs.control import request
-from tfdist.launch.runs.launcher import Launcher, read_launcher
+from tfdist.launch.runs.launcher import Launcher, read_launcher, terminate
 from tfdist.launch.runs.rundir import RunDir
 
 
@@ -25,7 +22,7 @@ def request_stop(run_dir: RunDir) -> None:
             ExitCode.FAILED,
         ) from None
     except PermissionError:
-        raise TfdistError(f"{run_dir.control}: not your run; ask its owner, or use sudo", ExitCode.FAILED) from None
+        raise TfdistError(f"{run_dir.control}: not your run; ask its owner to stop it", ExitCode.FAILED) from None
     except OSError:  # it has not opened its socket yet, could not, or has just ended
         _terminate(run_dir, read_launcher(run_dir))
 
@@ -33,7 +30,7 @@ def request_stop(run_dir: RunDir) -> None:
 def running_tasks(run_dir: RunDir) -> tuple[str, ...]:
     """The tasks that still run, as far as the launcher answers."""
     try:
-        return tuple(request(run_dir, "status").get("running", ()))
+        return request(run_dir, "status").running
     except OSError:
         return ()
 
@@ -46,8 +43,8 @@ def _terminate(run_dir: RunDir, launcher: Launcher | None) -> None:
             f"the launcher of {run_dir.path} runs on {launcher.host}: use 'tfdist stop' on that host", ExitCode.FAILED
         )
     try:
-        os.kill(launcher.pid, signal.SIGTERM)
+        terminate(run_dir, launcher)
     except ProcessLookupError:
         return
     except PermissionError:
-        raise TfdistError(f"{run_dir.path}: not your run; ask its owner, or use sudo", ExitCode.FAILED) from None
+        raise TfdistError(f"{run_dir.path}: not your run; ask its owner to stop it", ExitCode.FAILED) from None

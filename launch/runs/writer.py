@@ -11,8 +11,8 @@ from typing import Any
 from tfdist.launch.agents.inbox import Arrival
 from tfdist.launch.agents.launcher_messages import Message, Restarting
 from tfdist.launch.agents.messages import Heartbeat, Inspected, Output
-from tfdist.launch.json_files import dumps, save_json
-from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.json_files import dumps, replace_file
+from tfdist.launch.runs.rundir import RunDir, open_folder
 
 RETRY_S = 1.0
 """Between two attempts to write to a file after a write has failed."""
@@ -23,8 +23,8 @@ RESERVED_BYTES = 1 << 16
 class _Log:
     """One file that grows. What cannot be written is counted and dropped."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Callable[[], Path]) -> None:
+        self._path = path  # where it is now
         self._descriptor: int | None = None
         self.lost = 0  # bytes that could not be written since the last ones that could
         self._retry_at = 0.0
@@ -42,8 +42,9 @@ class _Log:
         left = memoryview(gap + data)
         try:
             if self._descriptor is None:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+                path, flags = self._path(), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._descriptor = os.open(path, flags, 0o600)
             while left:
                 left = left[os.write(self._descriptor, left) :]
             self.lost = 0
@@ -64,45 +65,70 @@ class _Log:
 class RunWriter:
     """Keeps a run: its JSON files, each task's output byte for byte, and all other messages in events.jsonl.
 
-    The first write that fails is reported to `warn`, with the file; the job continues, and later writes are tried.
+    All files are written below a descriptor of the folder, which must be ours: nobody who may rename it, or put a link
+    in its place, can choose what is overwritten. The first write that fails is reported to `warn`, with the file; the
+    job continues, and later writes are tried.
     """
 
     def __init__(self, run_dir: RunDir, warn: Callable[[str], None] = lambda _: None) -> None:
         self.run_dir = run_dir
         self.warn = warn
         self._logs: dict[Path, _Log] = {}
-        self._reserve = run_dir.reserved
+        self._descriptor: int | None = None
         self._warned = False
 
     def __enter__(self) -> "RunWriter":
+        """Open the folder.
+
+        Raises:
+            OSError: it cannot be created, is a link, or belongs to another user.
+        """
+        self._open()
         with suppress(OSError):  # without the reserve, the outcome may still find space
-            self._reserve.write_bytes(bytes(RESERVED_BYTES))
+            replace_file(self._here(self.run_dir.reserved), bytes(RESERVED_BYTES), 0o600)
         return self
 
     def __exit__(self, *_: object) -> None:
         for log in self._logs.values():
             log.close()
-        with suppress(OSError):
-            self._reserve.unlink(missing_ok=True)
+        self._free_reserve()
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
     def save(self, path: Path, data: Any) -> None:
         """Write a JSON file."""
-        self._try(path, lambda: save_json(path, data, 0o600))
+        self.save_text(path, dumps(data, indent=1) + "\n")
 
     def save_outcome(self, data: Any) -> None:
         """Write outcome.json, in the space that was reserved for it."""
-        with suppress(OSError):
-            self._reserve.unlink(missing_ok=True)
+        self._free_reserve()
         self.save(self.run_dir.outcome, data)
 
     def save_text(self, path: Path, text: str) -> None:
         """Write a text file."""
+        self._try(path, lambda: replace_file(self._here(path), text.encode("utf-8", "surrogateescape"), 0o600))
 
-        def write() -> None:
-            path.touch(0o600)
-            path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    def _open(self) -> None:
+        self.run_dir.path.mkdir(0o700, parents=True, exist_ok=True)
+        self._descriptor = open_folder(self.run_dir.path)
 
-        self._try(path, write)
+    def _here(self, path: Path) -> Path:
+        """The path of a file of the run, by the descriptor of its folder. A folder that was deleted is created again.
+
+        Raises:
+            OSError: that failed.
+        """
+        if self._descriptor is not None and os.fstat(self._descriptor).st_nlink == 0:
+            os.close(self._descriptor)
+            self._descriptor = None
+        if self._descriptor is None:
+            self._open()
+        return Path(f"/proc/self/fd/{self._descriptor}") / path.relative_to(self.run_dir.path)
+
+    def _free_reserve(self) -> None:
+        with suppress(OSError):
+            os.unlink(self.run_dir.reserved.name, dir_fd=self._descriptor)
 
     def write(self, message: Message) -> None:
         """Append one message to its log; what comes every few seconds from each host is skipped."""
@@ -128,7 +154,7 @@ class RunWriter:
         self._append(self.run_dir.events, dumps(entry) + "\n")
 
     def _append(self, path: Path, text: str) -> None:
-        log = self._logs.setdefault(path, _Log(path))
+        log = self._logs.setdefault(path, _Log(lambda: self._here(path)))
         self._try(path, lambda: log.append(text.encode("utf-8", "surrogateescape")))
 
     def _try(self, path: Path, act: Callable[[], object]) -> None:

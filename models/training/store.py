@@ -4,6 +4,7 @@ TensorFlow writes it into memory (its file system ram://), and from there it is 
 continues. The manifest is moved into place last.
 """
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -67,6 +68,7 @@ def store(folder: str, manifest: Manifest, keep: int) -> Manifest:
         _remove(f"{folder}/{manifest.file}")  # before its files change
         for ending in endings:
             tf.io.gfile.copy(MEMORY + ending, f"{folder}/{manifest.name}{ending}", overwrite=True)
+            _sync(f"{folder}/{manifest.name}{ending}")
         write_manifest(folder, whole)
         _check_sizes(folder, whole)
     except tf.errors.OpError as error:
@@ -91,9 +93,20 @@ def write_manifest(folder: str, manifest: Manifest) -> None:
     try:
         with tf.io.gfile.GFile(partial, "w") as file:
             file.write(manifest.to_text())
+        _sync(partial)  # else the name may reach the disk before the text
         tf.io.gfile.rename(partial, f"{folder}/{manifest.file}", overwrite=True)
     finally:
         _remove(partial)
+
+
+def _sync(path: str) -> None:
+    """Wait until a local file is on the disk; object stores keep what they have acknowledged."""
+    if "://" not in path:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _check_sizes(folder: str, manifest: Manifest) -> None:

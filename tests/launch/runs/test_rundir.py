@@ -66,7 +66,24 @@ def test_a_run_is_for_its_user_only_even_under_a_permissive_umask(tmp_path):
     finally:
         os.umask(before)
     assert stat.S_IMODE(run_dir.path.stat().st_mode) == 0o700
-    assert stat.S_IMODE(runs.stat().st_mode) == 0o777  # the user's umask decides
+    assert stat.S_IMODE(runs.stat().st_mode) == 0o775  # the umask decides, but for others
     files = [path for path in run_dir.path.rglob("*") if path.is_file()]
     assert len(files) == 5
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+
+
+def test_a_runs_folder_that_every_user_may_write_to_is_refused(tmp_path):
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    runs.chmod(0o777)
+    with pytest.raises(TfdistError, match=r"runs: every user may rename the runs in it; run 'chmod o-w'"):
+        create_run_dir(runs, "x")
+    assert list(runs.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o2775, 0o770])
+def test_a_sticky_or_a_groups_folder_holds_runs(mode, tmp_path):
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    runs.chmod(mode)
+    assert create_run_dir(runs, "x").path.stat().st_mode & 0o777 == 0o700

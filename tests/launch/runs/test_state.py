@@ -106,3 +106,64 @@ def test_files_that_cannot_be_read_are_no_error(text, tmp_path):
     assert read_launcher(run_dir) is None
     assert read_outcome(run_dir) is None
     assert tasks_of(run_dir) == {}
+
+
+# --- files that anybody may have written
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"status": "ok", "exit_code": 0, "wall_s": "abc"}',
+        '{"status": "ok", "exit_code": 0, "reason": 5}',
+        '{"status": [], "wall_s": 1e999}',
+        "[" * 200_000,
+        "[]",
+    ],
+)
+def test_a_broken_outcome_does_not_hide_the_other_runs(text, tmp_path):
+    for name in ("20260101T120000Z-good", "20260101T120001Z-broken"):
+        (tmp_path / name).mkdir()
+    save_json(tmp_path / "20260101T120000Z-good" / "outcome.json", {"status": "ok", "exit_code": 0, "wall_s": 1.0})
+    (tmp_path / "20260101T120001Z-broken" / "outcome.json").write_text(text)
+    broken, good = list_runs(tmp_path)
+    assert (good.state, good.wall_s) == (RunState.OK, 1.0)
+    assert broken.ended
+    assert read_outcome(broken.run_dir) is None
+    assert isinstance(broken.to_json()["reason"], str)
+
+
+@pytest.mark.parametrize("name", ["launcher.json", "outcome.json", "cluster.json"])
+def test_a_fifo_or_a_huge_file_is_not_read(name, tmp_path):
+    run_dir = RunDir(tmp_path / "20260101T120000Z-x")
+    run_dir.path.mkdir()
+    os.mkfifo(run_dir.path / name)
+    assert read_run(run_dir).state is RunState.LOST
+    assert tasks_of(run_dir) == {}
+    (run_dir.path / name).unlink()
+    with (run_dir.path / name).open("wb") as file:
+        file.truncate(1 << 40)
+    assert read_run(run_dir).state is RunState.LOST
+
+
+def test_escapes_in_a_runs_files_are_not_shown(tmp_path):
+    run_dir = RunDir(tmp_path / "20260101T120000Z-\x1b[31m")
+    hostile = "a\x1b]0;title\x07b"
+    save_json(run_dir.launcher, replace(this_launcher(), host=hostile).to_json())
+    save_json(run_dir.cluster, [{"task": hostile, "host": hostile}])
+    found = read_run(run_dir)
+    assert (found.name, found.launcher.host) == ("20260101T120000Z-", "ab")
+    assert tasks_of(run_dir) == {"ab": "ab"}
+    save_json(
+        run_dir.outcome,
+        {
+            "status": "failed",
+            "exit_code": 1,
+            "reason": hostile,
+            "culprit": hostile,
+            "hints": [hostile],
+            "log": [hostile],
+        },
+    )
+    assert (read_run(run_dir).reason, read_run(run_dir).culprit) == ("ab", "ab")
+    assert (read_outcome(run_dir).hints, read_outcome(run_dir).log) == (("ab",), ("ab",))

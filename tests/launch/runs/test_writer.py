@@ -1,4 +1,6 @@
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -33,13 +35,17 @@ def test_a_loss_that_is_nan_is_null_in_the_events(tmp_path):
 
 
 @pytest.fixture
-def full(tmp_path):
-    """A run whose stdout log of worker-0 is on a full disk."""
-    run_dir = RunDir(tmp_path / "run")
-    log = run_dir.log("worker-0", "stdout")
-    log.parent.mkdir(parents=True)
-    log.symlink_to("/dev/full")
-    return run_dir
+def full(tmp_path, monkeypatch):
+    """A run whose disk has no space for what holds the word "lost"."""
+    write = os.write
+
+    def write_unless_lost(descriptor, data):
+        if b"lost" in bytes(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", write_unless_lost)
+    return RunDir(tmp_path / "run")
 
 
 def test_a_full_disk_is_one_warning_that_names_the_file(full):
@@ -61,7 +67,6 @@ def test_writing_is_tried_again_and_the_gap_is_marked(full, monkeypatch):
     log = full.log("worker-0", "stdout")
     with RunWriter(full) as writer:
         writer.write(Output("worker-0", "stdout", "lost\n"))
-        log.unlink()  # the next attempt opens a file on a disk with space
         writer.write(Output("worker-0", "stdout", "kept\n"))
     assert log.read_text() == "\n[tfdist: 5 bytes could not be written here]\nkept\n"
 
@@ -71,9 +76,8 @@ def test_between_two_attempts_nothing_is_written(full, monkeypatch):
     log = full.log("worker-0", "stdout")
     with RunWriter(full) as writer:
         writer.write(Output("worker-0", "stdout", "lost\n"))
-        log.unlink()
-        writer.write(Output("worker-0", "stdout", "also lost\n"))
-    assert not log.exists()
+        writer.write(Output("worker-0", "stdout", "small enough\n"))
+    assert log.read_bytes() == b""
 
 
 def test_a_deleted_run_folder_gets_its_outcome(tmp_path):
@@ -96,3 +100,56 @@ def test_the_files_of_earlier_attempts_do_not_stay_open(tmp_path):
         assert len(list(Path("/proc/self/fd").iterdir())) <= before + 3
     assert run_dir.log("worker-0", "stdout", 7).read_text() == "new\nlate\n"
     assert len(run_dir.events.read_text().splitlines()) == 20
+
+
+# --- folders that others may write to
+
+
+def test_a_folder_that_is_exchanged_for_a_link_changes_no_other_file(tmp_path):
+    run_dir, elsewhere = RunDir(tmp_path / "run"), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with RunWriter(run_dir, pytest.fail) as writer:
+        run_dir.path.rename(tmp_path / "moved")
+        run_dir.path.symlink_to(elsewhere)
+        writer.write(Output("worker-0", "stdout", "x\n"))
+        writer.write(Started("worker-0", 7, 1.0))
+        writer.save(run_dir.records / "one.json", {})
+        writer.save_text(run_dir.commands, "tfdist launch\n")
+        writer.save_outcome({"status": "ok"})
+    assert list(elsewhere.iterdir()) == []
+    moved = RunDir(tmp_path / "moved")
+    assert moved.log("worker-0", "stdout").read_text() == "x\n"
+    assert json.loads(moved.outcome.read_text()) == {"status": "ok"}
+    assert moved.events.exists()
+    assert moved.commands.exists()
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "outcome.json", "commands.txt", ".reserved"])
+def test_a_link_in_place_of_a_file_is_not_followed(name, tmp_path):
+    run_dir, victim = RunDir(tmp_path / "run"), tmp_path / "victim"
+    victim.write_text("kept")
+    run_dir.path.mkdir()
+    (run_dir.path / name).symlink_to(victim)
+    with RunWriter(run_dir) as writer:
+        writer.write(Started("worker-0", 7, 1.0))
+        writer.save_text(run_dir.commands, "tfdist launch\n")
+        writer.save_outcome({"status": "ok"})
+    assert victim.read_text() == "kept"
+
+
+def test_a_link_in_place_of_the_folder_is_refused(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "run").symlink_to(elsewhere)
+    with pytest.raises(OSError, match="run"), RunWriter(RunDir(tmp_path / "run")):
+        pytest.fail("opened")
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_the_folder_of_another_user_is_refused(tmp_path):
+    path = tmp_path / "run"
+    path.mkdir()
+    os.chown(path, 65534, 65534)
+    with pytest.raises(PermissionError, match="belongs to another user"), RunWriter(RunDir(path)):
+        pytest.fail("opened")
