@@ -193,6 +193,7 @@ def _plan_inherited(options: LaunchOptions, inherit: Inherit, machines: Machines
     from tfdist.launch.inherit.addresses import earlier_on_host
     from tfdist.launch.inherit.rendezvous import Rendezvous
     from tfdist.launch.inherit.table import inherited
+    from tfdist.launch.inherit.wire import SECRET, Key
 
     if any(host != LOCAL for host in machines):
         raise TfdistError(f"{inherit.flag} runs one task on this machine: omit --hosts and --hostfile")
@@ -209,7 +210,8 @@ def _plan_inherited(options: LaunchOptions, inherit: Inherit, machines: Machines
     planned = _with_own_threads(_plan(options, machines), options, machines)
     rules.check_task(found, planned.job, planned.spec, own=bool(options.command))
     job = only_task(planned.job, found.cluster, found.task, earlier_on_host(found.cluster, found.task))
-    rendezvous = Rendezvous(found.cluster, found.task, os.environ.get(rules.ATTEMPT, ""))
+    key = Key(os.environ.get(rules.ATTEMPT, ""), os.environ.get(SECRET, ""))
+    rendezvous = Rendezvous(found.cluster, found.task, key)
     return replace(
         planned,
         job=replace(job, first_attempt=attempt),

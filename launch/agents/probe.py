@@ -1,8 +1,9 @@
 """Probes of the links between hosts, before any task runs: agents listen on the reserved ports and dial each other.
 
 Runs inside agents, so it uses the standard library only, and few modules of it: each import delays every agent
-(concurrent.futures and statistics would cost 25 ms of CPU time). The server greets a connection with the token of the
-job, to detect other programs at the address. Then the client may request echoes, or send data that the server counts.
+(concurrent.futures and statistics would cost 25 ms of CPU time). The client sends the first half of the token of the
+launch, and the server answers with the other half, so that neither takes another program for its peer. Then the client
+may request echoes, or send data that the server counts.
 """
 
 import contextlib
@@ -17,6 +18,11 @@ ECHO, COUNT = b"e", b"c"
 CHUNK = 1 << 18
 MAX_THREADS = 64
 """Parallel connections, so that many unreachable peers cost one timeout."""
+MOST_CONNECTIONS = 256
+"""Threads of a server; further connections wait until one has ended."""
+TOKEN_S = 5.0
+"""For a client to send its half of the token."""
+IDLE_S = 10.0
 PINGS = 9
 STALL_S = 6.0
 """A link is cut if it transmits no chunk in this time."""
@@ -33,8 +39,9 @@ class ProbeServer:
         Raises:
             OSError: a port is in use by another program.
         """
-        self._token = token.encode()
+        self._halves = _halves(token)
         self._closing = False
+        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._servers: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         try:
@@ -59,15 +66,28 @@ class ProbeServer:
 
     def _serve(self, server: socket.socket) -> None:
         while not self._closing:
-            with contextlib.suppress(OSError):
+            if not self._free.acquire(timeout=0.1):
+                continue
+            try:
                 connection, _ = server.accept()
                 threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+            except (OSError, RuntimeError):  # closed, or no descriptor or thread is left
+                self._free.release()
+                time.sleep(0.05)
 
     def _answer(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):
-            connection.settimeout(10.0)
+        try:
+            with connection, contextlib.suppress(OSError):
+                self._serve_client(connection)
+        finally:
+            self._free.release()
+
+    def _serve_client(self, connection: socket.socket) -> None:
+        first, second = self._halves
+        if _receive(connection, len(first), time.monotonic() + TOKEN_S) == first:
+            connection.settimeout(IDLE_S)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.sendall(self._token)
+            connection.sendall(second)
             while (request := connection.recv(1)) == ECHO:
                 connection.sendall(ECHO)
             if request == COUNT:
@@ -88,15 +108,37 @@ def listen(port: int) -> socket.socket:
     return socket.create_server(("", port), family=family, backlog=512, reuse_port=True, dualstack_ipv6=both)
 
 
+def _halves(token: str) -> tuple[bytes, bytes]:
+    return token[: len(token) // 2].encode(), token[len(token) // 2 :].encode()
+
+
+def _receive(connection: socket.socket, size: int, until: float) -> bytes:
+    """That many bytes, or fewer if the other side closes before.
+
+    Raises:
+        TimeoutError: they did not come until then.
+    """
+    data = b""
+    while len(data) < size:
+        connection.settimeout(max(0.001, until - time.monotonic()))
+        if not (chunk := connection.recv(size - len(data))):
+            break
+        data += chunk
+    return data
+
+
 def _connect(address: str, port: int, token: str, timeout_s: float) -> socket.socket:
     connection = socket.create_connection((address, port), timeout=timeout_s)
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        expected, received = token.encode(), b""
-        while len(received) < len(expected) and (chunk := connection.recv(len(expected) - len(received))):
-            received += chunk
-        if received != expected:
-            raise OSError("something else answers there")
+        first, second = _halves(token)
+        connection.sendall(first)
+        if _receive(connection, len(second), time.monotonic() + timeout_s) != second:
+            raise ConnectionResetError
+        connection.settimeout(timeout_s)
+    except (ConnectionResetError, BrokenPipeError):
+        connection.close()
+        raise OSError("something else answers there") from None
     except OSError:
         connection.close()
         raise

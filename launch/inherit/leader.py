@@ -1,17 +1,18 @@
 """The leader's side of the start barrier: it gathers the peers on its own TensorFlow port."""
 
+import errno
+import secrets
 import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from tfdist.launch.agents.probe import listen
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.inherit.wire import RECEIVE, Lines, given_up, send
+from tfdist.launch.inherit.wire import RECEIVE, SECRET, Key, Lines, Message, given_up, send
 
 TICK_S = 0.2
 """Between two looks at what other threads have changed."""
@@ -21,6 +22,12 @@ SEND_S = 2.0
 """For a message to a peer; one that does not read it is dropped."""
 LEAVE_S = 2.0
 """For all peers to close their connections after `go`, so that none is left on the port that TensorFlow binds next."""
+INTRODUCTION_S = 5.0
+"""For the first message over a connection."""
+MOST_STRANGERS = 64
+"""Connections over which no first message came; with more, the oldest is closed."""
+LONGEST_FROM_PEER = 1 << 16
+"""Bytes of a line."""
 
 
 @dataclass
@@ -30,26 +37,31 @@ class _Peer:
     connection: socket.socket
     task: str = ""
     """Empty until its first message."""
-    lines: Lines = field(default_factory=Lines)
+    nonce: str = field(default_factory=lambda: secrets.token_hex(16))
+    since: float = field(default_factory=time.monotonic)
+    lines: Lines = field(default_factory=lambda: Lines(LONGEST_FROM_PEER))
 
 
 class Gathering:
     """The connections of the peers that wait. Used by one thread."""
 
-    def __init__(self, port: int, expected: tuple[str, ...], token: str) -> None:
+    def __init__(self, port: int, expected: tuple[str, ...], key: Key, task: str) -> None:
         """Listen on `port`, which may be bound but not listening elsewhere.
 
         Args:
             port: TCP port, on all addresses of this machine.
             expected: the tasks to wait for.
-            token: the tasks of one attempt have the same.
+            key: the tasks of one attempt have the same.
+            task: this one.
 
         Raises:
             OSError: the port is in use by another program.
         """
-        self._expected, self._token = expected, token
-        self._failed: Mapping[str, Any] = {}
+        self._expected, self._key, self._task = expected, key, task
+        self._failed: Message = {}
         """The message of the peer that has given up."""
+        self._refused: dict[str, str] = {}
+        """What to say of a missing task in whose name somebody came without the key."""
         self._selector = selectors.DefaultSelector()
         self._server = listen(port)
         self._server.setblocking(False)
@@ -80,6 +92,9 @@ class Gathering:
                     self._accept()
                 else:
                     self._read(key.data)
+            for stranger in self._strangers:
+                if time.monotonic() - stranger.since > INTRODUCTION_S:
+                    self._drop(stranger)
             if self._failed:
                 raise TfdistError(given_up(self._failed), ExitCode.START_TIMEOUT)
             missing = self.missing
@@ -89,7 +104,7 @@ class Gathering:
                 return True
             due = time.monotonic() >= status_at
             if due or missing != reported:
-                report(missing)
+                report([self._refused.get(task, task) for task in missing])
                 reported = missing
             if due:  # not at each change: it would be a message for each pair of tasks
                 self._tell(missing=missing)
@@ -111,11 +126,28 @@ class Gathering:
     def _peers(self) -> list[_Peer]:
         return [key.data for key in self._selector.get_map().values() if key.data is not None]
 
+    @property
+    def _strangers(self) -> list[_Peer]:
+        """The connections over which no first message came, the oldest first."""
+        return sorted((peer for peer in self._peers if not peer.task), key=lambda peer: peer.since)
+
     def _accept(self) -> None:
-        with suppress(OSError):  # it has left already
+        strangers = self._strangers
+        if len(strangers) >= MOST_STRANGERS:
+            self._drop(strangers.pop(0))
+        try:
             connection, _ = self._server.accept()
-            connection.settimeout(SEND_S)
-            self._selector.register(connection, selectors.EVENT_READ, _Peer(connection))
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # it still waits, and would wake us at once
+                if strangers:
+                    self._drop(strangers[0])
+                else:
+                    time.sleep(TICK_S)
+            return  # else it has left already
+        connection.settimeout(SEND_S)
+        peer = _Peer(connection)
+        self._selector.register(connection, selectors.EVENT_READ, peer)
+        self._send(peer, nonce=peer.nonce)
 
     def _read(self, peer: _Peer) -> None:
         try:
@@ -127,19 +159,28 @@ class Gathering:
             self._drop(peer)
         for message in messages:
             if peer.task and "failed" in message:
-                self._failed = message
-            else:
-                self._greet(peer, str(message.get("task")), str(message.get("token")))
+                self._failed = {"failed": message["failed"], "by": peer.task}
+            elif not peer.task:
+                self._greet(peer, message)
 
-    def _greet(self, peer: _Peer, task: str, token: str) -> None:
-        if token != self._token or task not in self._expected:
-            self._send(peer, refused=self._token)
+    def _greet(self, peer: _Peer, message: Message) -> None:
+        task = message.get("task", "")
+        if task not in self._expected or not self._key.proves(message, peer.nonce, task):
+            if task in self._expected:
+                self._refused[task] = f"{task} (another TFDIST_ATTEMPT or {SECRET})"
+            self._send(peer, refused=self._reason(message))
             self._drop(peer)
             return
         for other in [other for other in self._peers if other.task == task and other is not peer]:
             self._drop(other)  # it was restarted
         peer.task = task
-        self._send(peer, missing=self.missing)
+        self._send(peer, proof=self._key.proof(message.get("nonce", ""), self._task), missing=self.missing)
+
+    def _reason(self, message: Message) -> str:
+        """Why the peer is refused, in its words: `there` is here."""
+        if message.get("has_secret", False) != bool(self._key.secret):
+            return f"{SECRET} is set only {'there' if self._key.secret else 'here'}"
+        return f"TFDIST_ATTEMPT{f' or {SECRET}' if self._key.secret else ''} is different there"
 
     def _tell(self, **message: object) -> None:
         for peer in self._peers:

@@ -1,15 +1,16 @@
 """A peer's side of the start barrier: it reports to the leader and waits for its word."""
 
+import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.inherit.names import RETRY_S
-from tfdist.launch.inherit.wire import RECEIVE, Lines, given_up, send
+from tfdist.launch.inherit.wire import RECEIVE, Key, Lines, Message, given_up, send
+from tfdist.launch.redact import safe_text
 from tfdist.launch.text import shortened
 
 DIAL_S = 4.0
@@ -25,7 +26,7 @@ class Peer:
     """A task that waits at the leader. Used by one thread."""
 
     task: str
-    token: str
+    key: Key
     leader: str
     address: tuple[str, int]
     """The leader's host and port."""
@@ -55,26 +56,30 @@ class Peer:
 
     def _wait(self, connection: socket.socket) -> bool:
         """Report, and read the leader's messages; returns whether the last one was `go`."""
-        send(connection, {"task": self.task, "token": self.token})
+        nonce, is_leader = secrets.token_hex(16), False
         for message in _messages(connection, self.stop):
-            match message:
-                case {"go": True}:
-                    return True
-                case {"failed": str()}:
-                    raise TfdistError(given_up(message), ExitCode.START_TIMEOUT)
-                case {"refused": str() as other}:
-                    attempts = f"TFDIST_ATTEMPT is {other or 'not set'} there, {self.token or 'not set'} here"
-                    self.say(f"{self.leader} of this attempt ({attempts})")
-                    return False
-                case {"missing": list() as missing}:
-                    self.say(shortened(map(str, missing)) or self.leader)
+            is_leader = is_leader or self.key.proves(message, nonce, self.leader)
+            if "nonce" in message:
+                proof, has_secret = self.key.proof(message["nonce"], self.task), bool(self.key.secret)
+                send(connection, {"task": self.task, "nonce": nonce, "proof": proof, "has_secret": has_secret})
+            elif "refused" in message:
+                self.say(f"{self.leader} of this attempt ({safe_text(message['refused'])})")
+                return False
+            elif not is_leader:
+                raise ValueError("not a message of the start barrier")
+            elif message.get("go"):
+                return True
+            elif "failed" in message:
+                raise TfdistError(given_up(message), ExitCode.START_TIMEOUT)
+            elif "missing" in message:
+                self.say(shortened(map(safe_text, message["missing"])) or self.leader)
         reason = self.failure()
         if reason:
             send(connection, {"failed": reason, "by": self.task})
         return False
 
 
-def _messages(connection: socket.socket, stop: threading.Event) -> Iterator[Mapping[str, Any]]:
+def _messages(connection: socket.socket, stop: threading.Event) -> Iterator[Message]:
     """The messages until `stop` is set.
 
     Raises:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from queue import Empty, SimpleQueue
 
@@ -22,6 +22,7 @@ from tfdist.launch.inherit.addresses import peers_of, split
 from tfdist.launch.inherit.leader import Gathering
 from tfdist.launch.inherit.names import NameSearch
 from tfdist.launch.inherit.peer import Peer
+from tfdist.launch.inherit.wire import Key
 from tfdist.launch.text import shortened
 
 REPORT_S = 5.0
@@ -36,7 +37,7 @@ class Rendezvous:
 
     cluster: Cluster
     task: Task
-    token: str = ""
+    key: Key = field(default_factory=Key)
     """The tasks of one attempt have the same: what is left of an earlier one is not met."""
 
     @property
@@ -176,7 +177,8 @@ class _Meeting:
 
     def _gathering(self) -> Gathering:
         try:
-            return Gathering(self.port, tuple(self.rendezvous.peers), self.rendezvous.token)
+            rendezvous = self.rendezvous
+            return Gathering(self.port, tuple(rendezvous.peers), rendezvous.key, rendezvous.task.name)
         except OSError as error:
             raise TfdistError(
                 f"port {self.port} of {self.rendezvous.task.name} cannot be used ({error.strerror})"
@@ -188,8 +190,8 @@ class _Meeting:
             return False
         leader = self.rendezvous.leader.name
         address = split(self.rendezvous.peers[leader])
-        task, token = self.rendezvous.task.name, self.rendezvous.token
-        return Peer(task, token, leader, address, self.put, self.stop, lambda: self.failure).run()
+        task, key = self.rendezvous.task.name, self.rendezvous.key
+        return Peer(task, key, leader, address, self.put, self.stop, lambda: self.failure).run()
 
 
 def _names(missing: Mapping[str, str]) -> str:

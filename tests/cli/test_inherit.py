@@ -151,7 +151,7 @@ def test_tasks_count_on_from_the_restarts_of_the_other_launcher(monkeypatch):
     set_tf_config(monkeypatch, {"worker": ["a:1", "b:1"]})
     monkeypatch.setenv("TFDIST_ATTEMPT", "2")
     planned = plan()
-    assert (planned.job.first_attempt, planned.rendezvous.token) == (2, "2")
+    assert (planned.job.first_attempt, planned.rendezvous.key.token) == (2, "2")
     monkeypatch.setenv("TFDIST_ATTEMPT", "two")
     with pytest.raises(TfdistError, match="TFDIST_ATTEMPT='two': must be the number of restarts"):
         plan()

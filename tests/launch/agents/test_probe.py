@@ -1,10 +1,11 @@
 import socket
 import threading
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 
 import pytest
 
+from tfdist.launch.agents import probe
 from tfdist.launch.agents.messages import LinkSpeed
 from tfdist.launch.agents.probe import ProbeServer, dial, dial_all, measure_link
 from tfdist.launch.agents.program.ports import reserve
@@ -60,6 +61,37 @@ def test_a_reserved_port_without_a_server_refuses(reserved):
 def test_the_server_of_another_job_is_detected(listening):
     assert dial("127.0.0.1", listening, "another", SOON_S) == "something else answers there"
     assert dial("127.0.0.1", listening, TOKEN + "-longer", 0.3) in ("timed out", "something else answers there")
+
+
+def test_a_stranger_gets_no_byte_of_the_token(listening):
+    for data in (b"", b"x" * 100, TOKEN[3:].encode()):
+        with socket.create_connection(("127.0.0.1", listening), timeout=5) as stranger, suppress(OSError):
+            stranger.sendall(data)
+            stranger.shutdown(socket.SHUT_WR)  # fails if it is closed at once
+            assert stranger.recv(100) == b""
+
+
+def test_idle_strangers_are_dropped_and_keep_nobody_out(reserved, monkeypatch):
+    monkeypatch.setattr(probe, "MOST_CONNECTIONS", 4)
+    monkeypatch.setattr(probe, "TOKEN_S", 0.3)
+    with closing(ProbeServer([reserved], TOKEN)), ExitStack() as stack:
+        before = threading.active_count()
+        for _ in range(12):
+            stack.enter_context(socket.create_connection(("127.0.0.1", reserved), timeout=5))
+        assert dial("127.0.0.1", reserved, TOKEN, 20.0) == ""
+        assert threading.active_count() <= before + 4
+
+
+def test_a_server_that_echoes_is_detected():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(connection.recv(100) * 2)
+
+        threading.Thread(target=serve, daemon=True).start()
+        assert dial("127.0.0.1", server.getsockname()[1], TOKEN, SOON_S) == "something else answers there"
 
 
 def test_another_kind_of_server_is_detected():
@@ -119,7 +151,7 @@ def test_a_broken_connection_is_a_reason():
 
         def serve():
             connection, _ = server.accept()
-            connection.sendall(TOKEN.encode())
+            connection.sendall(TOKEN[3:].encode())
             connection.close()
 
         threading.Thread(target=serve, daemon=True).start()
@@ -143,7 +175,8 @@ def test_closing_ends_the_thread_and_keeps_the_port_reserved(reserved):
 def test_closing_does_not_wait_for_open_connections(reserved):
     server = ProbeServer([reserved], TOKEN)
     with socket.create_connection(("127.0.0.1", reserved), timeout=5) as peer:
-        assert peer.recv(len(TOKEN)) == TOKEN.encode()
+        peer.sendall(TOKEN[:3].encode())
+        assert peer.recv(len(TOKEN)) == TOKEN[3:].encode()
         start = time.monotonic()
         server.close()
         assert time.monotonic() - start < 5

@@ -1,10 +1,13 @@
 """The start barrier, with real sockets: threads of this process stand in for the launchers of other tasks."""
 
+import errno
+import json
+import resource
 import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 
 import pytest
@@ -13,9 +16,10 @@ from tests.ports import free_ports
 from tfdist.launch.agents.program.ports import listening_ports, reserve
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.inherit import leader as leader_module
 from tfdist.launch.inherit import rendezvous as module
 from tfdist.launch.inherit.rendezvous import Rendezvous, meet
-from tfdist.launch.inherit.wire import send
+from tfdist.launch.inherit.wire import Key, send
 
 LONG_S = 30.0
 SHORT_S = 2.0
@@ -27,7 +31,7 @@ def tasks():
     chief, one, two, ps = (f"localhost:{port}" for port in free_ports(4))
     cluster = Cluster({"chief": (chief,), "worker": (one, two), "ps": (ps,), "evaluator": ("nowhere.invalid:1",)})
     names = (Task("chief", 0), Task("worker", 0), Task("worker", 1), Task("ps", 0))
-    return {task.name: Rendezvous(cluster, task, "3") for task in names}
+    return {task.name: Rendezvous(cluster, task, Key("3")) for task in names}
 
 
 @pytest.fixture
@@ -49,6 +53,16 @@ def port_of(rendezvous):
 
 def ignore(_):
     pass
+
+
+def introduce(connection, task, key):
+    """Prove to the leader that this is a task; returns its answer."""
+    with connection.makefile("r") as lines:
+        nonce = json.loads(lines.readline())["nonce"]
+        send(
+            connection, {"task": task, "nonce": "mine", "proof": key.proof(nonce, task), "has_secret": bool(key.secret)}
+        )
+        return json.loads(lines.readline())
 
 
 def test_all_start_when_the_last_one_is_there(tasks, pool):
@@ -127,13 +141,13 @@ def test_names_that_are_missing_in_dns_are_reported(monkeypatch):
 
 
 def test_tasks_of_another_attempt_do_not_meet(tasks, pool):
-    stale = replace(tasks["worker-0"], token="2")
+    stale = replace(tasks["worker-0"], key=Key("2"))
     told = []
     old = pool.submit(meet, stale, 3.0, ignore)
     leader = pool.submit(meet, tasks["chief-0"], LONG_S, told.append)
     error = old.exception(timeout=10)
     assert error.exit_code == 75
-    assert "missing: chief-0 of this attempt (TFDIST_ATTEMPT is 3 there, 2 here)" in str(error)
+    assert "missing: chief-0 of this attempt (TFDIST_ATTEMPT is different there)" in str(error)
     assert not leader.done()
     for each in [pool.submit(meet, tasks[name], LONG_S, ignore) for name in ("worker-0", "worker-1", "ps-0")]:
         each.result(timeout=10)
@@ -144,8 +158,7 @@ def test_a_peer_that_was_restarted_is_waited_for(tasks, pool):
     waiting = [pool.submit(meet, tasks[name], LONG_S, ignore) for name in ("chief-0", "worker-1")]
     wait_until(lambda: port_of(tasks["chief-0"]) in listening_ports())
     with socket.create_connection(("localhost", port_of(tasks["chief-0"]))) as killed:
-        send(killed, {"task": "worker-0", "token": "3"})
-        assert b"missing" in killed.recv(1000)  # it came, and leaves again
+        assert "missing" in introduce(killed, "worker-0", Key("3"))  # it came, and leaves again
     last = pool.submit(meet, tasks["ps-0"], LONG_S, ignore)
     assert wait([last, *waiting], timeout=1).done == set()
     for each in (pool.submit(meet, tasks["worker-0"], LONG_S, ignore), last, *waiting):
@@ -170,7 +183,7 @@ def test_strangers_at_the_leaders_port_do_no_harm(tasks, pool):
     leader = pool.submit(meet, tasks["chief-0"], LONG_S, ignore)
     port = port_of(tasks["chief-0"])
     wait_until(lambda: port in listening_ports())
-    for data in (b"", b"GET / HTTP/1.1\r\n\r\n", b'{"task": "boss-0", "token": "3"}\n'):
+    for data in (b"", b"GET / HTTP/1.1\r\n\r\n", b'{"task": "worker-1"}\n', b'{"failed": "no", "by": "ps-0"}\n'):
         with socket.create_connection(("localhost", port)) as stranger:
             stranger.sendall(data)
     with socket.create_connection(("localhost", port)):  # stays, and says nothing
@@ -193,3 +206,101 @@ def test_a_port_in_use_is_refused(tasks, name):
 def test_an_evaluator_and_the_only_task_wait_for_nobody(tasks):
     meet(replace(tasks["chief-0"], task=Task("evaluator", 0)), SHORT_S, ignore)
     meet(Rendezvous(Cluster({"worker": ("nowhere.invalid:1",)}), Task("worker", 0)), SHORT_S, ignore)
+
+
+# --- strangers on the network
+
+
+def with_secret(tasks, secret):
+    return {name: replace(task, key=Key("3", secret)) for name, task in tasks.items()}
+
+
+def test_tasks_with_the_same_secret_meet_and_a_stranger_is_not_counted(tasks, pool):
+    tasks = with_secret(tasks, "s3cret")
+    leader = pool.submit(meet, tasks["chief-0"], LONG_S, ignore)
+    wait_until(lambda: port_of(tasks["chief-0"]) in listening_ports())
+    for key in (Key("3"), Key("3", "guess")):
+        with socket.create_connection(("localhost", port_of(tasks["chief-0"]))) as stranger:
+            answer = introduce(stranger, "worker-1", key)
+            send(stranger, {"failed": "the end", "by": "worker-1"})
+        assert set(answer) == {"refused"}
+        assert "3" not in answer["refused"]
+    assert not leader.done()
+    for each in [pool.submit(meet, tasks[name], LONG_S, ignore) for name in tasks if name != "chief-0"]:
+        each.result(timeout=10)
+    leader.result(timeout=10)
+
+
+@pytest.mark.parametrize(("here", "where"), [("", "there"), ("s3cret", "here")])
+def test_a_secret_on_one_side_is_named_on_both(here, where, tasks, pool, monkeypatch):
+    monkeypatch.setattr(module, "REPORT_S", 0.1)
+    lines = []
+    chief = with_secret(tasks, "" if here else "s3cret")["chief-0"]
+    leader = pool.submit(meet, chief, 4.0, lines.append)
+    with pytest.raises(TfdistError, match=rf"chief-0 of this attempt \(TFDIST_SECRET is set only {where}\)"):
+        meet(with_secret(tasks, here)["worker-0"], 2.0, ignore)
+    assert leader.exception(timeout=10).exit_code == 75
+    assert any("worker-0 (another TFDIST_ATTEMPT or TFDIST_SECRET)" in line for line in lines)
+
+
+def test_a_leader_without_the_secret_is_not_believed(tasks):
+    tasks = with_secret(tasks, "s3cret")
+    with socket.create_server(("", port_of(tasks["chief-0"]))) as server:
+
+        def serve():
+            connection, _ = server.accept()
+            with connection:
+                send(connection, {"nonce": "n"})
+                send(connection, {"go": True})
+                connection.recv(1000)
+
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(TfdistError, match="something else answers there"):
+            meet(tasks["worker-0"], SHORT_S, ignore)
+
+
+def test_idle_connections_are_closed_and_keep_nobody_out(tasks, pool, monkeypatch):
+    monkeypatch.setattr(leader_module, "MOST_STRANGERS", 8)
+    monkeypatch.setattr(leader_module, "INTRODUCTION_S", 0.5)
+    leader = pool.submit(meet, tasks["chief-0"], LONG_S, ignore)
+    port = port_of(tasks["chief-0"])
+    wait_until(lambda: port in listening_ports())
+    with ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection(("localhost", port), timeout=10)) for _ in range(150)]
+        with idle[-1].makefile("rb") as lines:
+            assert b"nonce" in lines.readline()
+            assert lines.readline() == b""  # closed by the leader
+        for each in [pool.submit(meet, tasks[name], LONG_S, ignore) for name in tasks if name != "chief-0"]:
+            each.result(timeout=10)
+        leader.result(timeout=10)
+
+
+def test_without_descriptors_the_oldest_stranger_goes_and_nothing_spins(tasks, pool, monkeypatch):
+    accepted, accept, server = [], leader_module.Gathering._accept, port_of(tasks["chief-0"])
+
+    def counted(gathering):
+        accepted.append(time.monotonic())
+        accept(gathering)
+
+    monkeypatch.setattr(leader_module.Gathering, "_accept", counted)
+    leader = pool.submit(meet, tasks["chief-0"], LONG_S, ignore)
+    wait_until(lambda: server in listening_ports())
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(socket.socket()) for _ in range(20)]
+        with socket.socket() as free:
+            lowest = free.fileno()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
+        try:
+            for client in clients:
+                client.connect(("127.0.0.1", server))
+            with pytest.raises(OSError, match=r".") as error:
+                socket.socket()
+            assert error.value.errno == errno.EMFILE
+            wait_until(lambda: len(accepted) >= 5)
+            assert accepted[4] - accepted[0] > 0.5  # between two attempts without a descriptor it pauses
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    for each in [pool.submit(meet, tasks[name], LONG_S, ignore) for name in tasks if name != "chief-0"]:
+        each.result(timeout=10)
+    leader.result(timeout=10)

@@ -2,20 +2,49 @@ import json
 
 import pytest
 
-from tfdist.launch.inherit.wire import LONGEST, Lines
+from tfdist.launch.inherit.wire import LONGEST, Key, Lines, given_up
 
 
 def test_messages_are_complete_at_the_end_of_their_line():
     lines, text = Lines(), json.dumps({"go": True}) + "\n" + json.dumps({"missing": []}) + "\n"
     received = [message for byte in text.encode() for message in lines.feed(bytes([byte]))]
-    assert received == [{"go": True}, {"missing": []}] == Lines().feed(text.encode())
+    assert received == [{"go": True}, {"missing": ()}] == Lines().feed(text.encode())
 
 
 @pytest.mark.parametrize(
     "data",
-    [b"SSH-2.0-x\n", b"[1]\n", b"\xff\n", b"{" * (LONGEST + 1), b"[" * 100_000 + b"\n"],
-    ids=["text", "no object", "no UTF-8", "no end", "deep"],
+    [
+        b"SSH-2.0-x\n",
+        b"[1]\n",
+        b"\xff\n",
+        b"{" * (LONGEST + 1),
+        b"[" * 100_000 + b"\n",
+        b'{"missing": 5}\n',
+        b'{"task": []}\n',
+        b'{"go": "%s"}\n' % (b"x" * LONGEST),
+    ],
+    ids=["text", "no object", "no UTF-8", "no end", "deep", "no list", "no text", "long"],
 )
 def test_anything_else_is_an_error(data):
     with pytest.raises(ValueError, match=r"."):
         Lines().feed(data)
+
+
+def test_a_proof_holds_for_one_nonce_task_token_and_secret():
+    key = Key("3", "s")
+    proof = {"proof": key.proof("n", "worker-0")}
+    assert key.proves(proof, "n", "worker-0")
+    for other, nonce, task in (
+        (Key("4", "s"), "n", "worker-0"),
+        (Key("3", "t"), "n", "worker-0"),
+        (Key("3"), "n", "worker-0"),
+        (key, "m", "worker-0"),
+        (key, "n", "worker-1"),
+    ):
+        assert not other.proves(proof, nonce, task)
+    assert not key.proves({}, "n", "worker-0")
+    assert not key.proves({"proof": "\u00e9"}, "n", "worker-0")
+
+
+def test_the_reason_of_a_peer_has_no_escapes():
+    assert given_up({"failed": "a\x1b]0;title\x07b", "by": "worker-1"}) == "ab (says worker-1)"
