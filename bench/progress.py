@@ -12,7 +12,7 @@ from tfdist.launch.agents.launcher_messages import Message
 from tfdist.launch.console.columns import bar, cut
 from tfdist.launch.console.stream import is_behind
 from tfdist.launch.console.terminal import can_redraw
-from tfdist.launch.text import counted, duration
+from tfdist.launch.text import counted, duration, plain
 from tfdist.models.record import TurnRecord
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class ProgressLines(Progress):
 
     def note(self, text: str) -> None:  # noqa: D102
         self._end_round()
-        self.say(text)
+        self.say(plain(text))
 
     def close(self) -> None:  # noqa: D102
         self._end_round()
@@ -133,7 +133,7 @@ class LiveProgress(Progress):
         self._draw()
 
     def note(self, text: str) -> None:  # noqa: D102
-        self.live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.live.console.print(plain(text), markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def _draw(self) -> None:
         self.drawn_at = self.now()

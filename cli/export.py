@@ -11,6 +11,7 @@ import typer
 from tfdist.cli.options import Json
 from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
 from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.text import plain
 
 if TYPE_CHECKING:
     from tfdist.models.checkpoints import Manifest
@@ -56,7 +57,7 @@ def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Jso
     if listing.newest is None:
         raise no_checkpoint(source, listing)
     for problem in listing.problems.values():
-        typer.echo(f"warning: {problem}", err=True)
+        typer.echo(plain(f"warning: {problem}"), err=True)
     manifest = _export_first(listing.complete, source.folder, target)
     kind = "Keras file" if target.endswith(".keras") else "SavedModel"
     if json:
@@ -76,7 +77,7 @@ def _export_first(manifests: "tuple[Manifest, ...]", folder: str, target: str) -
             return manifest
         if process.returncode != UNREADABLE:
             raise TfdistError("\n".join([f"{target} could not be written:", *lines]), ExitCode.FAILED)
-        typer.echo(f"warning: {lines[-1].removeprefix('tfdist: ')}", err=True)
+        typer.echo(plain(f"warning: {lines[-1].removeprefix('tfdist: ')}"), err=True)
     raise TfdistError(f"no checkpoint in {folder} can be read", ExitCode.FAILED)
 
 

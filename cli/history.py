@@ -30,18 +30,17 @@ def history(folders: Folders, arm: Arms = None, out: Out = None, json: Json = Fa
       tfdist history bench_results/*-cpu --arm multiworker/ring --out history
       tfdist history nightly/* --arm 'mirrored/*' --json
     """
-    from rich.console import Console
-
     from tfdist.bench.compare.history import read_history
     from tfdist.bench.compare.history_section import history_section, in_order, shown_row
     from tfdist.bench.report.write import write_pages
+    from tfdist.cli.plain_console import PlainConsole
     from tfdist.cli.show_rows import show_rows
 
     used, empty = with_records(folders)
     found = read_history(used, arm or ())
     section = history_section(found)
     stream = sys.stderr if json else sys.stdout
-    console = Console(file=stream, highlight=False, markup=False, soft_wrap=not stream.isatty())
+    console = PlainConsole(stream)
     list_skipped(empty)
     show_rows(console, [shown_row(point) for point in in_order(found)], ("arm", "started", "images/s", "verdict"))
     for text in section.answer:

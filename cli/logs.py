@@ -1,5 +1,6 @@
 """`tfdist logs`."""
 
+import codecs
 import os
 import sys
 from collections.abc import Callable
@@ -13,11 +14,16 @@ from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.text import did_you_mean
 
 if TYPE_CHECKING:
+    from tfdist.launch.agents.messages import StreamName
     from tfdist.launch.runs.rundir import RunDir
 
 TaskName = Annotated[
     str | None,
-    typer.Argument(metavar="TASK", help="Only this task, for example worker-1, byte for byte.", show_default=False),
+    typer.Argument(
+        metavar="TASK",
+        help="Only this task, for example worker-1: byte for byte in a file or pipe.",
+        show_default=False,
+    ),
 ]
 Follow = Annotated[
     bool, option("--follow", "Continue with what the tasks write, until the run has ended.", short=("-f",))
@@ -76,17 +82,27 @@ def _all_tasks(run_dir: "RunDir", stderr: bool) -> Callable[[bool], None]:
 
 
 def _one_task(run_dir: "RunDir", task: str, stderr: bool, follow: bool) -> Callable[[bool], None]:
+    from tfdist.launch.agents.messages import Output
+    from tfdist.launch.console.lines import LineOptions, PrefixedLines
     from tfdist.launch.runs.follow import TaskLog
     from tfdist.launch.runs.state import read_run, tasks_of
 
     tasks = dict.fromkeys([*tasks_of(run_dir), *(name for _, name in run_dir.attempts())])  # also those of a lost host
     if task not in tasks and (tasks or not follow or read_run(run_dir).ended):
         raise TfdistError(f"TASK {task}: " + (did_you_mean(task, tasks) if tasks else "the run has started no tasks"))
-    log = TaskLog(run_dir, task, "stderr" if stderr else "stdout")
+    stream: StreamName = "stderr" if stderr else "stdout"
+    log = TaskLog(run_dir, task, stream)
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    lines = PrefixedLines(sys.stdout, sys.stdout, LineOptions(verbose=True, prefix=False))
 
-    def show(_ended: bool) -> None:
+    def show(ended: bool) -> None:
         while data := log.read():
-            sys.stdout.buffer.write(data)
+            if sys.stdout.isatty():
+                lines.handle(Output(task, stream, decoder.decode(data)))
+            else:
+                sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
+        if ended:
+            lines.end()
 
     return show

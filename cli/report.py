@@ -11,6 +11,7 @@ from tfdist.cli.options import Json, option
 from tfdist.cli.result_folders import list_skipped, with_records
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
+from tfdist.launch.text import plain
 
 Folders = Annotated[
     list[Path], typer.Argument(metavar="DIR...", help="Folders of benches or launches.", show_default=False)
@@ -68,7 +69,7 @@ def report(
     show(content, sys.stderr if json else sys.stdout)
     refused = refused_line(content)
     if refused:
-        typer.echo(refused, err=json)
+        typer.echo(plain(refused), err=json)
     if open:
         open_page(path)
     typer.echo(f"\nreport: {path}", err=json)

@@ -45,7 +45,7 @@ def _lines(row: CheckResult, head: str, width: int | None) -> list[str]:
     verdict = typer.style(f"{row.verdict:{VERDICT_WIDTH}}", fg=COLORS[row.verdict])
     texts = [row.text, f"-> {row.fix}"] if row.fix else [row.text]
     if width is None:
-        return [f"{verdict}  {head}  {' '.join(texts)}"]
+        return [f"{verdict}  {head}  {' '.join(texts)}".replace("\n", " ")]
     indent = VERDICT_WIDTH + len(head) + 4
     if width - indent < MIN_TEXT_WIDTH:
         return [f"{verdict}  {' '.join(head.split())}", *_wrapped(texts, width, 2)]

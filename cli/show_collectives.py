@@ -16,7 +16,7 @@ from tfdist.bench.collectives.sizes import size_text
 from tfdist.bench.collectives.table import columns_for, lines_of_table
 from tfdist.bench.estimate import start_s
 from tfdist.launch.json_files import dumps
-from tfdist.launch.text import counted, duration, shortened
+from tfdist.launch.text import counted, duration, plain, shortened
 from tfdist.models.collectives.spec import CollectiveSpec
 
 
@@ -81,10 +81,10 @@ def show(sweep: Sweep, stream: TextIO) -> None:
         rows = list(group)
         first = rows[0].line
         where = f"{counted(first.ranks, 'rank')} on {counted(first.hosts, 'host')}"
-        typer.echo(f"\n{arm}: {first.op}, {where}, {counted(rows[0].rounds, 'round')}", file=stream)
-        typer.echo("\n".join(lines_of_table(columns_for(rows, width), rows)), file=stream)
+        typer.echo(plain(f"\n{arm}: {first.op}, {where}, {counted(rows[0].rounds, 'round')}"), file=stream)
+        typer.echo(plain("\n".join(lines_of_table(columns_for(rows, width), rows))), file=stream)
     for sentence in _remarks(figures, sweep):
-        typer.echo(f"\n{sentence}", file=stream)
+        typer.echo(plain(f"\n{sentence}"), file=stream)
 
 
 def _remarks(figures: Sequence[Figure], sweep: Sweep) -> Iterator[str]:

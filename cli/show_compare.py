@@ -18,9 +18,9 @@ _SLOW = "SLOWER THAN THE BOUND"
 
 def show(compared: ComparedFolders, bound: float | None, stream: TextIO) -> None:
     """Show the differences of environment, the table, arms of one side, and the answer."""
-    from rich.console import Console
+    from tfdist.cli.plain_console import PlainConsole
 
-    console = Console(file=stream, highlight=False, markup=False, soft_wrap=not stream.isatty())
+    console = PlainConsole(stream)
     console.print(f"base: {compared.base}\nnew:  {compared.new}")
     console.print("\n".join(_environment(compared)))
     rows = [_row(change, compared.anchor, bound) for change in compared.changes]

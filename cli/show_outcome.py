@@ -8,11 +8,10 @@ from typing import Any, TextIO
 import typer
 
 from tfdist.launch.attempts import Attempt
-from tfdist.launch.console.visible import replace_surrogates
 from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command
-from tfdist.launch.text import counted, duration, listed
+from tfdist.launch.text import counted, duration, listed, plain, replace_surrogates
 from tfdist.models.record import RankRecord, Record, RecordStatus
 from tfdist.models.throughput import throughput
 from tfdist.strategies.catalog import CATALOG
@@ -46,12 +45,12 @@ def show_outcome(
     if outcome.status is not Status.OK:
         show_failure(outcome, sys.stderr, again, resume, is_shown)
     elif record is not None and record.status is not RecordStatus.OK:
-        typer.echo(f"tfdist: {record.reason}; logs: {outcome.run_dir}", err=True)
+        typer.echo(plain(f"tfdist: {record.reason}; logs: {outcome.run_dir}"), err=True)
     elif not quiet:
         show_success(outcome, record, sys.stderr if json else sys.stdout)
     if outcome.status is Status.OK:
         for warning in outcome.warnings:
-            typer.echo(f"warning: {warning}", err=True)
+            typer.echo(plain(f"warning: {warning}"), err=True)
     if json:
         typer.echo(dumps(outcome_json(outcome, record)))
 
@@ -90,7 +89,7 @@ def show_success(outcome: Outcome, record: Record | None, out: TextIO) -> None:
     restarts = len(outcome.attempts) - 1
     after = f" after {counted(restarts, 'restart')}" if restarts > 0 else ""
     parts = [f"done in {outcome.wall_s:.1f} s{after}", *([] if record is None else _results(record))]
-    typer.echo(", ".join(parts) + f"; kept in {outcome.run_dir}", file=out)
+    typer.echo(plain(", ".join(parts) + f"; kept in {outcome.run_dir}"), file=out)
 
 
 def _results(record: Record) -> list[str]:
@@ -142,7 +141,7 @@ def show_failure(
     lines += [f"  not restarted: {outcome.not_restarted}"] if outcome.not_restarted else []
     lines += [f"  logs:  {outcome.run_dir}", f"  again: {again}"]
     lines += [f"  resume: {resume}"] if resume else []
-    print("\n".join(lines), file=err)
+    print(plain("\n".join(lines)), file=err)
 
 
 def attempt_lines(attempts: Sequence[Attempt]) -> list[str]:

@@ -10,9 +10,9 @@ from tfdist.cli.show_rows import show_rows
 
 def show(prediction: Prediction, stream: TextIO) -> None:
     """Show the points of each arm, the answers and the notes."""
-    from rich.console import Console
+    from tfdist.cli.plain_console import PlainConsole
 
-    console = Console(file=stream, highlight=False, markup=False, soft_wrap=not stream.isatty())
+    console = PlainConsole(stream)
     rows = [shown_row(curve, point) for curve in prediction.curves for point in curve.points]
     show_rows(console, rows, ("arm", "devices", "images/s", "efficiency", "note"))
     section = prediction_section(prediction)

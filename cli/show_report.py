@@ -9,7 +9,7 @@ from tfdist.bench.report.build import Report
 from tfdist.bench.report.columns import COLUMNS, NARROW, NARROWEST, SHORT
 from tfdist.bench.report.summary import WRONG, ArmRow
 from tfdist.bench.report.unit import in_unit
-from tfdist.launch.text import counted, labelled
+from tfdist.launch.text import counted, labelled, plain
 from tfdist.models.record import RecordStatus
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ _NARROW = 60
 
 def show(report: Report, stream: TextIO) -> None:
     """Show the table, the headline, failures and warnings."""
-    from rich.console import Console
+    from tfdist.cli.plain_console import PlainConsole
 
-    console = Console(file=stream, highlight=False, markup=False, soft_wrap=not stream.isatty())
+    console = PlainConsole(stream)
     (_table if stream.isatty() else _lines)(console, report.rows)
     for text in report.headline:
         console.print(f"\n{text}")
@@ -53,7 +53,7 @@ def list_unreadable(report: Report) -> None:
     """List skipped files on stderr, with the reason."""
     for folder in report.folders:
         for bad in folder.unreadable:
-            typer.echo(f"tfdist: skipped {folder.label}/{bad.file}: {bad.reason}", err=True)
+            typer.echo(plain(f"tfdist: skipped {folder.label}/{bad.file}: {bad.reason}"), err=True)
 
 
 def _cells(row: ArmRow, names: Sequence[str]) -> list[str]:

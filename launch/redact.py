@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from tfdist.launch.text import plain
+from tfdist.launch.text import plain, replace_surrogates
 
 REDACTED = "***"
 _SECRET = re.compile(
@@ -38,7 +38,6 @@ _NAMED: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = (
 )
 """What is before a name, the name, and what is between; the value: in a URL's query, in JSON, in a shell's text."""
 _SIGNATURE = re.compile(r"sig(nature)?$", re.IGNORECASE)
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def redact_value(name: str, value: str) -> str:
@@ -77,7 +76,7 @@ def safe_text(text: str) -> str:
 
     Bytes that are not UTF-8, which are lone surrogates in it, become replacement characters.
     """
-    return _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", plain(redact_text(text)))
+    return replace_surrogates(plain(redact_text(text)))
 
 
 def _masked(text: str, named: "re.Pattern[str]", value: "re.Pattern[str]") -> Iterator[str]:

@@ -5,16 +5,52 @@ import signal
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_CONTROLS = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # ECMA-48, 5.4: control sequences and strings
-    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]|[\u202a-\u202e\u2066-\u2069]"
+from tfdist.launch.errors import TfdistError
+
+CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+"""Set of a regular expression: the characters that a terminal obeys instead of showing them, except newline and tab.
+Those above U+0100 break lines or change the order of the text."""
+ESCAPES = (  # ECMA-48, 5.4 and 8.3.89, ECMA-35, 13.2; also such as have no end
+    r"\x1b\[(?P<value>[0-?]*)[ -/]*(?P<command>[@-~]?)"
+    r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?"
 )
-"""What a terminal obeys instead of showing it; the last ones reverse the order of the text."""
+"""Regular expression: control sequences, strings such as titles, and other escapes."""
+_UNSHOWN = re.compile(f"{ESCAPES}|[{CONTROLS}]")
+_CONTROL = re.compile(f"[{CONTROLS}]")
+_ASCII_CONTROLS = bytes(code for code in range(128) if _CONTROL.match(chr(code)))
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def has_controls(text: str) -> bool:
+    """Whether a terminal would obey something in the text, other than newlines and tabs. Fast for plain text."""
+    if text.isascii():
+        data = text.encode()
+        return len(data.translate(None, _ASCII_CONTROLS)) < len(data)
+    return _CONTROL.search(text) is not None
 
 
 def plain(text: str) -> str:
     """The text without control characters, except newlines and tabs: a terminal shows all of it."""
-    return _CONTROLS.sub("", text)
+    return _UNSHOWN.sub("", text) if has_controls(text) else text
+
+
+def replace_surrogates(text: str) -> str:
+    """The text with U+FFFD in place of bytes that are not UTF-8, and of other lone surrogates."""
+    return text if text.isascii() else _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def check_name(source: str, text: str) -> None:
+    """Refuse control characters in a name or another short text of a user, which is part of scripts and messages.
+
+    Args:
+        source: names the text in the message, as `--name`.
+        text: the value.
+
+    Raises:
+        TfdistError: it has one, newlines and tabs included.
+    """
+    if has_controls(text) or "\n" in text or "\t" in text:
+        raise TfdistError(f"{source} {text!r}: has a line break or another control character; remove it")
 
 
 def is_utf8(text: str) -> bool:

@@ -13,8 +13,8 @@ from tfdist.launch.console.printer import Printer, target
 from tfdist.launch.console.step_values import number_text, step_text, step_values
 from tfdist.launch.console.stream import STALL_S
 from tfdist.launch.console.task_lines import TaskLines
-from tfdist.launch.console.visible import KEPT_CHARACTERS, has_controls, replace_surrogates, visible
-from tfdist.launch.text import counted
+from tfdist.launch.console.visible import KEPT_CHARACTERS, visible
+from tfdist.launch.text import counted, has_controls, plain, replace_surrogates
 
 UPDATE_S = 1.0
 """Between two updates of a progress bar."""
@@ -86,10 +86,10 @@ class PrefixedLines:
     def handle(self, message: Message) -> None:
         """Print a message, if it is for users."""
         match message:
-            case Note(host, text) if not self.options.quiet:
-                self._printer("stderr").whole(f"[{host}] {text}\n")
-            case HostReady(host) if not self.options.quiet:
-                self._printer("stderr").whole(f"[{host}] connected; the next restart uses it\n")
+            case Note(host, text):
+                self._say(host, text)
+            case HostReady(host):
+                self._say(host, "connected; the next restart uses it")
             case Output(task, stream, text) if stream != "stacks" and self._prints(task):
                 self._print_text(task, stream, replace_surrogates(text))
             case Event(task, event={"event": "step"}) if self._prints(task) and not self.options.quiet:
@@ -117,17 +117,20 @@ class PrefixedLines:
         """Print what is stopped and why, and no longer wait for slow readers."""
         for printer in self.printers.values():
             printer.stall_s = 0.0
-        if stopped.reason and not self.options.quiet:
+        if stopped.reason:
             verb = "stopping" if stopped.grace_s else "killing"
             advice = "; Ctrl-C again kills them" if stopped.reason == "Ctrl-C" and stopped.grace_s else ""
             tasks = counted(len(stopped.tasks), "task")
-            self._printer("stderr").whole(f"[tfdist] {stopped.reason}: {verb} {tasks}{advice}\n")
+            self._say("tfdist", f"{stopped.reason}: {verb} {tasks}{advice}")
 
     def _announce_restart(self, restarting: Restarting) -> None:
         for printer in self.printers.values():
             printer.stall_s = STALL_S
+        self._say("tfdist", restarting.reason)
+
+    def _say(self, host: str, text: str) -> None:
         if not self.options.quiet:
-            self._printer("stderr").whole(f"[tfdist] {restarting.reason}\n")
+            self._printer("stderr").whole(plain(f"[{host}] {text}\n"))
 
     def _prints(self, task: str) -> bool:
         return self.options.tasks is None or task in self.options.tasks
@@ -136,7 +139,7 @@ class PrefixedLines:
         return self.printers[target(self.err if stream == "stderr" else self.out)]
 
     def _head(self, task: str) -> str:
-        prefix = f"[{task}] " if self.options.prefix else ""
+        prefix = f"[{plain(task)}] " if self.options.prefix else ""
         if not self.options.timestamps:
             return prefix
         return f"{datetime.now(timezone.utc).isoformat(timespec='milliseconds').removesuffix('+00:00')}Z {prefix}"

@@ -13,7 +13,7 @@ from tfdist.launch.console.rows import choose_tasks, task_row
 from tfdist.launch.console.stream import is_behind
 from tfdist.launch.console.waiting import waits_for
 from tfdist.launch.job import Job
-from tfdist.launch.text import duration
+from tfdist.launch.text import duration, plain
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -87,10 +87,10 @@ def picture(state: JobState, several_hosts: bool, width: int, height: int, now: 
     widths = fitting_columns(rows, width, several_hosts)
     text = Text(header(widths), style="", no_wrap=True, overflow="crop")
     for row in rows:
-        text.append(f"\n{line(row, widths)}", "red" if row.failed else None)
+        text.append(f"\n{plain(line(row, widths))}", "red" if row.failed else None)
     status = [] if last else [_status(state, "time left" in widths, now)]
     for note in ([others] if others else []) + status:
-        text.append(f"\n{cut(note, max(1, width - len('^C^C')))}")
+        text.append(f"\n{cut(plain(note), max(1, width - len('^C^C')))}")
     return text
 
 

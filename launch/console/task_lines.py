@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from tfdist.launch.console.visible import KEPT_CHARACTERS, has_controls, shorten
+from tfdist.launch.console.visible import KEPT_CHARACTERS, shorten
 from tfdist.launch.noise import NOISE, NoiseFilter
+from tfdist.launch.text import has_controls
 
 MOST_CHARACTERS = 1 << 16
 """Of a line with control characters that has not ended, the last ones are kept."""

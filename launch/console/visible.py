@@ -2,24 +2,13 @@
 
 import re
 
+from tfdist.launch.text import CONTROLS, ESCAPES, has_controls
+
 KEPT_CHARACTERS = 8192
 """Of a line that overwrites itself; what came before is overwritten, or is too long for any terminal."""
-_TOKEN = re.compile(
-    r"\x1b\[(?P<value>[0-9;:?]*)[ -/]*(?P<command>[@-~])"  # ECMA-48, 5.4: control sequences
-    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?"
-    r"|(?P<move>[\r\b])|(?P<text>[^\x1b\r\b]+)"
-)
+_TOKEN = re.compile(rf"{ESCAPES}|(?P<move>[\r\b])|(?P<text>[^{CONTROLS}]+)|[{CONTROLS}]")
+_COLOR = re.compile(r"\x1b\[[0-9;:]*m")  # others with an m are commands, as \x1b[>4m
 RESET = "\x1b[0m"
-
-
-def replace_surrogates(text: str) -> str:
-    """The text with U+FFFD in place of bytes that are not UTF-8 (surrogates)."""
-    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def has_controls(text: str) -> bool:
-    """Whether `visible` would change anything."""
-    return "\r" in text or "\b" in text or "\x1b" in text
 
 
 def shorten(line: str) -> str:
@@ -48,7 +37,7 @@ def visible(line: str, colors: bool) -> str:
             column, attributes = column + len(text), ""
         elif token["move"]:
             column = 0 if token["move"] == "\r" else max(0, column - 1)
-        elif token["command"] == "m" and colors:
+        elif colors and _COLOR.fullmatch(token[0]):
             attributes += token[0]
         elif token["command"] == "K":
             cells[column if token["value"] in ("", "0") else 0 :] = []

@@ -195,3 +195,12 @@ def test_the_display_is_removed_at_the_end(terminal: Terminal) -> None:
     text = terminal.getvalue()
     assert re.search(r"\x1b\[2K\s*(\x1b\[1A\x1b\[2K)*$", text.replace("\x1b[?25h", ""))
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
+@pytest.mark.parametrize("stream", [StringIO, Terminal])
+def test_a_note_is_shown_as_it_is_without_controls(monkeypatch: pytest.MonkeyPatch, stream: type[StringIO]) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    out = stream()
+    with progress_on(out, quiet=False) as progress:
+        progress.note("[red]a[/red] :smile: \x1b]0;x\x07\x9bb\u202e")
+    assert "[red]a[/red] :smile: b\n" in out.getvalue()

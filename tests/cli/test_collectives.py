@@ -1,5 +1,6 @@
 """The command line of `tfdist collectives`; nothing is started."""
 
+import io
 import json
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from tests.bench.collectives.lines import line, sweep
 from tfdist.bench.collectives.results import SweepFolder
 from tfdist.cli.main import run
+from tfdist.cli.show_collectives import show
+from tfdist.launch.text import has_controls
 
 
 @pytest.fixture
@@ -130,3 +133,12 @@ def test_a_report_as_json_has_exact_values(measured, capsys):
     ]  # fmt: skip
     assert found["report"] == "other/report.html"
     assert "busbw" in captured.err
+
+
+def test_texts_of_a_folder_are_printed_without_controls():
+    evil = "ring\x1b]0;x\x07\x9b\u202e"
+    found = sweep(*(line(evil, 1 << 10, 0.1, number, wrong=1) for number in (1, 2, 3)), not_measured={evil: evil})
+    out = io.StringIO()
+    show(found, out)
+    assert "not measured: ring: ring" in out.getvalue()
+    assert not has_controls(out.getvalue())

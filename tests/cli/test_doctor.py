@@ -232,6 +232,8 @@ def test_every_terminal_width_shows_all_words(rows, width):
 @given(st.lists(ROWS, min_size=1))
 def test_without_a_terminal_each_row_is_one_line(rows):
     assert len(row_lines(rows, None)) == len(rows)
+    (line,) = row_lines([CheckResult("disk", "h1", Verdict.FAILED, "full\nok  disk  h1", "free\nsome")], None)
+    assert line.endswith("disk  h1  full ok  disk  h1 -> free some")
 
 
 def test_hosts_with_the_same_result_share_a_row():

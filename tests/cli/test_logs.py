@@ -125,3 +125,10 @@ def test_ctrl_c_ends_following_silently_and_leaves_the_run_alone(survivors):
     assert launcher.wait(timeout=30) == 130
     launcher.stdout.close()
     assert survivors() == []
+
+
+def test_one_task_on_a_terminal_is_printed_without_controls(capfd, monkeypatch):
+    (log,) = Path("runs").glob("*/attempt-0/worker-0/stdout.log")
+    log.write_bytes(b"10%\r20%\x1b[5C\n\x1b]0;x\x07\x1b[31mred\xc2\x9b\xff\n")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert printed(capfd, "last", "worker-0") == "20%\n\x1b[31mred\ufffd\x1b[0m\n"

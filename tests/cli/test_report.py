@@ -13,8 +13,9 @@ import pytest
 
 from tfdist.bench.report.build import make_report
 from tfdist.cli.main import run
-from tfdist.cli.show_report import show
+from tfdist.cli.show_report import list_unreadable, show
 from tfdist.launch.json_files import save_json
+from tfdist.launch.text import has_controls
 from tfdist.models.record import RankRecord, Record, Window
 from tfdist.models.spec import TrainingSpec
 
@@ -167,3 +168,26 @@ def test_figures_of_a_program_of_ones_own_are_examples(tmp_path: Path, capsys: p
     printed = capsys.readouterr().out
     assert "examples/s (whole job)" in printed
     assert "images" not in printed
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Screen])
+def test_texts_of_records_are_shown_as_they_are_without_controls(
+    bench: Path, stream: type[io.StringIO], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    rank = RankRecord("worker-0", "box", 1, (), (Window(10, 640, 2.0, 0.5),), {}, 640, 10)
+    name, reason = "[red]a[/red]:smile:\x1b]0;x\x07\x9b\u202e", "[link=x]b[/link]\x1b[2J\x9d"
+    good = Record(name, 1, TrainingSpec().to_json(), "ok", "", 0, ranks=(rank,), command="tfdist bench", order=2)
+    bad = Record("other" + name, 1, TrainingSpec().to_json(), "failed", reason, 1, command="tfdist bench", order=3)
+    for number, record in enumerate((good, bad), start=2):
+        save_json(bench / "records" / f"00{number}.json", record.to_json())
+    (bench / "records" / "x\x1b]0;x\x07.json").write_text("{")
+    report, screen = make_report([bench]), stream()
+    show(report, screen)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
+    assert not has_controls(shown)
+    assert "[red]a[/red]:smile:" in shown
+    assert "failed: [link=x]b[/link] (other[red]a[/red]:smile:)" in shown
+    list_unreadable(report)
+    assert not has_controls(capsys.readouterr().err)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from tfdist.cli.show_outcome import outcome_json, show_failure, show_outcome
 from tfdist.launch.attempts import Attempt
 from tfdist.launch.diagnosis.outcome import Outcome, Status
+from tfdist.launch.text import has_controls
 
 REASON = "worker-1 exited with code 1: ValueError: bad data"
 LOG = ("Traceback (most recent call last):", '  File "train.py", line 7', "ValueError: bad data")
@@ -95,3 +96,13 @@ def test_a_success_after_restarts_says_so(capsys):
     outcome = Outcome(Status.OK, 0, "", wall_s=50.0, run_dir="runs/x", attempts=ATTEMPTS)
     show_outcome(outcome, None, quiet=False, json=False)
     assert capsys.readouterr().out == "done in 50.0 s after 1 restart; kept in runs/x\n"
+
+
+def test_no_text_of_others_controls_the_terminal(capsys):
+    evil = "\x1b]0;x\x07a\x9bb\u202e"
+    outcome = replace(FAILED, reason=evil, log=(evil,), hints=(evil,), casualties={evil: evil}, not_restarted=evil)
+    assert not has_controls("\n".join(printed(outcome)))
+    assert "  hint:  ab" in printed(outcome)
+    done = Outcome(Status.OK, 0, "", None, (), (), run_dir=evil, warnings=(evil,))
+    show_outcome(done, None, quiet=False, json=False)
+    assert not has_controls("".join(capsys.readouterr()))

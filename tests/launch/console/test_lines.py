@@ -98,7 +98,7 @@ def test_timestamps_are_utc_and_come_before_the_prefix():
 
 
 def test_characters_that_split_no_line_of_a_file_split_none_here():
-    assert Console()("a\x0cb\u2028c\n") == "[worker-0] a\x0cb\u2028c\n"
+    assert Console()("a\x0cb\u2028c\n") == "[worker-0] abc\n"
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -282,3 +282,19 @@ def test_a_reader_that_reads_nothing_is_not_waited_for_once_tasks_are_stopped(un
 def test_a_restart_is_announced(quiet, printed):
     restarting = Restarting(1, ("worker-0", "worker-1"), True, "worker-1 failed; restart 1 of 3: all tasks")
     assert Console(quiet=quiet)(restarting) == printed
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_messages_of_others_have_no_controls(terminal):
+    evil = "\x1b]0;x\x07a\x9bb\u202e"
+    console = Console(terminal)
+    assert console(Note(evil, evil)) == "[ab] ab\n"
+    assert console(Restarting(1, ("worker-0",), True, evil)) == "[tfdist] ab\n"
+    assert console(Output(evil, "stdout", f"{evil}\n")) == "[ab] ab\n"
+    assert console(Stopped(("worker-0",), reason=evil)) == "[tfdist] ab: killing 1 task\n"
+
+
+def test_a_color_that_is_cut_off_is_not_shown():
+    console = Console(terminal=True)
+    assert console("red \x1b[3") == "[worker-0] red"
+    assert console("1mx\n") == " \x1b[31mx\x1b[0m\n"

@@ -10,6 +10,7 @@ from tfdist.launch.agents.messages import Heartbeat, Output, Started
 from tfdist.launch.console.job_state import JobState, state_of
 from tfdist.launch.console.stream import streams_of, wait_until_read
 from tfdist.launch.console.table import LiveTable, picture
+from tfdist.launch.text import has_controls
 
 from .test_job_state import event, exited, job_of, replayed
 
@@ -178,3 +179,11 @@ def test_the_cursor_is_shown_again_and_the_last_state_stays(table, clock):
     text = table.out.getvalue()
     assert "stopped" in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
+def test_names_in_the_table_have_no_controls():
+    state = JobState()
+    state.update(Started("w\x1b[2J\x9b\u202e-0", 1, 1.0), 1.0)
+    text = picture(state, True, 80, 25, 10.0).plain
+    assert "w-0" in text
+    assert not has_controls(text)
