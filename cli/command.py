@@ -2,6 +2,7 @@
 
 import os
 import re
+from pathlib import Path
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup, TyperOption
@@ -9,12 +10,14 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from tfdist.cli.options import CHOICES
 from tfdist.cli.sources import name_sources
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.text import did_you_mean
+from tfdist.launch.text import check_name, did_you_mean
 from tfdist.strategies.options import fix_of_choice
 
 EPILOG = "Each option can also be set by an environment variable, for example --ssh-port by TFDIST_SSH_PORT."
 _EXPECTED = {"integer": "must be an integer", "number": "must be a number", "boolean": "must be true or false"}
 _EMPTY = "''"
+_ANY_TEXT = ("command", "env")
+"""Parameters whose values reach the tasks as they are."""
 _USAGE = (
     (r"Option '(.+)' requires an argument\.", r"\1: needs a value"),
     (r"Option '(.+)' does not take a value\.", r"\1: takes no value"),
@@ -56,14 +59,25 @@ class Command(TyperCommand):
         """Run the command.
 
         Raises:
-            TfdistError: as the command raises it, but naming where wrong values came from; or interrupted.
+            TfdistError: as the command raises it, but naming where wrong values came from; a value has a control
+                character; or interrupted.
         """
         try:
+            _check_texts(ctx)
             return super().invoke(ctx)
         except KeyboardInterrupt:  # Typer would exit without a message
             raise TfdistError("interrupted", ExitCode.INTERRUPTED) from None
         except TfdistError as error:
             raise TfdistError(name_sources(str(error), ctx), error.exit_code) from error
+
+
+def _check_texts(ctx: Any) -> None:
+    for param in ctx.command.params:
+        value = ctx.params.get(param.name)
+        texts = [] if param.name in _ANY_TEXT else value if isinstance(value, list) else [value]
+        for text in texts:
+            if isinstance(text, str | Path):
+                check_name(param.opts[0] if isinstance(param, TyperOption) else param.metavar.rstrip("."), str(text))
 
 
 def usage_sentence(error: Any, arguments: list[str]) -> str:

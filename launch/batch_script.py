@@ -6,6 +6,7 @@ import shlex
 from dataclasses import dataclass
 
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.text import check_name
 
 SAVE_S = 180
 """Before the time limit, to save a checkpoint. Slurm may send the signal up to 60 s early
@@ -37,6 +38,10 @@ class BatchScript:
     """The command gets SIGUSR2 this many seconds before the time limit; None: it does not."""
     options: tuple[str, ...] = ()
     """Other options of sbatch, without `--`."""
+
+    def __post_init__(self) -> None:
+        for text in (self.name, *self.options):  # each is in a comment, which ends with its line
+            check_name("sbatch", text)
 
     def __str__(self) -> str:
         lines = [f"job-name={shlex.quote(self.name)}", f"nodes={self.nodes}"]

@@ -9,6 +9,7 @@ from tfdist.bench.suites.check import check_choices, check_command, of_kind
 from tfdist.bench.suites.matrix import expand
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.redact import redact_arguments
+from tfdist.launch.text import check_name
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
 
@@ -69,6 +70,7 @@ def _arm(entry: Mapping[str, Any], common: Mapping[str, Any], number: int, sourc
     name = entry.get("name")
     if not isinstance(name, str) or not name.strip():
         raise TfdistError(f'{source}, arm number {number}, has no name: add name = "..."')
+    check_name(f"{source} has an arm", name)
     source = f"{source}, arm {name!r},"
     hosts = entry.get("hosts", 1)
     if not of_kind(hosts, int) or hosts < 1:

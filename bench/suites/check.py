@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Any
 
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.text import did_you_mean
+from tfdist.launch.text import check_name, did_you_mean
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import field_types
 from tfdist.strategies.options import fix_of_choice
@@ -61,7 +61,7 @@ def check_value(key: str, value: Any, kind: type, source: str) -> Any:
     """`value` as a `kind`, which is a plain type or an Enum.
 
     Raises:
-        TfdistError: it is not one.
+        TfdistError: it is not one, or a text with a control character.
     """
     if issubclass(kind, Enum):
         if value not in [choice.value for choice in kind]:
@@ -69,6 +69,8 @@ def check_value(key: str, value: Any, kind: type, source: str) -> Any:
         return kind(value)
     if not of_kind(value, kind):
         raise TfdistError(f"{source} has {key} = {value!r}: must be {_EXPECTED[kind]}")
+    if isinstance(value, str):
+        check_name(f"{source} has {key} =", value)
     return value
 
 

@@ -10,6 +10,7 @@ from tfdist.launch.cluster import ROLES
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.parse import FORBIDDEN_IN_NAMES, check_unique, is_ipv6, parse_entry, parse_integer, parse_slots
+from tfdist.launch.text import check_name
 
 
 def parse_hostfile(path: Path) -> tuple[Host, ...]:
@@ -26,12 +27,14 @@ def parse_hostfile(path: Path) -> tuple[Host, ...]:
     except OSError as error:
         raise TfdistError(f"--hostfile {path}: {error.strerror}; use a file with one host per line") from None
     hosts: list[tuple[str, Host]] = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         source = f"--hostfile {path}, line {number}:"
         try:
             words = shlex.split(line, comments=True)
         except ValueError as error:
             raise TfdistError(f"{source} {line.strip()!r}: {error}; correct the quotes") from None
+        for word in words:
+            check_name(source, word)
         if words:
             hosts += [(f"{source} {words[0]}", host) for host in _parse_line(words[0], words[1:], source)]
     if not hosts:

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
+from tfdist.launch.text import CONTROLS
 
 MAX_HOSTS = 10_000
 """Upper limit of hosts and of slots, to catch typos like `node[1-99999999]`."""
-FORBIDDEN_IN_NAMES = re.compile(r"[\s\x00-\x1f\x7f\[\]'\"\\;|&$`<>(){}!*?,=#]")
+FORBIDDEN_IN_NAMES = re.compile(rf"[\s{CONTROLS}\[\]'\"\\;|&$`<>(){{}}!*?,=#]")
 """Characters that no host name and no user name may contain."""
 
 

@@ -6,6 +6,7 @@ from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import check_ports
+from tfdist.launch.text import check_name
 
 DEFAULT_PORT = 2222
 """Of the first task on a host, as under TFJob and Vertex AI, if the environment has no ports."""
@@ -16,8 +17,9 @@ def split(address: str) -> tuple[str, int]:
     """Host and port of an address `host:port`; the brackets around an IPv6 address are removed.
 
     Raises:
-        TfdistError: it has no port.
+        TfdistError: it has no port, or a control character.
     """
+    check_name("the address in the environment,", address)
     host, _, port = address.rpartition(":")
     if not host or not (port.isascii() and port.isdigit() and 1 <= int(port) <= _LARGEST):
         raise TfdistError(f"the address {address!r} in the environment has no port: write it as host:port")

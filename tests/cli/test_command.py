@@ -145,3 +145,45 @@ def test_with_json_an_interrupt_before_the_start_ends_with_a_json_line(monkeypat
 
 def test_an_option_of_the_program_asks_for_no_json(capsys):
     assert refusal(["launch", "--port", "1", "--strategy", "mirrored", "--", "true", "--json"], capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag"),
+    [
+        (["launch", "--name", "{}"], "--name"),
+        (["launch", "--hosts", "h1,{}@h2"], "--hosts"),
+        (["launch", "--hostfile", "{}"], "--hostfile"),
+        (["launch", "--output", "{}"], "--output"),
+        (["launch", "--checkpoint-dir", "gs://{}"], "--checkpoint-dir"),
+        (["launch", "--remote-prefix", "{}", "--hosts", "h1"], "--remote-prefix"),
+        (["sbatch", "--nodes", "1", "--name", "{}"], "--name"),
+        (["sbatch", "--nodes", "1", "--sbatch-option", "partition={}"], "--sbatch-option"),
+        (["sbatch", "--nodes", "1", "--runs-dir", "{}"], "--runs-dir"),
+        (["manifest", "--image", "{}"], "--image"),
+        (["manifest", "--image", "i", "--name", "{}"], "--name"),
+        (["manifest", "--image", "i", "--namespace", "{}"], "--namespace"),
+        (["bench", "--arm", "{}"], "--arm"),
+        (["collectives", "--out", "{}"], "--out"),
+        (["report", "{}"], "DIR"),
+        (["logs", "{}"], "RUN"),
+    ],
+)
+@pytest.mark.parametrize("text", ["x\ncommand #", "x\x1b[2J", "x\x9b", "\u202ex"])
+def test_control_characters_are_refused_before_anything_starts(arguments, flag, text, capsys, tmp_path):
+    value = next(word for word in arguments if "{}" in word).format(text)
+    message = refusal([word.format(text) for word in arguments], capsys)
+    assert message == f"{flag} {value!r}: has a line break or another control character; remove it"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_control_characters_from_the_environment_and_a_job_file_are_refused(capsys, monkeypatch, tmp_path):
+    job = tmp_path / "job.toml"
+    job.write_text('name = "a\\nb"\n')
+    assert refusal(["launch", "--config", str(job)], capsys).startswith(f"{job}: name = 'a\\nb': has a line break")
+    monkeypatch.setenv("TFDIST_NAME", "a\x1bb")
+    assert refusal(["launch"], capsys).startswith(r"TFDIST_NAME='a\x1bb': has a line break")
+
+
+def test_a_command_and_its_variables_may_hold_anything(capsys):
+    assert run(["launch", "--dry-run", "--env", "A=1\n2", "--", "sh", "-c", "echo a\necho b"]) == 0
+    assert "echo a\necho b" in capsys.readouterr().out

@@ -56,3 +56,11 @@ def test_what_is_no_long_option_is_refused(text):
 def test_an_option_that_tfdist_has_itself_is_refused():
     with pytest.raises(TfdistError, match="--sbatch-option nodes=3: use --nodes of tfdist sbatch"):
         parse_option("nodes=3")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("x\ncommand #", ()), ("x\x85y", ()), ("x", ("qos=a\rb",)), ("x", ("a\u2028b",))]
+)
+def test_nothing_ends_the_comment_of_an_option(name, options):
+    with pytest.raises(TfdistError, match=r"sbatch '.*\\.*': has a line break or another control character"):
+        BatchScript(name, COMMAND, 1, options=options)

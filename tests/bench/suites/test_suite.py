@@ -10,6 +10,7 @@ from tfdist.bench.suites.arms import resolve_arms
 from tfdist.bench.suites.suite import adjust, built_in_suites, load_suite, narrow, parse_suite
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine, local_machines
+from tfdist.launch.text import has_controls
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import CrossDevice, StrategyName
@@ -258,3 +259,23 @@ def test_any_table_is_a_suite_or_a_sentence(value: object) -> None:
         assert parse_suite(table, "x").arms
     with pytest.raises(TfdistError):
         parse_suite({**table, "surely_unknown": 1}, "x")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('name = "mine"', 'name = "m\\u001bine"'),
+        ('name = "mine"', 'description = "m\\nine"'),
+        ('name = "one"', 'name = "o\\u202ene"'),
+        ("batch_size = 8", 'dataset = "digits\\n"'),
+    ],
+)
+def test_control_characters_are_refused(tmp_path: Path, old: str, new: str) -> None:
+    sentence = sentence_of(tmp_path, GOOD.replace(old, new))
+    assert "has a line break or another control character; remove it" in sentence
+    assert not has_controls(sentence)
+
+
+def test_control_characters_in_the_names_of_a_matrix_are_refused(tmp_path: Path) -> None:
+    matrix = '[matrix]\nstrategy = [{ name = "a\\u0007", strategy = "mirrored" }]\n'
+    assert r"has an arm 'a\x07': has a line break" in sentence_of(tmp_path, matrix)

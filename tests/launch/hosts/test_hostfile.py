@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.hostfile import parse_hostfile
+from tfdist.launch.text import has_controls
 
 from .samples import ANY_TEXT, names, sane
 
@@ -118,3 +119,15 @@ def test_any_file_gives_hosts_or_an_error(hostfile, data):
         return
     assert hosts
     assert all(map(sane, hosts))
+
+
+@pytest.mark.parametrize(
+    "line", ["h1\x1b[2J", "h1 python=/py\x9b", "h1 chdir='/a\tb'", "h\u20281", "m\u202ee@h1", "h1 gpus=\x07"]
+)
+def test_control_characters_are_refused_and_the_line_is_named(hostfile, line):
+    path = hostfile(f"h0\n{line}\n")
+    with pytest.raises(TfdistError) as raised:
+        parse_hostfile(path)
+    assert str(raised.value).startswith(f"--hostfile {path}, line 2: '")
+    assert "has a line break or another control character" in str(raised.value)
+    assert not has_controls(str(raised.value))

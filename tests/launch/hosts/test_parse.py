@@ -110,3 +110,9 @@ def test_any_list_gives_hosts_or_an_error(text):
     assert hosts
     assert len({host.name for host in hosts}) == len(hosts)
     assert all(map(sane, hosts))
+
+
+@pytest.mark.parametrize("name", ["h\x1b1", "h\x9b1", "me\u202e@h1", "h\u20281", "h\x071"])
+def test_control_characters_are_in_no_name(name):
+    with pytest.raises(TfdistError, match=r"invalid name '.*\\.*'; use \[user@\]host\[:slots\]"):
+        parse_hosts(name)

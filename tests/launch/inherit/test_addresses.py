@@ -46,3 +46,8 @@ def test_ports_are_counted_on_each_host():
     assert workers_on(["a", "b", "a"], 5000) == Cluster({"worker": ("a:5000", "b:5000", "a:5001")})
     with pytest.raises(TfdistError, match="--port 65535: invalid for 2 tasks"):
         workers_on(["a", "b", "a"], 65535)
+
+
+def test_control_characters_in_an_address_are_refused():
+    with pytest.raises(TfdistError, match=r"the address in the environment, 'a\\x9b:1': has a line break or another"):
+        split("a\x9b:1")
