@@ -26,7 +26,7 @@ def has_controls(text: str) -> bool:
     if text.isascii():
         data = text.encode()
         return len(data.translate(None, _ASCII_CONTROLS)) < len(data)
-    return _CONTROL.search(text) is not None
+    return not text.replace("\n", "").isprintable() and _CONTROL.search(text) is not None
 
 
 def plain(text: str) -> str:
@@ -36,7 +36,7 @@ def plain(text: str) -> str:
 
 def replace_surrogates(text: str) -> str:
     """The text with U+FFFD in place of bytes that are not UTF-8, and of other lone surrogates."""
-    return text if text.isascii() else _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return text if is_utf8(text) else _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def check_name(source: str, text: str) -> None:
