@@ -1,6 +1,6 @@
-"""Masks secrets in what is printed or saved: values of secret names, passwords in URLs, HTTP headers.
+"""Masks secrets in what is printed or saved: values of secret names, passwords in URLs, HTTP headers, known tokens.
 
-Rather too much is masked than too little. A secret without a name, as an argument by itself, cannot be recognized.
+Rather too much is masked than too little. A password without a name, as an argument by itself, cannot be recognized.
 """
 
 import re
@@ -11,8 +11,8 @@ from tfdist.launch.text import plain, replace_surrogates
 
 REDACTED = "***"
 _SECRET = re.compile(
-    r"SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|PRIVATE|COOKIE|API[_-]?KEY|ACCESS[_-]?KEY"
-    r"|AUTH(?!OR(?!IZATION))|[_-](KEY|PASS|PWD)$",
+    r"SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|PRIVATE|COOKIE|(API|ACCESS|ACCOUNT)[_-]?KEY"
+    r"|AUTH(?!OR(?!IZATION))|[_-](KEY|PWD)$|(?<![^_-])((SSH)?PASS\d*$|(PAT|JWT)\d*(?![^_-]))",
     re.IGNORECASE,
 )
 _FLAG = re.compile(r"--?[A-Za-z][\w-]*")
@@ -24,6 +24,20 @@ _HEADER = re.compile(
 )
 _BEARER = re.compile(r"\b(bearer)\s+\S+", re.IGNORECASE)
 _SSHPASS = re.compile(r"\b(sshpass\s+-p\s*)(?:\"[^\"]*\"|'[^']*'|\S+)")
+_WEBHOOK = re.compile(
+    r"(hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/(?:v\d+/)?webhooks/)[^\s\"'<>]+",
+    re.IGNORECASE,
+)
+_KNOWN = re.compile(
+    r"(?<![\w-])(?:gh[oprsu]_\w{10,}|github_pat_\w{10,}|hf_[A-Za-z0-9]{16,}|xox[abeprs]-[\w-]{10,}|glpat-[\w-]{10,}"
+    r"|(?:AKIA|ASIA)[A-Z0-9]{16}(?![\w-])|eyJ[\w-]{16,}(?:\.[\w-]*)*|sk-(?=[A-Za-z_-]{0,40}\d)[\w-]{16,}|AIza[\w-]{30,})"
+)
+"""Tokens of GitHub, Hugging Face, Slack, GitLab, AWS, OpenAI and Google, and JSON web tokens."""
+_CURL = re.compile(r"\bcurl\b")
+_CURL_USER = re.compile(r"-\w{0,9}[uU]|--(?:proxy-)?user")
+_CURL_PASSWORD = re.compile(
+    rf"((?<!\S)(?:{_CURL_USER.pattern})(?:\s+|=)?(['\"])?[^\s:'\"]{{1,200}}:)(?(2)(?:(?!\2)[^\n])+|[^\s'\"]+)"
+)
 _USER = re.compile(r"(://[^\s:/@\"]{0,1000}):[^\s\"]{0,1000}@")
 _LONG_USER = re.compile(r"(://)[^\s:/@\"]{20,}@")
 """A token in place of a user: https://ghp_...@github.com."""
@@ -53,19 +67,28 @@ def redact_command(argv: Sequence[str]) -> str:
 def redact_arguments(argv: Sequence[str]) -> list[str]:
     """Arguments with *** in place of the value of each secret name, as in `--token X` and `TOKEN=X`, and of what
     `redact_text` masks."""
+    curl = any(map(_CURL.search, argv))
     return [
-        REDACTED if _takes_secret(before) and not _is_flag(word) else _redact_word(word)
+        REDACTED
+        if _takes_secret(before) and not _is_flag(word)
+        else _redact_curl_user(before, word)
+        if curl
+        else _redact_word(word)
         for before, word in zip(("", *argv), argv, strict=False)
     ]
 
 
 def redact_text(text: str) -> str:
-    """A text with *** in place of passwords in URLs, of Authorization headers, and of values of secret names."""
+    """A text with *** in place of passwords in URLs, Authorization headers, known tokens and values of secret names."""
     text = _HEADER.sub(rf"\1\2{REDACTED}", text)
     text = _BEARER.sub(rf"\1 {REDACTED}", text)
     text = _SSHPASS.sub(rf"\1{REDACTED}", text)
     text = _USER.sub(rf"\1:{REDACTED}@", text)
     text = _LONG_USER.sub(rf"\1{REDACTED}@", text)
+    text = _WEBHOOK.sub(rf"\1{REDACTED}", text)
+    text = _KNOWN.sub(REDACTED, text)
+    if _CURL.search(text):
+        text = _CURL_PASSWORD.sub(rf"\1{REDACTED}", text)
     for name, value in _NAMED:
         text = "".join(_masked(text, name, value))
     return text
@@ -101,8 +124,15 @@ def _redact_word(word: str) -> str:
     return redact_text(word)
 
 
+def _redact_curl_user(before: str, word: str) -> str:
+    user, colon, _ = word.partition(":")
+    if colon and _CURL_USER.fullmatch(before):
+        return f"{user}:{REDACTED}"
+    return _CURL_PASSWORD.sub(rf"\1{REDACTED}", _redact_word(word))
+
+
 def _is_secret(name: str) -> bool:
-    return _SECRET.search(name) is not None
+    return _SECRET.search(name.removeprefix("-x")) is not None  # -xNAME=VALUE
 
 
 def _takes_secret(word: str) -> bool:
