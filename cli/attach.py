@@ -66,7 +66,7 @@ def _show_end(run: "Run", json: bool, console: "PrefixedLines | None") -> int:
         is_shown = None if console is None else console.shows
         show_outcome(outcome, record, quiet=False, json=json, again=again, is_shown=is_shown)
         return outcome.exit_code
-    typer.echo(plain(f"tfdist: {run.reason}\n  logs:  {run.run_dir.path}"), err=True)
+    typer.echo(safe_text(f"tfdist: {run.reason}\n  logs:  {run.run_dir.path}"), err=True)
     code = ExitCode.FAILED if run.exit_code is None else run.exit_code
     if json:
         typer.echo(dumps({"format": 1, "status": str(run.state), "exit_code": int(code), "reason": run.reason}))
