@@ -1,15 +1,13 @@
 """A run in another process, shown live from its folder."""
 
+import re
 import sys
 import time
-from collections import deque
-from collections.abc import Iterator
 from itertools import chain
 from typing import TextIO
 
 from tfdist.cli.steps import Steps
-from tfdist.launch.agents.launcher_messages import Message
-from tfdist.launch.agents.messages import Event, Heartbeat
+from tfdist.launch.agents.messages import Heartbeat
 from tfdist.launch.cluster import Task
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.console.table import LiveTable
@@ -37,13 +35,13 @@ def watch(run_dir: RunDir, out: TextIO, verbose: bool) -> PrefixedLines:
     follower.skip_to_tail(LAST_LINES)
     clock = _Clock()
     with _console(run_dir, out, verbose, clock) as console:
-        for message in _latest(follower.events()):
+        for message in follower.events():
             clock.behind_s = max(0.0, time.time() - getattr(message, "time", time.time()))
             console.handle(message)
         clock.behind_s = 0.0
 
         def show(ended: bool) -> None:
-            for message in (*follower.output(ended), *follower.events(ended), Heartbeat(time.time())):
+            for message in chain(follower.output(ended), follower.events(ended), (Heartbeat(time.time()),)):
                 console.handle(message)
 
         wait_for_end(run_dir, show)
@@ -57,21 +55,6 @@ class _Clock:
 
     def __call__(self) -> float:
         return time.monotonic() - self.behind_s
-
-
-def _latest(messages: Iterator[Message]) -> list[Message]:
-    """The messages, but of each task only the last steps."""
-    every = list(messages)
-    steps: dict[str, deque[int]] = {}
-    for index, message in enumerate(every):
-        if isinstance(message, Event) and _is_step(message):
-            steps.setdefault(message.task, deque(maxlen=LAST_LINES)).append(index)
-    last = set(chain.from_iterable(steps.values()))
-    return [message for index, message in enumerate(every) if index in last or not _is_step(message)]
-
-
-def _is_step(message: Message) -> bool:
-    return isinstance(message, Event) and message.event.get("event") == "step"
 
 
 def _console(run_dir: RunDir, out: TextIO, verbose: bool, clock: _Clock) -> PrefixedLines:
@@ -89,5 +72,6 @@ def _job(run_dir: RunDir, spec: StrategyChoice) -> Job:
     plans = []
     for name, host in tasks_of(run_dir).items():
         role, _, index = name.rpartition("-")
-        plans.append(TaskPlan(Task(role, int(index)), Host(host), program, (), None))
+        if role in roles and re.fullmatch("[0-9]{1,9}", index):
+            plans.append(TaskPlan(Task(role, int(index)), Host(host), program, (), None))
     return Job(tuple(plans), roles)

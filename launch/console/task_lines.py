@@ -7,7 +7,7 @@ from tfdist.launch.noise import NOISE, NoiseFilter
 from tfdist.launch.text import has_controls
 
 MOST_CHARACTERS = 1 << 16
-"""Of a line with control characters that has not ended, the last ones are kept."""
+"""Of a blank line, or one with control characters, that has not ended, the last ones are kept."""
 
 
 @dataclass
@@ -46,7 +46,8 @@ class TaskLines:
         if not self.verbose:
             lines = list(self.filter.keep(lines))
         self.noise = not self.verbose and (NOISE.match(rest) is not None or (self.noise and rest == self.rest + text))
-        self.rest = "" if self.noise else shorten(rest)[-MOST_CHARACTERS:] if has_controls(rest) else rest
+        only_end = has_controls(rest) or rest.isspace()
+        self.rest = "" if self.noise else shorten(rest)[-MOST_CHARACTERS:] if only_end else rest
         return ending, lines
 
     def show(self, text: str, now: float) -> None:

@@ -1,18 +1,22 @@
 """Follow a run through its folder: logs as they grow, and events as the messages that the launcher received."""
 
-import json
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
 from tfdist.launch.agents.launcher_messages import Message
 from tfdist.launch.agents.messages import Output, StreamName
+from tfdist.launch.agents.program.text import end_of_characters
 from tfdist.launch.runs.launcher import read_launcher
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import read_run, tasks_of
+from tfdist.launch.text import plain
+from tfdist.launch.typed_json import from_json, parse_json
 
 POLL_S = 0.25
 """Between two checks whether the files have grown."""
@@ -21,8 +25,10 @@ CHUNK = 1 << 20
 LAUNCHER_S = 5.0
 """For a launcher to exit after it has written the outcome."""
 STREAMS: tuple[StreamName, ...] = ("stdout", "stderr")
-_KINDS: Mapping[str, type] = {kind.__name__: kind for kind in get_args(Message)}
-"""Messages by their `kind` in events.jsonl."""
+_KINDS: Mapping[str, type] = {kind.__name__: kind for kind in get_args(Message) if kind is not Output}
+"""Messages by their `kind` in events.jsonl. Output has logs of its own."""
+MOST_TASKS, MOST_NAME = 10_000, 255
+"""Tasks of a run, and characters of their names, which are names of folders. Entries about others are left out."""
 
 
 @dataclass
@@ -77,7 +83,7 @@ class TaskLog:
 
 @dataclass
 class _Lines:
-    """The whole lines of a growing file."""
+    """The whole lines of a growing file. A line that is longer than a chunk comes in pieces."""
 
     file: GrowingFile
     rest: bytes = b""
@@ -86,7 +92,7 @@ class _Lines:
         """Lines that were added; at the end of a file that has ended also one without a newline. Empty if none."""
         while data := self.file.read():
             data = self.rest + data
-            end = data.rfind(b"\n") + 1
+            end = data.rfind(b"\n") + 1 or (end_of_characters(data) if len(data) > CHUNK else 0)
             self.rest = data[end:]
             if end:
                 return data[:end].decode("utf-8", "surrogateescape")
@@ -96,12 +102,21 @@ class _Lines:
 
 @dataclass
 class RunFollower:
-    """The output and events of a run as messages, in the order in which they are found."""
+    """The output and events of a run as messages, in the order in which they are found.
+
+    Anybody may have written them: entries that are no messages are left out, and no file is too large.
+    """
 
     run_dir: RunDir
     streams: tuple[StreamName, ...] = STREAMS
     _events: _Lines = field(init=False)
     _logs: dict[tuple[int, str, StreamName], _Lines] = field(default_factory=dict)
+    _number: int = 0
+    """Of lines of events that were read."""
+    _left_out: int = 0
+    """Up to this number of lines, only the steps in `_last_steps` are messages."""
+    _last_steps: set[int] = field(default_factory=set)
+    _tasks: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._events = _Lines(GrowingFile(self.run_dir.events))
@@ -109,10 +124,21 @@ class RunFollower:
     def events(self, ended: bool = False) -> Iterator[Message]:
         """What happened since the last call, without output."""
         while text := self._events.read(ended):
-            for line in text.split("\n"):
+            for line in text.removesuffix("\n").split("\n"):
+                self._number += 1
+                if self._number <= self._left_out and self._number not in self._last_steps and _step_of(line):
+                    continue
                 message = _message(line)
-                if message is not None:
+                if message is not None and self._has_room_for(message):
                     yield message
+
+    def _has_room_for(self, message: Message) -> bool:
+        """Whether the run has at most MOST_TASKS tasks, with those of the message."""
+        names = {getattr(message, "task", ""), *getattr(message, "tasks", ())} - self._tasks
+        if len(names) + len(self._tasks) > MOST_TASKS or any(len(name) > MOST_NAME for name in names):
+            return False
+        self._tasks |= names
+        return True
 
     def output(self, ended: bool = False) -> Iterator[Output]:
         """What tasks wrote since the last call: whole lines, by task and stream."""
@@ -122,10 +148,19 @@ class RunFollower:
                 yield Output(task, stream, text, attempt=attempt)
 
     def skip_to_tail(self, lines: int) -> None:
-        """Leave out all output so far but the last lines of each log."""
+        """Leave out all output so far but the last lines of each log, and all steps but the last ones of each task."""
         self._find_logs()
         for log in self._logs.values():
             log.file.offset = _offset_of_tail(log.file.path, lines)
+        steps: dict[str, deque[int]] = {}
+        events = _Lines(GrowingFile(self.run_dir.events))
+        while text := events.read(ended=False):
+            for line in text.removesuffix("\n").split("\n"):
+                self._left_out += 1
+                task = _step_of(line)
+                if task in steps or (0 < len(task) <= MOST_NAME and len(steps) < MOST_TASKS):
+                    steps.setdefault(task, deque(maxlen=lines)).append(self._left_out)
+        self._last_steps = set(chain.from_iterable(steps.values()))
 
     def _find_logs(self) -> None:
         order = {task: index for index, task in enumerate(tasks_of(self.run_dir))} if not self._logs else {}
@@ -157,19 +192,23 @@ def wait_for_launcher(run_dir: RunDir, limit_s: float = LAUNCHER_S) -> None:
 def _message(line: str) -> Message | None:
     """The message in a line of events.jsonl; None for entries that are no messages."""
     try:
-        values: dict[str, Any] = json.loads(line)
-        kind = _KINDS[values.pop("kind")]
-        known = {each.name for each in fields(kind)}
-        message: Message = kind(
-            **{
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in values.items()
-                if name in known
-            }
-        )
+        values = {name: _printable(value) for name, value in parse_json(line).items()}
+        message: Message = from_json(values, _KINDS[values["kind"]])
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     return message
+
+
+def _step_of(line: str) -> str:
+    """The task whose step is in a line of `RunWriter`, else empty. To parse all steps of a long run takes minutes."""
+    return line.partition('"task": "')[2].partition('"')[0] if '"event": "step"' in line else ""
+
+
+def _printable(value: Any) -> Any:
+    """The value with texts that a terminal shows as they are. What is in an event is for displays to check."""
+    if isinstance(value, list):
+        return [each if isinstance(each, list) else _printable(each) for each in value]
+    return plain(value).encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def _offset_of_tail(path: Path, lines: int) -> int:

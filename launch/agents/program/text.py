@@ -45,4 +45,6 @@ def why_refused(value: Any, levels: int) -> str:
             return f"it has more than {levels} levels of lists and objects"
         children = ([*node, *node.values()] if isinstance(node, dict) else node for node in containers)
         level = [child for nodes in children for child in nodes]
+        if not level:
+            break
     return ""

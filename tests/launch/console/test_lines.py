@@ -133,6 +133,15 @@ def test_a_long_line_without_an_end_is_not_kept():
     assert console("y\n") == "y\n"
 
 
+@pytest.mark.parametrize("character", " \t\r")
+def test_a_blank_line_without_an_end_is_not_kept(character):
+    console = Console()
+    for _ in range(10):
+        assert console(character * 65536) == ""
+    assert all(len(lines.rest) <= 65536 for lines in console.lines.texts.values())
+    assert console("y\n").endswith("y\n")
+
+
 def test_the_start_of_a_start_up_message_is_not_printed_and_its_end_neither():
     console = Console()
     start, end = NOISE.splitlines()[1][:60], NOISE.splitlines()[1][60:]

@@ -40,10 +40,13 @@ def test_output_comes_in_whole_lines_and_the_rest_at_the_end(tmp_path):
     assert texts(follower.output(ended=True)) == [("worker-0", "stdout", "thr\udcff")]
 
 
-def test_a_line_longer_than_a_chunk_stays_whole(tmp_path):
+def test_a_line_longer_than_a_chunk_comes_in_pieces_of_whole_characters(tmp_path):
     run_dir = RunDir(tmp_path)
-    append(run_dir.log("worker-0", "stdout"), b"x" * (2 * CHUNK) + b"\nend")
-    assert [len(message.text) for message in RunFollower(run_dir).output(ended=True)] == [2 * CHUNK + 1, 3]
+    line = "x" + "é" * (2 * CHUNK) + "\n"
+    append(run_dir.log("worker-0", "stdout"), line.encode() + b"end")
+    *pieces, last = [message.text for message in RunFollower(run_dir).output(ended=True)]
+    assert ("".join(pieces), last) == (line, "end")
+    assert max(map(len, pieces)) <= 2 * CHUNK
 
 
 def test_only_the_last_lines_are_left_after_skipping(tmp_path):
