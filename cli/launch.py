@@ -17,6 +17,7 @@ from tfdist.cli.recovery_options import RECOVERY, Recovery, recovery_options
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
 from tfdist.cli.timeout_options import TIMEOUTS, timeout_options
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.policy import LOG_LIMIT
 
 if TYPE_CHECKING:
     from tfdist.cli.checkpoint_source import Source
@@ -121,6 +122,9 @@ Output = Annotated[
 Prefix = Annotated[bool, option("--prefix/--no-prefix", "Start each line of a task with its name.")]
 Timestamps = Annotated[bool, option("--timestamps", "Start each line of a task with the time (UTC).")]
 Quiet = Annotated[bool, option("--quiet", "Print only what the tasks write, and failures.", short=("-q",))]
+LogLimit = Annotated[
+    str | None, option("--log-limit", "Bytes of each log of a task, and of the events. Default: 10G.", hidden=True)
+]
 Verbose = Annotated[
     bool, option("--verbose", "Show TensorFlow's start-up messages; with --dry-run all variables.", short=("-v",))
 ]
@@ -156,6 +160,7 @@ def launch(
     output: Output = "all",
     prefix: Prefix = True,
     timestamps: Timestamps = False,
+    log_limit: LogLimit = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
@@ -174,7 +179,7 @@ def launch(
         job_options = LaunchOptions(choices, tuple(command or ()), port, variables, inherited, recovery, source)
         lines = LineOptions(verbose=verbose, prefix=prefix, timestamps=timestamps, quiet=quiet)
         run_options = RunOptions(name, runs_dir, dry_run, json, output, lines, _job_file(save_config, ctx), requeue)
-        policy = replace(policy, timeout_s=timeout, **recovery.policy)
+        policy = replace(policy, timeout_s=timeout, log_limit=_log_limit(log_limit), **recovery.policy)
         code = _start(partial(run_launch, job_options, selection, policy, run_options), run_options, detach)
     raise typer.Exit(code)
 
@@ -183,6 +188,14 @@ def check_timeout(timeout: float | None) -> None:
     """Refuse a time limit that is not positive."""
     if timeout is not None and not timeout > 0:
         raise TfdistError(f"--timeout {timeout:g}: must be positive; omit it for no limit")
+
+
+def _log_limit(text: str | None) -> int:
+    if text is None:
+        return LOG_LIMIT
+    from tfdist.bench.collectives.sizes import parse_size
+
+    return parse_size(text, "--log-limit")
 
 
 def _check(timeout: float | None, detach: bool, dry_run: bool, inherited: Inherit | None) -> None:

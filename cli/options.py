@@ -106,6 +106,7 @@ def option(
     variable: str | None = None,
     complete: Callable[[str], list[str]] | None = None,
     first: Callable[..., Any] | None = None,
+    hidden: bool = False,
 ) -> Any:
     """An option of one command.
 
@@ -117,6 +118,7 @@ def option(
         variable: replaces its environment variable.
         complete: lists values for the shell.
         first: called with the context and the value before the other options are read.
+        hidden: left out of the help: a key of the job file that few jobs need.
     """
     return typer.Option(
         flag,
@@ -128,6 +130,7 @@ def option(
         autocompletion=complete,
         callback=first,
         is_eager=first is not None,
+        hidden=hidden,
     )
 
 

@@ -190,7 +190,7 @@ def _run(
     hosts: ElasticHosts | None,
 ) -> tuple[Outcome, Record | None]:
     """Run the job and keep it: its launcher, its spec and, if no task was started, why."""
-    with console, RunWriter(run_dir, lambda text: console.handle(Note("tfdist", text))) as writer:
+    with console, RunWriter(run_dir, lambda text: console.handle(Note("tfdist", text)), policy.log_limit) as writer:
         saved = SavedSpec(planned.spec, tuple(redact_arguments(planned.argv)), planned.checkpointing)
         writer.save(run_dir.launcher, this_launcher().to_json())
         writer.save(run_dir.spec, saved.to_json())

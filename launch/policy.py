@@ -1,4 +1,4 @@
-"""Timeouts of a launch, and when its tasks are restarted."""
+"""Limits of a launch, and when its tasks are restarted."""
 
 import signal
 from dataclasses import dataclass
@@ -7,6 +7,8 @@ from tfdist.launch.str_enum import StrEnum
 
 START_TIMEOUT_S = 60.0
 """The default of `start_timeout_s`."""
+LOG_LIMIT = 10 << 30
+"""The default of `log_limit`: a year of a line per second is 3 GiB, and a loop that prints writes 10 GiB in minutes."""
 CLEAN_UP_S = 5.0
 """Of `kill_wait_s`, for the end of the tasks and of the launcher."""
 
@@ -74,6 +76,8 @@ class Policy:
     """Without a step from any task, until the job is stopped; None: no limit."""
     stop_on_nan: bool = False
     """Stop the job when a task reports a loss that is not finite."""
+    log_limit: int = LOG_LIMIT
+    """Bytes of each stream of an attempt of a task, and of the events; what follows is left out."""
 
     @property
     def failure_settle_s(self) -> float:

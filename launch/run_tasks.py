@@ -57,7 +57,8 @@ def run_tasks(
         channel.unshield()
         channel.send(Finish())
     outcome = replace(outcome, wall_s=time.monotonic() - started, hosts=_described(fleet))
-    outcome = replace(outcome, run_dir=str(writer.run_dir.path))
+    warnings = (*outcome.warnings, *writer.warnings)
+    outcome = replace(outcome, run_dir=str(writer.run_dir.path), warnings=warnings)
     writer.save_outcome(outcome.to_json())  # signals would end the launcher later
     return outcome
 

@@ -37,7 +37,7 @@ class Outcome:
     casualties: Mapping[str, str] = field(default_factory=dict)
     """How each other task ended that did not succeed, by task."""
     warnings: tuple[str, ...] = ()
-    """Processes that are left over."""
+    """Processes that are left over, and logs that are cut."""
     exits: Mapping[str, Exited] = field(default_factory=dict)
     wall_s: float = 0.0
     records: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

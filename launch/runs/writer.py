@@ -2,17 +2,19 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tfdist.launch.agents.inbox import Arrival
-from tfdist.launch.agents.launcher_messages import Message, Restarting
+from tfdist.launch.agents.launcher_messages import Message, Note, Restarting
 from tfdist.launch.agents.messages import Heartbeat, Inspected, Output
 from tfdist.launch.json_files import dumps, replace_file
+from tfdist.launch.policy import LOG_LIMIT
 from tfdist.launch.runs.rundir import RunDir, open_folder
+from tfdist.launch.text import shortened
 
 RETRY_S = 1.0
 """Between two attempts to write to a file after a write has failed."""
@@ -21,20 +23,25 @@ RESERVED_BYTES = 1 << 16
 
 
 class _Log:
-    """One file that grows. What cannot be written is counted and dropped."""
+    """One file that grows up to a limit. What cannot be written is counted and dropped."""
 
-    def __init__(self, path: Callable[[], Path]) -> None:
-        self._path = path  # where it is now
+    def __init__(self, path: Callable[[], Path], limit: int, end: bytes) -> None:
+        """Write at most `limit` bytes to `path()`, where the file is now, then `end` in place of all that follows."""
+        self._path, self._limit, self._end = path, limit, end
+        self.cut = False
+        self._size = 0
         self._descriptor: int | None = None
         self.lost = 0  # bytes that could not be written since the last ones that could
         self._retry_at = 0.0
 
     def append(self, data: bytes) -> None:
-        """Write `data`, or drop it if the last failure was less than RETRY_S ago.
+        """Write `data`, or drop it if the file is cut, or the last failure was less than RETRY_S ago.
 
         Raises:
             OSError: it could not be written.
         """
+        if self.cut:
+            return
         if self.lost and time.monotonic() < self._retry_at:
             self.lost += len(data)
             return
@@ -45,9 +52,13 @@ class _Log:
                 path, flags = self._path(), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._descriptor = os.open(path, flags, 0o600)
+                self._size = os.fstat(self._descriptor).st_size
+            ends = self._size + len(left) > self._limit
+            left = memoryview(self._end) if ends else left
             while left:
-                left = left[os.write(self._descriptor, left) :]
-            self.lost = 0
+                written = os.write(self._descriptor, left)
+                left, self._size = left[written:], self._size + written
+            self.lost, self.cut = 0, ends
         except OSError:
             self.lost = (self.lost if len(left) > len(data) else 0) + min(len(left), len(data))
             self._retry_at = time.monotonic() + RETRY_S
@@ -70,9 +81,12 @@ class RunWriter:
     job continues, and later writes are tried.
     """
 
-    def __init__(self, run_dir: RunDir, warn: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, run_dir: RunDir, warn: Callable[[str], None] = lambda _: None, limit: int = LOG_LIMIT) -> None:
+        """Keep at most `limit` bytes in each log, and of the events."""
         self.run_dir = run_dir
         self.warn = warn
+        self._cut = f"cut at log_limit, {limit:,} bytes"
+        self._limit = limit
         self._logs: dict[Path, _Log] = {}
         self._descriptor: int | None = None
         self._warned = False
@@ -95,6 +109,12 @@ class RunWriter:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """For the outcome: which logs are cut."""
+        cut = [path for path, log in self._logs.items() if log.cut]
+        return (self._warning(cut),) if cut else ()
 
     def save(self, path: Path, data: Any) -> None:
         """Write a JSON file."""
@@ -143,7 +163,7 @@ class RunWriter:
         """Forget the files of earlier attempts, which would stay open; those still written to are opened again."""
         for log in self._logs.values():
             log.close()
-        self._logs = {path: log for path, log in self._logs.items() if log.lost}
+        self._logs = {path: log for path, log in self._logs.items() if log.lost or log.cut}
 
     def refuse(self, arrival: Arrival) -> None:
         """Record a message about a task that is not on the host that sent it."""
@@ -154,8 +174,24 @@ class RunWriter:
         self._append(self.run_dir.events, dumps(entry) + "\n")
 
     def _append(self, path: Path, text: str) -> None:
-        log = self._logs.setdefault(path, _Log(lambda: self._here(path)))
+        if path not in self._logs:
+            self._logs[path] = _Log(lambda: self._here(path), self._limit, self._end_of(path))
+        log = self._logs[path]
+        was_cut = log.cut
         self._try(path, lambda: log.append(text.encode("utf-8", "surrogateescape")))
+        if log.cut and not was_cut:
+            self.warn(self._warning([path]))
+
+    def _end_of(self, path: Path) -> bytes:
+        """The last line of a file that is cut."""
+        if path == self.run_dir.events:
+            note = Note("tfdist", f"{path.name}: {self._cut}")
+            return (dumps({"kind": "Note", **asdict(note)}) + "\n").encode()
+        return f"\n[tfdist: {self._cut}]\n".encode()
+
+    def _warning(self, cut: Iterable[Path]) -> str:
+        names = shortened(str(path.relative_to(self.run_dir.path)) for path in cut)
+        return f"{names}: {self._cut}; set a larger log_limit in the job file"
 
     def _try(self, path: Path, act: Callable[[], object]) -> None:
         try:

@@ -86,6 +86,9 @@ WRONG = [
     ("strategy = 'mirored'", "job.toml: strategy = mirored: did you mean mirrored? Choose from auto, "),
     ("workers = 0\nstrategy = 'multiworker'", "job.toml: workers = 0: "),
     ("timeout = 0", "job.toml: timeout = 0: must be positive; remove it for no limit"),
+    ("log_limit = 10", "job.toml: log_limit = 10: must be a string"),
+    ("log_limit = 'much'", "job.toml: log_limit = much: give bytes, for example 1K, 64K or 256M"),
+    ("log_limit = '0'", "job.toml: log_limit = 0: must be from 1 byte to 1024G"),
     ("preset = 'smoke'\ncommand = ['true']", "job.toml: preset = smoke is for the built-in training"),
     ("evaluate = true", "job.toml: evaluate = true: "),
     ("port = 5000", "job.toml: port = 5000"),
@@ -178,3 +181,19 @@ scalars = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan
 def test_values_survive_a_round_trip_through_toml(value):
     if all(not 0xD800 <= ord(char) < 0xE000 for char in repr(value)):
         assert toml.loads(f"key = {_toml(value)}") == {"key": value}
+
+
+def test_a_job_file_limits_the_logs_and_the_end_says_what_is_cut(capfd):
+    code = (
+        "import os; print('x' * 9_999); os.write(int(os.environ['TFDIST_EVENTS_FD']), b'{\"event\": \"x\"}\\n' * 999)"
+    )
+    Path("job.toml").write_text("log_limit = '2K'\nstrategy = 'one-device'\n")
+    assert run(["launch", "--config", "job.toml", "--", sys.executable, "-c", code]) == 0
+    (folder,) = Path("runs").iterdir()
+    (warning,) = json.loads((folder / "outcome.json").read_text())["warnings"]
+    assert warning.endswith(": cut at log_limit, 2,048 bytes; set a larger log_limit in the job file")
+    assert set(warning.partition(":")[0].split(", ")) == {"events.jsonl", "attempt-0/worker-0/stdout.log"}
+    assert capfd.readouterr().err.endswith(f"\nwarning: {warning}\n")
+    assert (folder / "events.jsonl").stat().st_size < 3000
+    assert run(["launch", "--help"]) == 0
+    assert "log-limit" not in capfd.readouterr().out

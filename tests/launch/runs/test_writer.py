@@ -102,6 +102,50 @@ def test_the_files_of_earlier_attempts_do_not_stay_open(tmp_path):
     assert len(run_dir.events.read_text().splitlines()) == 20
 
 
+def test_a_log_ends_at_the_limit_and_says_so(tmp_path):
+    run_dir, warned = RunDir(tmp_path), []
+    with RunWriter(run_dir, warned.append, limit=100) as writer:
+        for _ in range(1000):
+            writer.write(Output("worker-0", "stdout", "x" * 39 + "\n"))
+        writer.write(Output("worker-0", "stderr", "short\n"))
+        assert writer.warnings == (
+            "attempt-0/worker-0/stdout.log: cut at log_limit, 100 bytes; set a larger log_limit in the job file",
+        )
+    lines = run_dir.log("worker-0", "stdout").read_text().splitlines()
+    assert lines == ["x" * 39, "x" * 39, "", "[tfdist: cut at log_limit, 100 bytes]"]
+    assert run_dir.log("worker-0", "stderr").read_text() == "short\n"
+    assert warned == list(writer.warnings)
+
+
+def test_the_events_end_at_the_limit_with_a_note(tmp_path):
+    with RunWriter(RunDir(tmp_path), limit=1000) as writer:
+        for number in range(1000):
+            writer.write(Event("worker-0", 1.0, {"event": "step", "step": number}))
+    *steps, note = map(json.loads, RunDir(tmp_path).events.read_text().splitlines())
+    assert [step["event"]["step"] for step in steps] == list(range(len(steps)))
+    assert note == {"kind": "Note", "host": "tfdist", "text": "events.jsonl: cut at log_limit, 1,000 bytes"}
+    assert 900 < RunDir(tmp_path).events.stat().st_size < 1200
+
+
+def test_the_limit_counts_what_was_written_before_the_file_was_opened_again(tmp_path):
+    log = RunDir(tmp_path).log("worker-0", "stdout")
+    with RunWriter(RunDir(tmp_path), limit=100) as writer:
+        for attempt in range(1, 20):
+            writer.write(Output("worker-0", "stdout", "x" * 29 + "\n"))
+            writer.write(Restarting(attempt, ("worker-0",), True, "it failed"))
+    assert log.read_text().count("x\n") == 3
+    assert log.read_text().count("cut at log_limit") == 1
+
+
+def test_many_cut_logs_are_one_warning_of_the_outcome(tmp_path):
+    with RunWriter(RunDir(tmp_path), limit=10) as writer:
+        for number in range(6):
+            writer.write(Output(f"worker-{number}", "stdout", "x" * 20))
+    (warning,) = writer.warnings
+    assert warning.startswith("attempt-0/worker-0/stdout.log, ")
+    assert "and 2 more: cut at log_limit, 10 bytes" in warning
+
+
 # --- folders that others may write to
 
 
