@@ -27,12 +27,18 @@ def show_rows(
         return
     widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in rows[0]}
     if not console.is_terminal:
-        for line in (dict(zip(widths, widths, strict=True)), *rows):
-            console.print("  ".join(line[name].ljust(width) for name, width in widths.items()).rstrip())
+        for line in aligned([list(widths), *([row[name] for name in widths] for row in rows)]):
+            console.print(line)
         return
     wide = sum(width + _SPACE for width in widths.values()) <= console.width
     kept = narrow if console.width >= _NARROW else [name for name in narrow if name != "interval"]
     _table(console, rows, [name for name in widths if wide or name in kept], red)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows as lines, with columns as wide as their longest text."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def _table(console: "Console", rows: Sequence[Row], names: Sequence[str], red: Callable[[Row], bool]) -> None:

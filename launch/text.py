@@ -95,6 +95,14 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def ago(seconds: float) -> str:
+    """`5 min ago`, in the largest unit that fits."""
+    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return "just now"
+
+
 def signal_name(number: int) -> str:
     """`SIGTERM`; `signal 40` for one without a name."""
     try:

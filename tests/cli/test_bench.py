@@ -62,7 +62,7 @@ WRONG = [
     (["--resume", "nowhere"], ["--resume nowhere", "bench.json"]),
     (["--workers-per-host", "2"], ["--workers-per-host"]),
     (["--suite", "cpu", "--turn", "0"], ["--turn 0", "must be positive"]),
-    (["--suite", "cpu", "--turn", "soon"], ["--turn soon", "as 5s, 10m or 1h"]),
+    (["--suite", "cpu", "--turn", "soon"], ["--turn soon", "as 5s, 10m, 1h or 30d"]),
     (["--suite", "cpu", "--turn", "100ms"], ["--turn 0.1", "as long as a window"]),
     (["--suite", "cpu", "--budget", "-1m"], ["--budget -1m", "must be positive"]),
     (["--suite", "cpu", "--incarnations", "13"], ["--incarnations 13", "1 to the number of rounds, 12"]),

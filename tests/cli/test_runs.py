@@ -1,6 +1,9 @@
 """`tfdist runs`."""
 
+import io
 import json
+import os
+import re
 import socket
 import time
 from pathlib import Path
@@ -8,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from tfdist.cli.main import run
-from tfdist.cli.runs import ago
 from tfdist.launch.runs.launcher import this_launcher
+from tfdist.launch.runs.prune import delete
+from tfdist.models.checkpointing import Checkpointing
+from tfdist.models.saved_spec import SavedSpec
+from tfdist.models.spec import TrainingSpec
 
 
 @pytest.fixture(autouse=True)
@@ -97,8 +103,102 @@ def test_reasons_are_shortened_to_the_terminal(capsys, monkeypatch):
     assert out.count("\n") == 2
 
 
+class Answer(io.StringIO):
+    """The standard input of a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def _old_runs():
+    """Two runs that ended in January 2026, one of them with a checkpoint, and one that has just ended."""
+    for name in ("20260101T120000Z-a", "20260102T120000Z-b", "20260103T120000Z-c"):
+        keep(name, outcome=outcome("ok"))
+    checkpoints = Path("runs/20260102T120000Z-b/checkpoints")
+    checkpoints.mkdir()
+    (checkpoints / "ckpt-1").write_bytes(bytes(12_000_000))
+    for folder in ("20260101T120000Z-a", "20260102T120000Z-b"):
+        for path in (*Path("runs", folder).rglob("*"), Path("runs", folder)):
+            os.utime(path, (1767355200, 1767355200))
+
+
+@pytest.mark.usefixtures("_old_runs")
+@pytest.mark.parametrize(("answer", "left"), [("y\n", 1), ("yes\n", 1), ("n\n", 3), ("\n", 3), ("", 3)])
+def test_old_runs_are_listed_and_deleted_after_a_question(answer, left, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", Answer(answer))
+    assert run(["runs", "--prune", "30d"]) == 0
+    header, first, second, question = capsys.readouterr().out.splitlines()
+    assert header.split() == ["run", "ended", "size", "holds"]
+    assert re.fullmatch(r"20260101T120000Z-a  2026-01-02 \d\d:\d\d \(\d+ d ago\)  \d+ B", first)
+    assert re.fullmatch(r"20260102T120000Z-b  2026-01-02 \d\d:\d\d \(\d+ d ago\)  12 MB  checkpoints", second)
+    result = "deleted 2 runs, freed 12 MB" if left == 1 else "nothing was deleted"
+    assert question == f"delete 2 runs (12 MB), 1 of them with checkpoints? [y/N] {result}"
+    assert len(list(Path("runs").iterdir())) == left
+
+
+@pytest.mark.usefixtures("_old_runs")
+def test_without_a_terminal_runs_are_deleted_only_with_yes(capsys):
+    assert run(["runs", "--prune", "30d"]) == 2
+    out, err = capsys.readouterr()
+    assert "20260101T120000Z-a" in out
+    assert err == "tfdist: --prune 30d: there is no terminal to ask on; add --yes to delete these runs\n"
+    assert len(list(Path("runs").iterdir())) == 3
+    assert run(["runs", "--prune", "30d", "--yes", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["deleted"] == ["20260101T120000Z-a", "20260102T120000Z-b"]
+    assert 12_000_000 < result["freed_bytes"] < 12_001_000
+    assert run(["runs", "--prune", "30d"]) == 0
+    assert capsys.readouterr().out == "no runs of yours in runs ended more than 30d ago\n"
+
+
+@pytest.mark.usefixtures("_old_runs")
+def test_a_run_that_changed_after_the_question_is_kept(monkeypatch, capsys):
+    class Late(Answer):
+        def readline(self):
+            Path("runs/20260101T120000Z-a/new").write_text("")
+            return "y\n"
+
+    monkeypatch.setattr("sys.stdin", Late())
+    assert run(["runs", "--prune", "30d"]) == 0
+    assert capsys.readouterr().out.endswith("deleted 1 run, freed 12 MB\n")
+    assert Path("runs/20260101T120000Z-a/outcome.json").exists()
+
+
+@pytest.mark.usefixtures("_old_runs")
+def test_a_run_whose_checkpoints_a_running_one_uses_is_kept(capsys):
+    folder = Path("runs/20260102T120000Z-b/checkpoints").absolute()
+    spec = SavedSpec(TrainingSpec(), checkpointing=Checkpointing(str(folder))).to_json()
+    keep("20260104T120000Z-d", launcher=this_launcher().to_json(), spec=spec)
+    assert run(["runs", "--prune", "30d", "--yes"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("deleted 1 run,")
+    assert folder.exists()
+
+
+@pytest.mark.usefixtures("_old_runs")
+def test_a_run_that_cannot_be_deleted_is_named_and_the_others_are_deleted(monkeypatch, capsys):
+    def refuse(old):
+        if old.run_dir.path.name.endswith("a"):
+            raise PermissionError(13, "Permission denied", "ckpt-1")
+        delete(old)
+
+    monkeypatch.setattr("tfdist.cli.prune.delete", refuse)
+    assert run(["runs", "--prune", "30d", "--yes"]) == 1
+    out, err = capsys.readouterr()
+    assert out.endswith("deleted 1 run, freed 12 MB\n")
+    assert err == "tfdist: runs/20260101T120000Z-a: Permission denied (ckpt-1); delete the rest yourself\n"
+
+
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "just now"), (59, "just now"), (60, "1 min ago"), (7300, "2 h ago"), (2e5, "2 d ago")]
+    ("options", "message"),
+    [
+        (["--prune", "soon"], "--prune soon: give a duration, as 5s, 10m, 1h or 30d"),
+        (["--prune", "30"], "--prune 30: has no unit; did you mean 30d?"),
+        (["--prune", "0d"], "--prune 0d: must be positive"),
+        (["--yes"], "--yes: has no effect without --prune; omit it"),
+        (["--prune", "30d", "-n", "5"], "--limit 5: has no effect with --prune; omit it"),
+    ],
 )
-def test_ages(seconds, text):
-    assert ago(seconds) == text
+def test_wrong_options_about_old_runs_are_refused(options, message, capsys):
+    assert run(["runs", *options]) == 2
+    assert capsys.readouterr().err.startswith(f"tfdist: {message}")

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import (
+    ago,
     check_name,
     counted,
     did_you_mean,
@@ -136,3 +137,10 @@ def test_a_name_has_no_control_characters_and_the_message_shows_them_escaped(tex
 @pytest.mark.parametrize("text", ["", "it's; a name", "Größe 漢 \U0001f600", "caf\udce9"])
 def test_other_names_are_accepted(text):
     check_name("--name", text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "just now"), (59, "just now"), (60, "1 min ago"), (7300, "2 h ago"), (2e5, "2 d ago")]
+)
+def test_ages(seconds, text):
+    assert ago(seconds) == text
