@@ -4,7 +4,7 @@ import math
 import os
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -29,7 +29,7 @@ from tfdist.launch.runs.writer import RunWriter
 from tfdist.models.collectives.plan import plan_collective
 from tfdist.models.collectives.spec import CollectiveSpec
 from tfdist.models.plan import plan_command, plan_training
-from tfdist.models.record import Record, RecordStatus, Window, window_from_json
+from tfdist.models.record import Observed, Record, RecordStatus, Window, from_event
 from tfdist.models.run import hardware, ranks_of, run_training
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
@@ -187,13 +187,17 @@ def _with_command(record: Record, start: ArmStart) -> Record:
     return replace(record, spec=spec)
 
 
-def _windows(task: str, rows: Iterable[Any]) -> tuple[Window, ...]:
+@dataclass(frozen=True)
+class _TurnEvent:
+    windows: tuple[Window, ...]
+    observed: Observed = field(default_factory=dict)
+
+
+def _turn_event(task: str, event: Mapping[str, Any]) -> _TurnEvent:
     try:
-        return tuple(map(window_from_json, rows))
-    except (TypeError, KeyError, AttributeError) as error:
-        raise TfdistError(
-            f"{task} sent an incomplete window ({error}): see docs/protocol.md", ExitCode.FAILED
-        ) from None
+        return from_event(event, _TurnEvent)
+    except ValueError as error:
+        raise TfdistError(f"{task} sent an incomplete turn ({error}): see docs/protocol.md", ExitCode.FAILED) from None
 
 
 def _step_s(task: str, value: object) -> float:
@@ -228,10 +232,11 @@ class _TurnState:
         match message:
             case Event(task, event={"event": "record", "record": Mapping() as record}):
                 self.records[task] = record
-            case Event(task, event={"event": "turn", "windows": (list() | tuple()) as windows}):
-                self.windows[task] = _windows(task, windows)
-                if isinstance(observed := message.event.get("observed"), Mapping):
-                    self.observed[task] = observed
+            case Event(task, event={"event": "turn"} as event):
+                turn = _turn_event(task, event)
+                self.windows[task] = turn.windows
+                if turn.observed:
+                    self.observed[task] = turn.observed
             case Event(task, event={"event": "barrier"} as event):
                 self.waiting[task] = _step_s(task, event.get("step_s"))
             case NextTurn():

@@ -1,10 +1,10 @@
 """The folder of a bench: its paths, and bench.json."""
 
-import json
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,15 @@ from tfdist.bench.suites.check import IN_STEPS
 from tfdist.bench.suites.suite import Suite, parse_suite
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
+from tfdist.launch.text import plain
+from tfdist.launch.typed_json import PositiveInt, from_json, parse_json
 from tfdist.models.record import Record
 
 FORMAT = 2
 READABLE = (1, FORMAT)
 """Format 1: each run was a training of a number of steps in fresh processes."""
+_LONGEST_TEXT = 10_000
+"""Characters of a text in a record: a command may be long."""
 _FORMAT_1_ONLY = (*IN_STEPS, "timeout")
 
 
@@ -45,6 +49,16 @@ class BenchFile:
         """Plain JSON values, with the format's version."""
         plan = [asdict(run) for run in self.plan]
         return {**vars(self), "format": FORMAT, "suite": self.suite.to_json(), "plan": plan}
+
+
+@dataclass(frozen=True)
+class _Stored:
+    suite: Mapping[str, Any]
+    command: str
+    started: str
+    plan: tuple[PlannedRun, ...]
+    hosts: tuple[str, ...] = (LOCAL.name,)
+    last_rounds: tuple[PositiveInt, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +115,37 @@ def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "arm"
 
 
+def parse_printable(text: str) -> Any:
+    """The value of a JSON text that others may have written, `printable`.
+
+    Raises:
+        ValueError: not JSON, or nested too deeply.
+    """
+    try:
+        return printable(parse_json(text))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def printable(value: Any, longest: int = _LONGEST_TEXT) -> Any:
+    """A JSON value whose texts any terminal and any table can show: on one line, without control characters.
+
+    Texts of more than `longest` characters are shortened; different ones stay different.
+    """
+    if isinstance(value, str):
+        text = value
+        if not value.isprintable():
+            text = " ".join(plain(value).encode(errors="replace").decode().split())
+        if len(text) <= longest:
+            return text
+        return f"{text[: longest - 24]}... ({len(text):,}, {sha256(text.encode()).hexdigest()[:8]})"
+    if isinstance(value, list):
+        return [printable(item, longest) for item in value]
+    if isinstance(value, dict):
+        return {printable(name, longest): printable(item, longest) for name, item in value.items()}
+    return value
+
+
 def read_bench(root: Path) -> BenchFile | None:
     """bench.json of a folder; None if it is missing.
 
@@ -111,16 +156,15 @@ def read_bench(root: Path) -> BenchFile | None:
     if not path.exists():
         return None
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data["format"] not in READABLE:
-            raise TfdistError(f"{path} has format {data['format']!r}: this tfdist reads formats 1 and {FORMAT}")
-        plan = tuple(PlannedRun(**run) for run in data["plan"])
-        suite = parse_suite(data["suite"] if data["format"] == FORMAT else _of_format_1(data["suite"]), str(path))
-        hosts = tuple(data.get("hosts", (LOCAL.name,)))
-        ends = tuple(data.get("last_rounds", ()))
-        return BenchFile(suite, data["command"], data["started"], plan, hosts, data["format"], ends)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        data = parse_json(path.read_text(encoding="utf-8"))
+        form = data.get("format") if isinstance(data, dict) else None
+        if form not in READABLE:
+            raise TfdistError(f"{path} has format {form!r}: this tfdist reads formats 1 and {FORMAT}")
+        stored = from_json({**printable(data), "suite": data.get("suite")}, _Stored)
+        suite = parse_suite(stored.suite if form == FORMAT else _of_format_1(stored.suite), str(path))
+    except (OSError, ValueError, RecursionError) as error:
         raise TfdistError(f"{path} cannot be read ({error}): start a new bench") from None
+    return BenchFile(suite, stored.command, stored.started, stored.plan, stored.hosts, form, stored.last_rounds)
 
 
 def _of_format_1(suite: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,7 +173,8 @@ def _of_format_1(suite: Mapping[str, Any]) -> dict[str, Any]:
     def without(table: Mapping[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in table.items() if key not in _FORMAT_1_ONLY}
 
-    return {**without(suite), "isolated": True, "arms": [without(arm) for arm in suite["arms"]]}
+    arms = [without(arm) for arm in suite.get("arms", ()) if isinstance(arm, dict)]
+    return {**without(suite), "isolated": True, "arms": arms}
 
 
 def check_writable(root: Path, option: str) -> None:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
 
+from tfdist.launch.typed_json import PositiveInt
+
 
 @dataclass(frozen=True, order=True)
 class PlannedRun:
     """One run of one arm."""
 
-    round: int
+    round: PositiveInt
     """Counted from 1."""
     arm: str
 

@@ -1,14 +1,15 @@
 """Reads the folder of a bench or launch; files that are not readable are listed, not raised."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from tfdist.bench.folder import BenchFile, BenchPaths, read_bench
+from tfdist.bench.folder import BenchFile, BenchPaths, parse_printable, printable, read_bench
+from tfdist.bench.suites.arm import LONGEST_NAME
 from tfdist.launch.errors import TfdistError
 from tfdist.models.record import Record, RecordStatus, TurnRecord
-from tfdist.models.throughput import exchange, throughput
+from tfdist.models.throughput import throughput
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,17 @@ def read_folder(root: Path, label: str) -> ResultFolder:
     try:
         bench = read_bench(root)
     except TfdistError as error:
-        unreadable.append(Unreadable("bench.json", str(error)))
+        unreadable.append(Unreadable("bench.json", printable(str(error))))
     for path in sorted(BenchPaths(root).records.glob("*.json")):
         try:
             readable.append(read_record(path))
         except (TfdistError, OSError) as error:
-            unreadable.append(Unreadable(f"records/{path.name}", str(error)))
+            unreadable.append(Unreadable(printable(f"records/{path.name}"), printable(str(error))))
     turns, bad_turns = _read_turns(BenchPaths(root).turns)
     merged, repeated = merge(readable, turns)
     usable, unusable = _usable(merged)
     records, replaced = _latest(usable)
-    return ResultFolder(label, bench, records, (*repeated, *replaced), (*unreadable, *bad_turns, *unusable))
+    return ResultFolder(printable(label), bench, records, (*repeated, *replaced), (*unreadable, *bad_turns, *unusable))
 
 
 def merge(records: Sequence[Record], turns: Sequence[TurnRecord]) -> tuple[list[Record], list[Record]]:
@@ -128,12 +129,16 @@ def _read_turns(path: Path) -> tuple[list[TurnRecord], list[Unreadable]]:
     bad: list[Unreadable] = []
     if not path.exists():
         return turns, bad
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError as error:
+        return turns, [Unreadable(path.name, str(error.strerror))]
+    for number, line in enumerate(lines, start=1):
         try:
-            turns.append(TurnRecord.from_json(json.loads(line)))
-        except (ValueError, AttributeError, TfdistError) as error:
-            reason = str(error) if isinstance(error, TfdistError) else "truncated, or not JSON"
-            bad.append(Unreadable(f"{path.name}, line {number}", reason))
+            if line:
+                turns.append(TurnRecord.from_json(_object(line)))
+        except TfdistError as error:
+            bad.append(Unreadable(f"{path.name}, line {number}", printable(str(error))))
     return turns, bad
 
 
@@ -154,28 +159,28 @@ def read_record(path: Path) -> Record:
     Raises:
         TfdistError: truncated, of another format, or `ok` without complete windows.
     """
+    record = Record.from_json(_object(path.read_text(encoding="utf-8", errors="replace")))
+    needed = ("strategy",) if record.status is RecordStatus.REFUSED else ("strategy", "workers", "devices")
+    missing = next((f"spec: {name} is missing" for name in needed if name not in record.spec), "")
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise TfdistError("truncated, or not JSON") from None
-    if not isinstance(data, dict):
-        raise TfdistError("incomplete record: no JSON object")
-    record = Record.from_json(data)
-    try:
-        _check_types(record)
-        if record.status == RecordStatus.OK and not record.incarnation:
+        if record.status == RecordStatus.OK and not (record.incarnation or missing):
             throughput(record)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise TfdistError(f"incomplete record: {error}") from None
+    except ValueError as error:
+        missing = str(error)
+    if missing:
+        raise TfdistError(f"incomplete record: {missing}")
     return record
 
 
-def _check_types(record: Record) -> None:
-    """Raise ValueError if a field that reports rely on has another type."""
-    exchange(record.spec)
-    for name, kind in (("arm", str), ("round", int), ("order", int), ("status", str), ("reason", str)):
-        if not isinstance(getattr(record, name), kind):
-            raise ValueError(f"{name} is {getattr(record, name)!r}")
+def _object(text: str) -> dict[str, Any]:
+    """A record or turn with texts that can be shown."""
+    try:
+        values = parse_printable(text)
+    except ValueError:
+        raise TfdistError("truncated, or not JSON") from None
+    if not isinstance(values, dict):
+        raise TfdistError("incomplete record: no JSON object")
+    return {**values, "arm": printable(values.get("arm"), LONGEST_NAME)}
 
 
 def _latest(records: Sequence[Record]) -> tuple[tuple[Record, ...], tuple[Record, ...]]:

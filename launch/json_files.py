@@ -18,7 +18,7 @@ NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def dumps(data: Any, indent: int | None = None) -> str:
     """`data` as JSON. JSON has no NaN or infinity (the loss of a training that diverged): they become null."""
-    return json.dumps(_finite(data), indent=indent, allow_nan=False)
+    return json.dumps(finite(data), indent=indent, allow_nan=False)
 
 
 def read_json(path: Path) -> Any:
@@ -71,9 +71,10 @@ def _ends_line(file: BinaryIO) -> bool:
     return file.read(1) == b"\n"
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """JSON values with null in place of NaN and infinity."""
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -4,7 +4,6 @@ The annotations of a dataclass or a TypedDict are the table of what is allowed. 
 """
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
@@ -12,7 +11,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from tfdist.launch.agents.program.text import why_refused
+from tfdist.launch.agents.program.text import MAX_INTEGER, why_refused
 
 MAX_DEPTH = 60
 """Nested lists and objects in a value of any kind; the agent passes events of up to 50 levels."""
@@ -28,11 +27,21 @@ class Between:
     high: float
 
 
+@dataclass(frozen=True)
+class Has:
+    """Fields that an object must have, while it is kept as it is: `Annotated[Mapping[str, Any], Has(Host)]`."""
+
+    kind: type
+
+
 Time = Annotated[float, Between(0, 1 << 37)]
 """Seconds since 1970, as `datetime` can hold them."""
 Seconds = Annotated[float, Between(0, 1 << 37)]
 Count = Annotated[int, Between(0, (1 << 62) - 1)]
 """A number of things or bytes."""
+PositiveInt = Annotated[int, Between(1, 1 << 20)]
+"""A number of things of which there are at most a million: products of three have 64 bits."""
+PositiveFloat = Annotated[float, Between(1e-9, 1e15)]
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -69,7 +78,8 @@ def _reader(kind: Any) -> _Read:
     if kind is Any:
         return _read_any
     if origin is Annotated:
-        return _bounded(_reader(arguments[0]), arguments[1])
+        read, rule = _reader(arguments[0]), arguments[1]
+        return _kept(read, _reader(rule.kind)) if isinstance(rule, Has) else _bounded(read, rule)
     if origin in (Union, UnionType):
         return _read_union(arguments)
     if origin is Literal:
@@ -101,11 +111,13 @@ def _read_any(value: Any) -> Any:
 
 
 def _read_int(value: Any) -> int:
-    return value if type(value) is int and not why_refused(value, 0) else _refuse(value, "an integer of 64 bits")
+    if type(value) is int and -MAX_INTEGER <= value < MAX_INTEGER:
+        return value
+    return int(_refuse(value, "an integer of 64 bits"))
 
 
 def _read_float(value: Any) -> float:
-    if type(value) in (int, float) and -1.7e308 < value < 1.7e308 and math.isfinite(value):
+    if type(value) in (int, float) and -1.7e308 < value < 1.7e308:
         return float(value)
     return float(_refuse(value, "a finite number"))
 
@@ -129,6 +141,14 @@ def _bounded(read: _Read, bounds: Between) -> _Read:
         return number if bounds.low <= number <= bounds.high else _refuse(value, f"in {bounds.low:g}..{bounds.high:g}")
 
     return bounded
+
+
+def _kept(read: _Read, check: _Read) -> _Read:
+    def kept(value: Any) -> Any:
+        check(value)
+        return read(value)
+
+    return kept
 
 
 def _read_union(kinds: tuple[Any, ...]) -> _Read:
@@ -166,13 +186,14 @@ def _read_mapping(read: _Read) -> _Read:
 
 
 def _read_object(kind: Any) -> _Read:
-    reads = {name: _reader(each) for name, each in get_type_hints(kind, include_extras=True).items()}
+    hints = get_type_hints(kind, include_extras=True)
     if is_typeddict(kind):
-        required = set(kind.__required_keys__)
+        names, required = list(hints), set(kind.__required_keys__)
     else:
         given = [each for each in fields(kind) if each.init]
-        reads = {each.name: reads[each.name] for each in given}
+        names = [each.name for each in given]
         required = {each.name for each in given if each.default is MISSING and each.default_factory is MISSING}
+    reads = {name: _reader(hints[name]) for name in names}
 
     def read(value: Any) -> Any:
         values = _object(value)

@@ -4,12 +4,24 @@ No TensorFlow and no pandas: tasks and the launcher both use this file.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, TypedDict, TypeVar
 
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.json_files import finite
 from tfdist.launch.str_enum import StrEnum
+from tfdist.launch.typed_json import Between, Has, PositiveFloat, PositiveInt, from_json
+from tfdist.models.spec import TrainingSpec
 
+Amount = Annotated[int, Between(0, 1 << 50)]
+"""A number of things or bytes; sums of many have 64 bits."""
+Share = Annotated[float, Between(0, 1)]
+Loss = Annotated[float, Between(-1e39, 1e39)]
+"""As float32 has it."""
+Difference = Annotated[float, Between(-1e12, 1e12)]
+"""Of two readings, such as CPU seconds: a little below 0 if the clocks were corrected meanwhile."""
+
+T = TypeVar("T")
 FORMAT = 2
 READABLE = (1, FORMAT)
 """Format 1: a record is one training in fresh processes, and its windows have no usage."""
@@ -35,15 +47,15 @@ class RecordStatus(StrEnum):
 class GpuReading:
     """One GPU at the end of a window."""
 
-    index: int
-    memory_bytes: int
+    index: Amount
+    memory_bytes: Amount
     """In use by all processes."""
-    utilization: float
+    utilization: Share
     """Share of the last sampling period in which a kernel ran, 0..1."""
-    power_w: float
-    energy_j: float | None
+    power_w: Difference
+    energy_j: Difference | None
     """During the window, by the GPU's counter; None: it has none."""
-    sm_clock_mhz: int
+    sm_clock_mhz: Amount
     throttle: str
     """Why its clock is lowered; empty: it is not."""
 
@@ -52,13 +64,13 @@ class GpuReading:
 class WindowUsage:
     """What this process and its host used during a window."""
 
-    cpu_s: float
+    cpu_s: Difference
     """CPU seconds of this process."""
-    busy_s: float
+    busy_s: Difference
     """CPU seconds of all processes of the host, this one included."""
-    steal_s: float
+    steal_s: Difference
     """CPU seconds that the hypervisor gave to other virtual machines."""
-    resident_bytes: int
+    resident_bytes: Amount
     """Memory of this process in RAM at the window's end."""
     gpus: tuple[GpuReading, ...] = ()
     """This task's GPUs at the window's end."""
@@ -68,12 +80,12 @@ class WindowUsage:
 class Window:
     """Consecutive steps between two moments at which the device had finished all its work."""
 
-    steps: int
-    examples: int
+    steps: Amount
+    examples: Amount
     """Processed by the replicas of this rank; asynchronous: applied by all workers together."""
-    elapsed_s: float
+    elapsed_s: PositiveFloat
     """By time.perf_counter()."""
-    loss: float | None
+    loss: Loss | None
     """Mean over the global batch of its last step."""
     usage: WindowUsage | None = None
 
@@ -82,15 +94,15 @@ class Window:
 class Storage:
     """The variables on one device, and for a parameter server what each step of a worker asks of it."""
 
-    variables: int = 0
+    variables: Amount = 0
     """The model's and the optimizer's; shards count each."""
-    bytes: int = 0
-    reads: int = 0
+    bytes: Amount = 0
+    reads: Amount = 0
     """Requests in a step that read a variable."""
-    read_bytes: int = 0
-    updates: int = 0
+    read_bytes: Amount = 0
+    updates: Amount = 0
     """Other requests in a step: updates of variables."""
-    update_bytes: int = 0
+    update_bytes: Amount = 0
     """Of their arguments: gradients, and the optimizer's numbers."""
 
 
@@ -101,27 +113,27 @@ class RankRecord:
     task: str
     """`worker-0`; in an asynchronous job `chief-0`, which measures all workers."""
     host: str
-    replicas: int
+    replicas: PositiveInt
     warmup: tuple[Window, ...]
     windows: tuple[Window, ...]
     """The timed windows."""
-    phases_s: Mapping[str, float]
+    phases_s: Mapping[str, Difference]
     """Seconds of each start-up phase: `import`, `strategy`, `build` (until the first window), `trace` (the first step).
 
     `first_step_end`: from the start of the process to the end of the first step.
     """
-    examples_applied: int
+    examples_applied: Amount
     """In the whole run, warm-up included, by this rank; asynchronous: by all workers, from a counter on the ps."""
-    updates_applied: int
+    updates_applied: Amount
     """The optimizer's iterations at the end."""
-    resumed_at: int = 0
+    resumed_at: Amount = 0
     """The step of the checkpoint that it continued from: its windows are those of later steps."""
-    accuracy: float | None = None
+    accuracy: Share | None = None
     """On the held-out examples, 0..1; None: not evaluated."""
-    peak_memory_bytes: int = 0
-    gpu_peak_bytes: tuple[int, ...] = ()
+    peak_memory_bytes: Amount = 0
+    gpu_peak_bytes: tuple[Amount, ...] = ()
     """The most memory that TensorFlow has allocated on each GPU of this task; empty for an asynchronous job."""
-    cpu_s: float = 0.0
+    cpu_s: Difference = 0.0
     affinity: tuple[int, ...] = ()
     software: Mapping[str, str] = field(default_factory=dict)
     """`tensorflow`, `keras` (with its engine), `python`, `tfdist`, `numpy`.
@@ -139,8 +151,8 @@ class RankRecord:
 class Evaluation:
     """What an evaluator measured at one checkpoint."""
 
-    step: int
-    accuracy: float
+    step: Amount
+    accuracy: Share
     """On the held-out examples, 0..1."""
 
 
@@ -148,13 +160,13 @@ class Evaluation:
 class HostUsage:
     """What the processes of one host used from just before a turn to just after it."""
 
-    seconds: float
-    cores: int
-    cpu_s: Mapping[str, float]
+    seconds: PositiveFloat
+    cores: PositiveInt
+    cpu_s: Mapping[str, Difference]
     """CPU seconds of the arm's tasks on this host, servers included, by task."""
-    busy_s: float
+    busy_s: Difference
     """CPU seconds of all processes."""
-    steal_s: float
+    steal_s: Difference
     """CPU seconds that the hypervisor gave to other virtual machines."""
 
     @property
@@ -168,18 +180,56 @@ class HostUsage:
         return self.steal_s / (self.seconds * self.cores)
 
 
+class _HeldOut(TypedDict):
+    examples: PositiveFloat
+    loss: Loss | None
+    accuracy: Share
+
+
+@dataclass(frozen=True)
+class _StepTimes:
+    start: Difference
+    ready: tuple[tuple[Difference, ...], ...]
+    done: tuple[Difference, ...]
+    gradient_bytes: Amount = 0
+
+
+class CollectiveCase(TypedDict):
+    """One size that `tfdist collectives` measured."""
+
+    bytes: Amount
+    tensors: PositiveInt
+    pack_bytes: Amount
+    iterations: PositiveInt
+    seconds: PositiveFloat
+    """Of all iterations on this task."""
+    wrong: Amount
+
+
+class _Known(TypedDict, total=False):
+    """What tfdist reads of TurnRecord.observed."""
+
+    collectives: tuple[CollectiveCase, ...]
+    held_out: _HeldOut
+    step_times: _StepTimes
+    updates: tuple[tuple[Amount, ...], ...]
+
+
+Observed = Annotated[Mapping[str, Any], Has(_Known)]
+
+
 @dataclass(frozen=True)
 class TurnRecord:
     """One turn of one arm: its timed windows by task. A line of turns.jsonl."""
 
     arm: str
-    round: int
+    round: Amount
     """Counted from 1, over all incarnations."""
-    incarnation: int
+    incarnation: Amount
     """The start of the arm's processes, counted from 1."""
-    group: int
+    group: Amount
     """Arms whose turns were interleaved; counted from 1."""
-    order: int
+    order: Amount
     """Position among all turns of the bench."""
     started: str
     """UTC, ISO 8601."""
@@ -187,7 +237,7 @@ class TurnRecord:
     hosts: tuple[HostUsage, ...] = ()
     repeated: bool = False
     """It replaces a disturbed turn of the same round."""
-    observed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    observed: Mapping[str, Observed] = field(default_factory=dict)
     """By task, what it reported about the turn besides windows, by name: JSON. docs/protocol.md lists the names."""
 
     def to_json(self) -> dict[str, Any]:
@@ -203,12 +253,9 @@ class TurnRecord:
         """
         if data.get("format") != FORMAT:
             raise TfdistError(f"a turn of format {data.get('format')!r}: this tfdist reads format {FORMAT}")
-        values = {key: value for key, value in data.items() if key != "format"}
         try:
-            windows = {task: tuple(map(window_from_json, rows)) for task, rows in values["windows"].items()}
-            hosts = tuple(HostUsage(**host) for host in values["hosts"])
-            return cls(**{**values, "windows": windows, "hosts": hosts})
-        except (TypeError, AttributeError, KeyError) as error:
+            return from_json(data, cls)
+        except ValueError as error:
             raise TfdistError(f"incomplete turn: {error}") from None
 
 
@@ -216,8 +263,42 @@ class TurnRecord:
 class TaskUsage:
     """Resource usage of one finished process, from getrusage."""
 
-    peak_memory_bytes: int
-    cpu_s: float
+    peak_memory_bytes: Amount
+    cpu_s: Difference
+
+
+@dataclass(frozen=True)
+class _Spec(TrainingSpec):
+    """What Record.spec may hold; of a refused arm it has only what the suite says."""
+
+    global_batch_size: PositiveInt = 1
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Link:
+    bytes_per_s: PositiveFloat | None = None
+    rtt_s: PositiveFloat | None = None
+
+    def __post_init__(self) -> None:
+        if (self.bytes_per_s is None) != (self.rtt_s is None):
+            raise ValueError("only one of bytes_per_s and rtt_s")
+
+
+MeasuredLink = Annotated[Mapping[str, PositiveFloat], Has(_Link)]
+"""The slowest link between neighbouring hosts: `bytes_per_s` of one TCP stream, `rtt_s`; empty: not measured."""
+
+
+class _Hardware(TypedDict, total=False):
+    """What reports read of Record.hardware."""
+
+    host: str
+    cpu: str
+    cores: tuple[Amount, ...]
+    memory_bytes: Amount
+    gpus: tuple[Any, ...]
+    packages: Mapping[str, str]
+    busy_before: Difference
 
 
 @dataclass(frozen=True)
@@ -225,8 +306,8 @@ class Record:
     """One run of one arm, successful or not."""
 
     arm: str
-    round: int
-    spec: Mapping[str, Any]
+    round: Amount
+    spec: Annotated[Mapping[str, Any], Has(_Spec)]
     """TrainingSpec.to_json()."""
     status: RecordStatus
     reason: str
@@ -235,31 +316,31 @@ class Record:
     ranks: tuple[RankRecord, ...] = ()
     usage: Mapping[str, TaskUsage] = field(default_factory=dict)
     """By task name; parameter servers and user programs included."""
-    hardware: Mapping[str, Any] = field(default_factory=dict)
+    hardware: Annotated[Mapping[str, Any], Has(_Hardware)] = field(default_factory=dict)
     """CPU model, cores, memory, GPUs and OS of the first host."""
     command: str = ""
     started: str = ""
     """UTC, ISO 8601."""
-    wall_s: float = 0.0
+    wall_s: Difference = 0.0
     """From the start of the first process to the end of the last one."""
     run_dir: str = ""
     """The run's folder with its logs, relative to the folder of the bench."""
     git_commit: str = ""
-    hosts: int = 1
+    hosts: PositiveInt = 1
     """Number of hosts of the job."""
-    link: Mapping[str, float] = field(default_factory=dict)
-    """The slowest link between neighbouring hosts, measured before: `bytes_per_s` of one TCP stream, `rtt_s`."""
-    order: int = 0
+    link: MeasuredLink = field(default_factory=dict)
+    """Measured before."""
+    order: Amount = 0
     """Position among all runs of the bench."""
-    incarnation: int = 0
+    incarnation: Amount = 0
     """The start of the arm's processes, counted from 1; 0: this run is the only turn of its processes."""
-    group: int = 1
+    group: Amount = 1
     """Arms whose turns were interleaved."""
     hosts_usage: tuple[HostUsage, ...] = ()
     """During the turn; empty: not measured."""
     evaluations: tuple[Evaluation, ...] = ()
     """In the order in which an evaluator made them."""
-    observed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    observed: Mapping[str, Observed] = field(default_factory=dict)
     """As TurnRecord.observed."""
 
     def to_json(self) -> dict[str, Any]:
@@ -275,37 +356,12 @@ class Record:
         """
         if data.get("format") not in READABLE:
             raise TfdistError(f"a record of format {data.get('format')!r}: this tfdist reads formats 1 and {FORMAT}")
-        values = {key: value for key, value in data.items() if key != "format"}
         try:
-            values["ranks"] = tuple(rank_from_json(rank) for rank in values.get("ranks", ()))
-            values["hosts_usage"] = tuple(HostUsage(**host) for host in values.get("hosts_usage", ()))
-            values["evaluations"] = tuple(Evaluation(**each) for each in values.get("evaluations", ()))
-            values["usage"] = {name: TaskUsage(**usage) for name, usage in values.get("usage", {}).items()}
-            record = cls(**values)
-            return replace(record, status=RecordStatus(record.status))
-        except (TypeError, AttributeError, KeyError, ValueError) as error:
+            return from_json(data, cls)
+        except ValueError as error:
             raise TfdistError(f"incomplete record: {error}") from None
 
 
-def rank_from_json(data: Mapping[str, Any]) -> RankRecord:
-    """The inverse of `dataclasses.asdict` on a RankRecord.
-
-    Raises:
-        TypeError, KeyError: incomplete.
-    """
-    windows = {name: tuple(map(window_from_json, data[name])) for name in ("warmup", "windows")}
-    storage = {device: Storage(**each) for device, each in data.get("storage", {}).items()}
-    tuples = {name: tuple(data.get(name, ())) for name in ("affinity", "gpu_peak_bytes")}
-    return RankRecord(**{**data, **windows, **tuples, "storage": storage})
-
-
-def window_from_json(data: Mapping[str, Any]) -> Window:
-    """The inverse of `dataclasses.asdict` on a Window.
-
-    Raises:
-        TypeError, KeyError: incomplete.
-    """
-    usage = data.get("usage")
-    if usage is not None:
-        usage = WindowUsage(**{**usage, "gpus": tuple(GpuReading(**gpu) for gpu in usage.get("gpus", ()))})
-    return Window(**{**data, "usage": usage})
+def from_event(values: Any, kind: type[T]) -> T:
+    """Part of an event of a task as `from_json` reads it; NaN (the loss of a training that diverged) is null there."""
+    return from_json(finite(values), kind)

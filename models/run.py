@@ -19,7 +19,7 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
 from tfdist.launch.run import launch
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.models.record import Evaluation, RankRecord, Record, RecordStatus, TaskUsage, rank_from_json
+from tfdist.models.record import Evaluation, RankRecord, Record, RecordStatus, TaskUsage, from_event
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 
@@ -140,8 +140,8 @@ def ranks_of(records: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[RankRecord
     ranks = []
     for task in sorted(records, key=lambda name: (name.rpartition("-")[0], int(name.rpartition("-")[2]))):
         try:
-            ranks.append(rank_from_json(records[task]))
-        except (TypeError, KeyError) as error:
+            ranks.append(from_event(records[task], RankRecord))
+        except ValueError as error:
             return tuple(ranks), f"{task} sent an incomplete record: {error}"
     return tuple(ranks), ""
 

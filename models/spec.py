@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tfdist.launch.str_enum import StrEnum
+from tfdist.launch.typed_json import PositiveInt
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import Api, GradientDtype, Precision
 
@@ -38,7 +39,7 @@ class TrainingSpec(StrategyChoice):
     """Side of the square images, pixels."""
     classes: int = 1000
     bn_momentum: float = 0.999
-    batch_size: int = 64
+    batch_size: PositiveInt = 64
     """Examples per replica and step."""
     dataset: str = "synthetic"
     data_dir: str | None = None

@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Union, cast, get_args, get_origin, get_type_hints
 
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.typed_json import Count, PositiveInt, from_json, parse_json
 from tfdist.strategies.catalog import Exchange, exchange_of
 from tfdist.strategies.options import Communication, CrossDevice, GpuThreads, Keras, Placement, StrategyName
 
@@ -26,11 +27,11 @@ class StrategyChoice:
     """The environment variable that holds it."""
 
     strategy: StrategyName = StrategyName.ONE_DEVICE
-    workers: int = 1
-    ps: int = 0
-    devices: int = 1
+    workers: PositiveInt = 1
+    ps: Count = 0
+    devices: PositiveInt = 1
     """Devices (replicas) of each worker process."""
-    cores_per_device: int | None = 1
+    cores_per_device: PositiveInt | None = 1
     """CPU cores of each virtual CPU device; None: not pinned."""
     intra_op_threads: int | None = None
     """TensorFlow's intra-op threads of each task; None: one per pinned core, or TensorFlow's default if not pinned."""
@@ -61,7 +62,7 @@ class StrategyChoice:
     placement: Placement = Placement.ROUND_ROBIN
     sync: bool = False
     """Workers of between-graph wait for each other in each step."""
-    backup_workers: int = 0
+    backup_workers: Count = 0
     """With `sync`: workers whose gradients a step does not wait for, whichever are slowest."""
     keras: Keras = Keras.TWO
 
@@ -99,8 +100,8 @@ class StrategyChoice:
         if text is None:
             return None
         try:
-            return cls.from_json(json.loads(text))
-        except (ValueError, TypeError, AttributeError) as error:
+            return cls.from_json(parse_json(text))
+        except (ValueError, AttributeError) as error:
             raise TfdistError(f"{cls.VARIABLE} is malformed ({error}): unset it") from None
 
     @classmethod
@@ -117,10 +118,9 @@ class StrategyChoice:
         if unknown:
             raise TfdistError(f"a spec with the unknown key {unknown[0]!r}")
         try:
-            enums = {name: enum(values[name]) for name, enum in enum_fields(cls).items() if name in values}
+            return from_json(values, cls)
         except ValueError as error:
-            raise TfdistError(f"a spec with a value outside its choices: {error}") from None
-        return cls(**{**values, **enums})
+            raise TfdistError(f"a spec with a wrong value: {error}") from None
 
 
 def enum_fields(spec: type[StrategyChoice]) -> Mapping[str, type[Enum]]:
@@ -140,6 +140,6 @@ def _hints(spec: Any) -> dict[str, Any]:
 
 
 def _plain_type(hint: Any) -> Any:
-    if get_origin(hint) is UnionType:
+    if get_origin(hint) in (Union, UnionType):
         (hint,) = set(get_args(hint)) - {NoneType}
     return get_origin(hint) or hint

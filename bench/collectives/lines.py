@@ -1,13 +1,13 @@
 """What the tasks of an arm report about a turn -> its lines. Pure."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from tfdist.bench.collectives.results import Line
 from tfdist.bench.plan import PlannedRun
 from tfdist.bench.turns import Parked
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.models.collectives.spec import CollectiveSpec
+from tfdist.models.record import CollectiveCase
 from tfdist.strategies.options import StrategyName
 
 
@@ -17,7 +17,7 @@ def lines_of(spec: CollectiveSpec, hosts: int, run: PlannedRun, parked: Parked) 
     Raises:
         TfdistError: the tasks report different cases.
     """
-    reports: list[list[Mapping[str, Any]]] = [observed.get("collectives", []) for observed in parked.observed.values()]
+    reports: list[list[CollectiveCase]] = [observed.get("collectives", []) for observed in parked.observed.values()]
     keys = [
         [(case["bytes"], case["tensors"], case["pack_bytes"], case["iterations"]) for case in report]
         for report in reports
@@ -27,7 +27,7 @@ def lines_of(spec: CollectiveSpec, hosts: int, run: PlannedRun, parked: Parked) 
     return [_line(spec, hosts, run, cases) for cases in zip(*reports, strict=True)]
 
 
-def _line(spec: CollectiveSpec, hosts: int, run: PlannedRun, cases: Sequence[Mapping[str, Any]]) -> Line:
+def _line(spec: CollectiveSpec, hosts: int, run: PlannedRun, cases: Sequence[CollectiveCase]) -> Line:
     first, between = cases[0], spec.strategy is StrategyName.MULTI_WORKER
     return Line(
         arm=run.arm,
@@ -37,7 +37,7 @@ def _line(spec: CollectiveSpec, hosts: int, run: PlannedRun, cases: Sequence[Map
         bytes=first["bytes"],
         tensors=first["tensors"],
         pack_bytes=first["pack_bytes"] or None,
-        dtype=str(spec.gradient_dtype),
+        dtype=spec.gradient_dtype,
         round=run.round,
         iterations=first["iterations"],
         seconds=max(case["seconds"] for case in cases) / first["iterations"],

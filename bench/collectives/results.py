@@ -1,15 +1,18 @@
 """The folder of `tfdist collectives`: collectives.json says what was measured where, collectives.jsonl the figures."""
 
-import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+from tfdist.bench.folder import parse_printable, printable
+from tfdist.bench.suites.arm import LONGEST_NAME
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.json_files import append_line, dumps, read_json, save_json
+from tfdist.launch.json_files import append_line, dumps, save_json
+from tfdist.launch.typed_json import Between, Count, PositiveFloat, PositiveInt, from_json
 from tfdist.models.collectives.op import CollectiveOp, algbw, bus_factor
+from tfdist.models.record import MeasuredLink
 from tfdist.strategies.options import GradientDtype
 
 FORMAT = 1
@@ -21,21 +24,21 @@ class Line:
 
     arm: str
     op: CollectiveOp
-    hosts: int
-    ranks: int
-    bytes: int
+    hosts: PositiveInt
+    ranks: PositiveInt
+    bytes: Annotated[int, Between(1, 1 << 50)]
     """As in the NCCL tests: of one rank's buffer; of all-gather, of the result."""
-    tensors: int
+    tensors: PositiveInt
     """1, or more for the gradients of a model, which are exchanged in one call."""
-    pack_bytes: int | None
+    pack_bytes: Count | None
     """CommunicationOptions.bytes_per_pack; None: not set."""
-    dtype: str
-    round: int
+    dtype: GradientDtype
+    round: Count
     """Counted from 1."""
-    iterations: int
-    seconds: float
+    iterations: Count
+    seconds: PositiveFloat
     """Of one operation, on the slowest rank, the mean over all iterations."""
-    wrong: int
+    wrong: Count
     """Elements with a wrong value after the last iteration, of all ranks together."""
     communication: str | None = None
     """Between processes; None: the ranks are devices of one process."""
@@ -61,12 +64,11 @@ class SweepHeader:
     started: str
     """UTC, ISO 8601."""
     hosts: tuple[str, ...]
-    rounds: int = 0
+    rounds: Count = 0
     """Planned."""
     environment: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Fact about hardware and software -> its distinct values."""
-    link: Mapping[str, float] = field(default_factory=dict)
-    """The slowest link between neighbouring hosts: `bytes_per_s` of one TCP stream, `rtt_s`; empty: not measured."""
+    link: MeasuredLink = field(default_factory=dict)
     not_measured: Mapping[str, str] = field(default_factory=dict)
     """Arms that were refused or failed, with the reason."""
 
@@ -137,41 +139,31 @@ def read_collectives(root: Path) -> Sweep:
         TfdistError: the folder is none of `tfdist collectives`, or of another format.
     """
     files = SweepFolder(root)
-    data = read_json(files.header)
+    try:
+        data = parse_printable(files.header.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        data = None
     if not isinstance(data, dict):
         raise TfdistError(f"{root} has no readable collectives.json: give the folder of a `tfdist collectives`")
     if data.get("format") != FORMAT:
         raise TfdistError(f"{files.header} has format {data.get('format')!r}: this tfdist reads format {FORMAT}")
     try:
-        header = _header(data)
-    except (TypeError, AttributeError) as error:
+        header = from_json(data, SweepHeader)
+    except ValueError as error:
         raise TfdistError(f"{files.header} is incomplete ({error}): measure again") from None
     lines, unreadable = _read_lines(files.lines)
     return Sweep(header, lines, unreadable)
 
 
-def _header(data: Mapping[str, Any]) -> SweepHeader:
-    names = [each.name for each in fields(SweepHeader)]
-    values = {name: data[name] for name in names if name in data}
-    environment = {fact: tuple(values) for fact, values in values.get("environment", {}).items()}
-    return SweepHeader(**{**values, "hosts": tuple(values.get("hosts", ())), "environment": environment})
-
-
 def _read_lines(path: Path) -> tuple[tuple[Line, ...], tuple[str, ...]]:
     lines: list[Line] = []
     unreadable: list[str] = []
-    texts = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    texts = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []
     for number, text in enumerate(texts, start=1):
         try:
-            lines.append(_line(json.loads(text)))
-        except (ValueError, TypeError) as error:
-            unreadable.append(f"{path.name}, line {number}: {error}")
+            if text:
+                line = from_json(parse_printable(text), Line)
+                lines.append(replace(line, arm=printable(line.arm, LONGEST_NAME)))
+        except ValueError as error:
+            unreadable.append(printable(f"{path.name}, line {number}: {error}"))
     return tuple(lines), tuple(unreadable)
-
-
-def _line(data: Mapping[str, Any]) -> Line:
-    line = Line(**{**data, "op": CollectiveOp(data.get("op", ""))})
-    GradientDtype(line.dtype)  # raises for another one
-    if not (line.seconds > 0 and line.bytes > 0 and line.ranks > 0):
-        raise ValueError(f"seconds {line.seconds}, bytes {line.bytes} and ranks {line.ranks} must be positive")
-    return line

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from tfdist.launch.errors import TfdistError
 
+MOST_ROUNDS = 100_000
 SetBy = Callable[[str, Any], str]
 """How a key was set to a value: `the suite x has rounds = 0`, `--rounds 0`."""
 
@@ -35,6 +36,8 @@ def check_amounts(amounts: Amounts, set_by: SetBy) -> None:
     """
     if amounts.rounds < 1:
         raise TfdistError(f"{set_by('rounds', amounts.rounds)}: must be at least 1 (3 for a verdict)")
+    if amounts.rounds > MOST_ROUNDS:
+        raise TfdistError(f"{set_by('rounds', amounts.rounds)}: must be at most {MOST_ROUNDS:,}")
     if not 1 <= amounts.incarnations <= amounts.rounds:
         raise TfdistError(
             f"{set_by('incarnations', amounts.incarnations)}: must be 1 to the number of rounds, {amounts.rounds}"

@@ -16,6 +16,9 @@ from tfdist.strategies.options import StrategyName
 STRATEGY_KEYS = frozenset(field.name for field in fields(StrategyChoice))
 """Keys that also apply to an arm with a command; the others describe the built-in training."""
 
+LONGEST_NAME = 120
+"""Characters of an arm's name: more have no room beside a chart."""
+
 
 @dataclass(frozen=True)
 class Arm:
@@ -71,6 +74,8 @@ def _arm(entry: Mapping[str, Any], common: Mapping[str, Any], number: int, sourc
     if not isinstance(name, str) or not name.strip():
         raise TfdistError(f'{source}, arm number {number}, has no name: add name = "..."')
     check_name(f"{source} has an arm", name)
+    if len(name) > LONGEST_NAME:
+        raise TfdistError(f"{source}, arm {name[:40]!r}...: use a name of at most {LONGEST_NAME} characters")
     source = f"{source}, arm {name!r},"
     hosts = entry.get("hosts", 1)
     if not of_kind(hosts, int) or hosts < 1:

@@ -1,16 +1,12 @@
 """What a collective measurement exchanges, and how: complete before any process starts. Tasks receive it as JSON."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 from tfdist.models.collectives.op import CollectiveOp
 from tfdist.models.spec import Architecture
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import GradientDtype
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -34,10 +30,3 @@ class CollectiveSpec(StrategyChoice):
     """Timed seconds of a turn, divided equally between the sizes; at least one operation of each is run."""
     seed: int = 0
     """Of the order of sizes in each turn."""
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Self":
-        """The inverse of `to_json`."""
-        return super().from_json(
-            {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
-        )

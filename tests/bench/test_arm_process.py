@@ -54,7 +54,20 @@ def test_a_wrong_step_time_names_the_task_and_the_value(step_s):
         state().update(barrier("worker-1", step_s))
 
 
-@pytest.mark.parametrize("window", [{"steps": 3}, {**WINDOW, "more": 1}, 3])
+@pytest.mark.parametrize("window", [{"steps": 3}, {**WINDOW, "elapsed_s": -1.0}, {**WINDOW, "steps": 1 << 60}, 3])
 def test_an_incomplete_window_names_the_task(window):
-    with pytest.raises(TfdistError, match=r"worker-0 sent an incomplete window .*protocol\.md"):
+    with pytest.raises(TfdistError, match=r"worker-0 sent an incomplete turn \(windows: .*protocol\.md"):
         state().update(turn("worker-0", window))
+
+
+@pytest.mark.parametrize("observed", [3, {"held_out": {"accuracy": "all"}}, {"updates": [[-1]]}, {"collectives": [{}]}])
+def test_wrong_observations_name_the_task(observed):
+    event = {"event": "turn", "windows": [WINDOW], "observed": observed}
+    with pytest.raises(TfdistError, match=r"worker-0 sent an incomplete turn \(observed: .*protocol\.md"):
+        state().update(Event("worker-0", 0.0, event))
+
+
+def test_the_loss_of_a_training_that_diverged_is_unknown():
+    messages = state()
+    messages.update(turn("worker-0", {**WINDOW, "loss": math.nan}))
+    assert messages.windows["worker-0"][0].loss is None

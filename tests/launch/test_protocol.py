@@ -17,7 +17,8 @@ from tfdist.launch.machine import local_machines
 from tfdist.launch.run import launch
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.models.record import RankRecord, Window, WindowUsage, rank_from_json, window_from_json
+from tfdist.launch.typed_json import from_json
+from tfdist.models.record import RankRecord, Window, WindowUsage
 
 from .jobs import QUICK, roles
 
@@ -54,9 +55,9 @@ def test_the_example_answers_each_turn_with_its_windows(tmp_path):
         names = [event["event"] for event in mine]
         assert names == ["record", "barrier", "turn", "barrier", "turn", "barrier", "record"]
         assert all(event["step_s"] > 0 for event in mine if event["event"] == "barrier")
-        turns = [list(map(window_from_json, event["windows"])) for event in mine if event["event"] == "turn"]
+        turns = [from_json(event["windows"], tuple[Window, ...]) for event in mine if event["event"] == "turn"]
         assert [[(each.steps, each.examples) for each in turn] for turn in turns] == [[(3, 96)], [(2, 64), (2, 64)]]
-        first, last = (rank_from_json(event["record"]) for event in mine if event["event"] == "record")
+        first, last = (from_json(event["record"], RankRecord) for event in mine if event["event"] == "record")
         assert first.task == task
         assert (first.updates_applied, last.updates_applied) == (5, 5 + 4 + 5)
 

@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from tfdist.bench.collectives.results import Line, SweepFolder, SweepHeader, read_collectives
 from tfdist.launch.errors import TfdistError
 from tfdist.models.collectives.op import CollectiveOp
+from tfdist.strategies.options import GradientDtype
 
 HEADER = SweepHeader(
-    "tfdist collectives", "2026-01-01T00:00:00+00:00", ("h1", "h2"), 3, {"cpu": ("A CPU",)}, {"rtt_s": 0.1}, {"a": "b"}
+    "tfdist collectives", "2026-01-01T00:00:00+00:00", ("h1", "h2"), 3, {"cpu": ("A CPU",)}, {"bytes_per_s": 1e8, "rtt_s": 0.1}, {"a": "b"}
 )
+NAMES = st.text(st.characters(categories=["L", "N", "P"]), max_size=100)
 LINE = Line("ring", CollectiveOp.ALL_REDUCE, 2, 4, 14_020_000, 158, None, "float32", 1, 5, 0.02, 0, "ring")
 
 
@@ -22,8 +24,10 @@ def folder(tmp_path):
     return files
 
 
-@given(st.builds(Line, op=st.sampled_from(CollectiveOp), arm=st.text(), hosts=st.integers(1), ranks=st.integers(1),
-                 bytes=st.integers(1), dtype=st.sampled_from(["float32", "bfloat16", "float16"]), seconds=st.floats(1e-9, 1e9), communication=st.text()))  # fmt: skip
+@given(st.builds(Line, op=st.sampled_from(CollectiveOp), arm=NAMES, hosts=st.integers(1, 9), ranks=st.integers(1, 9),
+                 bytes=st.integers(1, 1 << 40), tensors=st.integers(1, 9), pack_bytes=st.none(), round=st.integers(1, 9),
+                 iterations=st.integers(1, 9), wrong=st.integers(0, 9), dtype=st.sampled_from(GradientDtype),
+                 seconds=st.floats(1e-9, 1e9), communication=NAMES))  # fmt: skip
 def test_what_was_written_is_read(tmp_path_factory, line):
     files = SweepFolder(tmp_path_factory.mktemp("sweep"))
     files.save_header(HEADER)
@@ -56,6 +60,17 @@ def test_lines_that_were_cut_off_or_make_no_sense_are_listed(folder):
     assert sweep.lines == (LINE, LINE)
     assert len(sweep.unreadable) == 4
     assert "line 2" in sweep.unreadable[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("link", {"rtt_s": 0.1}), ("link", {"bytes_per_s": 0, "rtt_s": 1}), ("hosts", 3), ("environment", {"cpu": 1}),
+     ("not_measured", {"a": None}), ("command", ["x"]), ("started", 1), ("rounds", -1)],
+)  # fmt: skip
+def test_a_wrong_value_in_the_header_is_one_sentence(folder, key, value):
+    folder.header.write_text(json.dumps({**json.loads(folder.header.read_text()), key: value}))
+    with pytest.raises(TfdistError, match=rf"collectives\.json is incomplete \({key}: .*\): measure again"):
+        read_collectives(folder.root)
 
 
 def test_a_folder_without_a_measurement_has_no_lines(folder):
