@@ -1,5 +1,6 @@
 """A page as Markdown. Pure."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,11 @@ from tfdist.bench.report.section import Chart, Section, Table
 if TYPE_CHECKING:
     import pandas as pd
 
+_MARKED = re.compile(r"(`[^`]+`)|\*\*([^*`]+)\*\*")
+_SPECIAL = re.compile(r"[\\`*\[\]~$]|(?<!\w)_|_(?!\w)|<|&(?=#?\w+;)")
+"""What Markdown reads anywhere in a line; $: GitHub's formulas."""
+_BLOCK = re.compile(r"^(\d{1,9}(?=[.)](?:\s|$))|(?=[#>+=-]))")
+"""Where it reads a heading, quote or list at the beginning of a line."""
 _FIRST = ("results", "efficiency", "windows", "costs")
 """Keys of the sections that Markdown begins with: a table of all arms is what a reader of text looks for."""
 
@@ -18,13 +24,13 @@ def markdown(page: Page) -> str:
     """The whole page; pictures are files in the same folder."""
     sections = sorted(page.sections, key=lambda section: _FIRST.index(section.key) if section.key in _FIRST else 9)
     parts = (
-        f"# {page.title}\n\n" + "\n\n".join(page.headline),
+        f"# {_inline(page.title)}\n\n" + "\n\n".join(map(_inline, page.headline)),
         *map(_of_section, sections),
-        _listing("Warnings", (f"**{w.code}**: {w.text} {w.advice}" for w in page.warnings)),
-        *(_listing(listing.title, listing.lines) for listing in page.listings),
-        _listing("Environment", environment_lines(page.environment)),
+        _listing("Warnings", (f"**{w.code}**: {_text(w.text)} {_text(w.advice)}" for w in page.warnings)),
+        *(_listing(listing.title, map(_inline, listing.lines)) for listing in page.listings),
+        _listing("Environment", map(_text, environment_lines(page.environment))),
         f"## Method\n\n{page.method}" if page.method else "",
-        _listing("Command", (f"`{command}`" for command in page.commands)),
+        _listing("Command", map(_code, page.commands)),
     )
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
@@ -44,20 +50,19 @@ def to_table(shown: "pd.DataFrame") -> str:
 
 
 def _of_section(section: Section) -> str:
-    answer = "\n\n".join(section.answer)
+    answer = "\n\n".join(map(_inline, section.answer))
     tables = [_of_table(table, titled=len(section.tables) > 1) for table in section.tables]
-    notes = "\n".join(f"- {note}" for note in section.notes)
-    parts = (f"## {section.title}", answer, *tables, notes, *map(_of_chart, section.charts))
+    notes = "\n".join(f"- {_inline(note)}" for note in section.notes)
+    parts = (f"## {_text(section.title)}", answer, *tables, notes, *map(_of_chart, section.charts))
     return "\n\n".join(part.strip() for part in parts if part)
 
 
 def _of_table(table: Table, titled: bool) -> str:
-    return (f"{table.title}:\n\n" if titled else "") + to_table(table.shown)
+    return (f"{_text(table.title)}:\n\n" if titled else "") + to_table(table.shown)
 
 
 def _of_chart(chart: Chart) -> str:
-    alt = " ".join(chart.alt.split()).replace("[", "(").replace("]", ")")
-    return f"![{alt}]({chart.name}.png)"
+    return f"![{_text(chart.alt)}]({chart.name}.png)"
 
 
 def _listing(title: str, lines: Iterable[str]) -> str:
@@ -66,4 +71,32 @@ def _listing(title: str, lines: Iterable[str]) -> str:
 
 
 def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(_escaped(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def _inline(text: str) -> str:
+    """`code` and **bold** stay; everything else is shown as it is."""
+    end, parts = 0, []
+    for found in _MARKED.finditer(text):
+        parts += [_escaped(text[end : found.start()]), found[1] or f"**{_escaped(found[2])}**"]
+        end = found.end()
+    return _one_line("".join([*parts, _escaped(text[end:])]))
+
+
+def _text(text: str) -> str:
+    return _one_line(_escaped(text))
+
+
+def _one_line(text: str) -> str:
+    return _BLOCK.sub(r"\1\\", " ".join(text.split()))
+
+
+def _escaped(text: str) -> str:
+    return _SPECIAL.sub(lambda found: {"<": "&lt;", "&": "&amp;"}.get(found[0], f"\\{found[0]}"), text)
+
+
+def _code(text: str) -> str:
+    """A code span, between more backticks than are in it."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * (longest + 1)
+    return f"{fence} {text} {fence}" if longest else f"`{text}`"

@@ -14,6 +14,8 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.scale import LogTransform
+from matplotlib.ticker import LogFormatter, LogFormatterMathtext
 
 from tfdist.bench.report.colors import GRID, INK, MUTED, PALETTE
 from tfdist.bench.report.section import Chart
@@ -41,6 +43,7 @@ _STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "tfdist",
     "text.color": INK,
+    "text.parse_math": False,
     "xtick.color": INK,
     "xtick.major.size": 0,
     "xtick.minor.size": 0,
@@ -83,11 +86,27 @@ def _drawn(chart: Chart, inches: float, above: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(inches, chart.inches + above), layout=layout)
     axes = figure.subplots()
     chart.paint(axes)
+    _label_logs(axes)
     if inches < PAGE_INCHES:
         axes.set_xlabel(fill(axes.get_xlabel(), _PHONE_CHARACTERS))
     if axes.get_legend() is None:
         _legend(figure, axes)
     return figure, axes
+
+
+class _LogLabels(LogFormatter):
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return f"{x:g}" if super().__call__(x, pos) else ""
+
+
+def _label_logs(axes: Axes) -> None:
+    """Numbers in place of formulas, which are not parsed, because an arm may be called $x$."""
+    for axis in (axes.xaxis, axes.yaxis):
+        scale = axis.get_transform()
+        for ticker in (axis.major, axis.minor):
+            if isinstance(scale, LogTransform) and isinstance(ticker.formatter, LogFormatterMathtext):
+                ticker.formatter = _LogLabels(base=scale.base)
+                ticker.formatter.set_axis(axis)
 
 
 def _legend(figure: Figure, axes: Axes) -> None:

@@ -9,6 +9,8 @@ from tfdist.bench.report.section import Section
 if TYPE_CHECKING:
     import pandas as pd
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
 
 def files_of(sections: Sequence[Section]) -> Iterator[tuple[str, bytes]]:
     """Names and contents."""
@@ -23,8 +25,14 @@ def files_of(sections: Sequence[Section]) -> Iterator[tuple[str, bytes]]:
 
 
 def to_csv(table: "pd.DataFrame") -> str:
-    """Six significant digits; a missing value is an empty cell."""
-    return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    """Six significant digits; a missing value is an empty cell. Texts that a spreadsheet would compute begin with '."""
+    texts = {name: table[name].map(_as_text) for name in table.select_dtypes(["object", "string"])}
+    text: str = table.assign(**texts).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    return text
+
+
+def _as_text(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
 
 
 def to_json(section: Section) -> dict[str, Any]:

@@ -11,7 +11,13 @@ from tfdist.models.collectives.op import CollectiveOp
 from tfdist.strategies.options import GradientDtype
 
 HEADER = SweepHeader(
-    "tfdist collectives", "2026-01-01T00:00:00+00:00", ("h1", "h2"), 3, {"cpu": ("A CPU",)}, {"bytes_per_s": 1e8, "rtt_s": 0.1}, {"a": "b"}
+    "tfdist collectives",
+    "2026-01-01T00:00:00+00:00",
+    ("h1", "h2"),
+    3,
+    {"cpu": ("A CPU",)},
+    {"bytes_per_s": 1e8, "rtt_s": 0.1},
+    {"a": "b"},
 )
 NAMES = st.text(st.characters(categories=["L", "N", "P"]), max_size=100)
 LINE = Line("ring", CollectiveOp.ALL_REDUCE, 2, 4, 14_020_000, 158, None, "float32", 1, 5, 0.02, 0, "ring")
