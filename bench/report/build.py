@@ -28,6 +28,7 @@ from tfdist.bench.report.unit import in_unit
 from tfdist.bench.report.warning import Warning
 from tfdist.bench.report.warnings import warnings_for
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.text import shortened
 
 FORMAT = 2
 """Of report.json. Format 1 had medians over rounds, paired by round."""
@@ -90,7 +91,7 @@ def make_report(roots: Sequence[Path], price_per_hour: float | None = None) -> R
     if not records:
         bad = [f"{entry.file}: {entry.reason}" for folder in folders for entry in folder.unreadable]
         names = ", ".join(map(str, roots))
-        raise TfdistError(f"no readable record in {names} ({'; '.join(bad) or 'none written'}): run the bench again")
+        raise TfdistError(f"no readable record in {names} ({shortened(bad) or 'none written'}): run the bench again")
     rows = summarize(folders)
     pairs = same_pairs(rows)
     notes = notes_on(rows, pairs)

@@ -89,9 +89,27 @@ def _drawn(chart: Chart, inches: float, above: float) -> tuple[Figure, Axes]:
     _label_logs(axes)
     if inches < PAGE_INCHES:
         axes.set_xlabel(fill(axes.get_xlabel(), _PHONE_CHARACTERS))
+    _shorten_names(axes, inches)
     if axes.get_legend() is None:
         _legend(figure, axes)
     return figure, axes
+
+
+def _shorten_names(axes: Axes, inches: float) -> None:
+    """Names of arms leave room for the chart."""
+    legend = axes.get_legend()
+    for text in (*axes.texts, *(legend.get_texts() if legend else ())):
+        text.set_text(_shortened(text.get_text(), 8 * inches))
+    for axis in (axes.xaxis, axes.yaxis):
+        names = [label.get_text() for label in axis.get_ticklabels()]
+        shown = [_shortened(name, 6 * inches) for name in names]
+        if shown != names:
+            axis.set_ticks(axis.get_ticklocs(), shown)
+
+
+def _shortened(text: str, characters: float) -> str:
+    half = int(characters) // 2 - 2
+    return text if len(text) <= characters else f"{text[:half]}...{text[-half:]}"
 
 
 class _LogLabels(LogFormatter):
@@ -113,10 +131,10 @@ def _legend(figure: Figure, axes: Axes) -> None:
     """Below the chart, each label once: bars and dots, then lines. The figure grows by its height."""
     handles, labels = axes.get_legend_handles_labels()
     entries = sorted(zip(labels, handles, strict=True), key=lambda entry: isinstance(entry[1], Line2D))
-    once = dict(entries)
+    width, height = figure.get_size_inches()
+    once = {_shortened(label, 12 * width): handle for label, handle in entries}
     if not once:
         return
-    width, height = figure.get_size_inches()
     columns = max(1, min(len(once), int(width / (0.075 * max(map(len, once)) + 0.55))))
     figure.set_size_inches(width, height + _LINE_INCHES * ceil(len(once) / columns))
     figure.legend(list(once.values()), list(once), loc="outside lower left", ncols=columns)

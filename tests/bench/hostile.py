@@ -12,22 +12,25 @@ from tfdist.strategies.choice import enum_fields
 TEXTS = {
     "html": "<script>alert(1)</script><img src=x onerror=alert(2)>",
     "formula": r"$\frac{$",
-    "escape": "\x1b]0;title\x07\x1b[31m\x9b2J\u202e",
+    "escape": "\x1b]0;title\x07\x1b[31m\x9b2J\u202e\udc80",
     "newline": "a\n\n# b\r\n",
     "long": "x" * 100_000,
-    "markdown": "`|` | ** [link](javascript:alert(3)) ![](x) `",
-    "console": "[red]",
-    "spreadsheet": "=1+1",
+    "markdown": "# `|` | ** [link](javascript:alert(3)) ![](x) _a_ `",
+    "spreadsheet": "=1+1[red]",
 }
 _CHOICES = {"format", "status", "dtype", "op", *enum_fields(TrainingSpec), *enum_fields(CollectiveSpec)}
 _CHOICES |= {"scaling", "preset", "variable_partitioner"}
-_FREE_NAMES = {"usage", "software", "environment", "cpu_s", "windows", "observed", "packages", "not_measured"}
+_FREE_NAMES = {"software", "environment", "cpu_s", "windows", "observed", "packages", "not_measured"}
 """Objects with names that somebody else has chosen."""
 
 
-def spoil(source: Path, target: Path, text: str) -> Path:
-    """Copy the records in `source`, with `text` before every text that is not one of a few choices."""
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.png", "*.csv", "report.*"))
+def spoil(source: Path, target: Path, text: str, without: str = "") -> Path:
+    """Copy the records in `source`, with `text` before every text that is not one of a few choices.
+
+    Args:
+        without: a pattern of records that are not copied.
+    """
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.png", "*.csv", "report.*", without))
     for path in [*target.rglob("*.json"), *target.rglob("*.jsonl")]:
         values = map(json.loads, path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()])
         path.write_text("\n".join(json.dumps(_spoilt(each, text)) for each in values) + "\n")

@@ -15,7 +15,9 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.expected_conditions import alert_is_present
 
+from tests.bench.hostile import TEXTS, spoil
 from tests.bench.report.test_colors import contrast
 from tfdist.bench.report.build import make_report
 from tfdist.bench.report.write import write_report
@@ -103,6 +105,25 @@ def test_it_loads_alone_and_without_an_error(browser: webdriver.Chrome, page: Pa
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     requests = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
     assert requests == [page.as_uri()]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_hostile_texts_are_text(browser: webdriver.Chrome, tmp_path: Path, name: str) -> None:
+    recorded = ROOT / "bench_results" / "20261121T230125Z-knobs"
+    root = spoil(recorded, tmp_path / "bench", TEXTS[name], without="*-multiworker-[!i]*")
+    page = write_report(make_report([root]), root)
+    browser.get_log("browser")
+    show(browser, page, 360, "light")
+    assert not alert_is_present()(browser)
+    assert browser.get_log("browser") == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") == 360
+    assert len(browser.find_elements(By.TAG_NAME, "script")) == 1
+    assert not browser.find_elements(By.TAG_NAME, "img")
+    names = [cell.text for cell in browser.find_elements(By.CSS_SELECTOR, "#results tbody th")]
+    assert len(names) >= 2
+    assert all(len(shown) <= 120 for shown in names)
+    if name == "html":
+        assert names[0] == f"{TEXTS[name]}one-device"
 
 
 def column(table: WebElement, index: int) -> list[str]:
