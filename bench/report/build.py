@@ -1,6 +1,5 @@
 """Folders of records -> a Report. Needs no TensorFlow."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,11 +28,19 @@ from tfdist.bench.report.warning import Warning
 from tfdist.bench.report.warnings import warnings_for
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import shortened
+from tfdist.launch.typed_json import PositiveFloat, from_json, parse_json
 
 FORMAT = 2
 """Of report.json. Format 1 had medians over rounds, paired by round."""
 _IN_ROWS = ("results", "costs")
 """Keys of sections whose figures report.json has as `rows`."""
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """Part of report.json."""
+
+    price_per_hour: PositiveFloat | None = None
 
 
 @dataclass(frozen=True)
@@ -124,7 +131,6 @@ def _stored_price(roots: Sequence[Path]) -> float | None:
     if len(roots) > 1:
         return None
     try:
-        price = json.loads((roots[0] / "report.json").read_text(encoding="utf-8")).get("price_per_hour")
-    except (OSError, ValueError, AttributeError):
+        return from_json(parse_json((roots[0] / "report.json").read_text(encoding="utf-8")), _Stored).price_per_hour
+    except (OSError, ValueError):
         return None
-    return float(price) if isinstance(price, int | float) else None

@@ -1,8 +1,7 @@
 """A page -> report.md, report.html, report.json, and a PNG or CSV for each chart and table."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,15 @@ from tfdist.bench.report.section_files import files_of, to_json
 from tfdist.bench.report.warning import Warning
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import save_json
+from tfdist.launch.typed_json import from_json, parse_json
 
 _OLDER = ("images_per_s.png", "efficiency.png", "window_times.png")
 """Files of reports that do not list their files."""
+
+
+@dataclass(frozen=True)
+class _Stored:
+    files: tuple[str, ...]
 
 
 def write_report(report: Report, out: Path) -> Path:
@@ -89,7 +94,7 @@ def _write(page: Page, content: Mapping[str, Any], out: Path) -> Path:
 def _listed(path: Path) -> Iterator[str]:
     """The charts and tables of the report that is replaced."""
     try:
-        names = [str(name) for name in json.loads(path.read_text(encoding="utf-8"))["files"]]
-    except (OSError, ValueError, LookupError, TypeError):
+        names = from_json(parse_json(path.read_text(encoding="utf-8")), _Stored).files
+    except (OSError, ValueError):
         return
     yield from (name for name in names if Path(name).name == name and name.endswith((".png", ".csv")))
