@@ -20,7 +20,7 @@ _ROWS: tuple[tuple[str, Any, str], ...] = (
     ("queue", str, "LocalQueue of Kueue."),
     ("pvc", str, "Claim of a volume that all pods can write (ReadWriteMany), for checkpoints and the folders of runs."),
     ("secret", str, "Secret whose keys become environment variables of every pod."),
-    ("network_policy", bool, "Add a NetworkPolicy: only the job's own pods can connect to its pods."),
+    ("network_policy", bool, "Let only the job's own pods connect to its pods (NetworkPolicy). Default: yes."),
     ("gpus", int, "Number of GPUs of each worker; other pods have none. Default: 0."),
     ("cpus", int, "Number of CPUs of each pod. Default: no limit."),
     ("memory", str, "Memory of each pod, for example 8Gi. Default: no limit."),

@@ -38,7 +38,7 @@ class KubernetesOptions:
     """Claim of a volume that all pods can write."""
     secret: str | None = None
     """A Secret whose keys become variables of every pod."""
-    network_policy: bool = False
+    network_policy: bool = True
     """Only the job's own pods can connect to its pods."""
     cpus: int | None = None
     """CPU limit of each pod; None: none."""

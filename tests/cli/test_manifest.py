@@ -45,7 +45,9 @@ def refusal(capsys, *arguments):
 def test_stdout_is_the_manifest_and_stderr_says_what_was_decided(capsys):
     assert run([*IMAGE, "--workers", "2"]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith("---\napiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata:\n  name: training\n")
+    policy, jobset = out.removeprefix("---\n").split("---\n")
+    assert policy.startswith("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata:\n  name: training\n")
+    assert jobset.startswith("apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata:\n  name: training\n")
     assert err == "strategy multiworker: 2 hosts\npreset cpu: no --gpus\n"
     assert "&id" not in out  # anchors
     assert max(map(len, (line for line in out.splitlines() if "TF_CONFIG" not in line and "cluster" not in line))) < 120
@@ -70,10 +72,15 @@ def test_a_pod_gets_the_options_that_were_given_and_those_that_depend_on_the_mac
 def test_options_come_from_the_environment_and_a_job_file_too(capsys, monkeypatch):
     monkeypatch.setenv("TFDIST_BATCH_SIZE", "7")
     Path("job.toml").write_text('workers = 3\noptimizer = "sgd"\nimage = "other"\n')
-    (jobset,) = objects_of(capsys, "--config", "job.toml")
-    found = pods([jobset])
+    found = pods(objects_of(capsys, "--config", "job.toml"))
     assert [pod.container["image"] for pod in found] == ["registry/tfdist:1"] * 3
     assert "--batch-size 7 --optimizer sgd" in " ".join(found[0].argv)
+
+
+def test_a_job_file_can_switch_the_network_policy_off(capsys):
+    Path("job.toml").write_text("network_policy = false\n")
+    (jobset,) = objects_of(capsys, "--config", "job.toml")
+    assert (jobset,) == tuple(objects_of(capsys, "--no-network-policy"))
 
 
 def test_the_default_is_two_workers(capsys):
@@ -107,7 +114,7 @@ def test_the_program_need_not_exist_here_nor_a_data_set(capsys):
 
 
 def test_restarts_and_time_limits_are_those_of_the_jobset(capsys):
-    (jobset,) = objects_of(capsys, "--max-restarts", "3", "--timeout", "60", "--grace-period", "90")
+    (_, jobset) = objects_of(capsys, "--max-restarts", "3", "--timeout", "60", "--grace-period", "90")
     assert jobset["spec"]["failurePolicy"]["maxRestarts"] == 3
     (job,) = jobset["spec"]["replicatedJobs"]
     assert job["template"]["spec"]["activeDeadlineSeconds"] == 60

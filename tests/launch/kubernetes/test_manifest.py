@@ -15,13 +15,13 @@ def kinds(**values):
 
 
 def test_policies_and_services_exist_before_the_pods():
-    assert kinds() == ["JobSet"]
-    assert kinds(network_policy=True) == ["NetworkPolicy", "JobSet"]
-    assert kinds(kind=Kind.JOB, network_policy=True) == ["NetworkPolicy", "Service", "Job"]
+    assert kinds() == ["NetworkPolicy", "JobSet"]
+    assert kinds(kind=Kind.JOB) == ["NetworkPolicy", "Service", "Job"]
+    assert kinds(network_policy=False) == ["JobSet"]
 
 
 def test_the_namespace_is_that_of_every_object_and_the_queue_only_that_of_the_job():
-    objects = manifest(workload(), options(kind=Kind.JOB, network_policy=True, namespace="team", queue="gpus"))
+    objects = manifest(workload(), options(kind=Kind.JOB, namespace="team", queue="gpus"))
     assert {each["metadata"]["namespace"] for each in objects} == {"team"}
     queues = [each["metadata"]["labels"].get("kueue.x-k8s.io/queue-name") for each in objects]
     assert queues == [None, None, "gpus"]

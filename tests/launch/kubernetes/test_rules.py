@@ -139,7 +139,7 @@ def test_tf_config_names_each_pod_as_dns_does(roles):
 
 
 def test_the_headless_service_of_a_job_names_its_pods():
-    service, job = manifest(workload(), options(kind=Kind.JOB, name="mine", port=5000))
+    _, service, job = manifest(workload(), options(kind=Kind.JOB, name="mine", port=5000))
     found = pods([job])
     check_addresses(found)
     assert service["metadata"]["name"] == job["spec"]["template"]["spec"]["subdomain"]
@@ -166,11 +166,16 @@ def test_an_attempt_is_known_to_each_pod_of_a_jobset():
     assert [pod.env["TFDIST_INDEX"] for pod in pods(objects)] == ["0", "0", "1", "0", "1"]
 
 
-def test_a_network_policy_admits_only_the_pods_of_the_job():
-    policy, jobset = manifest(workload(), options(network_policy=True, name="mine"))
-    (job,) = jobset["spec"]["replicatedJobs"]
-    selector = policy["spec"]["podSelector"]["matchLabels"]
-    assert selector.items() <= job["template"]["spec"]["template"]["metadata"]["labels"].items()
-    assert "mine" in selector.values()
+@pytest.mark.parametrize("roles", BOTH, ids=IDS)
+def test_only_the_pods_of_the_job_can_connect_to_them(roles):
+    policy, jobset = manifest(workload(roles), options(name="mine"))
+    admitted = policy["spec"]["podSelector"]["matchLabels"]
     assert policy["spec"]["policyTypes"] == ["Ingress"]
-    assert policy["spec"]["ingress"] == [{"from": [{"podSelector": {"matchLabels": selector}}]}]
+    assert policy["spec"]["ingress"] == [{"from": [{"podSelector": {"matchLabels": admitted}}]}]
+    assert all(admitted.items() <= labels.items() for labels in labels_of_pods(jobset))
+    (_, other) = manifest(workload(roles), options(name="other"))
+    assert not any(admitted.items() <= labels.items() for labels in labels_of_pods(other))
+
+
+def labels_of_pods(jobset):
+    return [job["template"]["spec"]["template"]["metadata"]["labels"] for job in jobset["spec"]["replicatedJobs"]]

@@ -21,8 +21,8 @@ SMALL = {"workload": {}, "options": {}}
 FULL = {
     "workload": {"command": ("python", "train.py"), "env": {"A": "1"}, "timeout_s": 3600.5},
     "options": {
-        "namespace": "team", "queue": "gpus", "pvc": "data", "secret": "keys", "network_policy": True, "cpus": 4,
-        "memory": "8Gi", "gpus": 2,
+        "namespace": "team", "queue": "gpus", "pvc": "data", "secret": "keys", "cpus": 4, "memory": "8Gi",
+        "gpus": 2,
     },
 }  # fmt: skip
 
