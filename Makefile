@@ -4,13 +4,14 @@ PYTHON ?= python3
 VENV ?= .venv
 SUITE ?= smoke
 MINUTES ?= 30
-COMMA := ,
+DIST ?= dist
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 # The CUDA libraries take a few GB: CUDA=1 installs them, CUDA=0 does not; by default a GPU's device file decides.
 NVIDIA_DEVICES ?= /dev/nvidia[0-9]*
 WITH_CUDA := $(if $(filter 0 1,$(CUDA)),$(filter 1,$(CUDA)),$(wildcard $(NVIDIA_DEVICES)))
-EDITABLE := --editable '.[dev$(if $(WITH_CUDA),$(COMMA)cuda)]' --config-settings editable_mode=strict
+LOCKED := requirements/run.txt requirements/dev.txt $(if $(WITH_CUDA),requirements/cuda.txt)
+LOCK := $(PY) -m uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate --custom-compile-command 'make lock'
 VERSIONS := $(VENV)/versions$(if $(WITH_CUDA),-cuda)
 # Three processes, because the tests wait for a third of their time. worksteal gives each process consecutive tests, which
 # share the launches of their module's fixtures.
@@ -19,7 +20,7 @@ PYTEST := $(PY) -m pytest -n 3 --dist worksteal --durations=20 --durations-min=1
 SOURCES := $(shell find package/. cli/. launch/. strategies/. models/. bench/. -not -path '*__pycache__*')
 
 .DEFAULT_GOAL := help
-.PHONY: help install bench bench-launch calibrate check-compare check-prediction faults soak test test-all test-pythons check format format-check lint types build clean
+.PHONY: help install bench bench-launch calibrate check-compare check-prediction faults soak test test-all test-pythons check format format-check lint types lock build clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -74,20 +75,42 @@ lint: install ## Run the linter
 types: install ## Check the types of all packages
 	$(PY) -m mypy
 
-build: install ## Build the wheel and the sdist in dist/
-	$(PY) -m build --outdir dist .
+# Only the packages that run.txt lacks: those of each line that is not in it, with its hashes.
+lock: install ## Write requirements/: versions and hashes of all dependencies; those that still fit stay
+	$(LOCK) pyproject.toml --output-file requirements/run.txt
+	$(LOCK) pyproject.toml --extra cuda --constraint requirements/run.txt --output-file requirements/cuda.txt
+	$(LOCK) pyproject.toml --extra dev --constraint requirements/run.txt --constraint requirements/cuda.txt --output-file requirements/dev.txt
+	for each in cuda dev; do \
+	  awk 'NR == FNR {seen[$$0]; next} /^[a-z]/ {skip = $$0 in seen} !skip' requirements/{run,$$each}.txt > $(VENV)/$$each.txt && \
+	  mv $(VENV)/$$each.txt requirements/ || exit; \
+	done
+	awk '/^[a-z]/ {keep = /^setuptools==/} keep' requirements/run.txt > requirements/build.txt
+
+# From a copy of the commit, so that neither a umask nor what lies around is built in; tar and gzip again, because
+# setuptools writes times and owners into the sdist.
+build: install ## Build the wheel and the sdist of the last commit in DIST=dist, each time the same bytes
+	@git diff --quiet HEAD || echo "build: without the uncommitted changes"
+	rm -rf build/release && mkdir -p build/release/{source,sdist} "$(DIST)"
+	git -c tar.umask=022 archive HEAD | tar -x -p -C build/release/source
+	export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) && umask 022 && \
+	$(PY) -m build --no-isolation --outdir build/release build/release/source && \
+	cd build/release/sdist && tar -xzf ../tfdist-*.tar.gz && \
+	tar -I 'gzip -9 -n' --sort=name --format=ustar --numeric-owner --owner=0 --group=0 --mode=u+rw,go=rX \
+	  --mtime="@$$SOURCE_DATE_EPOCH" -cf ../tfdist-*.tar.gz tfdist-*
+	cp build/release/tfdist-* "$(DIST)"
 
 clean: ## Remove the virtual environments and all build products and caches
 	rm -rf .venv .venv-3.* build dist test-output *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-# Two steps: new versions need pip to resolve all packages, a new file only a second's reinstall without dependencies
-# (the editable install links to each file).
-$(VERSIONS): pyproject.toml constraints.txt
+# Two steps: first the locked packages, then tfdist without dependencies. The second takes a second, and is repeated for
+# each new file (the editable install links to each). setuptools comes first because promise has no wheel.
+$(VERSIONS): requirements/build.txt $(LOCKED)
 	$(if $(WITH_CUDA),@echo "NVIDIA GPU: installing the CUDA libraries (a few GB); 'make install CUDA=0' leaves them out")
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PIP) --constraint constraints.txt $(EDITABLE)
+	$(PIP) --require-hashes --requirement requirements/build.txt
+	$(PIP) --require-hashes --no-build-isolation $(LOCKED:%=--requirement %)
 	touch $@
 
-$(VENV)/sources: $(VERSIONS) $(SOURCES)
-	$(PIP) --no-deps --no-build-isolation $(EDITABLE)
+$(VENV)/sources: $(VERSIONS) pyproject.toml $(SOURCES)
+	$(PIP) --no-deps --no-build-isolation --editable . --config-settings editable_mode=strict
 	touch $@

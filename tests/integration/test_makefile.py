@@ -31,6 +31,15 @@ def test_only_test_all_runs_the_slow_tests() -> None:
     assert commands("test-all").splitlines()[-1] in commands("check")
 
 
+def test_install_takes_nothing_from_the_index_but_locked_packages() -> None:
+    pip = [line for line in commands("install").splitlines() if "pip install" in line]
+    assert pip
+    for line in pip:
+        assert ("--require-hashes" in line) != ("--no-deps" in line and "--editable ." in line)
+        assert "--no-build-isolation" in line or line.endswith("--requirement requirements/build.txt")
+    assert "--no-isolation" in commands("build")
+
+
 def test_help_describes_every_target() -> None:
     (phony,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     described = re.findall(r"^  ([a-z-]+) +\S", make("help"), re.MULTILINE)
@@ -46,7 +55,7 @@ def test_install_adds_the_cuda_libraries_where_an_nvidia_driver_has_devices(
 ) -> None:
     (tmp_path / "nvidia0").touch()
     text = make("--dry-run", "--always-make", "install", f"NVIDIA_DEVICES={tmp_path}/nvidia[0-9]*", *settings)
-    assert (".[dev,cuda]" in text) is installed
+    assert ("--requirement requirements/cuda.txt" in text) is installed
     assert ("installing the CUDA libraries" in text) is installed
 
 
@@ -55,4 +64,4 @@ def test_install_leaves_the_cuda_libraries_out_without_a_gpu(
     settings: list[str], installed: bool, tmp_path: Path
 ) -> None:
     text = make("--dry-run", "--always-make", "install", f"NVIDIA_DEVICES={tmp_path}/nvidia[0-9]*", *settings)
-    assert (".[dev,cuda]" in text) is installed
+    assert ("--requirement requirements/cuda.txt" in text) is installed
