@@ -6,12 +6,14 @@ SUITE ?= smoke
 MINUTES ?= 30
 DIST ?= dist
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+# Without dependencies: requirements/ has all of them.
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check --no-deps
 # The CUDA libraries take a few GB: CUDA=1 installs them, CUDA=0 does not; by default a GPU's device file decides.
 NVIDIA_DEVICES ?= /dev/nvidia[0-9]*
 WITH_CUDA := $(if $(filter 0 1,$(CUDA)),$(filter 1,$(CUDA)),$(wildcard $(NVIDIA_DEVICES)))
 LOCKED := requirements/run.txt requirements/dev.txt $(if $(WITH_CUDA),requirements/cuda.txt)
-LOCK := $(PY) -m uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate --custom-compile-command 'make lock'
+LOCK := $(PY) -m uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate --custom-compile-command 'make lock' \
+  $(if $(filter all,$(UPGRADE)),--upgrade,$(UPGRADE:%=--upgrade-package %))
 VERSIONS := $(VENV)/versions$(if $(WITH_CUDA),-cuda)
 # Three processes, because the tests wait for a third of their time. worksteal gives each process consecutive tests, which
 # share the launches of their module's fixtures.
@@ -76,7 +78,7 @@ types: install ## Check the types of all packages
 	$(PY) -m mypy
 
 # Only the packages that run.txt lacks: those of each line that is not in it, with its hashes.
-lock: install ## Write requirements/: versions and hashes of all dependencies; those that still fit stay
+lock: install ## Write requirements/: versions and hashes of all dependencies; those that still fit stay, except UPGRADE="numpy scipy" or all
 	$(LOCK) pyproject.toml --output-file requirements/run.txt
 	$(LOCK) pyproject.toml --extra cuda --constraint requirements/run.txt --output-file requirements/cuda.txt
 	$(LOCK) pyproject.toml --extra dev --constraint requirements/run.txt --constraint requirements/cuda.txt --output-file requirements/dev.txt
@@ -102,8 +104,8 @@ build: install ## Build the wheel and the sdist of the last commit in DIST=dist,
 clean: ## Remove the virtual environments and all build products and caches
 	rm -rf .venv .venv-3.* build dist test-output *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-# Two steps: first the locked packages, then tfdist without dependencies. The second takes a second, and is repeated for
-# each new file (the editable install links to each). setuptools comes first because promise has no wheel.
+# Two steps: first the locked packages, then tfdist. The second takes a second, and is repeated for each new file (the
+# editable install links to each). setuptools comes before the others because promise has no wheel.
 $(VERSIONS): requirements/build.txt $(LOCKED)
 	$(if $(WITH_CUDA),@echo "NVIDIA GPU: installing the CUDA libraries (a few GB); 'make install CUDA=0' leaves them out")
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -112,5 +114,5 @@ $(VERSIONS): requirements/build.txt $(LOCKED)
 	touch $@
 
 $(VENV)/sources: $(VERSIONS) pyproject.toml $(SOURCES)
-	$(PIP) --no-deps --no-build-isolation --editable . --config-settings editable_mode=strict
+	$(PIP) --no-build-isolation --editable . --config-settings editable_mode=strict
 	touch $@

@@ -119,11 +119,11 @@ def test_the_wheel_installs_in_an_empty_environment_and_runs(built: list[Path], 
 
     run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
     python = tmp_path / "venv" / "bin" / "python"
-    install = (python, "-m", "pip", "install", "--quiet", "--no-compile")
+    install = (python, "-m", "pip", "install", "--quiet", "--no-compile", "--no-deps")
     locked = ("--require-hashes", "--requirement")
     run(*install, *locked, ROOT / "requirements/build.txt", cwd=tmp_path)
     run(*install, "--no-build-isolation", *locked, ROOT / "requirements/run.txt", cwd=tmp_path)
-    run(*install, "--no-deps", wheel, cwd=tmp_path)
+    run(*install, wheel, cwd=tmp_path)
     run(python, "-m", "pip", "check", cwd=tmp_path)
     tfdist = python.with_name("tfdist")
     assert "launch" in run(tfdist, "--help", cwd=tmp_path)
