@@ -13,9 +13,11 @@ PEER_FAILURE = re.compile(
     r"|Error reported from /job:"
     r"|stopped sending heartbeats"
     r"|RPC: /tensorflow\.\w+/"
-    r"|(Unavailable|DeadlineExceeded|Cancelled|Aborted)Error\b.*Collective ops (is aborted by|already aborted)"
     r"|Collective has timed out"
-    r"|ncclRemoteError|NCCL: remote process exited",
+    r"|ncclRemoteError|NCCL: remote process exited"
+    # from the first such error on; the lookahead is not tried again at the later ones, which would take minutes
+    r"|\A(?=(.*?(?:Unavailable|DeadlineExceeded|Cancelled|Aborted)Error\b))\1.*"
+    r"Collective ops (?:is aborted by|already aborted)",
     re.DOTALL,
 )
 """Errors that TensorFlow reports in a task whose peer has failed. A gRPC client of the user's program can say "failed

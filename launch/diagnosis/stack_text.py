@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 _PROCESS = re.compile(r"--- \S+ process \d+, from ")
 """The line before the stacks of each process."""
-_THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$|Thread (?:0x)?\w+ \(.*\)")
+_THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+\b.*\(most recent call first\):$|Thread (?:0x)?\w+ \(.*\)")
 """The line before the frames of a thread: of faulthandler, or of py-spy."""
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<name>.*)')
-_SPY_FRAME = re.compile(r"    (?P<name>\S.*) \((?P<file>.*):(?P<line>\d+)\)")
+_SPY_FRAME = re.compile(r"    (?P<name>\S.*) \((?P<file>(?:(?! \().)*):(?P<line>\d+)\)")
 _SPY_MAIN = ': "MainThread"'
 _CUT = "..."
 """faulthandler leaves out the oldest of more than 100 threads, which include the main thread."""

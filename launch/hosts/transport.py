@@ -39,8 +39,12 @@ class TransportOptions:
 
 
 def ssh(host: Host, options: TransportOptions) -> tuple[str, ...]:
-    """The system's OpenSSH client. It never prompts, and checks host keys as the user has configured."""
-    fixed, defaults = ("BatchMode=yes", "RemoteCommand=none"), (f"ConnectTimeout={CONNECT_TIMEOUT_S}",)
+    """The system's OpenSSH client. It never prompts, and checks host keys as the user has configured.
+
+    It forwards nothing unless `ssh_options` ask for it: root on a host could use a forwarded agent or display.
+    """
+    fixed, no_forwarding = ("BatchMode=yes", "RemoteCommand=none"), ("ForwardAgent=no", "ForwardX11=no")
+    defaults = (*no_forwarding, "ClearAllForwardings=yes", f"ConnectTimeout={CONNECT_TIMEOUT_S}")
     ordered = (*fixed, *options.ssh_options, *defaults)  # the first value of an option wins
     return (*ssh_client(options), "-T", *(word for one in ordered for word in ("-o", one)), "--", host.target)
 
@@ -149,7 +153,10 @@ def _check_template(flag: str, kind: str, command: str) -> None:
 
 
 _Fault = tuple[str, str, str]
-"""A pattern in what a shell or another program printed, the cause, and the fix."""
+"""A pattern in what a shell or another program printed, the cause, and the fix.
+
+A host may print anything: several `.*` in one expression would take minutes for 16 KiB. A lookahead has one each.
+"""
 
 _SSH_FAULTS: tuple[_Fault, ...] = (
     (
@@ -194,12 +201,12 @@ _SLOW: tuple[_Fault, ...] = (
 _FAULTS: tuple[_Fault, ...] = (
     (r"did not say hello", "the host does not answer", "run this to see why: {trial}"),
     (
-        r"\[Errno \d+\] .*tfdist-[0-9a-f]{12}",
+        r"(?m)^(?=.*\[Errno \d+\] )(?=.*tfdist-[0-9a-f]{12})",
         "the temporary folder is not writable",
         "free some space, or set TMPDIR for the user that connects",
     ),
     (
-        r"sh -c .*printf.*not found|sh -c .*printf.*No such file",
+        r"(?m)^(?=.*sh -c )(?=.*printf)(?=.*(?:not found|No such file))",
         "fewer shells than in --transport parse the command",
         "write {{command}}, or {{command:2}} with a smaller number",
     ),

@@ -1,5 +1,6 @@
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from itertools import pairwise
@@ -55,6 +56,28 @@ def test_user_options_cannot_override_batch_mode_but_override_the_timeout():
     assert values.index("ConnectTimeout=30") < values.index(
         f"ConnectTimeout={CONNECT_TIMEOUT_S}"
     )  # ssh takes the first
+
+
+@pytest.mark.parametrize(
+    ("asked", "printed"),
+    [
+        ((), {"forwardagent no", "forwardx11 no", "clearallforwardings yes"}),
+        (("ForwardAgent=yes",), {"forwardagent yes", "forwardx11 no", "clearallforwardings yes"}),
+        (("ClearAllForwardings=no", "ForwardX11=yes"), {"forwardagent no", "forwardx11 yes", "clearallforwardings no"}),
+    ],
+)
+def test_nothing_is_forwarded_to_a_host_unless_the_command_line_asks_for_it(tmp_path, asked, printed):
+    config = tmp_path / "config"
+    config.write_text("Host *\n  ForwardAgent yes\n  ForwardX11 yes\n  LocalForward 5000 other:5000\n")
+    argv = ssh(Host("h1"), TransportOptions(ssh_options=asked))
+    values = [value.lower().replace("=", " ") for value in ssh_options(argv)]
+    first = {name: next(value for value in values if value.startswith(f"{name} ")) for name in (
+        "forwardagent", "forwardx11", "clearallforwardings"
+    )}  # fmt: skip
+    assert set(first.values()) == printed
+    if shutil.which("ssh"):
+        shown = subprocess.run([argv[0], "-G", "-F", config, *argv[1:]], capture_output=True, text=True, check=True)
+        assert printed <= set(shown.stdout.splitlines())
 
 
 def test_srun_starts_a_step_with_all_of_the_node_beside_other_steps():

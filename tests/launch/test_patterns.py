@@ -1,0 +1,76 @@
+"""Regular expressions over what hosts and tasks print: none may need more than linear time."""
+
+import re
+import time
+from itertools import accumulate
+
+import pytest
+
+from tfdist.launch import incompatibilities, noise, restarts
+from tfdist.launch.agents import connect
+from tfdist.launch.diagnosis import evidence, stack_text
+from tfdist.launch.diagnosis.history import Line
+from tfdist.launch.hosts import transport
+from tfdist.launch.hosts.host import Host
+
+SIZE = 1 << 16
+"""Characters of a text. A quadratic expression needs more than 1 s for one of them, a linear one some ms."""
+FAULTS = (*transport._SLOW, *transport._SSH_FAULTS, *transport._FAULTS)
+PATTERNS = (
+    *(fault[0] for fault in FAULTS),
+    *(each.pattern for each in incompatibilities.INCOMPATIBILITIES),
+    *(
+        value.pattern
+        for module in (noise, restarts, connect, evidence, stack_text)
+        for value in vars(module).values()
+        if isinstance(value, re.Pattern)
+    ),
+)
+
+
+def fragments(pattern):
+    """Texts that match beginnings of an expression, more or less."""
+    sample = re.sub(r"\(\?[a-z]+\)|\(\?(?:P<\w+>|[:=!])|[()^$]|\\b", "", pattern)
+    sample = re.sub(r"\\([][.():{}/])", r"\1", re.sub(r"\\[wd]|\[[^]]*\]", "1", sample).replace(r"\S", "a"))
+    parts = [part for part in re.split(r"\.?[*+?]|\{[0-9,]+\}|\||\\s", sample) if part]
+    return dict.fromkeys([*accumulate(parts), "AbortedError ", "Thread 0x", "    a ("])
+
+
+TEXTS = list(
+    dict.fromkeys(
+        text
+        for pattern in PATTERNS
+        for part in fragments(pattern)
+        for text in (part * (SIZE // len(part)), part + part[-1] * SIZE)
+    )
+)
+READERS = (
+    lambda text: transport.connection_problem(Host("h1", prefix=("ssh", "--", "h1"), needs_quoting=True), text),
+    incompatibilities.hints,
+    evidence.is_peer_failure,
+    lambda text: evidence.named_peers(text, "worker-0"),
+    lambda text: evidence.raised([Line(1.0, line) for line in ("Traceback (most recent call last):", "", text)]),
+    lambda text: evidence.raised([Line(1.0, text)]),
+    lambda text: evidence.Raised("ValueError", text, 1.0).headline,
+    lambda text: noise.NoiseFilter(in_options=True).keep(["W0000 ] SessionOptions:", text]),
+    lambda text: noise.NoiseFilter().keep([text]),
+    noise.LOG_LINE.match,
+    restarts.OUT_OF_MEMORY.search,
+    connect.OVERLOADED.search,
+    stack_text.stacks_of,
+    lambda text: stack_text.stacks_of(f"Thread 0x1 (most recent call first):\n{text}\n"),
+    lambda text: stack_text.Frame("f", text, "1").in_standard_library,
+)
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_the_time_for_a_text_of_a_host_is_linear(read):
+    for text in TEXTS:
+        started = time.thread_time()
+        read(text)
+        assert time.thread_time() - started < 1.0, text[:80]
+
+
+def test_the_texts_hit_the_patterns():
+    assert len(TEXTS) > 100
+    assert sum(any(re.search(pattern, text[:300]) for text in TEXTS) for pattern in PATTERNS) > len(PATTERNS) / 2
