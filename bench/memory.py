@@ -69,4 +69,4 @@ class Memory:
 
 
 def _has_gpu(reading: HostReading) -> bool:
-    return "gpu_free_bytes" in reading.after.host
+    return {"gpu_free_bytes", "gpu_total_bytes"} <= reading.after.host.keys()

@@ -27,7 +27,8 @@ class HostReading:
     def usage(self) -> HostUsage | None:
         """The differences; None without a reading before."""
         before, after = self.before, self.after
-        if before is None or not before.host or not after.host:
+        needed = {"busy_s", "steal_s", "cores"}
+        if before is None or not needed <= before.host.keys() & after.host.keys():
             return None
         cpu_s = {task: after.cpu_s[task] - before.cpu_s.get(task, 0.0) for task in after.cpu_s}
         busy_s, steal_s = (after.host[key] - before.host[key] for key in ("busy_s", "steal_s"))

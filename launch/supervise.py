@@ -11,7 +11,20 @@ from typing import Any, Protocol
 
 from tfdist.launch.agents.inbox import Arrival, Inbox
 from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, NextTurn, OnMessage
-from tfdist.launch.agents.messages import Event, Exited, Heartbeat, NotStarted, Started, Stuck, TaskMessage, Terminated
+from tfdist.launch.agents.messages import (
+    Alive,
+    Event,
+    Exited,
+    Heartbeat,
+    Hello,
+    LoggedIn,
+    NotStarted,
+    Reply,
+    Started,
+    Stuck,
+    TaskMessage,
+    Terminated,
+)
 from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.agents.silence import SilenceDetector
 from tfdist.launch.attempts import AttemptLog
@@ -22,6 +35,7 @@ from tfdist.launch.diagnosis.endings import killed_from_outside
 from tfdist.launch.diagnosis.first_failure import first_failure
 from tfdist.launch.diagnosis.history import Entry, Failed, StartTimedOut, TimedOut
 from tfdist.launch.frozen import FrozenWatch
+from tfdist.launch.hosts.host import Host
 from tfdist.launch.joining import CHECK_S, JoinWatch
 from tfdist.launch.loss_watch import LossWatch
 from tfdist.launch.restarting import PendingStarts, Restarter
@@ -96,10 +110,16 @@ class Supervisor:
         return bool(self.tasks.running or self.starts.waiting)
 
     def accepts(self, arrival: Arrival) -> bool:
-        """Whether a message about a task is from its host, which must not affect others, and about a known attempt."""
+        """Whether a message may be handled and written down.
+
+        One about a task must come from its host, which must not affect others, and be about a known attempt; a reply
+        must answer a request.
+        """
         message = arrival.message
+        if isinstance(message, Reply):
+            return self.tasks.requests.expects(arrival.host, message)
         if not isinstance(message, TaskMessage):
-            return True
+            return not isinstance(message, LoggedIn | Alive | Hello)  # its agent has sent them already
         channel = self.tasks.channels.get(message.task)
         known = 0 <= message.attempt <= self.tasks.attempt(message.task)
         return channel is not None and channel.host == arrival.host and known
@@ -322,6 +342,7 @@ class Supervisor:
 def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) -> None:
     """Run the loop until no task runs."""
     heartbeat_s = supervisor.policy.heartbeat_s
+    refused: set[tuple[Host | None, type]] = set()
     while True:
         now = time.monotonic()
         supervisor.deadlines.run_due(now)
@@ -333,7 +354,9 @@ def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) 
             on_message(Heartbeat(event_time()))  # a display counts its seconds on
             continue
         if not supervisor.accepts(arrival):
-            writer.refuse(arrival)
+            if (arrival.host, type(arrival.message)) not in refused:  # or a host could fill the disk
+                refused.add((arrival.host, type(arrival.message)))
+                writer.refuse(arrival)
             continue
         writer.write(arrival.message)
         supervisor.tasks.requests.take(arrival.host, arrival.message)

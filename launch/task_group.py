@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from tfdist.launch.agents.channel import Channel
 from tfdist.launch.agents.launcher_messages import OnMessage, Stopped
@@ -79,7 +80,7 @@ class TaskGroup:
     def inspect(self, gpus: bool = False) -> None:
         """Ask for the states of the running processes; the answers go into the history."""
         for channel, tasks in self._by_channel(self.running).items():
-            self.requests.send(channel, Inspect(tasks, gpus), self._keep_states)
+            self.requests.send(channel, Inspect(tasks, gpus), partial(self._keep_states, tasks))
 
     def dump_stacks(self, on_reply: OnReply) -> None:
         """Ask for the stacks of the running tasks; they go into the history. `on_reply` gets each host's answer."""
@@ -107,9 +108,11 @@ class TaskGroup:
         """The tasks on the host of that name."""
         return {task for task, channel in self.channels.items() if channel.host.name == host}
 
-    def _keep_states(self, reply: Reply) -> None:
+    def _keep_states(self, tasks: Collection[str], reply: Reply) -> None:
         if isinstance(reply, Inspected):
             for task, state in reply.states.items():
+                if task not in tasks:  # of another host
+                    continue
                 seen = ProcessState(state, reply.waits.get(task, ""), reply.cpu_s.get(task, 0.0), event_time())
                 self.history.states[task] = seen
 

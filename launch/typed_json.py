@@ -34,6 +34,13 @@ class Has:
     kind: type
 
 
+@dataclass(frozen=True)
+class MaxLength:
+    """Limit of a text: `Annotated[str, MaxLength(200)]`."""
+
+    characters: int
+
+
 Time = Annotated[float, Between(0, 1 << 37)]
 """Seconds since 1970, as `datetime` can hold them."""
 Seconds = Annotated[float, Between(0, 1 << 37)]
@@ -78,8 +85,7 @@ def _reader(kind: Any) -> _Read:
     if kind is Any:
         return _read_any
     if origin is Annotated:
-        read, rule = _reader(arguments[0]), arguments[1]
-        return _kept(read, _reader(rule.kind)) if isinstance(rule, Has) else _bounded(read, rule)
+        return _limited(_reader(arguments[0]), arguments[1])
     if origin in (Union, UnionType):
         return _read_union(arguments)
     if origin is Literal:
@@ -99,6 +105,7 @@ def _reader(kind: Any) -> _Read:
 
 
 def _refuse(value: Any, expected: str) -> Any:
+    value = value[:80] if isinstance(value, str) else value
     text = repr(value) if isinstance(value, int | float | str) else type(value).__name__
     raise ValueError(f"{text[:80]} is not {expected}")
 
@@ -143,12 +150,26 @@ def _bounded(read: _Read, bounds: Between) -> _Read:
     return bounded
 
 
+def _limited(read: _Read, rule: Between | MaxLength | Has) -> _Read:
+    if isinstance(rule, Between):
+        return _bounded(read, rule)
+    return _shorter(read, rule) if isinstance(rule, MaxLength) else _kept(read, _reader(rule.kind))
+
+
 def _kept(read: _Read, check: _Read) -> _Read:
     def kept(value: Any) -> Any:
         check(value)
         return read(value)
 
     return kept
+
+
+def _shorter(read: _Read, limit: MaxLength) -> _Read:
+    def shorter(value: Any) -> Any:
+        text = read(value)
+        return text if len(text) <= limit.characters else _refuse(text, f"at most {limit.characters} characters long")
+
+    return shorter
 
 
 def _read_union(kinds: tuple[Any, ...]) -> _Read:

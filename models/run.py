@@ -140,7 +140,7 @@ def ranks_of(records: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[RankRecord
     ranks = []
     for task in sorted(records, key=lambda name: (name.rpartition("-")[0], int(name.rpartition("-")[2]))):
         try:
-            ranks.append(from_event(records[task], RankRecord))
+            ranks.append(replace(from_event(records[task], RankRecord), task=task))
         except ValueError as error:
             return tuple(ranks), f"{task} sent an incomplete record: {error}"
     return tuple(ranks), ""

@@ -4,9 +4,9 @@ import contextlib
 import errno
 import math
 import os
+import select
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,6 @@ from tfdist.launch.agents.messages import (
     Heartbeat,
     Leaving,
     Listening,
-    Output,
     Started,
     Stuck,
     ToAgent,
@@ -44,10 +43,14 @@ MOST_REASON = 1 << 14
 """Characters at the end of what an agent or its ssh said last that are kept."""
 DESCRIPTORS = 3
 """Open files of a channel."""
-MAX_LINE = 16 << 20
+CHUNK = 1 << 16
+"""Bytes of one read."""
+MOST_CHUNKS = 16
+"""A pipe holds at most 1 MiB (fs.pipe-max-size)."""
+MAX_LINE = 6 << 20
 """Bytes of a message. The largest that an agent sends is an event of 1 MiB, each byte as one escape sequence."""
-OVERHEAD = 1000
-"""Bytes of the Python objects of a small message: of many small events they take most of the memory."""
+OVERHEAD, OF_A_VALUE, OF_A_CHARACTER = 1000, 200, 4
+"""Bytes of the Python objects of a small message, and of each value and character at most."""
 CLOCK_WAS_SET_S = 1.0
 """A larger difference from the local agent is no latency: the clock was set between the starts of the two."""
 MOST_DRIFT = 1e-4
@@ -73,7 +76,7 @@ class Channel:
         self.mark = f"#tfdist-{os.urandom(6).hex()}"
         """The end of the agent's command line on its host."""
         self.last_received = time.monotonic()
-        """When the last message came; infinity while the stream is left unread."""
+        """When something came last, if only a part of a message; infinity while the stream is left unread."""
         self.alive = False
         """A message came."""
         self.behind_s = math.inf
@@ -90,21 +93,22 @@ class Channel:
         """The stream ended, or the agent said that it leaves. `AgentLost` was or will be sent to the present inbox."""
         self._inbox, self._closing = inbox, False
         self._unsent: SimpleQueue[bytes | None] = SimpleQueue()
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
-        self._stderr_start = 0
+        self._last_words = b""
+        """The end of the stderr of the agent, or of the ssh that carries it; without a banner before the agent."""
         try:
             self._process = subprocess.Popen(
                 agent_argv(host, self.mark),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._stderr,
+                stderr=subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C at the terminal goes to the launcher only
             )
         except OSError as error:
-            self._stderr.close()
             program = agent_argv(host)[0]
             fix = "raise 'ulimit -n'" if error.errno == errno.EMFILE else "install it, or specify another program"
             raise TfdistError(f"cannot run {program!r} ({error.strerror}): {fix}") from None
+        assert self._process.stderr is not None
+        self._stderr = self._process.stderr.fileno()
         self._unsent.put(agent_source(host))
         self._reader = threading.Thread(target=self._read, name=f"from {host.name}", daemon=True)
         self._writer = threading.Thread(target=self._write, name=f"to {host.name}", daemon=True)
@@ -163,8 +167,9 @@ class Channel:
             self._process.wait(timeout=1.0)
         if not self._reader.is_alive():  # else closing would block
             assert self._process.stdout is not None
+            assert self._process.stderr is not None
             self._process.stdout.close()
-            self._stderr.close()
+            self._process.stderr.close()
 
     def _exited(self, deadline: float) -> bool:
         # Does not reap the process, so that its number cannot become that of another process group.
@@ -192,10 +197,8 @@ class Channel:
             self._process.stdin.close()
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
         text, invalid = "", False
-        while line := self._process.stdout.readline(MAX_LINE):
-            self.last_received = time.monotonic()
+        for line in self._lines():
             if invalid:  # read on: an agent that cleans up must not block
                 continue
             try:
@@ -207,19 +210,68 @@ class Channel:
                     self.close_stdin()
                 else:  # output of a login script, or why the login failed
                     text = line[:MAX_NOISE].decode(errors="replace").strip() or text
-        self._report_loss(self._stderr_text() or text or "its stream ended")
+        self._drain_stderr()
+        self._report_loss(self._last_words.decode(errors="replace").strip() or text or "its stream ended")
+
+    def _lines(self) -> Iterator[bytes]:
+        """The lines of the agent's stdout, without their ends; of one that is too long, pieces of at least `MAX_LINE`.
+
+        Its stderr is read meanwhile.
+        """
+        assert self._process.stdout is not None
+        stdout, rest, poll = self._process.stdout.fileno(), bytearray(), select.poll()  # which needs no open file
+        for descriptor in (stdout, self._stderr):
+            poll.register(descriptor, select.POLLIN)
+        while True:
+            ready = {descriptor for descriptor, _ in poll.poll()}
+            if self._stderr in ready and not self._keep_stderr():
+                poll.unregister(self._stderr)
+            if stdout not in ready:
+                continue
+            chunk = os.read(stdout, CHUNK)
+            if not chunk:
+                break
+            self.last_received = time.monotonic()
+            *ends, start = chunk.split(b"\n")
+            for end in ends:
+                yield bytes(rest + end)
+                rest.clear()
+            rest += start
+            if len(rest) >= MAX_LINE:
+                yield bytes(rest)
+                rest.clear()
+        if rest:
+            yield bytes(rest)
+
+    def _keep_stderr(self) -> bool:
+        """Read what was written to stderr, and keep its end; returns False at the end of the stream."""
+        data = os.read(self._stderr, CHUNK)
+        self._last_words = (self._last_words + data)[-MOST_REASON:]
+        return bool(data)
+
+    def _drain_stderr(self) -> None:
+        """Read what is in the pipe now: a shared connection of ssh (ControlPersist) may keep it open for long."""
+        poll = select.poll()
+        poll.register(self._stderr, select.POLLIN)
+        for _ in range(MOST_CHUNKS):
+            if not poll.poll(0) or not self._keep_stderr():
+                return
 
     def _receive(self, line: bytes) -> None:
-        if len(line) == MAX_LINE:
+        if len(line) >= MAX_LINE:
             raise ValueError(f"a line of more than {MAX_LINE >> 20} MiB from the agent")
         message = decode(line)
         if isinstance(message, Leaving):
             self._report_loss(message.reason)
             return
-        size = len(line) + OVERHEAD if isinstance(message, Output | Event) and not self._closing else 0
-        if size:
-            self.last_received = math.inf
-        self._inbox.put(self.host, self._on_our_clock(message), size)
+        if isinstance(message, Alive) and not self.alive:
+            self._drain_stderr()
+            self._last_words = b""  # a banner
+        message = self._on_our_clock(message)
+        if self._closing:  # nobody waits for it, and the inbox may be full
+            return
+        self.last_received = math.inf
+        self._inbox.put(self.host, message, _memory(line, message))
         self.last_received = time.monotonic()
 
     def _report_loss(self, reason: str) -> None:
@@ -234,18 +286,16 @@ class Channel:
             now = event_time()
             self.behind_s = updated_offset(self.behind_s, now - self._measured_at, now - message.time)
             self._measured_at = now
-            if not self.alive:
-                self.alive = True
-                self._stderr_start = os.fstat(self._stderr.fileno()).st_size
+            self.alive = True
         if isinstance(message, _TIMED) and (not self.host.local or abs(self.behind_s) > CLOCK_WAS_SET_S):
             return replace(message, time=message.time + self.behind_s)
         return message
 
-    def _stderr_text(self) -> str:
-        """The stderr of the agent, or of the ssh that carries it; without a banner that came before the agent."""
-        stderr = self._stderr.fileno()
-        start = max(self._stderr_start, os.fstat(stderr).st_size - MOST_REASON)
-        return os.pread(stderr, MOST_REASON, start).decode(errors="replace").strip()
+
+def _memory(line: bytes, message: FromAgent) -> int:
+    """Bytes of memory of the message in a line, at most."""
+    values = sum(map(line.count, (b",", b"[", b"{"))) if isinstance(message, Event) else 0
+    return OVERHEAD + OF_A_CHARACTER * len(line) + OF_A_VALUE * values
 
 
 def updated_offset(behind_s: float, elapsed_s: float, difference_s: float) -> float:

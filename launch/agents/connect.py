@@ -15,7 +15,6 @@ from tfdist.launch.agents.launcher_messages import AgentLost
 from tfdist.launch.agents.messages import Alive, Configure, Heartbeat, Hello, LoggedIn
 from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.agents.signals import interruptions
-from tfdist.launch.agents.wire import is_description
 from tfdist.launch.errors import raise_problems
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.transport import connection_problem
@@ -138,8 +137,6 @@ class _Connecting:
             case LoggedIn() | Alive() if host in self.late_at:
                 del self.late_at[host]
                 self.describing[host] = None
-            case Hello(description) if host in self.describing and not is_description(description):
-                self._lose(host, "its agent sent an incomplete description")
             case Hello(description) if host in self.describing:
                 del self.describing[host]
                 self.fleet.hellos[host] = description

@@ -10,9 +10,9 @@ from tfdist.launch.agents.launcher_messages import AgentLost, HostReady, Interru
 from tfdist.launch.agents.messages import FromAgent
 from tfdist.launch.hosts.host import Host
 
-UNREAD_BYTES = 64 << 20
-"""Of output and events that wait in the inbox, all hosts together. With more, streams are left unread, and the tasks
-block."""
+UNREAD_BYTES = 32 << 20
+"""Memory of the agents' messages that wait in the inbox, all hosts together. With more, streams are left unread, and
+the tasks block."""
 
 Content = FromAgent | AgentLost | HostReady | Interrupted | NextTurn | Note
 
@@ -26,13 +26,13 @@ class Arrival(NamedTuple):
     at: float
     """Monotonic."""
     size: int
-    """Bytes that count against the limit of the inbox."""
+    """Bytes that count against the limit of the inbox; 0 if the launcher sent it."""
 
 
 class Inbox:
-    """A queue that blocks senders of output and events while it holds more than `limit` bytes of them.
+    """A queue that blocks the readers of agents' messages while it holds more than `limit` bytes of them.
 
-    Other messages never wait. Signals come before everything else.
+    Messages of the launcher itself never wait. Signals come before everything else.
     """
 
     def __init__(self, limit: int = UNREAD_BYTES) -> None:

@@ -7,8 +7,19 @@ earlier attempt still sends after a restart must not be taken for the present on
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
+from tfdist.launch.typed_json import Between, Count, MaxLength, Seconds, Time
+
+Text = Annotated[str, MaxLength(1 << 12)]
+Reason = Annotated[str, MaxLength(1 << 14)]
+Pid = Annotated[int, Between(1, (1 << 31) - 1)]
+Port = Annotated[int, Between(0, (1 << 16) - 1)]
+Core = Annotated[int, Between(0, 1 << 20)]
+Amount = Annotated[float, Between(0, 1 << 62)]
+"""Of bytes, seconds or cores."""
+MAX_OUTPUT = 1 << 17
+"""Characters of a message with output: an agent sends what it has read, and an incomplete line before it."""
 StreamName = Literal["stdout", "stderr", "stacks"]
 """`stacks`: the stacks of all threads, after `DumpStacks`."""
 FolderAction = Literal["write", "read", "remove"]
@@ -18,22 +29,22 @@ FolderAction = Literal["write", "read", "remove"]
 class Request:
     """Answered by a `Reply` with the same number."""
 
-    request: int = field(default=0, kw_only=True)
+    request: Count = field(default=0, kw_only=True)
 
 
 @dataclass(frozen=True)
 class Reply:
     """The answer to a `Request`."""
 
-    request: int = field(default=0, kw_only=True)
+    request: Count = field(default=0, kw_only=True)
 
 
 @dataclass(frozen=True)
 class TaskMessage:
     """About one attempt of a task."""
 
-    task: str
-    attempt: int = field(default=0, kw_only=True)
+    task: Text
+    attempt: Count = field(default=0, kw_only=True)
 
 
 # --- from the launcher to an agent
@@ -175,7 +186,7 @@ class Finish:
 class Heartbeat:
     """The sender is alive. Both sides send it."""
 
-    time: float
+    time: Time
     """The sender's clock."""
 
 
@@ -191,23 +202,65 @@ class LoggedIn:
 class Alive:
     """The first message of the agent itself, sent at once: the description may take a while."""
 
-    time: float
+    time: Time
+
+
+class Description(TypedDict):
+    """What `description.describe()` returns, which says what each means."""
+
+    host: Text
+    python: Text
+    executable: Text
+    packages: Mapping[str, Text]
+    cores: tuple[Core, ...]
+    cores_in_use: tuple[Core, ...]
+    core_limit: Amount | None
+    cpu: Text
+    memory_bytes: Count
+    memory_free_bytes: Count
+    disk_free_bytes: Count
+    gpus: tuple[Text, ...]
+    gpu_ids: tuple[Text, ...]
+    gpu_uuids: tuple[Text, ...]
+    gpu_processes: tuple[tuple[Text, Text, Text, Text], ...]
+    gpus_hidden: Count
+    gpu_devices: Count
+    gpu_memory: tuple[Count, ...]
+    gpu_cores: tuple[tuple[Core, ...], ...]
+    gpu_topology: tuple[Text, ...]
+    driver: Text
+    cuda_missing: tuple[Text, ...]
+    os: Text
+    machine: Text
+    busy: Annotated[float, Between(0, 1)]
 
 
 @dataclass(frozen=True)
 class Hello:
-    """The host, as `description.describe()` returns it."""
+    """The host.
 
-    description: Mapping[str, Any]
+    Raises:
+        ValueError: the description contradicts itself.
+    """
+
+    description: Description
+
+    def __post_init__(self) -> None:
+        host = self.description
+        if not host["cores"]:
+            raise ValueError("cores: there are none")
+        for_each_gpu = (host["gpu_ids"], host["gpu_uuids"], host["gpu_memory"], host["gpu_cores"])
+        if any(len(values) != len(host["gpus"]) for values in for_each_gpu):
+            raise ValueError("gpus: their lists have different lengths")
 
 
 @dataclass(frozen=True)
 class Prepared(Reply):
     """The folder in which tasks run."""
 
-    requested: str
+    requested: Text
     """With `~` expanded."""
-    actual: str
+    actual: Text
     """The home folder if the requested one does not exist; empty if tasks cannot run there either."""
 
 
@@ -215,92 +268,92 @@ class Prepared(Reply):
 class AgentEnded(Reply):
     """No earlier agent is left, or, with a reason, it could not be ended."""
 
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True)
 class Reserved(Reply):
     """The reserved ports, in the order of the request."""
 
-    ports: tuple[int, ...]
+    ports: tuple[Port, ...]
 
 
 @dataclass(frozen=True)
 class NotReserved(Reply):
     """A port could not be reserved."""
 
-    port: int
-    reason: str
+    port: Port
+    reason: Reason
 
 
 @dataclass(frozen=True)
 class DialResult(Reply):
     """Why each target could not be reached, in the order of the request; an empty string if it could."""
 
-    failures: tuple[str, ...]
+    failures: tuple[Text, ...]
 
 
 @dataclass(frozen=True)
 class LinkSpeed(Reply):
     """Round-trip time and throughput of one TCP stream; zeros and a reason if the measurement failed."""
 
-    rtt_s: float
-    bytes_per_s: float
-    reason: str
+    rtt_s: Seconds
+    bytes_per_s: Amount
+    reason: Reason
 
 
 @dataclass(frozen=True)
 class Inspected(Reply):
     """The processes of tasks that run, from /proc, by task."""
 
-    states: Mapping[str, str]
+    states: Mapping[str, Text]
     """The state as in /proc/PID/stat: `R`, `S`, `T` (stopped by a signal), `D` (uninterruptible sleep), ..."""
-    waits: Mapping[str, str]
+    waits: Mapping[str, Text]
     """The kernel function that each sleeps in (/proc/PID/wchan); empty if unknown."""
-    cpu_s: Mapping[str, float] = field(default_factory=dict)
+    cpu_s: Mapping[str, Seconds] = field(default_factory=dict)
     """CPU time that each has used so far."""
-    resident_bytes: Mapping[str, int] = field(default_factory=dict)
-    host: Mapping[str, float] = field(default_factory=dict)
+    resident_bytes: Mapping[str, Count] = field(default_factory=dict)
+    host: Mapping[str, Amount] = field(default_factory=dict)
     """CPU seconds since the start of the host: `busy_s` of all processes, `steal_s` given to other virtual machines;
     `cores`, the number of those online; `available_bytes`, the memory that new processes can use without swapping; if
     requested, `gpu_free_bytes` and `gpu_total_bytes` of the GPU with the least free memory."""
-    time: float = 0.0
+    time: Time = 0.0
 
 
 @dataclass(frozen=True)
 class StacksDumped(Reply):
     """How the stacks of each task were found: `faulthandler`, `py-spy` or `/proc`; a reason if they were not."""
 
-    methods: Mapping[str, str]
+    methods: Mapping[str, Text]
 
 
 @dataclass(frozen=True)
 class FolderChecked(Reply):
     """Why the action failed; empty if it did not."""
 
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True)
 class Started(TaskMessage):
     """A task was started."""
 
-    pid: int
-    time: float
+    pid: Pid
+    time: Time
 
 
 @dataclass(frozen=True)
 class NotStarted(TaskMessage):
     """The program of a task could not be started."""
 
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True)
 class Listening(TaskMessage):
     """The task's server accepts connections on the task's port."""
 
-    time: float
+    time: Time
 
 
 @dataclass(frozen=True)
@@ -308,7 +361,7 @@ class Output(TaskMessage):
     """Whole lines of a task's stdout or stderr. A line over 64 KiB is split; a partial one is sent after a second."""
 
     stream: StreamName
-    text: str
+    text: Annotated[str, MaxLength(MAX_OUTPUT)]
     """Bytes that are not UTF-8 are surrogates (`surrogateescape`)."""
 
 
@@ -316,7 +369,7 @@ class Output(TaskMessage):
 class Event(TaskMessage):
     """One JSON object that a task wrote to TFDIST_EVENTS_FD."""
 
-    time: float
+    time: Time
     event: Mapping[str, Any]
 
 
@@ -324,14 +377,14 @@ class Event(TaskMessage):
 class Exited(TaskMessage):
     """A task has exited. `code` is negative for a signal, as in subprocess."""
 
-    code: int
-    time: float
-    peak_memory_bytes: int
-    cpu_s: float
-    oom_kills: int = 0
+    code: Annotated[int, Between(-64, 255)]
+    time: Time
+    peak_memory_bytes: Count
+    cpu_s: Seconds
+    oom_kills: Count = 0
     """Processes that the kernel killed for lack of memory in the task's cgroup while the task ran (`oom_kill` in
     memory.events, https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files)."""
-    kernel_log: str = ""
+    kernel_log: Text = ""
     """A line of the kernel log that says that the process was killed for lack of memory, if the log may be read."""
 
 
@@ -339,10 +392,10 @@ class Exited(TaskMessage):
 class Stuck(TaskMessage):
     """A task did not end within some seconds of SIGKILL, and the agent no longer waits for it."""
 
-    time: float
-    state: str
+    time: Time
+    state: Text
     """As in `Inspected`."""
-    wait: str
+    wait: Text
 
 
 @dataclass(frozen=True)
@@ -354,7 +407,7 @@ class Terminated:
 class Leaving:
     """The agent stops its tasks and exits, without a request from the launcher."""
 
-    reason: str
+    reason: Reason
 
 
 ToAgent = (

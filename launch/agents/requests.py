@@ -55,13 +55,15 @@ class Requests:
         self._open[number] = channel.host, on_reply
         channel.send(replace(request, request=number))
 
+    def expects(self, host: Host | None, reply: Reply) -> bool:
+        """Whether it answers an open request to this host."""
+        return reply.request in self._open and self._open[reply.request][0] == host
+
     def take(self, host: Host | None, message: Message) -> None:
         """Pass an answer to the request that it belongs to; do nothing with any other message."""
-        if isinstance(message, Reply) and message.request in self._open:
-            receiver, on_reply = self._open[message.request]
-            if receiver == host:
-                del self._open[message.request]
-                on_reply(message)
+        if isinstance(message, Reply) and self.expects(host, message):
+            _, on_reply = self._open.pop(message.request)
+            on_reply(message)
 
     def forget(self, host: Host) -> None:
         """Expect no more answers from a host that is lost."""
@@ -72,7 +74,7 @@ def answers(request: AnyRequest, reply: Reply) -> bool:
     """Whether a reply is of the request's kind, with a value for each thing that was requested."""
     match request, reply:
         case Reserve(ports), Reserved(ports=reserved):
-            return len(ports) == len(reserved) and all(0 < port < 1 << 16 for port in reserved)
+            return len(ports) == len(reserved) and all(reserved)
         case Dial(targets), DialResult(failures=failures):
             return len(targets) == len(failures)
         case (

@@ -1,30 +1,20 @@
 """Messages as lines of JSON. What an agent sends is checked field by field: its host may be compromised."""
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cache
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_args
 
 from tfdist.launch.agents.messages import Event, FromAgent, Output, ToAgent
-from tfdist.launch.agents.program.text import why_refused
+from tfdist.launch.agents.program.text import MAX_VALUES, too_many_values
 from tfdist.launch.text import plain
+from tfdist.launch.typed_json import from_json, parse_json
 
-MAX_DEPTH = 60
-"""Nested lists and objects in a description or an event; the agent passes events of up to 50 levels."""
-
-
-_STRINGS = tuple[str, ...]
-_DESCRIPTION: Mapping[str, Any] = {
-    "host": str, "python": str, "executable": str, "packages": Mapping[str, str], "cpu": str, "os": str, "machine": str,
-    "cores": tuple[int, ...], "cores_in_use": tuple[int, ...], "busy": float, "driver": str,
-    "memory_bytes": int, "memory_free_bytes": int, "disk_free_bytes": int,
-    "gpus": _STRINGS, "gpu_ids": _STRINGS, "gpu_uuids": _STRINGS, "gpu_processes": tuple[_STRINGS, ...],
-    "gpus_hidden": int, "gpu_devices": int,
-}  # fmt: skip
-"""What `description.describe` returns, and `core_limit`, a number or None."""
+ENVELOPE = 100
+"""Values of a message besides those of its event."""
+MAX_OTHER = 1 << 20
+"""Bytes of a message that is neither output nor an event."""
 
 
 def _kind(message_class: type) -> str:
@@ -32,7 +22,6 @@ def _kind(message_class: type) -> str:
 
 
 _FROM_AGENT: Mapping[str, type] = {_kind(message_class): message_class for message_class in get_args(FromAgent)}
-_fields = cache(get_type_hints)
 
 
 def encode(message: ToAgent) -> bytes:
@@ -41,35 +30,29 @@ def encode(message: ToAgent) -> bytes:
 
 
 def decode(line: bytes) -> FromAgent:
-    """The message in a line from an agent. Its fields have the annotated types; JSON lists become tuples.
+    """The message in a line from an agent. Its fields are as annotated; JSON lists become tuples.
 
     Only the output and events of tasks may hold control characters; the launcher prints what is in the other messages.
 
     Raises:
         ValueError: not a message, for example the output of a login script.
     """
+    if too_many_values(line, MAX_VALUES + ENVELOPE):
+        raise ValueError(f"a message of more than {MAX_VALUES:,} values from the agent")
     try:
-        values = json.loads(line)
-        message_class = _FROM_AGENT[values.pop("kind")]
-        kinds = _fields(message_class)
-        values = values if message_class in (Output, Event) else _without_controls(values)
-        message: FromAgent = message_class(**{name: _checked(value, kinds[name]) for name, value in values.items()})
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        values = parse_json(line.decode("ascii"))  # an agent escapes all else
+        message_class = _FROM_AGENT[values["kind"]]
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"not a message from an agent: {line[:200]!r}") from error
-    return message
-
-
-def is_description(value: Mapping[str, Any]) -> bool:
-    """Whether a hello's description has all that `description.describe` returns."""
     try:
-        for name, kind in _DESCRIPTION.items():
-            _checked(value[name], kind)
-        if value["core_limit"] is not None:
-            _checked(value["core_limit"], float)
-    except (KeyError, ValueError):
-        return False
-    same = len(value["gpus"]) == len(value["gpu_ids"]) == len(value["gpu_uuids"])
-    return same and bool(value["cores"]) and all(len(row) == 4 for row in value["gpu_processes"])
+        if message_class not in (Output, Event):
+            if len(line) > MAX_OTHER:
+                raise ValueError(f"it has more than {MAX_OTHER >> 20} MiB")
+            values = _without_controls(values)
+        message: FromAgent = from_json(values, message_class)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not a message from an agent: {values['kind']}: {error}") from error
+    return message
 
 
 def _without_controls(value: Any) -> Any:
@@ -79,38 +62,4 @@ def _without_controls(value: Any) -> Any:
         return [_without_controls(item) for item in value]
     if isinstance(value, dict):
         return {plain(key): _without_controls(item) for key, item in value.items()}
-    return value
-
-
-def _checked(value: Any, kind: Any) -> Any:
-    """The value as `kind`, one of those that messages are annotated with.
-
-    Raises:
-        ValueError: it is of another type.
-    """
-    origin, arguments = get_origin(kind), get_args(kind)
-    if kind is Any:
-        return _check_json(value, MAX_DEPTH)
-    if origin is Literal and value in arguments:
-        return value
-    if origin is tuple and isinstance(value, list):
-        return tuple(_checked(item, arguments[0]) for item in value)
-    if isinstance(value, dict) and origin not in (None, tuple, Literal):
-        return {_checked(key, str): _checked(item, arguments[1]) for key, item in value.items()}
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
-    if kind in (int, str) and type(value) is kind:
-        return _check_json(value, 0)
-    raise ValueError(f"{value!r} is not {kind}")
-
-
-def _check_json(value: Any, levels: int) -> Any:
-    """The value itself.
-
-    Raises:
-        ValueError: it is nested more deeply than `levels`, or holds a number or a text that later steps cannot handle.
-    """
-    refusal = why_refused(value, levels)
-    if refusal:
-        raise ValueError(refusal)
     return value

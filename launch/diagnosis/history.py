@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, Stopped
-from tfdist.launch.agents.messages import Event, Exited, Listening, NotStarted, Output, Started, Stuck
+from tfdist.launch.agents.messages import Event, Exited, Listening, NotStarted, Output, Started, Stuck, TaskMessage
 
 TAIL_LINES = 100
 """Last lines that are kept of each stream of each task: a traceback through TensorFlow has 50."""
@@ -17,6 +17,8 @@ MOST_STACKS = 1 << 18
 """Characters of a task's stacks that are kept."""
 MOST_LINE = 2000
 """Characters of a line that are kept."""
+MOST_TEXT = 10_000
+"""Characters of each text of a `failed` event that are kept."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,8 @@ class History:
     """Processes of the tasks that ran at the last `Inspect` request."""
     stacks: dict[str, str] = field(default_factory=dict)
     """The stacks of each task's threads; clear it before they are requested again."""
+    _known: set[tuple[type, str, int]] = field(default_factory=set)
+    """Kind, task and attempt of the entries about tasks."""
     _open: set[tuple[str, str]] = field(default_factory=set)
     """Streams whose last line has no end yet."""
 
@@ -166,9 +170,18 @@ class History:
             case Event(event={"event": "checkpoint", "step": int() as step}):
                 self.saved_step = step
             case Event(task, time, event={"event": "failed"} as event):
-                self.entries.append(_failed(task, event, time, message.attempt))
+                self._append(_failed(task, event, time, message.attempt))
             case message if isinstance(message, _KEPT):
-                self.entries.append(message)
+                self._append(message)
+
+    def _append(self, entry: Entry) -> None:
+        """Append an entry; of those about a task, only the first of each kind and attempt: an agent may send many."""
+        if isinstance(entry, TaskMessage | Failed):
+            key = type(entry), entry.task, entry.attempt
+            if key in self._known:
+                return
+            self._known.add(key)
+        self.entries.append(entry)
 
     def forget(self, tasks: Collection[str]) -> None:
         """Drop what is known about these tasks: they are restarted."""
@@ -226,5 +239,7 @@ def _kept(line: str) -> str:
 
 
 def _failed(task: str, event: Mapping[str, Any], time: float, attempt: int) -> Failed:
-    kind, message, where, causes = (str(event.get(name, "")) for name in ("type", "message", "where", "causes"))
+    kind, message, where, causes = (
+        str(event.get(name, ""))[:MOST_TEXT] for name in ("type", "message", "where", "causes")
+    )
     return Failed(task, kind, message, where, time, attempt, causes)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.launch.str_enum import StrEnum
-from tfdist.launch.typed_json import Between, from_json, parse_json
+from tfdist.launch.typed_json import Between, MaxLength, from_json, parse_json
 
 
 class Color(StrEnum):
@@ -29,6 +29,7 @@ class Outer:
     stream: Literal["stdout", "stderr"] = "stdout"
     pair: tuple[str, int] = ("", 0)
     extra: Mapping[str, Any] = field(default_factory=dict)
+    short: Annotated[str, MaxLength(3)] = ""
 
 
 class Host(TypedDict):
@@ -72,6 +73,8 @@ def test_a_typed_dict() -> None:
         ({"name": "a", "limit": "abc"}, "limit: 'abc' is not a finite number"),
         ({"name": "a", "stream": {}}, "stream: dict is not one of ('stdout', 'stderr')"),
         ({"name": "a", "pair": ["h1"]}, "pair: list is not a list of 2"),
+        ({"name": "a", "short": "x" * 99_999}, "short: 'xxx"),
+        ({"name": "a", "short": 3}, "short: 3 is not a text"),
         ({"name": "a", "extra": {"x": 1 << 70}}, "extra: x: an integer in it needs more than 64 bits"),
     ],
 )

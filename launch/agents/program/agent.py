@@ -61,7 +61,13 @@ from tfdist.launch.agents.program.stacks import (
     stack_header,
     wait_for_stacks,
 )
-from tfdist.launch.agents.program.text import end_of_characters, why_refused, with_valid_text
+from tfdist.launch.agents.program.text import (
+    MAX_VALUES,
+    end_of_characters,
+    too_many_values,
+    why_refused,
+    with_valid_text,
+)
 
 HEARTBEAT_S = 2.0
 """Send a heartbeat after this time without another message."""
@@ -78,6 +84,7 @@ MAX_EVENT_DEPTH = 50
 MOST_EVENT_NAME = 50
 """Characters of the name of an event that a message quotes."""
 TOO_LONG = "it has more than 1 MiB"
+TOO_MANY_VALUES = f"it has more than {MAX_VALUES:,} values"
 PARTIAL_S = 1.0
 """Send an incomplete line of output after this time (progress bars end theirs with a carriage return)."""
 STUCK_S, SLOW_EXIT_S = 5.0, 30.0
@@ -413,8 +420,8 @@ class Agent:
             method, text = examine_stacks(task.pid, deadline)
         except (OSError, ValueError) as error:
             return f"{type(error).__name__}: {error}"
-        values = {"task": task.name, "attempt": task.attempt, "stream": "stacks", "text": text}
-        self.replies.append(("output", values))
+        values = {"task": task.name, "attempt": task.attempt, "stream": "stacks"}
+        self.replies += [("output", {**values, "text": text[at : at + CHUNK]}) for at in range(0, len(text), CHUNK)]
         return method
 
     def _do_stop(self, tasks: list[str], grace_s: float, keeps_barrier: bool) -> None:
@@ -578,8 +585,8 @@ class Agent:
             task.partial["events"] = rest
 
     def _relay_event(self, task: _RunningTask, line: bytes) -> None:
-        if len(line) > MAX_EVENT:
-            self._note_drop(task, TOO_LONG)
+        if len(line) > MAX_EVENT or too_many_values(line):
+            self._note_drop(task, TOO_LONG if len(line) > MAX_EVENT else TOO_MANY_VALUES)
             return
         try:
             event = dict(json.loads(line))

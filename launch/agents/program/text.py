@@ -9,6 +9,9 @@ MAX_INTEGER = 1 << 63
 """Integers in messages are below this, and at least its negative: 64 bits hold them."""
 LONE_SURROGATE = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
 """Half of a UTF-16 character, which no file can hold. U+DC80 to U+DCFF stand for bytes that are not UTF-8."""
+MAX_VALUES = 50_000
+"""Of an event, which takes up to 200 bytes of memory for each."""
+_SEPARATORS = (b",", b"[", b"{")
 
 
 def end_of_characters(text: bytes) -> int:
@@ -48,3 +51,14 @@ def why_refused(value: Any, levels: int) -> str:
         if not level:
             break
     return ""
+
+
+def too_many_values(line: bytes, most: int = MAX_VALUES) -> bool:
+    """Whether a text of JSON has more values than `most`, without parsing it: they could fill the memory."""
+    if sum(map(line.count, _SEPARATORS)) < most:
+        return False
+    line = line.replace(rb"\\", b"").replace(rb"\"", b"")
+    if line.count(b'"') > 4 * most:  # each text is a value or the name of one
+        return True
+    outside_texts = b"".join(line.split(b'"')[::2])
+    return sum(map(outside_texts.count, _SEPARATORS)) >= most

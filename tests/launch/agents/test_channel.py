@@ -4,22 +4,24 @@ import math
 import os
 import resource
 import signal
+import tempfile
 import threading
 import time
 
 import psutil
 import pytest
 
-from tfdist.launch.agents.channel import MAX_LINE, Channel, heartbeats, updated_offset
+from tfdist.launch.agents.channel import MAX_LINE, MOST_REASON, Channel, heartbeats, updated_offset
 from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.launcher_messages import AgentLost
-from tfdist.launch.agents.messages import Alive, Event, Exited, Heartbeat, Hello, Output, Prepare, Started
+from tfdist.launch.agents.messages import Alive, Event, Exited, Heartbeat, Hello, Output, Prepare, Started, Terminated
 from tfdist.launch.hosts.host import LOCAL
 
 from .stand_ins import channel_to, host, python_task, wait_for_message
 
 ALIVE = '{"kind": "alive", "time": %s}'
 HELLO = '{"kind": "hello", "description": {}}'
+HEARTBEAT = '{"kind": "heartbeat", "time": 1}'
 READ_STDIN = "cat >/dev/null 2>&1"
 
 
@@ -148,7 +150,39 @@ def test_a_line_without_end_does_not_eat_memory(before):
     with channel_to(fake_agent(before, then=endless), inbox):
         reason = wait_for_message(inbox, AgentLost, 60).message.reason
     assert len(reason) < 1100
-    assert ("a line of more than 16 MiB" in reason) is bool(before)
+    assert ("a line of more than 6 MiB" in reason) is bool(before)
+
+
+def test_every_part_of_a_line_is_a_sign_of_life(tmp_path):
+    inbox, go_on = Inbox(), tmp_path / "go on"
+    part = f"until [ -e '{go_on}' ]; do sleep 0.05; done; printf '{{'; {READ_STDIN}; sleep 60"
+    with channel_to(fake_agent(ALIVE % 1, then=part), inbox) as channel:
+        wait_for_message(inbox, Alive)
+        wait_until(lambda: channel.last_received < math.inf)
+        before = channel.last_received
+        go_on.touch()
+        wait_until(lambda: channel.last_received > before)
+        channel.silent = True  # do not wait for its end
+
+
+def test_messages_that_nobody_reads_wait_in_their_host():
+    inbox, last = Inbox(limit=1 << 20), '{"kind": "terminated"}'
+    flood = f"yes '{HEARTBEAT}' | head -n 20000; echo '{last}'; {READ_STDIN}"
+    with channel_to(fake_agent(ALIVE % 1, then=flood), inbox) as channel:
+        wait_until(lambda: channel.last_received == math.inf and inbox._queue.qsize() > 100)
+        assert inbox._queue.qsize() * 1000 < 1 << 20
+        wait_for_message(inbox, Terminated)
+
+
+def test_a_flood_on_stderr_fills_neither_memory_nor_disk():
+    inbox, before = Inbox(), psutil.disk_usage(tempfile.gettempdir()).used
+    flood = f"head -c {64 << 20} /dev/zero | tr '\\0' x >&2; echo full >&2; exit 1"
+    with channel_to(fake_agent(ALIVE % 1, then=flood), inbox) as channel:
+        reason = wait_for_message(inbox, AgentLost, 60).message.reason
+        assert reason.endswith("xfull")
+        assert len(reason) <= MOST_REASON
+        assert len(channel._last_words) <= MOST_REASON
+        assert psutil.disk_usage(tempfile.gettempdir()).used - before < 32 << 20
 
 
 def test_a_loss_is_reported_once():

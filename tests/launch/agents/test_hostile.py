@@ -62,7 +62,7 @@ def hostile(reply, **description):
     [
         {"kind": "reserved", "ports": []},
         {"kind": "reserved", "ports": [1, 2]},
-        {"kind": "reserved", "ports": [70000]},
+        {"kind": "reserved", "ports": [0]},
         {"kind": "dial_result", "failures": [""]},
     ],
 )
@@ -82,11 +82,15 @@ def test_a_host_with_an_answer_that_does_not_fit_is_lost(reply):
         {"gpu_ids": ["0"]},
         {"core_limit": "x"},
         {"busy": None},
+        {"gpu_cores": 5},
+        {"cuda_missing": 5},
+        {"gpu_memory": "x"},
+        {"gpu_topology": [[]]},
     ],
 )
 def test_a_host_with_an_incomplete_description_is_lost(description):
     with (
-        pytest.raises(TfdistError, match=r"^h1: .*\(its agent sent an incomplete description\)"),
+        pytest.raises(TfdistError, match=r"^h1: .*\(not a message from an agent: hello: \w+: "),
         connect([hostile({}, **description)], Policy()),
     ):
         pytest.fail("connected")

@@ -13,6 +13,7 @@ from tfdist.launch.agents.messages import (
     CheckFolder,
     CloseProbe,
     Configure,
+    Description,
     Dial,
     DialResult,
     DumpStacks,
@@ -48,7 +49,9 @@ from tfdist.launch.agents.messages import (
     ToAgent,
 )
 from tfdist.launch.agents.program import agent
+from tfdist.launch.agents.program.description import describe
 from tfdist.launch.agents.wire import decode, encode
+from tfdist.launch.typed_json import from_json
 
 TO_AGENT = [
     Configure(5.0, 60.0), Inspect(("worker-0",), True, request=3),
@@ -60,7 +63,7 @@ TO_AGENT = [
 ]  # fmt: skip
 FROM_AGENT = [
     LoggedIn(), Alive(1.0), Inspected({"worker-0": "S"}, {"worker-0": ""}, request=3), Listening("t", 1.0), Stuck("t", 1.0, "D", "x"),
-    Hello({"cores": [0, 1]}), Prepared("/work", "/home"), Reserved((1, 2)), NotReserved(1, "busy"),
+    Hello(from_json(describe(), Description)), Prepared("/work", "/home"), Reserved((1, 2)), NotReserved(1, "busy"),
     DialResult(("", "refused")), LinkSpeed(0.1, 5.0, ""), Started("t", 7, 1.0), NotStarted("t", "no program"),
     Output("t", "stdout", "text\n"), Event("t", 1.0, {"event": "ready", "steps": [1]}), Exited("t", -9, 1.0, 5, 0.1, 1, "", attempt=1),
     Heartbeat(1.0), Leaving("killed"), StacksDumped({"worker-0": "/proc"}), FolderChecked("read-only"), AgentEnded("still runs"), Terminated(),
@@ -70,6 +73,10 @@ FROM_AGENT = [
 def test_the_samples_cover_every_message():
     assert set(map(type, TO_AGENT)) == set(get_args(ToAgent))
     assert set(map(type, FROM_AGENT)) == set(get_args(FromAgent))
+
+
+def test_a_description_has_what_the_launcher_expects():
+    assert describe().keys() == Description.__annotations__.keys()
 
 
 @pytest.mark.parametrize("message", TO_AGENT)

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tfdist.launch.agents.messages import Event, FromAgent, Hello, Leaving, Output
-from tfdist.launch.agents.wire import MAX_DEPTH, decode
+from tfdist.launch.agents.messages import Description, Event, FromAgent, Hello, Leaving, Output
+from tfdist.launch.agents.program.description import describe
+from tfdist.launch.agents.wire import decode
+from tfdist.launch.typed_json import MAX_DEPTH
 
 KINDS = {re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower(): kind for kind in get_args(FromAgent)}
 TEXTS = st.text(st.characters(exclude_categories=())) | st.sampled_from(["stdout", "../../x", "\ud800", "\udcff"])
@@ -28,6 +30,7 @@ IS_OF_TYPE = {
         type(value) is dict and all(type(item) is float and math.isfinite(item) for item in value.values())
     ),
     Mapping[str, Any]: lambda value: type(value) is dict,
+    Description: lambda value: value.keys() == Description.__annotations__.keys(),
     get_type_hints(Output)["stream"]: lambda value: value in ("stdout", "stderr"),
 }
 """By annotation."""
@@ -73,7 +76,7 @@ def test_the_types_of_all_fields_are_tested():
     assert {kind for message in KINDS.values() for kind in get_type_hints(message).values()} == set(IS_OF_TYPE)
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"kind": "event", "event": ' * 5000, '{"kind": []}', "[1]", "null"])
+@pytest.mark.parametrize("text", ["[" * 40_000, '{"kind": "event", "event": ' * 5000, '{"kind": []}', "[1]", "null"])
 def test_strange_json_is_refused(text):
     with pytest.raises(ValueError, match="not a message from an agent"):
         decode(text.encode())
@@ -93,10 +96,87 @@ def test_the_depth_of_an_event_is_limited(levels, refused):
 def test_only_output_and_events_keep_control_characters():
     text = "\\u001b]0;title\\u0007x"
     assert decode(f'{{"kind": "leaving", "reason": "{text}"}}'.encode()) == Leaving("x")
-    assert decode(f'{{"kind": "hello", "description": {{"{text}": ["{text}", 1]}}}}'.encode()) == Hello({"x": ["x", 1]})
+    hello = decode(json.dumps({"kind": "hello", "description": {**describe(), "gpu_topology": ["\x1b[1mx"]}}).encode())
+    assert isinstance(hello, Hello)
+    assert hello.description["gpu_topology"] == ("x",)
     event = decode(f'{{"kind": "event", "task": "worker-0", "time": 1.0, "event": {{"a": "{text}"}}}}'.encode())
     assert isinstance(event, Event)
     assert event.event == {"a": "\x1b]0;title\x07x"}
+
+
+GPU = {"gpus": ["A100"], "gpu_ids": ["0"], "gpu_uuids": ["GPU-1"], "gpu_memory": [1], "gpu_cores": [[0]]}
+MESSAGES = {
+    "hello": {"description": {**describe(), **GPU}},
+    "exited": {"task": "t", "code": 1, "time": 1.0, "peak_memory_bytes": 1, "cpu_s": 0.1},
+    "started": {"task": "t", "pid": 7, "time": 1.0},
+    "stuck": {"task": "t", "time": 1.0, "state": "D", "wait": ""},
+    "reserved": {"ports": [5000]},
+    "output": {"task": "t", "stream": "stdout", "text": ""},
+    "inspected": {"states": {}, "waits": {}, "cpu_s": {}, "host": {}},
+}
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_the_samples_are_messages(kind):
+    decode(json.dumps({"kind": kind, **MESSAGES[kind]}).encode())
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        *(
+            ("hello", {"description": {**describe(), **GPU, **wrong}})
+            for wrong in (
+                {"gpu_cores": 5},
+                {"gpu_cores": [[0], [1]]},
+                {"gpu_cores": [[-1]]},
+                {"cuda_missing": {}},
+                {"cuda_missing": [1]},
+                {"gpu_memory": "x"},
+                {"gpu_memory": []},
+                {"gpu_topology": [["GPU0"]]},
+                {"gpu_processes": [["1", "2", "3"]]},
+                {"gpu_ids": []},
+                {"cores": []},
+                {"memory_bytes": -1},
+                {"busy": 1e300},
+                {"packages": {"keras": "9" * 5000}},
+                {"core_limit": []},
+            )
+        ),
+        ("exited", {"code": 1 << 40}),
+        ("exited", {"code": -65}),
+        ("exited", {"time": -1e308}),
+        ("exited", {"cpu_s": -1.0}),
+        ("exited", {"attempt": -1}),
+        ("started", {"pid": 0}),
+        ("started", {"time": 1e18}),
+        ("stuck", {"state": "x" * 5000}),
+        ("reserved", {"ports": [1 << 16]}),
+        ("reserved", {"request": 1 << 63}),
+        ("output", {"text": "x" * 150_000}),
+        ("inspected", {"host": {"busy_s": -1.0}}),
+    ],
+)
+def test_a_wrong_field_is_refused_with_its_name(kind, values):
+    with pytest.raises(ValueError, match=f"^not a message from an agent: {kind}: ") as error:
+        decode(json.dumps({"kind": kind, **MESSAGES[kind], **values}).encode())
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("many", ["[],", "{},", "1,", '"ab",', '{"a":1},', "[[1]],"])
+def test_a_message_of_too_many_values_is_refused_before_it_is_parsed(many, monkeypatch):
+    event = '{"kind": "event", "task": "t", "time": 1.0, "event": {"a": [%s0]}}'
+    separators = sum(map(many.count, ",[{"))
+    assert isinstance(decode((event % (many * (49_000 // separators))).encode()), Event)
+    monkeypatch.setattr("tfdist.launch.agents.wire.parse_json", None)
+    with pytest.raises(ValueError, match="a message of more than 50,000 values"):
+        decode((event % (many * (51_000 // separators))).encode())
+
+
+def test_separators_in_texts_are_not_values():
+    text = json.dumps('[{,"\\' * 60_000)
+    assert isinstance(decode(f'{{"kind": "event", "task": "t", "time": 1, "event": {{"a": {text}}}}}'.encode()), Event)
 
 
 @given(st.binary())
