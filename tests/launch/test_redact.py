@@ -1,5 +1,4 @@
 import json
-import re
 import shlex
 import time
 
@@ -7,8 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tfdist.launch.text as text_module
-from tfdist.launch import redact
 from tfdist.launch.console.visible import visible
 from tfdist.launch.redact import REDACTED, redact_arguments, redact_command, redact_text, redact_value, safe_text
 
@@ -151,18 +148,7 @@ def cpu_s(act, text):
     return min(times)
 
 
-def patterns_of(module):
-    every = [value if isinstance(value, tuple) else (value,) for value in vars(module).values()]
-    every += [row for value in every for row in value if isinstance(row, tuple)]
-    return [each for value in every for each in value if isinstance(each, re.Pattern)]
-
-
-ACTS = [
-    *(lambda text, each=each: each.sub("", text) for module in (redact, text_module) for each in patterns_of(module)),
-    safe_text,
-    lambda text: redact_arguments([text, text]),
-    lambda text: visible(text, colors=True),
-]
+ACTS = [safe_text, lambda text: redact_arguments([text, text]), lambda text: visible(text, colors=True)]
 
 
 def check_linear(fragment):
@@ -172,12 +158,7 @@ def check_linear(fragment):
         assert cpu_s(act, long) < 80 * cpu_s(act, short) + 0.05, act
 
 
-def test_the_patterns_of_the_modules_are_found():
-    assert len(patterns_of(redact)) > 15
-    assert len(patterns_of(text_module)) >= 2
-
-
-@pytest.mark.parametrize("fragment", [*REPEATED, *(character for character in map(chr, range(128)))])
+@pytest.mark.parametrize("fragment", [*REPEATED, *"a-_9 \n\\\"'"])
 def test_a_long_text_of_one_fragment_takes_linear_time(fragment):
     check_linear(fragment)
 
