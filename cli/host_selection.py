@@ -11,9 +11,9 @@ from typing import Any
 
 from tfdist.cli.hostfile_changes import HostfileChanges
 from tfdist.cli.steps import Steps, connecting
+from tfdist.launch.agent_program.description import describe
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.program.description import describe
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.hosts.locate import locate

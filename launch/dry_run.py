@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from tfdist.launch.agents.program.ports import reserve
+from tfdist.launch.agent_program.ports import reserve
 from tfdist.launch.doctor.problems import port_problem
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Job, TaskPlan

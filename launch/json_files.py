@@ -27,7 +27,9 @@ def read_json(path: Path) -> Any:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would block
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
-            return parse_json(file.read(LARGEST)) if stat.S_ISREG(status.st_mode) and status.st_size < LARGEST else None
+            if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
+                return None
+            return parse_json(file.read(status.st_size))
     except (OSError, ValueError):
         return None
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tfdist.launch.agents.program.description import describe
+from tfdist.launch.agent_program.description import describe
 from tfdist.launch.errors import MissingHardwareError, Problem, TfdistError, raise_problems
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.place import FOR_WORKERS, slots_of

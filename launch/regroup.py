@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from tfdist.launch.agent_program.clock import event_time
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.launcher_messages import HostReady, Note, OnMessage
 from tfdist.launch.agents.messages import Heartbeat
-from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.attempts import Saved
 from tfdist.launch.errors import SIGNALS, TfdistError
 from tfdist.launch.host_choice import HostChoice, NextPlan

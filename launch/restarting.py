@@ -3,9 +3,9 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from tfdist.launch.agent_program.clock import event_time
 from tfdist.launch.agents.launcher_messages import AgentLost, Message, Restarting
 from tfdist.launch.agents.messages import Exited, NotStarted, Stuck
-from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.attempts import AttemptLog
 from tfdist.launch.deadlines import Action
 from tfdist.launch.diagnosis.diagnose import diagnose

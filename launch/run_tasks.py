@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tfdist.launch.agent_program.clock import event_time
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, OnMessage, Restarting
 from tfdist.launch.agents.messages import Finish
-from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.attempts import AttemptLog, Saved
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.outcome import Outcome, Status

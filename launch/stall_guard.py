@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from tfdist.launch.agent_program.clock import event_time
 from tfdist.launch.agents.launcher_messages import Message, Note
 from tfdist.launch.agents.messages import Reply, StacksDumped
-from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.diagnosis.history import Stalled
 from tfdist.launch.stalls import POLL_S, SecondLook, StallWatch, Suspicion
 from tfdist.launch.task_group import TaskGroup

@@ -9,6 +9,7 @@ from functools import partial
 from queue import Empty
 from typing import Any, Protocol
 
+from tfdist.launch.agent_program.clock import event_time
 from tfdist.launch.agents.inbox import Arrival, Inbox
 from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, NextTurn, OnMessage
 from tfdist.launch.agents.messages import (
@@ -25,7 +26,6 @@ from tfdist.launch.agents.messages import (
     TaskMessage,
     Terminated,
 )
-from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.agents.silence import SilenceDetector
 from tfdist.launch.attempts import AttemptLog
 from tfdist.launch.barrier import Barrier

@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from tfdist.launch.agent_program.clock import event_time
 from tfdist.launch.agents.channel import Channel
 from tfdist.launch.agents.launcher_messages import OnMessage, Stopped
 from tfdist.launch.agents.messages import DumpStacks, Inspect, Inspected, Reply, Start, Stop, TaskMessage, ToAgent
-from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.agents.requests import OnReply, Requests
 from tfdist.launch.attempts import FIRST
 from tfdist.launch.deadlines import Deadlines

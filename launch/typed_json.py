@@ -11,7 +11,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from tfdist.launch.agents.program.text import MAX_INTEGER, why_refused
+from tfdist.launch.agent_program.text import MAX_INTEGER, why_refused
 
 MAX_DEPTH = 60
 """Nested lists and objects in a value of any kind; the agent passes events of up to 50 levels."""

@@ -6,7 +6,7 @@ The launcher sets cores, threads (TF_NUM_INTRAOP_THREADS, TF_NUM_INTEROP_THREADS
 import os
 from typing import TYPE_CHECKING
 
-from tfdist.launch.agents.program.description import describe
+from tfdist.launch.agent_program.description import describe
 from tfdist.launch.doctor.gpu_problems import unseen_gpus
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL

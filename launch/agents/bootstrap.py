@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from tfdist.launch.agents import program
+from tfdist.launch import agent_program
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.transport import command_on
 
@@ -32,7 +32,7 @@ _FILES = (
     "shared_folder", "stacks", "predecessor", "text", "agent",
 )  # fmt: skip
 """The program, in an order in which each file needs only earlier ones."""
-_IMPORT = re.compile(rf"^from {re.escape(program.__name__)}\.\w+ import (\([^)]*\)|.*)$", re.MULTILINE)
+_IMPORT = re.compile(rf"^from {re.escape(agent_program.__name__)}\.\w+ import (\([^)]*\)|.*)$", re.MULTILINE)
 
 
 def agent_argv(host: Host, mark: str = "") -> tuple[str, ...]:
@@ -63,5 +63,5 @@ def agent_source(host: Host) -> bytes:
 @cache
 def program_text() -> str:
     """The files of the program as one, without the lines that import one from another."""
-    texts = [Path(program.__path__[0], f"{name}.py").read_text(encoding="utf-8") for name in _FILES]
+    texts = [Path(agent_program.__path__[0], f"{name}.py").read_text(encoding="utf-8") for name in _FILES]
     return "\n".join(re.sub(_IMPORT, "", text) for text in texts)

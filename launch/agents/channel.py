@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from queue import SimpleQueue
 
+from tfdist.launch.agent_program.clock import event_time
 from tfdist.launch.agents.bootstrap import agent_argv, agent_source
 from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.launcher_messages import AgentLost
@@ -28,7 +29,6 @@ from tfdist.launch.agents.messages import (
     Stuck,
     ToAgent,
 )
-from tfdist.launch.agents.program.clock import event_time
 from tfdist.launch.agents.shield import Limit, shield, unshield
 from tfdist.launch.agents.wire import decode, encode
 from tfdist.launch.errors import TfdistError

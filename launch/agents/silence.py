@@ -5,9 +5,9 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tfdist.launch.agent_program.clock import event_time
 from tfdist.launch.agents.channel import Channel
 from tfdist.launch.agents.launcher_messages import AgentLost
-from tfdist.launch.agents.program.clock import event_time
 
 
 @dataclass

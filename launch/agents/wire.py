@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, get_args
 
+from tfdist.launch.agent_program.text import MAX_VALUES, too_many_values
 from tfdist.launch.agents.messages import Event, FromAgent, Output, ToAgent
-from tfdist.launch.agents.program.text import MAX_VALUES, too_many_values
 from tfdist.launch.text import plain
 from tfdist.launch.typed_json import from_json, parse_json
 

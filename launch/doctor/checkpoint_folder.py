@@ -1,8 +1,8 @@
 """Before tasks start: the folder of checkpoints can be written, and is the same on all hosts that need it."""
 
+from tfdist.launch.agent_program.shared_folder import NOT_SHARED
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.messages import CheckFolder, FolderAction, FolderChecked
-from tfdist.launch.agents.program.shared_folder import NOT_SHARED
 from tfdist.launch.doctor.agent_requests import new_token
 from tfdist.launch.errors import ExitCode, Problem, raise_problems
 from tfdist.launch.hosts.host import Host

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tfdist.launch.agent_program.description import TRAINING_PACKAGES
 from tfdist.launch.agents.messages import Prepared
-from tfdist.launch.agents.program.description import TRAINING_PACKAGES
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import find_gpu

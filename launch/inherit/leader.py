@@ -10,9 +10,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from tfdist.launch.agents.probe import listen
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.inherit.wire import RECEIVE, SECRET, Key, Lines, Message, given_up, send
+from tfdist.launch.probe import listen
 
 TICK_S = 0.2
 """Between two looks at what other threads have changed."""

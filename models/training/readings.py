@@ -12,7 +12,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from tfdist.launch.agents.program import gpus as agent
+from tfdist.launch.agent_program import gpus as agent
 from tfdist.launch.environment import DEVICE_ORDER
 from tfdist.models.record import GpuReading
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tfdist.launch.agents.program.files import host_usage, resident_bytes
+from tfdist.launch.agent_program.files import host_usage, resident_bytes
 from tfdist.models.record import GpuReading, WindowUsage
 from tfdist.models.training.readings import gpu_readings
 

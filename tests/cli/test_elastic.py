@@ -7,7 +7,7 @@ import pytest
 from tfdist.cli.elastic import ElasticHosts
 from tfdist.cli.hostfile_changes import HostfileChanges
 from tfdist.cli.plan_launch import LaunchOptions, plan_request, with_checkpoints
-from tfdist.launch.agents.program.description import describe
+from tfdist.launch.agent_program.description import describe
 from tfdist.launch.attempts import Saved
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host

@@ -3,7 +3,7 @@
 import pytest
 
 from tfdist.cli.main import run
-from tfdist.launch.agents.program import gpus
+from tfdist.launch.agent_program import gpus
 
 SMI = """#!/bin/sh
 case $1 in

@@ -7,7 +7,7 @@ import pytest
 from tfdist.cli.inherit_options import Inherit
 from tfdist.cli.main import run
 from tfdist.cli.plan_launch import LaunchOptions, plan_request
-from tfdist.launch.agents.program import gpus
+from tfdist.launch.agent_program import gpus
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.machine import Machine
 

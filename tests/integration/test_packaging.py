@@ -113,7 +113,7 @@ def test_the_wheel_installs_in_an_empty_environment_and_runs(built: list[Path], 
         "bench/suites/smoke.toml",
         "bench/report/html/page.html.j2",
         "models/datasets/digits/digits.npz",
-        "launch/agents/program/agent.py",
+        "launch/agent_program/agent.py",
     )
     assert {f"tfdist/{name}" for name in data} <= set(names)
 

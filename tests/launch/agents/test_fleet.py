@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from tfdist.launch.agent_program.description import describe
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.messages import MeasureLink, Reserve, Reserved
-from tfdist.launch.agents.program.description import describe
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import machines_of

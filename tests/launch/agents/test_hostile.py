@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.launch.jobs import run
+from tfdist.launch.agent_program.description import describe
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.messages import (
     CheckFolder,
@@ -27,7 +28,6 @@ from tfdist.launch.agents.messages import (
     Reserved,
     StacksDumped,
 )
-from tfdist.launch.agents.program.description import describe
 from tfdist.launch.agents.requests import answers
 from tfdist.launch.agents.wire import encode
 from tfdist.launch.errors import TfdistError

@@ -6,6 +6,8 @@ from typing import get_args
 
 import pytest
 
+from tfdist.launch.agent_program import agent
+from tfdist.launch.agent_program.description import describe
 from tfdist.launch.agents.bootstrap import program_text
 from tfdist.launch.agents.messages import (
     AgentEnded,
@@ -48,8 +50,6 @@ from tfdist.launch.agents.messages import (
     Terminated,
     ToAgent,
 )
-from tfdist.launch.agents.program import agent
-from tfdist.launch.agents.program.description import describe
 from tfdist.launch.agents.wire import decode, encode
 from tfdist.launch.typed_json import from_json
 

@@ -15,7 +15,7 @@ IMPORT = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import importlib
-for name in ("launch.agents.program.agent", "launch.agents.probe", "launch.cluster", "models.spec", "strategies.catalog", "models.record"):
+for name in ("launch.agent_program.agent", "launch.probe", "launch.cluster", "models.spec", "strategies.catalog", "models.record"):
     module = importlib.import_module("tfdist." + name)
     assert module.__file__.startswith(sys.argv[1]), module.__file__
 import tfdist

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tfdist.launch.agent_program.description import describe
 from tfdist.launch.agents.messages import Description, Event, FromAgent, Hello, Leaving, Output
-from tfdist.launch.agents.program.description import describe
 from tfdist.launch.agents.wire import decode
 from tfdist.launch.typed_json import MAX_DEPTH
 

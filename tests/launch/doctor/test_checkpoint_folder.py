@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.launch.jobs import roles
+from tfdist.launch.agent_program.shared_folder import check_folder
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.messages import CheckFolder, FolderChecked
-from tfdist.launch.agents.program.shared_folder import check_folder
 from tfdist.launch.doctor.checkpoint_folder import check_checkpoint_folder
 from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.errors import ExitCode, Problem, TfdistError

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from tests.ports import free_ports
-from tfdist.launch.agents.program.ports import listening_ports, reserve
+from tfdist.launch.agent_program.ports import listening_ports, reserve
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.inherit import leader as leader_module

@@ -45,7 +45,11 @@ def test_a_sample_has_at_least_one_operation_and_lasts_long_enough(seconds, oper
 
 
 @given(
-    st.builds(CollectiveSpec, sizes=st.lists(st.integers(1)).map(tuple), pack_sizes=st.lists(st.integers(0)).map(tuple))
+    st.builds(
+        CollectiveSpec,
+        sizes=st.lists(st.integers(1, 1 << 60)).map(tuple),
+        pack_sizes=st.lists(st.integers(0, 1 << 60)).map(tuple),
+    )
 )
 def test_a_task_receives_the_spec_that_was_planned(planned):
     assert CollectiveSpec.from_env(planned.to_env()) == planned

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tfdist.launch.agents.program import gpus as agent
+from tfdist.launch.agent_program import gpus as agent
 from tfdist.models.record import GpuReading
 from tfdist.models.training import readings
 

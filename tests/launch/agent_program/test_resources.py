@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.launch.agents.program import cgroups, description
+from tfdist.launch.agent_program import cgroups, description
 
 V2 = "31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
 V1 = """\
@@ -86,7 +86,7 @@ def test_without_cgroups_there_is_no_limit(cgroup, mountinfo, host):
 
 LIMITED = """
 import json, sys
-from tfdist.launch.agents.program.description import describe
+from tfdist.launch.agent_program.description import describe
 for folder in sys.argv[1:]:
     open(folder + "/cgroup.procs", "w").write("0")
 description = describe()

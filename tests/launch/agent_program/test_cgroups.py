@@ -1,6 +1,6 @@
 import pytest
 
-from tfdist.launch.agents.program.cgroups import KernelLog, oom_kills
+from tfdist.launch.agent_program.cgroups import KernelLog, oom_kills
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.agents.program.real_agent import real_agent
+from tests.launch.agent_program.real_agent import real_agent
+from tfdist.launch.agent_program.shared_folder import NOT_SHARED, check_folder
 from tfdist.launch.agents.messages import CheckFolder, FolderChecked
-from tfdist.launch.agents.program.shared_folder import NOT_SHARED, check_folder
 
 ODD = "it's; [new] $HOME\n\u00fc"
 

@@ -5,10 +5,10 @@ from contextlib import ExitStack, closing, suppress
 
 import pytest
 
-from tfdist.launch.agents import probe
+from tfdist.launch import probe
+from tfdist.launch.agent_program.ports import reserve
 from tfdist.launch.agents.messages import LinkSpeed
-from tfdist.launch.agents.probe import ProbeServer, dial, dial_all, measure_link
-from tfdist.launch.agents.program.ports import reserve
+from tfdist.launch.probe import ProbeServer, dial, dial_all, measure_link
 
 TOKEN = "a-token"
 SOON_S = 2.0

@@ -1,6 +1,6 @@
 import pytest
 
-from tfdist.launch.agents.program.text import end_of_characters, why_refused, with_valid_text
+from tfdist.launch.agent_program.text import end_of_characters, why_refused, with_valid_text
 
 INTEGER = "an integer in it needs more than 64 bits; send it as text"
 TEXT = "a text in it is not Unicode (it has a lone surrogate)"

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.launch.agents.program import cuda
+from tfdist.launch.agent_program import cuda
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import os
 import signal
 import time
 
-from tfdist.launch.agents.program.files import process_stat, read_text
+from tfdist.launch.agent_program.files import process_stat, read_text
 
 POLL_S = 0.05
 

@@ -1,6 +1,6 @@
 import socket
 
-from tfdist.launch.agents.program.ports import listening_ports, reserve
+from tfdist.launch.agent_program.ports import listening_ports, reserve
 
 
 def test_listening_ports_include_servers_and_no_reserved_sockets():

@@ -3,7 +3,7 @@
 import os
 import re
 
-from tfdist.launch.agents.program.files import read_text
+from tfdist.launch.agent_program.files import read_text
 
 RECORD = 1 << 14
 """Bytes that hold any record of /dev/kmsg."""

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tfdist.launch.agents.program.predecessor import end_agent
+from tfdist.launch.agent_program.predecessor import end_agent
 
 
 def marked(mark, code="import time; print(flush=True); time.sleep(600)"):

@@ -2,8 +2,8 @@
 
 import re
 
-from tfdist.launch.agents.program.commands import find_program, output_of
-from tfdist.launch.agents.program.files import read_text
+from tfdist.launch.agent_program.commands import find_program, output_of
+from tfdist.launch.agent_program.files import read_text
 
 PCI_DEVICES = "/sys/bus/pci/devices"
 CPUS = "/sys/devices/system/cpu"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import NoReturn
 
-from tfdist.launch.agents.program.files import process_stat, read_text, remove_folder
+from tfdist.launch.agent_program.files import process_stat, read_text, remove_folder
 
 IGNORED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 """A scheduler may send them to all processes of a job; the launcher acts on them."""

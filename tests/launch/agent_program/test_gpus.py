@@ -1,8 +1,8 @@
 import pytest
 
-from tfdist.launch.agents.program import gpu_hardware
-from tfdist.launch.agents.program import gpus as program
-from tfdist.launch.agents.program.description import describe
+from tfdist.launch.agent_program import gpu_hardware
+from tfdist.launch.agent_program import gpus as program
+from tfdist.launch.agent_program.description import describe
 
 GPUS = program.list_gpus("GPU 0: A100 (UUID: GPU-aa11)\nGPU 1: H100 (UUID: GPU-bb22)\n")
 MIG = """\

@@ -1,4 +1,4 @@
-from tfdist.launch.agents.program.files import temporary_root
+from tfdist.launch.agent_program.files import temporary_root
 
 
 def test_tmpdir_is_used_if_it_is_a_folder(monkeypatch, tmp_path):

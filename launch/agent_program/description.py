@@ -6,9 +6,9 @@ import socket
 import sys
 from typing import Any
 
-from tfdist.launch.agents.program.cgroups import cgroup_cores, cgroup_memory
-from tfdist.launch.agents.program.files import first_value, read_text, temporary_root
-from tfdist.launch.agents.program.gpus import describe_gpus
+from tfdist.launch.agent_program.cgroups import cgroup_cores, cgroup_memory
+from tfdist.launch.agent_program.files import first_value, read_text, temporary_root
+from tfdist.launch.agent_program.gpus import describe_gpus
 
 TRAINING_PACKAGES = ("tensorflow", "tf_keras")
 """Every host of a training needs them, in the same version."""

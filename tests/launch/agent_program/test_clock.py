@@ -1,6 +1,6 @@
 import time
 
-from tfdist.launch.agents.program.clock import event_time
+from tfdist.launch.agent_program.clock import event_time
 
 
 def test_the_clock_of_events_is_not_set(monkeypatch):

@@ -1,4 +1,4 @@
-from tfdist.launch.agents.program import commands
+from tfdist.launch.agent_program import commands
 
 
 def test_a_command_that_times_out_has_no_output(monkeypatch):

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from tfdist.launch.agents.program.description import describe
+from tfdist.launch.agent_program.description import describe
 
 
 def test_the_description_has_versions_cores_and_memory():

@@ -5,10 +5,10 @@ import os
 import re
 from typing import Any, NamedTuple
 
-from tfdist.launch.agents.program.commands import find_program, output_of
-from tfdist.launch.agents.program.cuda import missing_cuda_libraries
-from tfdist.launch.agents.program.files import read_text
-from tfdist.launch.agents.program.gpu_hardware import gpu_memory_and_cores, gpu_topology
+from tfdist.launch.agent_program.commands import find_program, output_of
+from tfdist.launch.agent_program.cuda import missing_cuda_libraries
+from tfdist.launch.agent_program.files import read_text
+from tfdist.launch.agent_program.gpu_hardware import gpu_memory_and_cores, gpu_topology
 
 GPU_DEVICES = "/dev/nvidia[0-9]*"
 """The device files of NVIDIA's kernel driver. Without one, nvidia-smi is not started."""

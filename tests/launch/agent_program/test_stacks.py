@@ -8,8 +8,8 @@ import time
 
 import pytest
 
+from tfdist.launch.agent_program.stacks import catches_signal, wait_for_stacks
 from tfdist.launch.agents.messages import DumpStacks, Event, Exited, StacksDumped
-from tfdist.launch.agents.program.stacks import catches_signal, wait_for_stacks
 from tfdist.launch.stack_dumps import SIGNAL
 
 from .real_agent import edited_source, real_agent, wait_until
@@ -132,7 +132,7 @@ def test_tasks_that_have_ended_are_left_out():
 
 
 def test_a_process_that_never_writes_is_waited_for_only_a_while(monkeypatch):
-    monkeypatch.setattr("tfdist.launch.agents.program.stacks.HANDLER_S", 0.1)
+    monkeypatch.setattr("tfdist.launch.agent_program.stacks.HANDLER_S", 0.1)
     now = time.monotonic()
     assert not wait_for_stacks(lambda: now - 1.0, now)
     assert wait_for_stacks(lambda: now, now)

@@ -20,11 +20,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tfdist.launch.agents.program.cgroups import KernelLog, oom_kills
-from tfdist.launch.agents.program.clock import event_time
-from tfdist.launch.agents.program.commands import ABANDONED
-from tfdist.launch.agents.program.description import describe
-from tfdist.launch.agents.program.files import (
+from tfdist.launch.agent_program.cgroups import KernelLog, oom_kills
+from tfdist.launch.agent_program.clock import event_time
+from tfdist.launch.agent_program.commands import ABANDONED
+from tfdist.launch.agent_program.description import describe
+from tfdist.launch.agent_program.files import (
     cpu_time,
     host_usage,
     only_ends,
@@ -34,11 +34,11 @@ from tfdist.launch.agents.program.files import (
     temporary_root,
     wait_channel,
 )
-from tfdist.launch.agents.program.gpu_hardware import fullest_gpu
-from tfdist.launch.agents.program.gpus import device_files
-from tfdist.launch.agents.program.ports import listening_ports, reserve
-from tfdist.launch.agents.program.predecessor import end_agent
-from tfdist.launch.agents.program.processes import (
+from tfdist.launch.agent_program.gpu_hardware import fullest_gpu
+from tfdist.launch.agent_program.gpus import device_files
+from tfdist.launch.agent_program.ports import listening_ports, reserve
+from tfdist.launch.agent_program.predecessor import end_agent
+from tfdist.launch.agent_program.processes import (
     AGENT_VARIABLE,
     CLEAN_UP_KILL_S,
     INHERITED,
@@ -53,15 +53,15 @@ from tfdist.launch.agents.program.processes import (
     run_program,
     terminate,
 )
-from tfdist.launch.agents.program.shared_folder import check_folder
-from tfdist.launch.agents.program.stacks import (
+from tfdist.launch.agent_program.shared_folder import check_folder
+from tfdist.launch.agent_program.stacks import (
     DUMP_S,
     examine_stacks,
     request_stacks,
     stack_header,
     wait_for_stacks,
 )
-from tfdist.launch.agents.program.text import (
+from tfdist.launch.agent_program.text import (
     MAX_VALUES,
     end_of_characters,
     too_many_values,
@@ -327,7 +327,7 @@ class Agent:
                 return
         numbers = [reserved.getsockname()[1] for reserved in self.reserved_sockets]
         if token:
-            from tfdist.launch.agents.probe import ProbeServer  # installed, or unpacked by _do_prepare
+            from tfdist.launch.probe import ProbeServer  # installed, or unpacked by _do_prepare
 
             self.probe_server = ProbeServer(numbers, token)
         self._send("reserved", request=request, ports=numbers)
@@ -343,12 +343,12 @@ class Agent:
             self.probe_server = None
 
     def _do_dial(self, request: int, targets: list[tuple[str, int]], token: str, timeout_s: float) -> None:
-        from tfdist.launch.agents.probe import dial_all
+        from tfdist.launch.probe import dial_all
 
         self._send_later("dial_result", lambda: {"request": request, "failures": dial_all(targets, token, timeout_s)})
 
     def _do_measure_link(self, request: int, address: str, port: int, token: str, seconds: float) -> None:
-        from tfdist.launch.agents.probe import measure_link
+        from tfdist.launch.probe import measure_link
 
         self._send_later("link_speed", lambda: {"request": request, **measure_link(address, port, token, seconds)})
 
