@@ -272,7 +272,8 @@ class _Spec(TrainingSpec):
     """What Record.spec may hold; of a refused arm it has only what the suite says."""
 
     global_batch_size: PositiveInt = 1
-    command: tuple[str, ...] = ()
+    command: str | tuple[str, ...] = ""
+    """As a shell reads it; of a refused arm the list of the suite."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def test_each_chart_and_table_has_its_files(out: Path) -> None:
 def test_markdown_has_all_parts(out: Path) -> None:
     text = (out / "report.md").read_text()
     for part in ("# A sweep\n\nAll is well.", "## Collectives\n\nIt **takes** `0.5` s.", '![Seconds "over" bytes](sweep.png)',
-                 "| op | seconds |\n| --- | --: |\n| all-reduce | 0.5 |\n| <b>\\|x | - |", "- By clock.", "- **slow**: It was slow. Hurry.",
+                 "| op | seconds |\n| --- | --: |\n| all-reduce | 0.5 |\n| &lt;b>\\|x | - |", "- By clock.", "- **slow**: It was slow. Hurry.",
                  "- cpu: A CPU", "## Method\n\nOne.", "- `tfdist x`"):  # fmt: skip
         assert part in text
 
