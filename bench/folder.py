@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tfdist.bench.suites.suite import Suite, parse_suite
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.text import plain
-from tfdist.launch.typed_json import PositiveInt, from_json, parse_json
+from tfdist.launch.typed_json import PositiveInt, from_json, parse_json, with_texts
 from tfdist.models.record import Record
 
 FORMAT = 2
@@ -132,18 +133,15 @@ def printable(value: Any, longest: int = _LONGEST_TEXT) -> Any:
 
     Texts of more than `longest` characters are shortened; different ones stay different.
     """
-    if isinstance(value, str):
-        text = value
-        if not value.isprintable():
-            text = " ".join(plain(value).encode(errors="replace").decode().split())
-        if len(text) <= longest:
-            return text
-        return f"{text[: longest - 24]}... ({len(text):,}, {sha256(text.encode()).hexdigest()[:8]})"
-    if isinstance(value, list):
-        return [printable(item, longest) for item in value]
-    if isinstance(value, dict):
-        return {printable(name, longest): printable(item, longest) for name, item in value.items()}
-    return value
+    return with_texts(value, partial(_printable, longest=longest))
+
+
+def _printable(text: str, longest: int) -> str:
+    if not text.isprintable():
+        text = " ".join(plain(text).encode(errors="replace").decode().split())
+    if len(text) <= longest:
+        return text
+    return f"{text[: longest - 24]}... ({len(text):,}, {sha256(text.encode()).hexdigest()[:8]})"
 
 
 def read_bench(root: Path) -> BenchFile | None:

@@ -63,6 +63,21 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
+def with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """A JSON value with each of its texts changed, the names of fields too.
+
+    Raises:
+        RecursionError: nested more deeply than Python's stack is high; `from_json` refuses it.
+    """
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return [with_texts(item, change) for item in value]
+    if isinstance(value, dict):
+        return {change(name): with_texts(item, change) for name, item in value.items()}
+    return value
+
+
 def from_json(value: Any, kind: type[T]) -> T:
     """A value of `json.loads` as `kind`. Lists become tuples; what a dataclass does not know is left out.
 

@@ -4,12 +4,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, get_args
+from typing import get_args
 
 from tfdist.launch.agent_program.text import MAX_VALUES, too_many_values
 from tfdist.launch.agents.messages import Event, FromAgent, Output, ToAgent
 from tfdist.launch.text import plain
-from tfdist.launch.typed_json import from_json, parse_json
+from tfdist.launch.typed_json import from_json, parse_json, with_texts
 
 ENVELOPE = 100
 """Values of a message besides those of its event."""
@@ -48,18 +48,8 @@ def decode(line: bytes) -> FromAgent:
         if message_class not in (Output, Event):
             if len(line) > MAX_OTHER:
                 raise ValueError(f"it has more than {MAX_OTHER >> 20} MiB")
-            values = _without_controls(values)
+            values = with_texts(values, plain)
         message: FromAgent = from_json(values, message_class)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not a message from an agent: {values['kind']}: {error}") from error
     return message
-
-
-def _without_controls(value: Any) -> Any:
-    if isinstance(value, str):
-        return plain(value)
-    if isinstance(value, list):
-        return [_without_controls(item) for item in value]
-    if isinstance(value, dict):
-        return {plain(key): _without_controls(item) for key, item in value.items()}
-    return value

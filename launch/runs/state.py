@@ -14,7 +14,7 @@ from tfdist.launch.runs.control import answers
 from tfdist.launch.runs.launcher import Launcher, read_launcher
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.str_enum import StrEnum
-from tfdist.launch.typed_json import Seconds, from_json
+from tfdist.launch.typed_json import Seconds, from_json, with_texts
 
 _STARTING_S = 60.0
 """A folder without any file counts as a run that starts for this long."""
@@ -113,19 +113,10 @@ def read_run(run_dir: RunDir) -> Run:
 def read_outcome(run_dir: RunDir) -> Outcome | None:
     """The outcome of a run; None if it has none yet, or if nothing was started."""
     try:
-        values = _shown(from_json(_read(run_dir.outcome), dict[str, Any]))
+        values = with_texts(from_json(_read(run_dir.outcome), dict[str, Any]), safe_text)
         return replace(from_json(values, Outcome), run_dir=str(run_dir.path))
     except ValueError:
         return None
-
-
-def _shown(value: Any) -> Any:
-    """A JSON value whose texts can be printed."""
-    if isinstance(value, dict):
-        return {safe_text(name): _shown(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_shown(item) for item in value]
-    return safe_text(value) if isinstance(value, str) else value
 
 
 class _Plan(TypedDict):
@@ -136,7 +127,8 @@ class _Plan(TypedDict):
 def tasks_of(run_dir: RunDir) -> Mapping[str, str]:
     """Each task's host, in the order of the plan; empty before there is a plan."""
     try:
-        plans = from_json(_shown(from_json(read_json(run_dir.cluster), tuple[Any, ...])), tuple[_Plan, ...])
+        entries = with_texts(from_json(read_json(run_dir.cluster), tuple[Any, ...]), safe_text)
+        plans = from_json(entries, tuple[_Plan, ...])
     except ValueError:
         return {}
     return {plan["task"]: plan["host"] for plan in plans}
