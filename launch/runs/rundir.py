@@ -96,8 +96,8 @@ class RunDir:
 
     def attempts(self) -> list[tuple[int, str]]:
         """Attempt and task of each folder with logs, sorted."""
-        folders = self.path.glob("attempt-*/*")
-        return sorted((int(folder.parent.name.removeprefix("attempt-")), folder.name) for folder in folders)
+        found = ((folder.parent.name.removeprefix("attempt-"), folder.name) for folder in self.path.glob("attempt-*/*"))
+        return sorted((int(number), task) for number, task in found if re.fullmatch("[0-9]{1,9}", number))
 
     def log(self, task: str, stream: str, attempt: int = 0) -> Path:
         """The log of a task's `stdout` or `stderr`, or its `stacks`."""

@@ -87,3 +87,9 @@ def test_a_sticky_or_a_groups_folder_holds_runs(mode, tmp_path):
     runs.mkdir()
     runs.chmod(mode)
     assert create_run_dir(runs, "x").path.stat().st_mode & 0o777 == 0o700
+
+
+def test_folders_that_are_no_attempts_are_left_out(tmp_path):
+    for name in ("attempt-0/worker-0", "attempt-x/worker-0", "attempt-²/worker-0", f"attempt-{'9' * 200}/worker-0"):
+        (tmp_path / name).mkdir(parents=True)
+    assert RunDir(tmp_path).attempts() == [(0, "worker-0")]
