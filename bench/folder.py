@@ -53,7 +53,7 @@ class BenchFile:
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _BenchJson:
     suite: Mapping[str, Any]
     command: str
     started: str
@@ -158,7 +158,7 @@ def read_bench(root: Path) -> BenchFile | None:
         form = data.get("format") if isinstance(data, dict) else None
         if form not in READABLE:
             raise TfdistError(f"{path} has format {form!r}: this tfdist reads formats 1 and {FORMAT}")
-        stored = from_json({**printable(data), "suite": data.get("suite")}, _Stored)
+        stored = from_json({**printable(data), "suite": data.get("suite")}, _BenchJson)
         suite = parse_suite(stored.suite if form == FORMAT else _of_format_1(stored.suite), str(path))
     except (OSError, ValueError, RecursionError) as error:
         raise TfdistError(f"{path} cannot be read ({error}): start a new bench") from None

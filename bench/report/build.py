@@ -37,7 +37,7 @@ _IN_ROWS = ("results", "costs")
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _ReportPrice:
     """Part of report.json."""
 
     price_per_hour: PositiveFloat | None = None
@@ -131,6 +131,8 @@ def _stored_price(roots: Sequence[Path]) -> float | None:
     if len(roots) > 1:
         return None
     try:
-        return from_json(parse_json((roots[0] / "report.json").read_text(encoding="utf-8")), _Stored).price_per_hour
+        return from_json(
+            parse_json((roots[0] / "report.json").read_text(encoding="utf-8")), _ReportPrice
+        ).price_per_hour
     except (OSError, ValueError):
         return None

@@ -23,7 +23,7 @@ _OLDER = ("images_per_s.png", "efficiency.png", "window_times.png")
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _ReportFiles:
     files: tuple[str, ...]
 
 
@@ -94,7 +94,7 @@ def _write(page: Page, content: Mapping[str, Any], out: Path) -> Path:
 def _listed(path: Path) -> Iterator[str]:
     """The charts and tables of the report that is replaced."""
     try:
-        names = from_json(parse_json(path.read_text(encoding="utf-8")), _Stored).files
+        names = from_json(parse_json(path.read_text(encoding="utf-8")), _ReportFiles).files
     except (OSError, ValueError):
         return
     yield from (name for name in names if Path(name).name == name and name.endswith((".png", ".csv")))

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.inherit.wire import RECEIVE, SECRET, Key, Lines, Message, given_up, send
+from tfdist.launch.inherit.wire import RECEIVE, SECRET, BarrierMessage, Key, Lines, given_up, send
 from tfdist.launch.probe import listen
 
 TICK_S = 0.2
@@ -58,7 +58,7 @@ class Gathering:
             OSError: the port is in use by another program.
         """
         self._expected, self._key, self._task = expected, key, task
-        self._failed: Message = {}
+        self._failed: BarrierMessage = {}
         """The message of the peer that has given up."""
         self._refused: dict[str, str] = {}
         """What to say of a missing task in whose name somebody came without the key."""
@@ -163,7 +163,7 @@ class Gathering:
             elif not peer.task:
                 self._greet(peer, message)
 
-    def _greet(self, peer: _Peer, message: Message) -> None:
+    def _greet(self, peer: _Peer, message: BarrierMessage) -> None:
         task = message.get("task", "")
         if task not in self._expected or not self._key.proves(message, peer.nonce, task):
             if task in self._expected:
@@ -176,7 +176,7 @@ class Gathering:
         peer.task = task
         self._send(peer, proof=self._key.proof(message.get("nonce", ""), self._task), missing=self.missing)
 
-    def _reason(self, message: Message) -> str:
+    def _reason(self, message: BarrierMessage) -> str:
         """Why the peer is refused, in its words: `there` is here."""
         if message.get("has_secret", False) != bool(self._key.secret):
             return f"{SECRET} is set only {'there' if self._key.secret else 'here'}"

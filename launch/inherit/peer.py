@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.inherit.names import RETRY_S
-from tfdist.launch.inherit.wire import RECEIVE, Key, Lines, Message, given_up, send
+from tfdist.launch.inherit.wire import RECEIVE, BarrierMessage, Key, Lines, given_up, send
 from tfdist.launch.redact import safe_text
 from tfdist.launch.text import shortened
 
@@ -79,7 +79,7 @@ class Peer:
         return False
 
 
-def _messages(connection: socket.socket, stop: threading.Event) -> Iterator[Message]:
+def _messages(connection: socket.socket, stop: threading.Event) -> Iterator[BarrierMessage]:
     """The messages until `stop` is set.
 
     Raises:

@@ -23,7 +23,7 @@ RECEIVE = 1 << 16
 SECRET = "TFDIST_SECRET"
 
 
-class Message(TypedDict, total=False):
+class BarrierMessage(TypedDict, total=False):
     """Some of these; the other side may be anybody."""
 
     nonce: str
@@ -51,7 +51,7 @@ class Key:
         text = json.dumps([nonce, task, self.token])
         return hmac.new(os.fsencode(self.secret), text.encode(), "sha256").hexdigest()
 
-    def proves(self, message: Message, nonce: str, task: str) -> bool:
+    def proves(self, message: BarrierMessage, nonce: str, task: str) -> bool:
         """Whether a message has the proof."""
         return hmac.compare_digest(message.get("proof", "").encode(), self.proof(nonce, task).encode())
 
@@ -71,7 +71,7 @@ class Lines:
     def __init__(self, longest: int = LONGEST) -> None:
         self._rest, self._longest = b"", longest
 
-    def feed(self, data: bytes) -> list[Message]:
+    def feed(self, data: bytes) -> list[BarrierMessage]:
         """The messages that are complete with `data`.
 
         Raises:
@@ -80,9 +80,9 @@ class Lines:
         *lines, self._rest = (self._rest + data).split(b"\n")
         if any(len(line) > self._longest for line in (self._rest, *lines)):
             raise ValueError("not a message of the start barrier")
-        return [from_json(parse_json(line), Message) for line in lines]
+        return [from_json(parse_json(line), BarrierMessage) for line in lines]
 
 
-def given_up(message: Message) -> str:
+def given_up(message: BarrierMessage) -> str:
     """The sentence of a `failed` message."""
     return safe_text(f"{message.get('failed')} (says {message.get('by')})")

@@ -77,7 +77,7 @@ class Run:
         }
 
 
-class _Ending(TypedDict, total=False):
+class _OutcomeFields(TypedDict, total=False):
     """What all outcomes have, those of launches that were refused too. Anybody may have written the file."""
 
     status: RunState
@@ -92,9 +92,9 @@ def read_run(run_dir: RunDir) -> Run:
     outcome, launcher = _read(run_dir.outcome), read_launcher(run_dir)
     started = launcher.started if launcher else run_dir.created or _modified(run_dir.path)
     try:
-        ending = from_json(outcome, _Ending)
+        ending = from_json(outcome, _OutcomeFields)
     except ValueError as error:
-        ending = _Ending(status=RunState.FAILED, reason=f"{run_dir.outcome.name} cannot be read: {error}")
+        ending = _OutcomeFields(status=RunState.FAILED, reason=f"{run_dir.outcome.name} cannot be read: {error}")
     state, wall_s = _state(run_dir, ending, launcher, started), ending.get("wall_s")
     if state is RunState.RUNNING:
         wall_s = max(0.0, time.time() - started)
@@ -134,7 +134,7 @@ def tasks_of(run_dir: RunDir) -> Mapping[str, str]:
     return {plan["task"]: plan["host"] for plan in plans}
 
 
-def _state(run_dir: RunDir, ending: _Ending, launcher: Launcher | None, started: float) -> RunState:
+def _state(run_dir: RunDir, ending: _OutcomeFields, launcher: Launcher | None, started: float) -> RunState:
     if ending:
         return ending.get("status", RunState.FAILED)
     if launcher.alive if launcher is not None else answers(run_dir):
