@@ -9,7 +9,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import check_name
 
 SAVE_S = 180
-"""Before the time limit, to save a checkpoint. Slurm may send the signal up to 60 s early
+"""Seconds before the time limit, to save a checkpoint. Slurm may send the signal up to 60 s early
 (https://slurm.schedmd.com/sbatch.html#OPT_signal)."""
 EARLY_S = 60
 _OPTION = re.compile(r"(?:--)?([a-z][a-z0-9-]*)(=[^\n]+)?")

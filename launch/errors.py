@@ -16,7 +16,7 @@ class ExitCode(IntEnum):
     """A checkpoint was saved and the job can be resumed: of a task, `restart me`."""
     HOST_LOST = 69
     PEER_LOST = 70
-    """Of a task of between-graph or in-graph: the others no longer answer."""
+    """A task of between-graph or in-graph ended because the others no longer answer."""
     START_TIMEOUT = 75
     """Tasks were not started within --start-timeout."""
     STALL = 76

@@ -60,7 +60,7 @@ class Turn:
     windows: int
     """0: nothing more."""
     steps: int
-    """Of each window."""
+    """Number of steps of each window."""
     trace: str = ""
     """The folder for a trace under tf.profiler; empty: none."""
 

@@ -8,12 +8,12 @@ from tfdist.launch.diagnosis.history import Frozen
 from tfdist.launch.task_group import TaskGroup
 
 CHECK_S = 2.5
-"""Between two checks: each host answers one small request."""
+"""Seconds between two checks: each host answers one small request."""
 FROZEN_S = 10.0
 """A process that is stopped for this long counts as failed."""
 PAUSE_S = 10.0
-"""After a longer pause between two checks (a scheduler has suspended the launcher, and maybe all tasks), the time
-starts again."""
+"""Pause between two checks above which the time starts again: a scheduler has suspended the launcher, and maybe
+all tasks."""
 
 
 @dataclass

@@ -55,7 +55,7 @@ class Shape:
     """The tasks of a job before they have hosts."""
 
     roles: Mapping[str, RoleShape]
-    """By role, in the order of the tasks."""
+    """Shapes by role, in the order of the tasks."""
     has_cluster: bool
     devices: int = 1
     """Devices of each computing task."""

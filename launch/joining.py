@@ -9,7 +9,7 @@ from tfdist.launch.diagnosis.history import History, NotJoined, ProcessState
 from tfdist.launch.job import Job
 
 CHECK_S = 2.0
-"""Between two checks of the workers that may wait."""
+"""Seconds between two checks of the workers that may wait."""
 QUIET_S = 5.0
 """A worker that wrote a line, or a step, so recently does not wait."""
 IDLE_CPU = 0.1

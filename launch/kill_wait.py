@@ -9,7 +9,7 @@ DEFAULT_S = 30.0
 IN_A_JOB = {"SLURM_JOB_ID", "SLURM_HET_SIZE"}
 """Variables of a Slurm job. That of a heterogeneous one, started with salloc, has no number without its group."""
 ANSWER_S = 5.0
-"""For slurmctld to answer."""
+"""Time for slurmctld to answer."""
 _KILL_WAIT = re.compile(r"^KillWait\s*=\s*([0-9]+) sec", re.MULTILINE)
 
 

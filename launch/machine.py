@@ -66,7 +66,7 @@ class Machine:
 
     @classmethod
     def from_description(cls, description: Mapping[str, Any]) -> "Machine":
-        """From the result of `describe`."""
+        """The machine that `describe` describes."""
         return cls(
             tuple(description["cores"]),
             tuple(description["gpus"]),

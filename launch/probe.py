@@ -21,13 +21,13 @@ MAX_THREADS = 64
 MOST_CONNECTIONS = 256
 """Threads of a server; further connections wait until one has ended."""
 TOKEN_S = 5.0
-"""For a client to send its half of the token."""
+"""Time limit of a client to send its half of the token."""
 IDLE_S = 10.0
 PINGS = 9
 STALL_S = 6.0
 """A link is cut if it transmits no chunk in this time."""
 DRAIN_S = 20.0
-"""For up to 4 MiB in the socket buffers, on a slow link."""
+"""Time for up to 4 MiB in the socket buffers, on a slow link."""
 
 
 class ProbeServer:

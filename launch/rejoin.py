@@ -17,9 +17,9 @@ from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.hosts.host import Host
 
 HURRY_S = 1.0
-"""At most, between two connections to a host that does not answer, while the job waits for it."""
+"""Longest time between two connections to a host that does not answer, while the job waits for it."""
 ANSWER_S = 5.0
-"""For the answer to `EndAgent`, in addition to its own time limit."""
+"""Time for the answer to `EndAgent`, in addition to its own time limit."""
 
 
 class Rejoin:
@@ -43,9 +43,9 @@ class Rejoin:
         self.problems: dict[str, Problem] = {}
         """Why the last connection failed, by host name."""
         self._marks: dict[str, str] = {}
-        """Of the agents that were lost, by host name."""
+        """Marks of the agents that were lost, by host name."""
         self._channels: dict[Host, Channel] = {}
-        """Of hosts that are ready or being connected."""
+        """Channels of hosts that are ready or being connected."""
         self._ready: dict[Host, Mapping[str, Any]] = {}
         """Their descriptions."""
         self._inbox = Inbox()

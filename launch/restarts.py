@@ -25,7 +25,7 @@ class Restart:
     """Start tasks again."""
 
     tasks: tuple[str, ...]
-    """In the order of the job."""
+    """Tasks in the order of the job."""
     whole: bool
     """No other task continues."""
     delay_s: float

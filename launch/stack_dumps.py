@@ -15,7 +15,7 @@ SIGNAL = signal.SIGRTMAX - 3
 
 @cache
 def dump_on_request() -> None:
-    """On `SIGNAL`, write the stacks of all threads to the agent, also while C++ code blocks the main thread.
+    """Make `SIGNAL` write the stacks of all threads to the agent, also while C++ code blocks the main thread.
 
     Announces it with the event `stacks`. Without a launcher, or if the program handles this signal itself, do nothing.
     """

@@ -12,7 +12,7 @@ from tfdist.launch.stalls import POLL_S, SecondLook, StallWatch, Suspicion
 from tfdist.launch.task_group import TaskGroup
 
 CHECK_S = 2.0
-"""Between two checks at most; a longer pause means that the launcher was suspended."""
+"""Most seconds between two checks; a longer pause means that the launcher was suspended."""
 
 
 @dataclass

@@ -12,13 +12,13 @@ from tfdist.launch.job import Job
 from tfdist.launch.text import shortened
 
 CPU_S = 2.0
-"""Over which the CPU time of the tasks' processes is compared."""
+"""Seconds over which the CPU time of the tasks' processes is compared."""
 EVIDENCE_S = 25.0
-"""For the stacks of all tasks; an agent needs 21 s at most."""
+"""Time for the stacks of all tasks; an agent needs 21 s at most."""
 POLL_S = 0.2
-"""Between two checks whether the evidence is complete."""
+"""Seconds between two checks whether the evidence is complete."""
 PAUSE_S = 10.0
-"""After a longer pause between two checks (the launcher was suspended), the time starts again."""
+"""Pause between two checks above which the time starts again: the launcher was suspended."""
 SAVED = "the stacks of all tasks are saved in stacks.txt, beside their logs"
 MOST_STEPS = 8
 """Tasks whose last step is in the warning."""
@@ -58,7 +58,7 @@ class StallWatch:
     _before: dict[str, ProcessState] | None = None
     """The processes at the first look, once the second one is due."""
     _warned: bool = False
-    """Of a job without steps."""
+    """Whether a job without steps was warned of."""
 
     @property
     def deadline(self) -> float:

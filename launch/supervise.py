@@ -46,7 +46,7 @@ from tfdist.launch.task_group import TaskGroup
 from tfdist.launch.text import shortened, signal_name
 
 FOLLOW_S = 300.0
-"""For the tasks that follow the leading ones to end after them."""
+"""Time for the tasks that follow the leading ones to end after them."""
 
 
 class Watch(Protocol):

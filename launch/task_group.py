@@ -22,7 +22,7 @@ class TaskGroup:
 
     job: Job
     channels: Mapping[str, Channel]
-    """By task."""
+    """Channels by task."""
     policy: Policy
     requests: Requests = field(default_factory=Requests)
     announce: OnMessage = lambda _: None

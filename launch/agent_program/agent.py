@@ -74,7 +74,7 @@ HEARTBEAT_S = 2.0
 CHUNK = 1 << 16
 """Bytes per read."""
 BACKLOG = 1 << 20
-"""With more unsent bytes than this, stop reading the tasks' pipes: the tasks block, and our memory stays bounded."""
+"""Limit of unsent bytes. Above it, the tasks' pipes are not read: the tasks block, and our memory stays bounded."""
 MAX_CHUNKS_IN_PIPE = 16
 """A pipe holds at most 1 MiB (fs.pipe-max-size)."""
 MAX_EVENT = 1 << 20
@@ -413,7 +413,7 @@ class Agent:
         return sent
 
     def _collect_stacks(self, task: _RunningTask, asked: bool, since: float, deadline: float) -> str:
-        """In a thread: wait for the task's own stacks, or find others; return the method, or why there are none."""
+        """Wait in a thread for the task's own stacks, or find others; return the method, or why there are none."""
         try:
             if asked and wait_for_stacks(lambda: task.stacks_written_at, since):
                 return "faulthandler"

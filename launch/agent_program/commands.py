@@ -5,7 +5,7 @@ import selectors
 import time
 
 COMMAND_TIMEOUT_S = 8.0
-"""For nvidia-smi."""
+"""Time limit of nvidia-smi."""
 ABANDONED: set[int] = set()
 """Commands that did not end in time. The agent kills them, but never waits for them."""
 

@@ -10,7 +10,7 @@ CPUS = "/sys/devices/system/cpu"
 
 
 def gpu_memory_and_cores(tool: str) -> dict[str, tuple[int, list[int]]]:
-    """By UUID of the GPU: bytes of memory, and the cores of its NUMA node, none if they are unknown.
+    """Bytes of memory and the cores of the NUMA node of each GPU, by UUID; no cores if they are unknown.
 
     Source of the fields: `nvidia-smi --help-query-gpu`.
     """

@@ -55,7 +55,7 @@ class Gpu(NamedTuple):
     """A CUDA device: a GPU, or a MIG instance of one."""
 
     number: str
-    """Of the GPU, by PCI bus."""
+    """Index of the GPU, by PCI bus."""
     gpu_uuid: str
     """UUID of the GPU."""
     uuid: str

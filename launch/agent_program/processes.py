@@ -20,7 +20,7 @@ INHERITED = ("events", "barrier", "stacks")
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # man 2 prctl
 LIBC = ctypes.CDLL(None)
 AGENT_VARIABLE = "TFDIST_AGENT"
-"""In the environment of tasks and of what they start: the name of their agent's temporary folder, which is random."""
+"""Variable of tasks and of what they start: the name of their agent's temporary folder, which is random."""
 _GUARD = """exec 3<&0; {
 read -r folder <&3
 read -r ended <&3 || for pause in 0 0 1 1 1; do
@@ -38,7 +38,7 @@ done
 def run_program(
     argv: list[str], env: dict[str, str], cwd: str, cores: list[int], descriptors: dict[str, int]
 ) -> NoReturn:
-    """In a forked child with all signals blocked: become a task. Write the reason to `failure` if that fails."""
+    """Become a task, in a forked child with all signals blocked. Write the reason to `failure` if that fails."""
     try:
         os.setsid()
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

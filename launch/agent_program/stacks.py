@@ -10,9 +10,9 @@ from tfdist.launch.agent_program.commands import find_program, output_of
 from tfdist.launch.agent_program.files import cpu_time, process_stat, process_state, read_text
 
 HANDLER_S, HANDLER_PAUSE_S = 3.0, 0.2
-"""For a process to start to write its stacks; they are complete after this pause."""
+"""Time limit of a process to start to write its stacks; they are complete after this pause."""
 DUMP_S = 10.0
-"""For all tasks of the host; then py-spy is no longer used."""
+"""Time limit for all tasks of the host; then py-spy is no longer used."""
 MOST_PROCESSES = 8
 """Processes of one task that are examined without its help."""
 SUSPENDED = ("T", "t", "Z", "X")

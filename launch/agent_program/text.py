@@ -10,7 +10,7 @@ MAX_INTEGER = 1 << 63
 LONE_SURROGATE = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
 """Half of a UTF-16 character, which no file can hold. U+DC80 to U+DCFF stand for bytes that are not UTF-8."""
 MAX_VALUES = 50_000
-"""Of an event, which takes up to 200 bytes of memory for each."""
+"""Limit of an event, which takes up to 200 bytes of memory for each value."""
 _SEPARATORS = (b",", b"[", b"{")
 
 

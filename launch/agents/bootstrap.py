@@ -21,7 +21,7 @@ _BOOTSTRAP = (
 """One line without single quotes, so that any login shell passes it on unchanged. It reads the program into `s`."""
 _RUN_TEXT = 'exec(compile(s,"tfdist-agent","exec"))'
 _RUN_CODE = "import marshal;exec(marshal.loads(s))"
-"""For the Python that runs the launcher: the launcher compiles the program while the agent's Python starts."""
+"""Code for the Python that runs the launcher, which compiles the program while the agent's Python starts."""
 
 _LOGGED_IN = """printf '\\n{"kind": "logged_in"}\\n';"""
 """Reports the login at once: with a cold file system, Python itself may take long to start."""

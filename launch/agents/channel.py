@@ -36,7 +36,7 @@ from tfdist.launch.hosts.host import Host
 from tfdist.launch.text import plain
 
 CLEAN_UP_S = 5.0
-"""For an agent to clean up, in addition to the grace period of its tasks."""
+"""Time for an agent to clean up, in addition to the grace period of its tasks."""
 MAX_NOISE = 1000
 """Bytes of a line of a login script that a message quotes."""
 MOST_REASON = 1 << 14
@@ -54,7 +54,7 @@ OVERHEAD, OF_A_VALUE, OF_A_CHARACTER = 1000, 200, 4
 CLOCK_WAS_SET_S = 1.0
 """A larger difference from the local agent is no latency: the clock was set between the starts of the two."""
 MOST_DRIFT = 1e-4
-"""By how much one clock may run faster than another. Without NTP, that of two computers is up to 4 s per day (5e-5)."""
+"""How much faster one clock may run than another. Without NTP, that of two computers is up to 4 s per day (5e-5)."""
 SHIELDED_S = 3.0
 """Without a message from an agent, which sends one every 2 s, until its shield is lifted: it may have been killed."""
 _TIMED = (Started, Listening, Event, Exited, Stuck)
@@ -86,7 +86,7 @@ class Channel:
         """Nothing was received for too long, so `close` does not wait for the agent."""
         self._measured_at = 0.0
         self._limit: Limit | None = None
-        """Of the open files of our process, while it is shielded."""
+        """Limit of the open files of our process, while it is shielded."""
         self._shield_wanted = False
         self._shield_lock = threading.Lock()
         self.lost = False

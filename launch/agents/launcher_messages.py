@@ -38,7 +38,7 @@ class Stopped:
 
     tasks: tuple[str, ...]
     grace_s: float = 0.0
-    """Between SIGTERM and SIGKILL; 0: SIGKILL at once."""
+    """Seconds between SIGTERM and SIGKILL; 0: SIGKILL at once."""
     time: float = 0.0
     reason: str = ""
     """What has happened, as in `worker-1 failed`; empty if the job has succeeded, and its servers are stopped."""
@@ -56,10 +56,10 @@ class Restarting:
     reason: str
     """What has happened, and what is restarted from where."""
     delay_s: float = 0.0
-    """Before the start."""
+    """Seconds before the start."""
     time: float = 0.0
     hosts: tuple[str, ...] = ()
-    """Of the tasks; empty: as before."""
+    """Hosts of the tasks; empty: as before."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ Pid = Annotated[int, Between(1, (1 << 31) - 1)]
 Port = Annotated[int, Between(0, (1 << 16) - 1)]
 Core = Annotated[int, Between(0, 1 << 20)]
 Amount = Annotated[float, Between(0, 1 << 62)]
-"""Of bytes, seconds or cores."""
+"""Bytes, seconds or cores."""
 MAX_OUTPUT = 1 << 17
 """Characters of a message with output: an agent sends what it has read, and an incomplete line before it."""
 StreamName = Literal["stdout", "stderr", "stacks"]
@@ -55,11 +55,11 @@ class Configure:
     """The first message to an agent: its timeouts."""
 
     grace_s: float
-    """Between SIGTERM and SIGKILL when the agent stops its tasks without a `Stop`."""
+    """Seconds between SIGTERM and SIGKILL when the agent stops its tasks without a `Stop`."""
     launcher_timeout_s: float
     """Without a message from a launcher that sends heartbeats, until the agent stops its tasks and exits."""
     kill_wait_s: float = 0.0
-    """After SIGTERM, until the agent stops its tasks and exits; it tells the launcher at once. 0: it exits at once."""
+    """Seconds from SIGTERM until the agent stops its tasks and exits; the launcher knows at once. 0: it exits at once."""
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class Prepared(Reply):
     """The folder in which tasks run."""
 
     requested: Text
-    """With `~` expanded."""
+    """The folder, `~` expanded."""
     actual: Text
     """The home folder if the requested one does not exist; empty if tasks cannot run there either."""
 
@@ -394,7 +394,7 @@ class Stuck(TaskMessage):
 
     time: Time
     state: Text
-    """As in `Inspected`."""
+    """State as in `Inspected`."""
     wait: Text
 
 

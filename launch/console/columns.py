@@ -16,7 +16,7 @@ class Column:
 
     name: str
     width: int
-    """At least this many characters, so that columns do not come and go while numbers grow."""
+    """Smallest number of characters, so that columns do not come and go while numbers grow."""
     number: bool = False
     """Right-aligned."""
 
@@ -32,7 +32,7 @@ COLUMNS = (
     Column("time left", 9, number=True),
 )
 DROPPED = (BAR, "loss", "host", "time left", "images/s", "step", "state")
-"""In this order, if the terminal is too narrow."""
+"""Columns that are dropped, in this order, if the terminal is too narrow."""
 ROOMY = {"state": 15, BAR: 30}
 """Characters that these columns get in this order, if the terminal is wide enough."""
 

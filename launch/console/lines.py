@@ -17,7 +17,7 @@ from tfdist.launch.console.visible import KEPT_CHARACTERS, visible
 from tfdist.launch.text import counted, has_controls, plain, replace_surrogates
 
 UPDATE_S = 1.0
-"""Between two updates of a progress bar."""
+"""Seconds between two updates of a progress bar."""
 SCREEN = 30
 """Lines that count as still on the screen."""
 
@@ -67,7 +67,7 @@ class PrefixedLines:
         for file in (out, err):
             self.printers.setdefault(target(file), Printer(file, self.show))
         self.texts: dict[tuple[str, str], TaskLines] = {}
-        """By task and stream."""
+        """Lines by task and stream."""
         self.last: deque[tuple[str, str]] = deque(maxlen=SCREEN)
         """Task and text of the last lines on `err`, and of those on `out` if both are one terminal."""
 

@@ -61,7 +61,7 @@ class Printer:
         return True
 
     def fitting(self, head: str, text: str) -> str:
-        """As much of the text as fits in one row of the terminal."""
+        """The part of the text that fits in one row of the terminal."""
         return text[: max(1, shutil.get_terminal_size().columns - len(head) - 1)]
 
     def end_line(self) -> None:

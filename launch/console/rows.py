@@ -15,7 +15,7 @@ class TaskRow:
     """One task in the table."""
 
     texts: Mapping[str, str]
-    """By name of the column; the bar has none."""
+    """Texts by name of the column; the bar has none."""
     progress: float | None
     """The share of the steps that are done, 0..1; None: unknown."""
     failed: bool
@@ -50,7 +50,7 @@ def state_text(task: TaskState, now: float) -> str:
 
 
 def choose_tasks(job: JobState, most: int) -> tuple[list[TaskState], str]:
-    """At most this many tasks in their order: failed ones, the first one, the slowest; and what the others do.
+    """Choose at most this many tasks in their order: failed ones, the first one, the slowest; and what the others do.
 
     The others are counted by activity: `62 more: 60 training, 2 done`.
     """

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TextIO
 
 FULL_BYTES = 1 << 20
-"""With more unwritten bytes, a stream is full."""
+"""Unwritten bytes of a full stream."""
 STALL_S = 0.1
 """A full stream without progress for this long is stalled: it takes nothing more until half of it is written."""
 CHUNK_BYTES, SMALL_CHUNK_BYTES, SLOW_S = 1 << 16, 1 << 12, 0.1
@@ -152,7 +152,7 @@ def wait_until_read(streams: Iterable[Stream], patience_s: float = math.inf) -> 
 
 
 def has_room(file: TextIO, stall_s: float = STALL_S) -> bool:
-    """As `WriteQueue.has_room`; always true for other files."""
+    """Whether `WriteQueue.has_room`; always true for other files."""
     return not isinstance(file, Stream) or file.queue.has_room(stall_s)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 REFRESH_S, TICK_S = 0.5, 1.0
-"""At least this long between two drawings: after a change, and without one (the seconds count on). Stops and the first
+"""Seconds between two drawings at least: after a change, and without one (the seconds count on). Stops and the first
 failure are drawn at once."""
 ROWS_BESIDES = 4
 """Lines that are not tasks: header, count of the tasks that are not shown, what is waited for, and an empty one."""

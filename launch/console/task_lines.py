@@ -7,7 +7,7 @@ from tfdist.launch.noise import NOISE, NoiseFilter
 from tfdist.launch.text import has_controls
 
 MOST_CHARACTERS = 1 << 16
-"""Of a blank line, or one with control characters, that has not ended, the last ones are kept."""
+"""Characters that are kept at the end of a blank line, or one with control characters, that has not ended."""
 
 
 @dataclass

@@ -60,7 +60,7 @@ class TaskState:
     images_per_s: float | None = None
     loss: float | None = None
     accuracy: float | None = None
-    """Of the last checkpoint that an evaluator has evaluated; `step` is its step."""
+    """Accuracy of the last checkpoint that an evaluator has evaluated; `step` is its step."""
     recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=RECENT))
     """Times and numbers of the last steps since the last pause."""
 

@@ -5,7 +5,7 @@ import re
 from tfdist.launch.text import CONTROLS, ESCAPES, has_controls
 
 KEPT_CHARACTERS = 8192
-"""Of a line that overwrites itself; what came before is overwritten, or is too long for any terminal."""
+"""Characters of a line that overwrites itself; what came before is overwritten, or is too long for any terminal."""
 _TOKEN = re.compile(rf"{ESCAPES}|(?P<move>[\r\b])|(?P<text>[^{CONTROLS}]+)|[{CONTROLS}]")
 _COLOR = re.compile(r"\x1b\[[0-9;:]*m")  # others with an m are commands, as \x1b[>4m
 RESET = "\x1b[0m"

@@ -85,7 +85,7 @@ class Case:
 
     @cached_property
     def exits(self) -> dict[str, Exited]:
-        """By task."""
+        """The exits, by task."""
         return {exit.task: exit for exit in self.history.select(Exited)}
 
     @cached_property

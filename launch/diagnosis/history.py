@@ -118,7 +118,7 @@ class ProcessState:
     """The process of a running task, from /proc."""
 
     state: str
-    """As in /proc/PID/stat: `R`, `S`, `T` (stopped by a signal), `D` (uninterruptible sleep)."""
+    """State in /proc/PID/stat: `R`, `S`, `T` (stopped by a signal), `D` (uninterruptible sleep)."""
     wait: str = ""
     """The kernel function that it sleeps in; empty if unknown."""
     cpu_s: float = 0.0
@@ -131,7 +131,7 @@ class Line(NamedTuple):
     """A line that a task wrote."""
 
     time: float
-    """Of its arrival."""
+    """Time of arrival."""
     text: str
 
 

@@ -46,7 +46,7 @@ class Outcome:
     """Each host's description from its agent."""
     run_dir: str = ""
     attempts: tuple[Attempt, ...] = ()
-    """In the order of their starts; the last one is how the job ended."""
+    """Attempts in the order of their starts; the last one is how the job ended."""
     not_restarted: str = ""
     """Why the job was not restarted after its last failure; empty if no restart was asked for. Before that
     decision: why a restart would not help."""

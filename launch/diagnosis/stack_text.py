@@ -29,17 +29,17 @@ class Frame:
 
     @property
     def in_standard_library(self) -> bool:
-        """In a module of Python itself."""
+        """Whether it is in a module of Python itself."""
         return _STANDARD_LIBRARY.search(self.file) is not None
 
     @property
     def in_program(self) -> bool:
-        """In the user's program or in tfdist, not in a package."""
+        """Whether it is in the user's program or in tfdist, not in a package."""
         return not self.in_standard_library and _LIBRARY.search(self.file) is None
 
     @property
     def in_tensorflow(self) -> bool:
-        """In TensorFlow or Keras, or where tfdist waits for the other tasks."""
+        """Whether it is in TensorFlow or Keras, or where tfdist waits for the other tasks."""
         file, function = _BARRIER
         return _TENSORFLOW.search(self.file) is not None or (self.file.endswith(file) and self.function == function)
 

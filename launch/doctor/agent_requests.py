@@ -15,7 +15,7 @@ from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
 
 MEASURE_S = 1.0
-"""Of sending: enough for TCP to reach full speed on a local network."""
+"""Seconds of sending: enough for TCP to reach full speed on a local network."""
 
 
 def new_token() -> str:

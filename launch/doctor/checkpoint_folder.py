@@ -1,4 +1,4 @@
-"""Before tasks start: the folder of checkpoints can be written, and is the same on all hosts that need it."""
+"""A check before tasks start: the folder of checkpoints can be written, and is the same on all hosts that need it."""
 
 from tfdist.launch.agent_program.shared_folder import NOT_SHARED
 from tfdist.launch.agents.fleet import Fleet

@@ -9,7 +9,7 @@ from tfdist.launch.hosts.host import Host
 
 @dataclass(frozen=True)
 class Link:
-    """From one host to another, measured with one TCP stream."""
+    """The link from one host to another, measured with one TCP stream."""
 
     rtt_s: float
     bytes_per_s: float

@@ -28,7 +28,7 @@ from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
 
 ALL_PAIRS = 64
-"""With more tasks than this, a task dials the next one in the ring, the first and the servers only."""
+"""Number of tasks above which a task dials the next one in the ring, the first and the servers only."""
 MOST_PAIRS = 8
 """Unreachable pairs in a message; more are counted."""
 

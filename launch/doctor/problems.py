@@ -22,7 +22,7 @@ _UNREACHABLE_FIXES: Mapping[str, str] = {
     "not resolved": "the name is unknown on that host: set addr= in the hostfile to an IP address",
     "something else answers there": "the address belongs to another machine: set addr= in the hostfile",
 }
-"""By the reason that an agent reports."""
+"""Fixes by the reason that an agent reports."""
 
 Hellos = Mapping[Host, Mapping[str, Any]]
 

@@ -12,7 +12,7 @@ from tfdist.launch.str_enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """Of one check. A job cannot start if any check failed; after a warning it may be slow or fail later."""
+    """Result of one check. A job cannot start if any check failed; after a warning it may be slow or fail later."""
 
     OK = "ok"
     WARNING = "warning"
@@ -50,7 +50,7 @@ class Survey:
     port_problems: Mapping[Host, Problem] = field(default_factory=dict)
     """Hosts whose ports could not be reserved."""
     dial_errors: Mapping[tuple[Host, Host, int], str] = field(default_factory=dict)
-    """By source, target and port: why the port cannot be reached; empty if it can."""
+    """Why a port cannot be reached, by source, target and port; empty if it can."""
     links: Mapping[tuple[Host, Host], Link | Problem] = field(default_factory=dict)
     tf_config: bool = False
     """TF_CONFIG is set in the launcher's environment."""

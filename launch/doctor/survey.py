@@ -19,7 +19,7 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.text import shortened
 
 MEASURE_ALL_PAIRS = 4
-"""With more hosts only neighbours in the ring are measured: each pair takes more than a second."""
+"""Number of hosts above which only neighbours in the ring are measured: each pair takes more than a second."""
 
 OnStep = Callable[[str], None]
 

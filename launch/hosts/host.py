@@ -8,9 +8,9 @@ class Host:
     """One host of a job: its name, how to run commands on it, and which tasks it takes."""
 
     name: str
-    """As the user writes it."""
+    """The name as the user writes it."""
     address: str = ""
-    """At which tasks on other hosts connect to its tasks; empty until `locate` has run."""
+    """Address at which tasks on other hosts connect to its tasks; empty until `locate` has run."""
     local: bool = False
     """It is this machine, so its agent is started without a prefix."""
     user: str = ""
@@ -32,9 +32,9 @@ class Host:
     remote_prefix: str = ""
     """Shell words before the command, if it `needs_quoting`."""
     needs_shield: bool = False
-    """On SIGTERM, the program that runs the command on the host kills it (`agents/shield.py`)."""
+    """Whether SIGTERM makes the program that runs the command on the host kill it (`agents/shield.py`)."""
     het_group: int | None = None
-    """Of a heterogeneous Slurm job; None in any other job."""
+    """Group of a heterogeneous Slurm job; None in any other job."""
     gateway: str = ""
     """The jump host or proxy command of ssh; empty: none."""
 

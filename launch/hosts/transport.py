@@ -29,13 +29,13 @@ class TransportOptions:
     """Private key file."""
     ssh_port: int | None = None
     remote_prefix: str = ""
-    """Of ssh: shell words before the command on each host."""
+    """Shell words before the command on each host, for ssh."""
     python: str = ""
     """Default of `Host.python`."""
     chdir: str = ""
     """Default of `Host.chdir`."""
     unset: tuple[str, ...] = ()
-    """Of srun: variables of our environment that it must not see."""
+    """Variables of our environment that srun must not see."""
 
 
 def ssh(host: Host, options: TransportOptions) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ class Transport:
     """Host names may be aliases in the ssh configuration."""
     supports_users: bool = False
     needs_shield: bool = False
-    """As `Host.needs_shield`."""
+    """`Host.needs_shield` of its hosts."""
 
 
 TRANSPORTS: Mapping[str, Transport] = {
@@ -197,7 +197,7 @@ _SLOW: tuple[_Fault, ...] = (
     (r"not connected within", "the jump host is too slow", "raise --start-timeout"),
     (r"^no message for", "the agent has stopped", "check whether the host is overloaded or was cut off, and retry"),
 )
-"""After the login."""
+"""Failures after the login."""
 _FAULTS: tuple[_Fault, ...] = (
     (r"did not say hello", "the host does not answer", "run this to see why: {trial}"),
     (

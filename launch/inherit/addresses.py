@@ -9,7 +9,7 @@ from tfdist.launch.job import check_ports
 from tfdist.launch.text import check_name
 
 DEFAULT_PORT = 2222
-"""Of the first task on a host, as under TFJob and Vertex AI, if the environment has no ports."""
+"""Port of the first task on a host, as under TFJob and Vertex AI, if the environment has no ports."""
 _LARGEST = 65535
 
 

@@ -15,15 +15,15 @@ from tfdist.launch.inherit.wire import RECEIVE, SECRET, BarrierMessage, Key, Lin
 from tfdist.launch.probe import listen
 
 TICK_S = 0.2
-"""Between two looks at what other threads have changed."""
+"""Seconds between two looks at what other threads have changed."""
 STATUS_S = 2.0
-"""Between two messages to a peer that waits."""
+"""Seconds between two messages to a peer that waits."""
 SEND_S = 2.0
-"""For a message to a peer; one that does not read it is dropped."""
+"""Time limit of a message to a peer; one that does not read it is dropped."""
 LEAVE_S = 2.0
-"""For all peers to close their connections after `go`, so that none is left on the port that TensorFlow binds next."""
+"""Time for all peers to close their connections after `go`: TensorFlow binds the port next."""
 INTRODUCTION_S = 5.0
-"""For the first message over a connection."""
+"""Time limit of the first message over a connection."""
 MOST_STRANGERS = 64
 """Connections over which no first message came; with more, the oldest is closed."""
 LONGEST_FROM_PEER = 1 << 16

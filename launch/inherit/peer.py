@@ -14,9 +14,9 @@ from tfdist.launch.redact import safe_text
 from tfdist.launch.text import shortened
 
 DIAL_S = 4.0
-"""For a connection to the leader."""
+"""Time limit of a connection to the leader."""
 TICK_S = 0.5
-"""Between two looks at whether to stop."""
+"""Seconds between two looks at whether to stop."""
 SILENCE_S = 10.0
 """Without a message from the leader, which sends one every 2 s, until it is connected again."""
 

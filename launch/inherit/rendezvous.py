@@ -26,9 +26,9 @@ from tfdist.launch.inherit.wire import Key
 from tfdist.launch.text import shortened
 
 REPORT_S = 5.0
-"""Between two lines about what is missing."""
+"""Seconds between two lines about what is missing."""
 JOIN_S = 3.0
-"""For the thread that meets the peers to end."""
+"""Time for the thread that meets the peers to end."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ class Source:
     variables: tuple[str, ...]
     """All of them are needed. The first one has the cluster."""
     read: Callable[[Mapping[str, str], int | None], tuple[Cluster, Task]]
-    """From the environment and the value of --port."""
+    """Reads the environment and the value of --port."""
     has_ports: bool = False
 
 
@@ -44,7 +44,7 @@ SOURCES: Mapping[SourceName, Source] = MappingProxyType(
         SourceName.SLURM: Source(("SLURM_STEP_NODELIST", "SLURM_PROCID"), slurm.read),
     }
 )
-"""In the order of `detect`: a scheduler's variables are also in the environment of the launchers that it runs."""
+"""Environments in the order of `detect`: a scheduler's variables are also in that of the launchers that it runs."""
 
 
 def detect(environ: Mapping[str, str]) -> SourceName | None:

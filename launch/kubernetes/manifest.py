@@ -20,7 +20,7 @@ class _Row:
     """A kind of manifest."""
 
     pod_name: Callable[[str, str, int], str]
-    """Of the job's name, the role and the index."""
+    """Name of a pod: of the job's name, the role and the index."""
     documents: Callable[[Workload, KubernetesOptions, dict[str, list[str]]], list[dict[str, Any]]]
 
 

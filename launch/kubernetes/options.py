@@ -26,9 +26,9 @@ class KubernetesOptions:
     """The options of `tfdist manifest` that `tfdist launch` lacks."""
 
     image: str
-    """Of the container; has tfdist on its PATH."""
+    """Image of the container; has tfdist on its PATH."""
     name: str = "training"
-    """Of all objects, and the beginning of the pods' names."""
+    """Name of all objects, and the beginning of the pods' names."""
     namespace: str | None = None
     """None: that of kubectl."""
     kind: Kind = Kind.JOBSET
@@ -47,7 +47,7 @@ class KubernetesOptions:
     gpus: int = 0
     """GPUs of each pod whose tasks have devices; the other pods have none."""
     port: int = 2222
-    """Of each task, and free in every pod: each has an address of its own."""
+    """Port of each task, free in every pod: each has an address of its own."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -56,13 +56,13 @@ class KubernetesOptions:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Of each object."""
+        """Metadata of each object."""
         namespace = {} if self.namespace is None else {"namespace": self.namespace}
         return {"name": self.name, **namespace, "labels": self.labels}
 
     @property
     def queued_metadata(self) -> dict[str, Any]:
-        """Of the object that Kueue admits."""
+        """Metadata of the object that Kueue admits."""
         metadata = self.metadata
         if self.queue is not None:
             metadata["labels"]["kueue.x-k8s.io/queue-name"] = self.queue
@@ -80,7 +80,7 @@ _PART = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 """RFC 1123, between dots."""
 _SUBDOMAIN = rf"{_PART}([.]{_PART})*"
 _SHORT = r"(?=.{1,63}$)"
-"""As long as a label may be: of DNS, and of Kubernetes."""
+"""Length of a label: of DNS, and of Kubernetes."""
 _QUANTITY = r"(?=[0.]*[1-9])([0-9]+|[0-9]*[.][0-9]+)([kMGTPE]|[KMGTPE]i|[eE][0-9]+)?"
 """Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/"""
 _NAME = "use lower-case letters, digits and -"

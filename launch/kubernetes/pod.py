@@ -20,7 +20,7 @@ from tfdist.launch.kubernetes.workload import Workload
 CONTAINER = "tfdist"
 GPU = "nvidia.com/gpu"
 STOP_MARGIN_S = 10
-"""Between the end of the save and SIGKILL by the kubelet: for the outcome and the run's files."""
+"""Seconds between the end of the save and SIGKILL by the kubelet: for the outcome and the run's files."""
 _USER = 1000
 """Any user but root. Files on the volume belong to this user and group."""
 
@@ -103,7 +103,7 @@ def _environment(
 
 
 def _volumes(options: KubernetesOptions, gpus: int) -> dict[str, dict[str, Any]]:
-    """By mount path. Several GPUs exchange data through /dev/shm, of which containers have 64 MB by default."""
+    """Volumes by mount path. Several GPUs exchange data through /dev/shm, of which containers have 64 MB by default."""
     volumes: dict[str, dict[str, Any]] = {}
     if options.pvc is not None:
         volumes[VOLUME] = {"name": "tfdist", "persistentVolumeClaim": {"claimName": options.pvc}}

@@ -11,9 +11,9 @@ class Workload:
     """A job whose tasks a cluster starts: a pod each."""
 
     roles: Mapping[str, RoleShape]
-    """By role, in the order of the tasks."""
+    """Shapes by role, in the order of the tasks."""
     arguments: tuple[str, ...]
-    """Of `tfdist launch` in every pod."""
+    """Arguments of `tfdist launch` in every pod."""
     command: tuple[str, ...] = ()
     """The user's own program; empty for the built-in training."""
     env: Mapping[str, str] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from tfdist.launch.runs.rundir import RunDir, open_folder
 from tfdist.launch.typed_json import from_json, parse_json
 
 ANSWER_S = 5.0
-"""For a request to arrive once a client has connected, and for its answer."""
+"""Time for a request to arrive once a client has connected, and for its answer."""
 STOPPED_BY = "tfdist stop"
 """The command in the outcome of a run that a request has stopped."""
 _LONGEST = 1 << 16

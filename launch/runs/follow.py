@@ -19,11 +19,11 @@ from tfdist.launch.text import plain
 from tfdist.launch.typed_json import from_json, parse_json
 
 POLL_S = 0.25
-"""Between two checks whether the files have grown."""
+"""Seconds between two checks whether the files have grown."""
 CHUNK = 1 << 20
 """Bytes per read."""
 LAUNCHER_S = 5.0
-"""For a launcher to exit after it has written the outcome."""
+"""Time for a launcher to exit after it has written the outcome."""
 STREAMS: tuple[StreamName, ...] = ("stdout", "stderr")
 _KINDS: Mapping[str, type] = {kind.__name__: kind for kind in get_args(Message) if kind is not Output}
 """Messages by their `kind` in events.jsonl. Output has logs of its own."""
@@ -112,7 +112,7 @@ class RunFollower:
     _events: _Lines = field(init=False)
     _logs: dict[tuple[int, str, StreamName], _Lines] = field(default_factory=dict)
     _number: int = 0
-    """Of lines of events that were read."""
+    """Number of lines of events that were read."""
     _left_out: int = 0
     """Up to this number of lines, only the steps in `_last_steps` are messages."""
     _last_steps: set[int] = field(default_factory=set)

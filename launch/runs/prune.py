@@ -75,7 +75,7 @@ def _old_run(run_dir: RunDir) -> OldRun:
 
 
 def _stats(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Of the folder and all in it, as far as it can be read."""
+    """The folder and all in it, as far as it can be read."""
     yield folder, folder.lstat()
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):

@@ -17,7 +17,7 @@ from tfdist.launch.runs.rundir import RunDir, open_folder
 from tfdist.launch.text import shortened
 
 RETRY_S = 1.0
-"""Between two attempts to write to a file after a write has failed."""
+"""Seconds between two attempts to write to a file after a write has failed."""
 RESERVED_BYTES = 1 << 16
 """Kept free for the outcome: logs may fill the disk before it is written."""
 
@@ -112,7 +112,7 @@ class RunWriter:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """For the outcome: which logs are cut."""
+        """Warnings of the outcome: which logs are cut."""
         cut = [path for path, log in self._logs.items() if log.cut]
         return (self._warning(cut),) if cut else ()
 
