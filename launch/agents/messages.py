@@ -59,7 +59,7 @@ class Configure:
     launcher_timeout_s: float
     """Without a message from a launcher that sends heartbeats, until the agent stops its tasks and exits."""
     kill_wait_s: float = 0.0
-    """Seconds from SIGTERM until the agent stops its tasks and exits; the launcher knows at once. 0: it exits at once."""
+    """Seconds from SIGTERM until the agent stops its tasks and exits; the launcher knows at once. 0: no wait."""
 
 
 @dataclass(frozen=True)
