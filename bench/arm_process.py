@@ -208,7 +208,7 @@ def _step_s(task: str, value: object) -> float:
 
 
 _Figures = tuple[float, Mapping[str, tuple[Window, ...]], tuple[HostReading, ...]]
-"""Of `Parked`: the seconds of a step, the windows and the hosts' readings."""
+"""Values of `Parked`: the seconds of a step, the windows and the hosts' readings."""
 
 
 @dataclass

@@ -19,15 +19,15 @@ class BenchState:
 
     incarnation: int = 1
     starting: dict[str, JobState] = field(default_factory=dict)
-    """By arm, until it is parked."""
+    """States by arm, until it is parked."""
     started_at: dict[str, float] = field(default_factory=dict)
-    """By arm of this incarnation."""
+    """Start times by arm of this incarnation."""
     ready: int = 0
     """Arms of this incarnation that are parked."""
     run: PlannedRun | None = None
     """The turn that is in progress."""
     number: int = 0
-    """Of the last turn that began, counted from 1."""
+    """Number of the last turn that began, counted from 1."""
     total: int = 0
     """Number of turns; 0: unknown."""
     left_s: float | None = None
@@ -82,6 +82,6 @@ class BenchState:
 
 
 def _activity(job: JobState, now: float) -> str:
-    """In brackets what the task does whose activity started last; servers that are ready do nothing more."""
+    """What the task does whose activity started last, in brackets; servers that are ready do nothing more."""
     busy = [task for task in job.tasks.values() if task.activity not in _READY]
     return f" ({state_text(max(busy, key=lambda task: task.since), now)})" if busy else ""

@@ -20,12 +20,12 @@ class Block:
     """The turns of different arms that were measured one after the other: the machine's drift hits all alike."""
 
     group: int
-    """Of arms that are alive at the same time."""
+    """Number of the group of arms that are alive at the same time."""
     round: int
     incarnation: int
     """The start of the processes that the turns belong to; if each turn has fresh processes, the round."""
     folder: str = ""
-    """In a report over several: turns of different folders did not alternate."""
+    """Folder, in a report over several: turns of different folders did not alternate."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Design:
 
     @cached_property
     def arms(self) -> tuple[str, ...]:
-        """In the order of their first turn."""
+        """Names of the arms, in the order of their first turn."""
         return tuple(dict.fromkeys(turn.arm for turn in self.turns))
 
     @cached_property

@@ -26,7 +26,7 @@ class Disturbance:
 
     cause: Cause
     share: float
-    """Of all cores, 0..1; for a drift the second half's step time over the first half's, less 1."""
+    """Share of all cores, 0..1; for a drift the second half's step time over the first half's, less 1."""
 
     def __str__(self) -> str:
         if self.cause == "others":

@@ -22,7 +22,7 @@ _START_S: Mapping[str, float] = {
 suite cpu start, as many processes at a time as there are cores, on two cores."""
 _PROCESS_S = 3.0
 _EDGE_S = 0.5
-"""Of a turn besides its timed windows: the release, a step that is not counted, and saving."""
+"""Seconds of a turn besides its timed windows: the release, a step that is not counted, and saving."""
 
 
 def start_s(choice: StrategyChoice) -> float:

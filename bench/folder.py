@@ -37,9 +37,9 @@ class BenchFile:
     plan: tuple[PlannedRun, ...]
     hosts: tuple[str, ...] = (LOCAL.name,)
     format: int = FORMAT
-    """Of the file; one of an older format can be reported, not resumed."""
+    """Format of the file; one of an older format can be reported, not resumed."""
     last_rounds: tuple[int, ...] = ()
-    """Of each start of the processes, of a bench that was extended; empty: the suite's rounds are spread evenly."""
+    """Last rounds of each start of the processes, if the bench was extended; empty: the rounds are spread evenly."""
 
     @property
     def ends(self) -> tuple[int, ...]:

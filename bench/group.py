@@ -22,7 +22,7 @@ from tfdist.models.throughput import throughput
 from tfdist.strategies.catalog import CATALOG
 
 END_S = 20.0
-"""For a program to end after its last turn; then it is stopped."""
+"""Time for a program to end after its last turn; then it is stopped."""
 STOPPED_BY = "tfdist bench"
 
 

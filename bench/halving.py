@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import TypeVar
 
 STAGE_ROUNDS = 3
-"""Of each stage but the last."""
+"""Rounds of each stage but the last."""
 
 Round = TypeVar("Round")
 

@@ -17,7 +17,7 @@ class Point:
     examples: float
     """That the model was trained with; by all workers together unless they train models of their own."""
     seconds: float
-    """In which these examples are trained, at the speed of the turns; without starts and evaluations."""
+    """Seconds in which these examples are trained, at the speed of the turns; without starts and evaluations."""
     loss: float
     accuracy: float
     """0..1."""
@@ -101,7 +101,7 @@ class Reached:
 
 
 def reached(curves: Sequence[Curve], accuracy: float) -> Reached:
-    """Of several models with one seed, the geometric mean; a seed counts if all of its models reached it."""
+    """The geometric mean of several models with one seed; a seed counts if all of its models reached it."""
     points = {
         seed: [curve.reach(accuracy) for curve in curves if curve.seed == seed]
         for seed in dict.fromkeys(curve.seed for curve in curves)

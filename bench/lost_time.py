@@ -35,7 +35,7 @@ class Part(StrEnum):
     EXCHANGE = "exchange"
     WAITING = "waiting"
     NOT_SEPARATED = "exchange and waiting"
-    """Of arms without step times."""
+    """Name of the part of arms without step times."""
     INPUT = "input"
     UNEXPLAINED = "unexplained"
 
@@ -47,7 +47,7 @@ class Slowest:
     rank: str
     host: str
     share: float
-    """Of steps in which it was the last one, 0..1."""
+    """Share of steps in which it was the last one, 0..1."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class LostTime:
     ideal: Mean
     loss: Mean
     parts: Mapping[Part, Mean]
-    """In the order of Part; those that could be measured. Their values sum to that of the loss."""
+    """Parts in the order of Part; those that could be measured. Their values sum to that of the loss."""
     rounds: int
     slowest: "Slowest | None" = None
     """None: unknown."""
@@ -133,7 +133,7 @@ def lost_time(
 
 
 _Phases = Mapping[int, tuple[StepPhases, StepPhases]]
-"""By round: of the arm, and of its independent trainings."""
+"""Step phases by round: of the arm, and of its independent trainings."""
 
 
 def _phases(turns: Turns, independent: Turns, rounds: Sequence[int]) -> _Phases:
@@ -171,7 +171,7 @@ def _parts(
     devices = _replicas(record)
 
     def step_ms(which: Reference) -> float:
-        """Of these devices at the speed of the reference, for as many examples."""
+        """Step time of these devices at the speed of the reference, for as many examples."""
         other = references[which]
         return 1000 * examples / throughput(other) * _replicas(other) / devices
 

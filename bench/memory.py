@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tfdist.bench.turns import HostReading, Parked
 
 PROCESS_BYTES = 1_000_000_000
-"""Of a process that has not been measured yet: TensorFlow's import alone takes 620 MB."""
+"""Bytes of a process that has not been measured yet: TensorFlow's import alone takes 620 MB."""
 HEADROOM = 1.2
 """The start of a process needs more than it keeps."""
 RESERVE = 0.1
@@ -22,7 +22,7 @@ class Memory:
     total: int = 0
     """Bytes of the first host; 0: unknown."""
     process_bytes: int = PROCESS_BYTES
-    """Of the largest process so far, with headroom."""
+    """Bytes of the largest process so far, with headroom."""
     gpu_free: int | None = None
     """Bytes that the fullest GPU had free at the last reading; None: no GPU."""
     gpu_total: int = 0

@@ -139,17 +139,17 @@ class Noise:
 
     @cached_property
     def _total(self) -> Variance:
-        """Of turns, starts included."""
+        """Variance of turns, starts included."""
         return _mean_square(self._fit.residuals(self.logs), self._fit.df)
 
     @cached_property
     def _within(self) -> Variance:
-        """Between the turns of a start."""
+        """Variance between the turns of a start."""
         return _mean_square(self._fit_within_starts.residuals(self.logs), self._fit_within_starts.df)
 
     @cached_property
     def _between(self) -> Variance:
-        """Between the starts of an arm."""
+        """Variance between the starts of an arm."""
         rest = self._fit.residuals(self.logs) - self._fit_within_starts.residuals(self.logs)
         return _mean_square(rest, self._fit.df - self._fit_within_starts.df)
 
@@ -163,7 +163,7 @@ def _mean_square(rest: "Array", df: int) -> Variance:
 
 
 def sum_of(parts: Iterable[Variance]) -> Variance:
-    """Of independent estimates (Welch and Satterthwaite)."""
+    """Variance of a sum of independent estimates (Welch and Satterthwaite)."""
     present = [part for part in parts if part.value > 0]
     total = sum(part.value for part in present)
     return Variance(total, total**2 / sum(part.value**2 / part.df for part in present))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 REFRESH_S = 1.0
-"""At least this long between two drawings while arms start."""
+"""Seconds between two drawings at least, while arms start."""
 LEAST_BAR, MOST_BAR = 4, 30
 """Characters of the bar."""
 
@@ -62,7 +62,7 @@ class ProgressLines(Progress):
     state: BenchState = field(default_factory=BenchState)
     unit: str = "images/s"
     figures: dict[str, str] = field(default_factory=dict)
-    """Of each arm in the current round, in this unit."""
+    """Figures of each arm in the current round, in this unit."""
 
     def starting(self, arm: str, incarnation: int) -> None:  # noqa: D102
         self._end_round()

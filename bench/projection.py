@@ -21,11 +21,11 @@ class Projection:
     """The model of these turns; each turn counts by the inverse square of its spread."""
 
     levels: "Codes"
-    """Of each turn, counted from 0."""
+    """Level of each turn, counted from 0."""
     blocks: "Codes | None"
-    """Of each turn, counted from 0; None: blocks have no effect."""
+    """Block of each turn, counted from 0; None: blocks have no effect."""
     spreads: "Array"
-    """Of each turn."""
+    """Spread of each turn."""
 
     @cached_property
     def df(self) -> int:
@@ -129,7 +129,7 @@ class Projection:
 
 
 def connected_sets(levels: "Codes", blocks: "Codes") -> "tuple[Codes, Codes]":
-    """For each level and for each block the number of its set: those that turns connect are in one."""
+    """The number of the set of each level and of each block: those that turns connect are in one."""
     import numpy as np
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components

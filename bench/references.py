@@ -12,7 +12,7 @@ from tfdist.strategies.catalog import CATALOG, Exchange
 from tfdist.strategies.options import Api, StrategyName
 
 Spec = Mapping[str, Any]
-"""As TrainingSpec.to_json, or StrategyChoice.to_json with a command."""
+"""TrainingSpec.to_json, or StrategyChoice.to_json with a command."""
 
 
 class Reference(StrEnum):
@@ -45,7 +45,7 @@ _STRATEGIES = {
 
 
 def replicas(spec: Spec) -> int:
-    """Of the whole job."""
+    """Replicas of the whole job."""
     return int(spec.get("workers", 1) * spec.get("devices", 1))
 
 

@@ -31,7 +31,7 @@ from tfdist.models.record import Record, RecordStatus, TurnRecord
 from tfdist.models.spec import TrainingSpec
 
 TIMEOUT_S = 600.0
-"""For the start of an arm and for each turn, unless the suite sets it."""
+"""Limit of the start of an arm and of each turn, unless the suite sets it."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Session:
 
     @cached_property
     def to_run(self) -> tuple[PlannedRun, ...]:
-        """In order. Rounds that arms still lack have the baseline again, unless it learns or no arms alternate."""
+        """Runs in order. Rounds that arms still lack have the baseline again, unless it learns or no arms alternate."""
         left = remaining(self.bench.plan, self.done, without=self.arms.refused)
         learns = any(one.arm == self.baseline and accuracy_of(one.observed) is not None for one in self.before)
         return left if learns or self.bench.suite.isolated else beside(left, self.bench.plan, self.baseline)

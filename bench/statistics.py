@@ -71,13 +71,13 @@ class Comparison:
     """One arm's throughput over another's."""
 
     ratio: float
-    """Of their figures."""
+    """Ratio of their figures."""
     interval: Interval | None
     """It decides the verdict. None: too few rounds, or no rounds that connect the arms."""
     rounds: int
-    """Of the arm that has fewer."""
+    """Rounds of the arm that has fewer."""
     comparisons: int
-    """Of how many it is one: the more, the wider the interval (Holm)."""
+    """Number of comparisons of which it is one: the more, the wider the interval (Holm)."""
 
     @property
     def verdict(self) -> ArmVerdict:
@@ -140,7 +140,7 @@ class Statistics:
         return Estimate(self._log(arm) - self._log(baseline), self._variance_of_ratio(arm, baseline))
 
     def variance_of(self, arm: str) -> Variance:
-        """Of the logarithm of an arm's figure, given the rounds as they were; the arm has turns."""
+        """Variance of the logarithm of an arm's figure, given the rounds as they were; the arm has turns."""
         noise, row = self._noise_of[arm]
         return noise.of_figure(row)
 
@@ -159,7 +159,7 @@ class Statistics:
 
     @cached_property
     def _noise_of(self) -> Mapping[str, tuple[Noise, int]]:
-        """For each arm with a turn the noise of the arms that it is connected with, and its index among them."""
+        """Noise of the arms that each arm with a turn is connected with, and its index among them."""
         import numpy as np
 
         found = {}
@@ -195,7 +195,7 @@ def _enough(variance: Variance, rounds: int) -> Variance | None:
 
 
 def interval_of(log: float, variance: Variance | None, error: float) -> Interval | None:
-    """Of e to the power of `log`; None without a variance, or too wide to say anything."""
+    """Interval of e to the power of `log`; None without a variance, or too wide to say anything."""
     from scipy.special import stdtrit  # slow to import, and not needed by a launch
 
     if variance is None:
@@ -205,7 +205,7 @@ def interval_of(log: float, variance: Variance | None, error: float) -> Interval
 
 
 def p_value(log: float, variance: Variance | None) -> float | None:
-    """Of the hypothesis that the true value is 0, by Student's distribution, two-sided."""
+    """Probability under the hypothesis that the true value is 0, by Student's distribution, two-sided."""
     from scipy.special import stdtr
 
     return None if variance is None else 2 * float(stdtr(variance.df, -abs(log) / math.sqrt(variance.value)))

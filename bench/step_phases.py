@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfdist.bench.design import Array
 
 NAME = "step_times"
-"""In TurnRecord.observed."""
+"""Name in TurnRecord.observed."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class StepPhases:
 
     @cached_property
     def local_ms(self) -> "Array":
-        """From the end of the step before to the local gradients."""
+        """Time from the end of the step before to the local gradients."""
         return self._array([1000 * (rank.ready[1:] - rank.done[:-1]) for rank in self.ranks])
 
     @cached_property
     def after_ms(self) -> "Array":
-        """From the local gradients to the end of the step."""
+        """Time from the local gradients to the end of the step."""
         return self._array([1000 * (rank.done[1:] - rank.ready[1:]) for rank in self.ranks])
 
     @property

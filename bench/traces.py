@@ -11,7 +11,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.events import Turn
 
 STEPS = 5
-"""Of a trace: each has thousands of operations."""
+"""Steps of a trace: each has thousands of operations."""
 
 
 @dataclass(frozen=True)

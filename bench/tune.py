@@ -33,7 +33,7 @@ class Tuning:
     best: str = ""
     """The fastest candidate; empty: none was left."""
     comparison: Comparison | None = None
-    """Of the best with the default, over the rounds of the last stage, which chose neither of them."""
+    """Comparison of the best with the default, over the rounds of the last stage, which chose neither of them."""
     interrupted: int | None = None
     """The signal that ended the search."""
 
@@ -130,7 +130,7 @@ class _Search:
 
 
 def _beside(rates: Mapping[str, Mapping[Block, float]], default: str) -> Mapping[str, Mapping[int, float]]:
-    """Of each arm and round the images/s over those of the default, which runs beside each group of arms."""
+    """Throughput of each arm and round over that of the default, which runs beside each group of arms."""
     base = rates[default]
     return {
         arm: {block.round: rate / base[block] for block, rate in of_arm.items() if block in base}

@@ -44,13 +44,13 @@ class Parked:
     step_s: float
     """Seconds that a step takes, of the slowest task."""
     windows: Mapping[str, tuple[Window, ...]]
-    """Of the turn, by task; empty before the first turn."""
+    """Windows of the turn, by task; empty before the first turn."""
     readings: tuple[HostReading, ...]
     """One per host."""
     record: Record
-    """Of the incarnation so far."""
+    """Record of the incarnation so far."""
     observed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Of the turn, by task; see TurnRecord.observed."""
+    """Observations of the turn, by task; see TurnRecord.observed."""
 
     @property
     def hosts(self) -> tuple[HostUsage, ...]:

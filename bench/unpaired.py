@@ -27,12 +27,12 @@ Rounds = Mapping[str, Mapping[Block, float]]
 """The images/s of each arm's turns."""
 
 _FEWEST_ARMS = 3
-"""With fewer arms, two starts of each are too few to estimate how much starts differ: then a test decides."""
+"""Number of arms below which two starts of each are too few to estimate how starts differ: a test decides."""
 _DRIFT, _DRIFT_DF = 5.0, 2.5
-"""Of a random walk that lasts three benches: the variance of its mean over the last third about its mean over the first
+"""A random walk that lasts three benches: the variance of its mean over the last third about its mean over the first
 is twice this times its variance within a third, which varies like one of 2.5 degrees of freedom."""
 _REACTION = 0.3
-"""By how much of a change of the machine's speed an arm may differ from the anchor, one standard deviation: assumed.
+"""Share of a change of the machine's speed by which an arm may differ from the anchor, one standard deviation: assumed.
 Between two recorded benches of suite cpu, on machines of which one was 1.6 times as fast, it was 0.18."""
 _KNOWN = 1000.0
 """Degrees of freedom of a variance that is assumed, not estimated."""
@@ -77,14 +77,14 @@ class TwoBenches:
 
     @cached_property
     def _sides(self) -> tuple[tuple[Statistics, Variance | None], ...]:
-        """Of each bench its statistics, and the variance of the machine's speed."""
+        """Statistics of each bench, and the variance of the machine's speed."""
         return tuple(
             (Statistics(rounds, count_starts=sum(map(bool, rounds.values())) >= _FEWEST_ARMS), level_noise(rounds))
             for rounds in (self.base, self.new)
         )
 
     def _machine(self, arms: Sequence[str]) -> float:
-        """By how much these arms together became faster, as a logarithm."""
+        """How much faster these arms together became, as a logarithm."""
         from statistics import median
 
         (base, _), (new, _) = self._sides

@@ -13,7 +13,7 @@ class Staleness:
 
     mean: float
     p95: int
-    """At most 5 % of the updates have a higher one."""
+    """Staleness that at most 5 % of the updates exceed."""
     largest: int
     updates: int
 
@@ -23,7 +23,7 @@ class Updates:
     """The counted updates of one arm."""
 
     counts: tuple[tuple[int, ...], ...]
-    """For each worker, its number of updates with staleness 0, 1, and so on."""
+    """Number of updates of each worker with staleness 0, 1, and so on."""
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -33,11 +33,11 @@ class Updates:
 
     @property
     def staleness(self) -> Staleness | None:
-        """Of all updates; None without any."""
+        """Staleness of all updates; None without any."""
         return _staleness([sum(column) for column in zip_longest(*self.counts, fillvalue=0)])
 
     def of_worker(self, worker: int) -> Staleness | None:
-        """Of one worker's updates."""
+        """Staleness of one worker's updates."""
         return _staleness(self.counts[worker])
 
 

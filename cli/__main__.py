@@ -4,7 +4,7 @@ import os
 import sys
 
 FAILED, INTERRUPTED = 1, 130
-"""As in `ExitCode`, whose import may be what fails or is interrupted."""
+"""Values of `ExitCode`, whose import may be what fails or is interrupted."""
 
 
 def main() -> None:

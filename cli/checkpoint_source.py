@@ -20,11 +20,11 @@ class Source:
     """Checkpoints to continue from, or to export."""
 
     option: str
-    """For messages: `--resume last`."""
+    """Name of the option in messages: `--resume last`."""
     folder: str
     """An absolute path or a URL."""
     run: SavedSpec | None = None
-    """Of the run that was named; None for a folder."""
+    """Spec of the run that was named; None for a folder."""
     newest: Manifest | None = None
     """None for programs of the user, and if this machine cannot read the folder."""
     may_be_empty: bool = False

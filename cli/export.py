@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MODULE = "tfdist.models.training.export"
 _LAST_LINES = 20
-"""Of the process's stderr, printed when it fails."""
+"""Lines of the process's stderr that are printed when it fails."""
 
 Target = Annotated[
     str,

@@ -175,7 +175,7 @@ def _check_prefix(prefix: str | None) -> None:
 
 
 def _named_hosts(values: Mapping[str, Any], options: TransportOptions) -> tuple[Host, ...]:
-    """From --hosts or --hostfile; with srun by default from the Slurm allocation."""
+    """Hosts of --hosts or --hostfile; with srun by default those of the Slurm allocation."""
     text, file = ",".join(values["hosts"]) if "hosts" in values else None, values.get("hostfile")
     if text is not None and file is not None:
         raise TfdistError(f"{_written('hosts', values)} and {_written('hostfile', values)}: use only one of them")

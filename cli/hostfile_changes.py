@@ -13,7 +13,7 @@ class HostfileChanges:
     """Reads the hostfile again when it has changed. A host that is known keeps the settings it was started with."""
 
     hosts: tuple[Host, ...]
-    """As last read."""
+    """The hosts that were read last."""
     path: Path | None
     """None: the hosts never change."""
     read: Callable[[], tuple[Host, ...]]

@@ -33,7 +33,7 @@ class Inherit:
 
     source: SourceName = SourceName.TF_CONFIG
     flag: str = "--inherit tf-config"
-    """As the user wrote it."""
+    """The option as the user wrote it."""
     waits: bool = True
     """The task starts when all others are there."""
 

@@ -38,7 +38,7 @@ def _string(dumper: _Dumper, text: str) -> yaml.ScalarNode:
 
 
 def _style(text: str) -> str | None:
-    """Of the quotes; None: without. Only double quotes have escapes."""
+    """Style of the quotes; None: without. Only double quotes have escapes."""
     if not is_utf8(text):
         raise TfdistError(f"{text!r}: not valid UTF-8; use UTF-8, as Kubernetes accepts nothing else")
     if _WORD.fullmatch(text) and text.lower() not in _VALUES:

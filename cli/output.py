@@ -11,7 +11,7 @@ PATIENCE_S = 1.5
 """How long a command waits at its end for a reader that reads nothing."""
 
 _streams: dict[str, Stream] = {}
-"""By name, while they replace sys.stdout and sys.stderr."""
+"""Streams by name, while they replace sys.stdout and sys.stderr."""
 
 
 def never_block() -> None:

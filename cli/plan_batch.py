@@ -1,4 +1,4 @@
-"""From the options of `tfdist sbatch` to a batch script, checked on imagined nodes. Pure."""
+"""Plans a batch script: the options of `tfdist sbatch`, checked on imagined nodes. Pure."""
 
 from dataclasses import dataclass
 

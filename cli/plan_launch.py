@@ -1,4 +1,4 @@
-"""From the options of `tfdist launch` to a checked and complete plan. Starts nothing."""
+"""Plans a launch: the options of `tfdist launch` become a checked and complete plan. Starts nothing."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -60,7 +60,7 @@ class LaunchOptions:
     """The options that define the job."""
 
     choices: Mapping[str, Any]
-    """By TrainingSpec's field names, and `preset`; only those that were given."""
+    """Values by TrainingSpec's field names, and `preset`; only those that were given."""
     command: tuple[str, ...] = ()
     port: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""From the options of `tfdist manifest` to what its pods run. Starts nothing."""
+"""Plans what the pods of `tfdist manifest` run. Starts nothing."""
 
 import shlex
 import signal
@@ -27,7 +27,7 @@ from tfdist.strategies.options import LEGACY_KERAS
 WORKERS = 2
 """The default, as on a machine without GPUs."""
 START_TIMEOUT_S = 600
-"""For all tasks to be started: some nodes have to pull the image first, or do not exist yet."""
+"""Limit for all tasks to be started: some nodes have to pull the image first, or do not exist yet."""
 _OF_DATA = ("dataset", "data_dir", "shuffle", "classes", "evaluate", "epochs")
 _WITHOUT_EFFECT = {
     "evaluator": "a pod runs one task of TF_CONFIG; omit it",
@@ -41,7 +41,7 @@ class ManifestRequest:
     """The options of `tfdist manifest` that `tfdist launch` has too."""
 
     choices: Mapping[str, Any]
-    """By TrainingSpec's field names, and `preset`; only those that were given."""
+    """Values by TrainingSpec's field names, and `preset`; only those that were given."""
     words: tuple[str, ...]
     """Options that each pod gets as they were given."""
     command: tuple[str, ...]

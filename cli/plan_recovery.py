@@ -1,4 +1,4 @@
-"""From the options about checkpoints and restarts to a plan: what cannot work or has no effect is refused. Pure."""
+"""Plans checkpoints and restarts: what cannot work or has no effect is refused. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tfdist.launch.runs.background import Background
 
 BUILT_IN_RESTART_GRACE_S = 0.3
-"""As `Policy.restart_grace_s`: with it a restart costs little more than a start."""
+"""`Policy.restart_grace_s` of the built-in training: with it a restart costs little more than a start."""
 
 
 @dataclass(frozen=True)

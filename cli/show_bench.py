@@ -42,7 +42,7 @@ def refusals(session: Session) -> Iterator[str]:
 
 
 def limits(session: Session, links: Links) -> Iterator[str]:
-    """For each arm between processes the most images/s that the network allows, if its bandwidth was measured."""
+    """The most images/s that the network allows, for each arm between processes, if its bandwidth was measured."""
     for arm, spec in session.arms.specs.items():
         if not isinstance(spec, TrainingSpec):
             continue

@@ -13,9 +13,9 @@ from tfdist.launch.text import shortened
 COLORS = {Verdict.OK: typer.colors.GREEN, Verdict.WARNING: typer.colors.YELLOW, Verdict.FAILED: typer.colors.RED}
 VERDICT_WIDTH = max(len(verdict) for verdict in Verdict)
 MOST_HOSTS = 3
-"""In one row; more are counted."""
+"""Hosts in one row; more are counted."""
 MIN_TEXT_WIDTH = 40
-"""With fewer columns the text starts on the line below its heading."""
+"""Columns below which the text starts on the line below its heading."""
 
 
 def show(rows: Sequence[CheckResult], width: int | None) -> None:

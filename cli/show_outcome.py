@@ -18,7 +18,7 @@ from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
 
 SHOWN_ATTEMPTS = 10
-"""At the start and at the end of a long list."""
+"""Attempts shown at the start and at the end of a long list."""
 
 
 def show_outcome(

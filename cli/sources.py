@@ -15,7 +15,7 @@ class _Source:
     name: str
     """`TFDIST_WORKERS=` or `workers = `."""
     raw: str
-    """As written there."""
+    """The value as written there."""
     words: tuple[str, ...]
     """The values that messages may quote."""
     omit: str

@@ -13,7 +13,7 @@ from tfdist.launch.text import shortened
 PATIENCE_S = 2.0
 """Nothing is printed before."""
 UPDATE_S = 5.0
-"""Between two updates of a step where lines are not overwritten."""
+"""Seconds between two updates of a step where lines are not overwritten."""
 
 
 class Steps:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DEV = Path("/dev")
 KerasCells = Mapping[str, Refusal | None]
-"""For each Keras and API, as `3 fit`: why a strategy does not work with it; None if it does."""
+"""Why a strategy does not work with a Keras and an API, as `3 fit`; None if it does."""
 
 
 def strategies(

@@ -22,7 +22,7 @@ from tfdist.models.saved_spec import read_saved_spec
 from tfdist.strategies.choice import StrategyChoice
 
 LAST_LINES = 10
-"""Of each log, and steps of each task, shown at first."""
+"""Lines of each log, and steps of each task, shown at first."""
 
 
 def watch(run_dir: RunDir, out: TextIO, verbose: bool) -> PrefixedLines:
@@ -58,7 +58,7 @@ class _Clock:
 
 
 def _console(run_dir: RunDir, out: TextIO, verbose: bool, clock: _Clock) -> PrefixedLines:
-    """As a launch chooses it: a live table for the built-in training on a terminal, else prefixed lines."""
+    """The console that a launch chooses: a live table for the built-in training on a terminal, else prefixed lines."""
     saved = read_saved_spec(run_dir)
     if not can_redraw(out) or saved is None or saved.command:
         return PrefixedLines(out, sys.stderr, LineOptions(verbose))

@@ -21,13 +21,13 @@ class Checkpointing:
     """Anything that tf.io.gfile writes: a path on a local or shared disk, or gs://..."""
     every_steps: int | None = None
     every_s: float | None = None
-    """With neither of the two: only at the end, and when the job is preempted."""
+    """Seconds between two checkpoints. With neither of the two: only at the end, and when the job is preempted."""
     keep: int = KEEP
     """Number of checkpoints that are kept, the newest ones."""
     resume: bool = False
     """Continue from what is in the folder. Otherwise only a restart does, and a folder that holds some is refused."""
     may_be_empty: bool = False
-    """With `resume`: without any checkpoint in the folder, start from the beginning."""
+    """Whether `resume` starts from the beginning without any checkpoint in the folder."""
 
     def to_env(self) -> dict[str, str]:
         """The variables of every task."""

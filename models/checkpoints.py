@@ -53,7 +53,7 @@ class Manifest:
     files: Mapping[str, int]
     """Bytes of each file of the checkpoint, by name."""
     attempt: int = 0
-    """Of the task that saved it."""
+    """Attempt of the task that saved it."""
     final: bool = False
     """The training was complete."""
 
@@ -90,7 +90,7 @@ class Files(Protocol):
     """Reads a folder. Every method raises OSError."""
 
     def names(self, folder: str) -> Sequence[str]:
-        """Of all files and folders in it; none if it does not exist."""
+        """Names of all files and folders in it; none if it does not exist."""
 
     def text(self, path: str) -> str:
         """The content of a text file."""
@@ -103,18 +103,18 @@ class LocalFiles:
     """Reads folders of this machine."""
 
     def names(self, folder: str) -> Sequence[str]:
-        """As `Files.names`."""
+        """`Files.names`."""
         try:
             return [path.name for path in Path(folder).iterdir()]
         except FileNotFoundError:
             return []
 
     def text(self, path: str) -> str:
-        """As `Files.text`."""
+        """`Files.text`."""
         return Path(path).read_text(encoding="utf-8")
 
     def size(self, path: str) -> int:
-        """As `Files.size`."""
+        """`Files.size`."""
         return Path(path).stat().st_size
 
 

@@ -5,7 +5,7 @@ from tfdist.launch.text import counted
 from tfdist.models.spec import TrainingSpec
 
 INITIAL_SHARE = 0.1
-"""Of the initial weights in the averages, above which a warning is printed."""
+"""Share of the initial weights in the averages, above which a warning is printed."""
 
 
 def check_ema(spec: TrainingSpec) -> None:

@@ -17,9 +17,9 @@ Amount = Annotated[int, Between(0, 1 << 50)]
 """A number of things or bytes; sums of many have 64 bits."""
 Share = Annotated[float, Between(0, 1)]
 Loss = Annotated[float, Between(-1e39, 1e39)]
-"""As float32 has it."""
+"""Loss, a float32."""
 Difference = Annotated[float, Between(-1e12, 1e12)]
-"""Of two readings, such as CPU seconds: a little below 0 if the clocks were corrected meanwhile."""
+"""Difference of two readings, such as CPU seconds: a little below 0 if the clocks were corrected meanwhile."""
 
 T = TypeVar("T")
 FORMAT = 2
@@ -49,7 +49,7 @@ class GpuReading:
 
     index: Amount
     memory_bytes: Amount
-    """In use by all processes."""
+    """Memory that all processes use."""
     utilization: Share
     """Share of the last sampling period in which a kernel ran, 0..1."""
     power_w: Difference
@@ -84,7 +84,7 @@ class Window:
     examples: Amount
     """Processed by the replicas of this rank; asynchronous: applied by all workers together."""
     elapsed_s: PositiveFloat
-    """By time.perf_counter()."""
+    """Seconds by time.perf_counter()."""
     loss: Loss | None
     """Mean over the global batch of its last step."""
     usage: WindowUsage | None = None
@@ -103,7 +103,7 @@ class Storage:
     updates: Amount = 0
     """Other requests in a step: updates of variables."""
     update_bytes: Amount = 0
-    """Of their arguments: gradients, and the optimizer's numbers."""
+    """Bytes of their arguments: gradients, and the optimizer's numbers."""
 
 
 @dataclass(frozen=True)
@@ -123,13 +123,13 @@ class RankRecord:
     `first_step_end`: from the start of the process to the end of the first step.
     """
     examples_applied: Amount
-    """In the whole run, warm-up included, by this rank; asynchronous: by all workers, from a counter on the ps."""
+    """Examples of this rank in the whole run, warm-up included; asynchronous: of all workers, by a counter on ps."""
     updates_applied: Amount
     """The optimizer's iterations at the end."""
     resumed_at: Amount = 0
     """The step of the checkpoint that it continued from: its windows are those of later steps."""
     accuracy: Share | None = None
-    """On the held-out examples, 0..1; None: not evaluated."""
+    """Accuracy on the held-out examples, 0..1; None: not evaluated."""
     peak_memory_bytes: Amount = 0
     gpu_peak_bytes: tuple[Amount, ...] = ()
     """The most memory that TensorFlow has allocated on each GPU of this task; empty for an asynchronous job."""
@@ -144,7 +144,7 @@ class RankRecord:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that affect speed."""
     storage: Mapping[str, Storage] = field(default_factory=dict)
-    """By device of this task, `CPU:0`, or by parameter server, `ps-0`."""
+    """Storage by device of this task, `CPU:0`, or by parameter server, `ps-0`."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Evaluation:
 
     step: Amount
     accuracy: Share
-    """On the held-out examples, 0..1."""
+    """Accuracy on the held-out examples, 0..1."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class CollectiveCase(TypedDict):
     pack_bytes: Amount
     iterations: PositiveInt
     seconds: PositiveFloat
-    """Of all iterations on this task."""
+    """Seconds of all iterations on this task."""
     wrong: Amount
 
 
@@ -238,7 +238,7 @@ class TurnRecord:
     repeated: bool = False
     """It replaces a disturbed turn of the same round."""
     observed: Mapping[str, Observed] = field(default_factory=dict)
-    """By task, what it reported about the turn besides windows, by name: JSON. docs/protocol.md lists the names."""
+    """What each task reported about the turn besides windows, by name: JSON. docs/protocol.md lists the names."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
@@ -273,7 +273,7 @@ class _Spec(TrainingSpec):
 
     global_batch_size: PositiveInt = 1
     command: str | tuple[str, ...] = ""
-    """As a shell reads it; of a refused arm the list of the suite."""
+    """Command as a shell reads it; of a refused arm the list of the suite."""
 
 
 @dataclass(frozen=True)
@@ -316,14 +316,14 @@ class Record:
     exit_code: int
     ranks: tuple[RankRecord, ...] = ()
     usage: Mapping[str, TaskUsage] = field(default_factory=dict)
-    """By task name; parameter servers and user programs included."""
+    """Usage by task name; parameter servers and user programs included."""
     hardware: Annotated[Mapping[str, Any], Has(_Hardware)] = field(default_factory=dict)
     """CPU model, cores, memory, GPUs and OS of the first host."""
     command: str = ""
     started: str = ""
     """UTC, ISO 8601."""
     wall_s: Difference = 0.0
-    """From the start of the first process to the end of the last one."""
+    """Seconds from the start of the first process to the end of the last one."""
     run_dir: str = ""
     """The run's folder with its logs, relative to the folder of the bench."""
     git_commit: str = ""
@@ -340,9 +340,9 @@ class Record:
     hosts_usage: tuple[HostUsage, ...] = ()
     """During the turn; empty: not measured."""
     evaluations: tuple[Evaluation, ...] = ()
-    """In the order in which an evaluator made them."""
+    """Evaluations in the order in which an evaluator made them."""
     observed: Mapping[str, Observed] = field(default_factory=dict)
-    """As TurnRecord.observed."""
+    """`TurnRecord.observed`."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""

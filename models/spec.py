@@ -67,7 +67,7 @@ class TrainingSpec(StrategyChoice):
     evaluate: bool = False
     """Measure accuracy on the held-out part of the data set after training."""
     step_times: bool = False
-    """In turns, report when each step's local gradients were ready and when it was done (api loop)."""
+    """Report in turns when each step's local gradients were ready and when it was done (api loop)."""
     slow_worker: int | None = None
     """Index of a worker (in one process: of a replica) that is made slower, to see what a straggler costs."""
     slow_ms: float = 0.0
@@ -75,9 +75,9 @@ class TrainingSpec(StrategyChoice):
     slow_factor: float = 1.0
     """Its gradients take this many times as long."""
     evaluate_turns: bool = False
-    """In a bench: measure loss and accuracy on the held-out part after each turn, outside of its timing."""
+    """Measure loss and accuracy on the held-out part after each turn of a bench, outside of its timing."""
     count_updates: bool = False
-    """Of asynchronous workers: count the updates of each by their staleness."""
+    """Count the updates of each asynchronous worker by their staleness."""
 
     @property
     def global_batch_size(self) -> int:

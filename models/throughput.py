@@ -78,7 +78,7 @@ class _Timed(NamedTuple):
     window: Window
 
     def examples_by(self, moment_s: float) -> float:
-        """Of a window that is open at that moment, in proportion to its time."""
+        """Examples until that moment; of a window that is open then, in proportion to its time."""
         if self.end_s <= moment_s:
             return self.window.examples
         return self.window.examples * max(0.0, moment_s - self.begin_s) / (self.end_s - self.begin_s)

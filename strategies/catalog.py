@@ -59,7 +59,7 @@ class Strategy:
     replicas_known: bool = True
     """The launcher knows the number of replicas; False: only a running task does."""
     pins_cores: bool = True
-    """By default a CPU device is pinned to a core."""
+    """Whether a CPU device is pinned to a core by default."""
     many_cpu_devices: bool = True
     """A process without GPUs runs a replica on each of its virtual CPU devices."""
     scales_loss: bool = True
@@ -69,7 +69,7 @@ class Strategy:
     api_problems: Mapping[Api, str] = field(default_factory=dict)
     """Why no Keras trains under it through these APIs."""
     least_ps: int = 1
-    """With --ps: the smallest number of parameter servers, which is also the default."""
+    """Smallest number of parameter servers, which is also the default."""
     device_files: tuple[str, ...] = ()
     """Files below /dev, one of which this machine needs."""
 

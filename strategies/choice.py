@@ -63,7 +63,7 @@ class StrategyChoice:
     sync: bool = False
     """Workers of between-graph wait for each other in each step."""
     backup_workers: Count = 0
-    """With `sync`: workers whose gradients a step does not wait for, whichever are slowest."""
+    """Workers whose gradients a step does not wait for, whichever are slowest; only with `sync`."""
     keras: Keras = Keras.TWO
 
     @property

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 LOGICAL_SHARE = 0.8
-"""Of a GPU's memory, for its logical parts together; the rest is for each process's CUDA context and libraries."""
+"""Share of a GPU's memory for its logical parts together; the rest is for each process's CUDA context and libraries."""
 
 
 def names(choice: StrategyChoice) -> list[str]:

@@ -1,4 +1,4 @@
-"""After parameter servers were restarted: wait until each worker reaches each of them."""
+"""Waits after parameter servers were restarted, until each worker reaches each of them."""
 
 import os
 import time
@@ -12,7 +12,7 @@ TIMEOUT_S = 60.0
 
 
 def wait_for_servers(workers: int, servers: int) -> None:
-    """In the chief, after a restart: let each worker read a variable of each server.
+    """Let each worker read a variable of each server: for the chief, after a restart.
 
     A worker that has outlived a server tries to connect about once a second and fails all calls in between, also for a
     second after the server is back.

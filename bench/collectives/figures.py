@@ -19,9 +19,9 @@ class Figure:
     line: Line
     """Its first measurement, for all that is the same in every round."""
     seconds: float
-    """Of one operation: the geometric mean over the rounds."""
+    """Seconds of one operation: the geometric mean over the rounds."""
     interval: Interval | None
-    """Of `seconds`. None: fewer than FEWEST_ROUNDS."""
+    """Interval of `seconds`. None: fewer than FEWEST_ROUNDS."""
     rounds: int
     wrong: int
     """Wrong elements in all rounds together."""

@@ -27,7 +27,7 @@ class Line:
     hosts: PositiveInt
     ranks: PositiveInt
     bytes: Annotated[int, Between(1, 1 << 50)]
-    """As in the NCCL tests: of one rank's buffer; of all-gather, of the result."""
+    """Bytes of one rank's buffer; of all-gather, of the result. As in the NCCL tests."""
     tensors: PositiveInt
     """1, or more for the gradients of a model, which are exchanged in one call."""
     pack_bytes: Count | None
@@ -37,13 +37,13 @@ class Line:
     """Counted from 1."""
     iterations: Count
     seconds: PositiveFloat
-    """Of one operation, on the slowest rank, the mean over all iterations."""
+    """Seconds of one operation, on the slowest rank, the mean over all iterations."""
     wrong: Count
     """Elements with a wrong value after the last iteration, of all ranks together."""
     communication: str | None = None
-    """Between processes; None: the ranks are devices of one process."""
+    """Communication between processes; None: the ranks are devices of one process."""
     cross_device: str | None = None
-    """Between devices of one process; None: each rank is a process."""
+    """Operations between devices of one process; None: each rank is a process."""
 
     @property
     def algbw(self) -> float:
@@ -79,7 +79,7 @@ class Sweep:
 
     header: SweepHeader
     lines: tuple[Line, ...]
-    """In the order in which they were measured."""
+    """Lines in the order in which they were measured."""
     unreadable: tuple[str, ...] = ()
     """Lines of collectives.jsonl that could not be read, and why."""
 

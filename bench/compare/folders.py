@@ -15,7 +15,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean
 
 FORMAT = 1
-"""Of the JSON."""
+"""Format of the JSON."""
 NO_ANCHOR = "none"
 _UNKNOWN = {"-", "None", "none"}
 """Values of facts that an earlier version did not record, or that are none."""

@@ -15,7 +15,7 @@ from tfdist.launch.text import did_you_mean
 from tfdist.models.record import Record
 
 FORMAT = 1
-"""Of the JSON."""
+"""Format of the JSON."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class BenchLabel:
     started: str
     """UTC, ISO 8601."""
     commit: str
-    """Of the repository in which it ran; empty: none."""
+    """Commit of the repository in which it ran; empty: none."""
     machine: str
     tensorflow: str
     """Its version."""
@@ -59,7 +59,7 @@ class History:
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """In the order of their first bench."""
+        """Names of the arms, in the order of their first bench."""
         return tuple(dict.fromkeys(point.arm for point in self.points))
 
     @property

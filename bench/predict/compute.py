@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _SAME_BATCH = 0.01
-"""Of a program of one's own, whose last batches may be smaller, means that differ by less are of the same batch."""
+"""Relative difference of means below which they are of one batch: a user's program may have smaller last batches."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Compute:
     """The compute part of a training."""
 
     times: tuple[StepTime, ...]
-    """In ascending order of devices: one device, then trainings side by side, which share memory and caches."""
+    """Times in ascending order of devices: one device, then trainings side by side, which share memory and caches."""
     spread: float
     """Standard deviation of the logarithm of a single step's time, between steps and devices."""
     df: float
@@ -49,7 +49,7 @@ class Compute:
 
     @property
     def one(self) -> StepTime:
-        """Of one device."""
+        """Step time of one device."""
         return self.times[0]
 
     def at(self, devices: int) -> StepTime:
@@ -112,7 +112,7 @@ def error_of(row: ArmRow) -> float:
 
 
 def _spread(records: Sequence[Record]) -> tuple[float, float]:
-    """Of steps within the windows of a rank's turn, and of the ranks of a turn about their mean.
+    """Variance of steps within the windows of a rank's turn, and of the ranks of a turn about their mean.
 
     A window is the mean of its steps; they are taken for independent.
     """

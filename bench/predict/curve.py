@@ -33,7 +33,7 @@ class Parts:
     waiting: "Array"
     exchange: "Array"
     rest: "Array"
-    """Of the strategy, as measured. For asynchronous workers: 0, their waiting is for the parameter servers."""
+    """The rest of the strategy, as measured. Asynchronous workers: 0, their waiting is for the parameter servers."""
 
     @property
     def total(self) -> "Array":
@@ -62,7 +62,7 @@ class Point:
     images_per_s: float
     interval: Interval
     efficiency: float
-    """Over that of one device on each of them."""
+    """Throughput over that of one device on each of them."""
     efficiency_interval: Interval
     parts_ms: tuple[float, float, float, float]
     """Compute, waiting, exchange, rest of a step."""
@@ -83,7 +83,7 @@ class Curve:
     link: Link | None
     """That it is predicted for; None: the one that was measured."""
     fit: RingFit | None = None
-    """Of its exchange; None: an asynchronous arm."""
+    """Fit of its exchange; None: an asynchronous arm."""
     service: float | None = None
     """Images/s that the parameter servers can serve; None: a synchronous arm."""
 
@@ -96,7 +96,7 @@ class Question:
     worth: float
     """The share of one device's images/s that an added device must bring to pay."""
     gradient_bytes: int
-    """Of the arm in float32."""
+    """Bytes of the arm's gradients in float32."""
     link: Link | None
     """None: the one that was measured."""
 

@@ -21,7 +21,7 @@ from tfdist.models.spec import Architecture
 from tfdist.strategies.options import Communication, StrategyName
 
 FORMAT = 1
-"""Of the JSON."""
+"""Format of the JSON."""
 WORTH = 0.5
 _PREDICTED = (StrategyName.MULTI_WORKER, StrategyName.PARAMETER_SERVER)
 _FLOAT32 = 4
@@ -54,7 +54,7 @@ class Prediction:
 
     @property
     def fits(self) -> tuple[tuple[RingFit, int], ...]:
-        """Of the exchange of its arms, with the bytes of the gradients; each once."""
+        """Fits of the exchange of its arms, with the bytes of the gradients; each once."""
         return tuple(dict.fromkeys((curve.fit, curve.gradient_bytes) for curve in self.curves if curve.fit))
 
     def to_json(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ class Reference:
     devices: tuple[int, ...]
     images_per_s: tuple[float, ...] = ()
     efficiency: tuple[float, ...] = ()
-    """Over as many times one device; as published, not computed from images/s."""
+    """Throughput over as many times one device; as published, not computed from images/s."""
 
 
 _HOROVOD = (

@@ -31,7 +31,7 @@ class Link:
     """One connection between two hosts."""
 
     bytes_per_s: float | None = None
-    """Of a TCP stream; None: no limit is known, as inside one host."""
+    """Bandwidth of a TCP stream; None: no limit is known, as inside one host."""
     latency_s: float = 0.0
     """One way."""
 
@@ -41,14 +41,14 @@ class Ring:
     """What an all-reduce costs."""
 
     fixed_s: float
-    """Of one operation, whatever its size and ranks; 0 if measured with one number of ranks only."""
+    """Seconds of one operation, whatever its size and ranks; 0 if measured with one number of ranks only."""
     latency_s: float
-    """Of each of its messages."""
+    """Seconds of each of its messages."""
     seconds_per_byte: float
-    """Of each byte through a link: the inverse of the bandwidth."""
+    """Seconds of each byte through a link: the inverse of the bandwidth."""
 
     def seconds(self, ranks: "Array | int", size: float, operations: int = 1) -> "Array":
-        """Of all-reducing `size` bytes over `ranks`, in a number of operations; 0 for a single rank."""
+        """Seconds to all-reduce `size` bytes over `ranks`, in a number of operations; 0 for a single rank."""
         import numpy as np
 
         n = np.asarray(ranks, dtype=float)
@@ -139,7 +139,7 @@ def fit_ring(lines: Sequence[Line], link: Link, size: float, draws: int, seed: i
 
 
 def _drawn(lines: Sequence[Line], rng: "np.random.Generator") -> list[Line]:
-    """As many lines of each number of ranks and size as were measured, drawn with replacement."""
+    """Draw, with replacement, as many lines of each number of ranks and size as were measured."""
     return [group[index] for group in _groups(lines) for index in rng.integers(0, len(group), len(group))]
 
 
@@ -152,7 +152,7 @@ def _groups(lines: Sequence[Line]) -> list[list[Line]]:
 
 
 def _weights(lines: Sequence[Line], size: float) -> "Array":
-    """Of relative errors."""
+    """Weights of relative errors."""
     import numpy as np
 
     distance = np.log(np.array([line.bytes for line in lines], dtype=float) / size) / _NEAR
@@ -178,7 +178,7 @@ def _fitted(lines: Sequence[Line], size: float) -> Ring:
 
 
 def _error(ring: Ring, lines: Sequence[Line], size: float) -> float:
-    """Of the geometric means of each size and number of ranks."""
+    """Error of the geometric means of each size and number of ranks."""
     import numpy as np
 
     groups = _groups(lines)

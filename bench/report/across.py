@@ -25,7 +25,7 @@ class Change:
     anchored: bool
     """Whether `comparison` is of speed-ups over the anchor, not of images/s."""
     options: tuple[str, ...] = ()
-    """In which options of the same work they differ."""
+    """Options of the same work in which they differ."""
     reason: str = ""
     """Why they are not compared."""
     anchor: bool = False
@@ -49,7 +49,7 @@ def find_anchor(base: Sequence[ArmRow], new: Sequence[ArmRow]) -> str | None:
 
 
 def machine_differences(base: Sequence[ArmRow], new: Sequence[ArmRow]) -> tuple[str, ...]:
-    """As `cpu: B, not A`; empty: all arms ran on the same machine, by its name and hardware."""
+    """Differences as `cpu: B, not A`; empty: all arms ran on the same machine, by its name and hardware."""
     machines = [_machines(rows) for rows in (new, base)]
     return tuple(
         f"{key}: {' and '.join(machines[0][key])}, not {' and '.join(machines[1][key])}"

@@ -46,7 +46,7 @@ def arm_chart(
 
 
 def drawn(rows: Sequence[ArmRow]) -> Sequence[ArmRow]:
-    """At most MOST_ARMS: the fastest, and the baseline of the fastest."""
+    """The fastest arms, and the baseline of the fastest: at most MOST_ARMS."""
     if len(rows) <= MOST_ARMS:
         return rows
     fastest = sorted(rows, key=lambda row: -(row.images_per_s or 0.0))
@@ -90,7 +90,7 @@ def draw_interval(axes: "Axes", low: float, high: float, y: float, ms: float = 8
 
 
 def write_status(axes: "Axes", index: int, row: ArmRow) -> None:
-    """In place of the figures that an arm does not have."""
+    """Write the status in place of the figures that an arm does not have."""
     write(axes, row.status, 0, index, color=RED, style="italic")
 
 

@@ -24,7 +24,7 @@ class ArmRecords:
     """The folder's label; empty in a report over one."""
     arm: str
     records: tuple[Record, ...]
-    """By round; several in a round if the arm was measured in several groups."""
+    """Records by round; several in a round if the arm was measured in several groups."""
     rounds_planned: int
     spec: Mapping[str, Any]
     """Complete if there is a record of a run, else the choices in the suite."""

@@ -75,7 +75,7 @@ def _name(row: ArmRow, alike: Sequence[ArmRow]) -> str:
 
 
 def _answer(series: Series, name: str) -> Iterator[str]:
-    """From which batch size on a larger one is not measurably faster, and where memory ended."""
+    """The batch size from which on a larger one is not measurably faster, and where memory ended."""
     ran = [row for row in series if row.images_per_s and row.status != WRONG]
     if ran:
         best = max(ran, key=lambda row: row.images_per_s or 0.0)

@@ -31,7 +31,7 @@ from tfdist.launch.text import shortened
 from tfdist.launch.typed_json import PositiveFloat, from_json, parse_json
 
 FORMAT = 2
-"""Of report.json. Format 1 had medians over rounds, paired by round."""
+"""Format of report.json. Format 1 had medians over rounds, paired by round."""
 _IN_ROWS = ("results", "costs")
 """Keys of sections whose figures report.json has as `rows`."""
 
@@ -60,9 +60,9 @@ class Report:
     environment: dict[str, tuple[str, ...]]
     """Fact -> its distinct values."""
     price_per_hour: float | None = None
-    """Of one host; None: unknown."""
+    """Price of one host; None: unknown."""
     sections: tuple[Section, ...] = ()
-    """In their order, the tables of arms among them."""
+    """Sections in their order, the tables of arms among them."""
     figures: tuple[KeyFigure, ...] = ()
     """The headline in numbers."""
 

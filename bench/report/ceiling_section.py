@@ -29,10 +29,10 @@ class _Ceiling:
     row: ArmRow
     exchange: Exchange
     step_s: float
-    """Of one device."""
+    """Step time of one device."""
     images_per_s: float
     highest: float
-    """With the uncertainty of the bandwidth and of one device."""
+    """The ceiling with the uncertainty of the bandwidth and of one device."""
 
     @property
     def exceeded(self) -> bool:
@@ -52,7 +52,7 @@ def ceiling_section(measured: Measured) -> Section | None:
 
 
 def ceiling_warnings(measured: Measured) -> Iterator[Warning]:
-    """For arms that are measurably above their ceiling."""
+    """Warnings for arms that are measurably above their ceiling."""
     for each in _ceilings(measured):
         if each.exceeded:
             yield Warning(

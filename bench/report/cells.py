@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _NUMBER = r"[-+]?[\d,]*\.?\d+(e[-+]?\d+)?"
 _FIGURE = re.compile(rf"{_NUMBER}( ?%|x)?( (to|of) {_NUMBER}( ?%|x)?)?", re.IGNORECASE)
-"""As `90.9`, `76%`, `1.2 to 1.4`, `12 of 12`."""
+"""Figures such as `90.9`, `76%`, `1.2 to 1.4`, `12 of 12`."""
 
 
 def lines_of(shown: "pd.DataFrame") -> list[list[str]]:
@@ -20,7 +20,7 @@ def lines_of(shown: "pd.DataFrame") -> list[list[str]]:
 
 
 def figure_columns(columns: int, lines: Sequence[Sequence[str]]) -> list[bool]:
-    """For each column whether all of its cells are figures or missing, and not all missing."""
+    """Whether all cells of each column are figures or missing, and not all missing."""
     return [_figures({line[index] for line in lines} - {EMPTY}) for index in range(columns)]
 
 

@@ -15,14 +15,14 @@ class Outcome(StrEnum):
 
 
 def below(interval: Interval | None, bound: float) -> Outcome:
-    """Of a claim that a quantity is below `bound`, from the quantity's interval; None: no interval."""
+    """Outcome of the claim that a quantity is below `bound`, from the quantity's interval; None: no interval."""
     if interval is None or interval.low <= bound <= interval.high:
         return Outcome.CANNOT_TELL
     return Outcome.HELD_UP if interval.high < bound else Outcome.NOT_HELD_UP
 
 
 def above(interval: Interval | None, bound: float) -> Outcome:
-    """Of a claim that a quantity is above `bound`."""
+    """Outcome of the claim that a quantity is above `bound`."""
     opposite = {Outcome.HELD_UP: Outcome.NOT_HELD_UP, Outcome.NOT_HELD_UP: Outcome.HELD_UP}
     outcome = below(interval, bound)
     return opposite.get(outcome, outcome)
@@ -36,7 +36,7 @@ class Claim:
     measured: tuple[str, ...]
     """Each a clause."""
     outcomes: tuple[Outcome, ...]
-    """Of each measurement."""
+    """Outcomes of each measurement."""
 
     @property
     def outcome(self) -> Outcome:

@@ -20,7 +20,7 @@ ASYNC = "#c8641a"
 NONE = "#73808d"
 """Arms whose devices exchange nothing."""
 PALETTE = (SYNC, ASYNC, "#005a4c", "#8b2fc9", "#5a2d0c", NONE)
-"""For categories, in this order. For more than these, change the marker or the line too."""
+"""Colors of categories, in this order. If there are more, change the marker or the line too."""
 
 DARK: Mapping[str, str] = {
     PAPER: "#14181d",

@@ -19,7 +19,7 @@ class Costs:
     """Each None or empty: not measured."""
 
     phases_s: Mapping[str, float] = field(default_factory=dict)
-    """Of the slowest process; the median over the starts of the arm."""
+    """Phases of the slowest process; the median over the starts of the arm."""
     cpu_cores: float | None = None
     """CPU seconds of all processes of the job per second of its turns."""
     server_cores: float | None = None
@@ -94,6 +94,6 @@ def _resident(records: Sequence[Record]) -> int | None:
 
 
 def _peaks(record: Record) -> list[int]:
-    """Of each process, parameter servers included, by the operating system; else as its task measured it."""
+    """Peak memory of each process, parameter servers included, by the operating system; else by its task."""
     usage = [task.peak_memory_bytes for task in record.usage.values()]
     return usage or [rank.peak_memory_bytes for rank in record.ranks]

@@ -20,7 +20,7 @@ class Drift:
     first: int
     last: int
     change: float
-    """From the first to the last round on the straight line through all rounds; 0.1: 10 % faster."""
+    """Change from the first to the last round on the straight line through all rounds; 0.1: 10 % faster."""
     arms: tuple[str, ...]
     """The labels of those that changed by more than LIMIT in this direction."""
 
@@ -55,7 +55,7 @@ def _drift(logs: Mapping[str, Mapping[int, float]]) -> Drift | None:
 
 
 def _change(rounds: Sequence[int], logs: Sequence[float]) -> float:
-    """From the first to the last round, on the line of least squares."""
+    """Change from the first to the last round, on the line of least squares."""
     middle = fmean(rounds)
     slope = sum((x - middle) * y for x, y in zip(rounds, logs, strict=True)) / _spread(rounds)
     return slope * (rounds[-1] - rounds[0])

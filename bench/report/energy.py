@@ -25,7 +25,7 @@ def _energy_of(index: int, windows: Sequence[Window]) -> float:
 
 
 def _joules(gpu: GpuReading, elapsed_s: float) -> float:
-    """By the GPU's counter; without one, its power at the window's end for the whole window."""
+    """Energy by the GPU's counter; without one, its power at the window's end for the whole window."""
     return gpu.power_w * elapsed_s if gpu.energy_j is None else gpu.energy_j
 
 

@@ -6,7 +6,7 @@ EMPTY = "-"
 
 
 def number(value: float | None, form: str) -> str:
-    """By a format specification; a dash for None."""
+    """The text by a format specification; a dash for None."""
     return EMPTY if value is None else format(value, form)
 
 

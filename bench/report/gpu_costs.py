@@ -11,7 +11,7 @@ from tfdist.models.record import Record
 
 @dataclass(frozen=True)
 class GpuCosts:
-    """Of all windows of all turns."""
+    """Costs of all windows of all turns."""
 
     memory_bytes: int
     """The most that was in use on one GPU at a window's end."""
@@ -22,7 +22,7 @@ class GpuCosts:
     throttle: str
     """All reasons for which a clock was lowered; empty: none."""
     power_w: float | None
-    """Of all GPUs of the job together; None: not measured in every window."""
+    """Power of all GPUs of the job together; None: not measured in every window."""
 
 
 def gpu_costs_of(records: Sequence[Record]) -> GpuCosts | None:

@@ -12,7 +12,7 @@ from tfdist.launch.text import counted
 
 
 def key_figures(rows: Sequence[ArmRow]) -> tuple[KeyFigure, ...]:
-    """Of the fastest arm; empty in a report over several folders, or if no arm can be ranked."""
+    """Figures of the fastest arm; empty in a report over several folders, or if no arm can be ranked."""
     best = best_of(rows) if len({row.folder for row in rows}) == 1 else None
     return tuple(_figures(best)) if best else ()
 

@@ -77,7 +77,7 @@ def _name(kind: _Kind) -> str:
 
 
 def _sync_against_async(rows: Sequence[ArmRow], fastest: dict[_Kind, ArmRow]) -> Iterator[str]:
-    """In each folder, the fastest synchronous arm on several devices and the fastest asynchronous one."""
+    """The fastest synchronous arm on several devices of each folder and the fastest asynchronous one."""
     for folder in dict.fromkeys(key[0] for key in fastest):
         several = [row for key, row in fastest.items() if key[0] == folder and (row.devices or 0) > 1]
         sync, async_ = (

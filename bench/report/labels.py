@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 _NAME = re.compile(r"(?P<day>\d{8})T(?P<hour>\d\d)(?P<minute>\d\d)\d\dZ-(?P<suite>.+)")
-"""As `tfdist bench` names its folders: 20260101T120000Z-cpu."""
+"""Names of folders of `tfdist bench`: 20260101T120000Z-cpu."""
 _FORMS: Sequence[Callable[[re.Match[str]], str]] = (
     lambda name: name["suite"],
     lambda name: f"{name['suite']} {_day(name['day'])}",

@@ -17,10 +17,10 @@ class Learner:
 
     @property
     def examples(self) -> OverSeeds | None:
-        """To the accuracy; None: some seed did not reach it."""
+        """Examples until the accuracy; None: some seed did not reach it."""
         return over_seeds(list(self.reached.examples.values())) if self.reached.complete else None
 
     @property
     def seconds(self) -> OverSeeds | None:
-        """To the accuracy; None: some seed did not reach it."""
+        """Seconds until the accuracy; None: some seed did not reach it."""
         return over_seeds(list(self.reached.seconds.values())) if self.reached.complete else None

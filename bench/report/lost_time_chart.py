@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Lost = Mapping[str, LostTime]
-"""By ArmRow.label."""
+"""Lost time by ArmRow.label."""
 IDEAL = "ideal: one device without a strategy"
 _COLORS: Mapping[Part, tuple[str, str]] = {
     Part.SHARED: (PALETTE[0], ""),
@@ -29,7 +29,7 @@ _COLORS: Mapping[Part, tuple[str, str]] = {
 }
 """Color and hatch."""
 _LEAST_SHARE = 0.002
-"""Of a step; smaller parts are not drawn."""
+"""Share of a step below which parts are not drawn."""
 
 
 def lost_time_chart(rows: Sequence[ArmRow], lost: Lost) -> Chart:

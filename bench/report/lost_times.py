@@ -14,7 +14,7 @@ _Key = tuple[str, int, str]
 
 
 def lost_times(rows: Sequence[ArmRow]) -> Losses:
-    """Of every arm that was measured and whose devices exchange something, in the order of the rows.
+    """Losses of every arm that was measured and whose devices exchange something, in the order of the rows.
 
     Arms that only serve to explain another one are left out.
     """
@@ -71,12 +71,12 @@ class _Arms:
 
 
 def _timed(row: ArmRow, arms: Sequence[ArmRow]) -> Turns:
-    """Of the first of these arms with step times."""
+    """Turns of the first of these arms with step times."""
     return _turns(row, [arm for arm in arms if _spec(arm).get("step_times")][:1])
 
 
 def _turns(row: ArmRow, arms: Sequence[ArmRow]) -> Turns:
-    """Of an arm by round; one that was measured in several groups has several turns in a round: that of `row`'s."""
+    """Turns of an arm by round; one that was measured in several groups has several in a round: that of `row`'s."""
     groups = {record.round: record.group for record in row.measured}
     turns = {}
     for record in (record for arm in arms for record in arm.measured):

@@ -17,6 +17,6 @@ class Measured:
     notes: tuple[str, ...] = ()
     """Sentences below the table of arms."""
     price_per_hour: float | None = None
-    """Of one host; None: unknown."""
+    """Price of one host; None: unknown."""
     sweeps: Mapping[str, Sweep] = field(default_factory=dict)
     """The collectives that a bench used for its ceiling, by `ArmRow.folder`."""

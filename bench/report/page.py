@@ -12,7 +12,7 @@ class KeyFigure:
     """One number of the answer."""
 
     value: str
-    """With its unit: `151.7 images/s`."""
+    """Value with its unit: `151.7 images/s`."""
     meaning: str
     """What it is, and how certain: `of the whole job, 149.3 to 154.2`."""
 
@@ -37,7 +37,7 @@ class Page:
     """Fact -> its distinct values."""
     warnings: tuple[Warning, ...] = ()
     commands: tuple[str, ...] = ()
-    """To repeat what was measured."""
+    """Commands that repeat what was measured."""
     facts: tuple[str, ...] = ()
     """A few words each: when, where, how much was measured."""
     figures: tuple[KeyFigure, ...] = ()

@@ -23,9 +23,9 @@ from tfdist.bench.report.section import Chart
 PAGE_INCHES, PHONE_INCHES = 10.0, 4.0
 """Widths of a chart. At the width of a phone its letters have the size of the text around it."""
 _PHONE_CHARACTERS = 50
-"""Of a line at the width of a phone."""
+"""Characters of a line at the width of a phone."""
 _LINE_INCHES = 0.2
-"""Of a legend."""
+"""Height of a line of a legend."""
 _STYLE: Any = {
     "axes.axisbelow": True,
     "axes.edgecolor": GRID,
@@ -54,7 +54,7 @@ _STYLE: Any = {
 
 
 def to_png(chart: Chart) -> bytes:
-    """With its title, on white."""
+    """The picture with its title, on white."""
     stream = BytesIO()
     with matplotlib.rc_context(_STYLE):
         figure, axes = _drawn(chart, PAGE_INCHES, above=0.7)

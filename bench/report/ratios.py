@@ -26,7 +26,7 @@ def verdict_of(change: Change) -> str:
 
 
 def ratio_table(name: str, title: str, changes: Sequence[Change], anchor: str | None) -> Table:
-    """Per arm both figures, the ratio with its interval, and the verdict."""
+    """Both figures of each arm, the ratio with its interval, and the verdict."""
     import pandas as pd
 
     shown = pd.DataFrame([shown_row(change, anchor) for change in changes])

@@ -149,7 +149,7 @@ def _curve(axes: "Axes", name: str, family: Sequence[ArmRow], color: str, marker
 
 
 def _error(row: ArmRow) -> tuple[float, float]:
-    """From the interval's ends to the figure."""
+    """Distances from the interval's ends to the figure."""
     if row.spread is None or row.images_per_s is None:
         return 0.0, 0.0
     return row.images_per_s - row.spread.low, row.spread.high - row.images_per_s

@@ -38,7 +38,7 @@ class Slowed:
 
     @property
     def times(self) -> float:
-        """As long takes what is slow: the gradients of the slow worker, or, with extra time, its step."""
+        """Slow-down of the affected part: the gradients of the slow worker, or, with extra time, its step."""
         return 1 / self.slowest if self.extra_ms else self.factor
 
     @property
@@ -48,7 +48,7 @@ class Slowed:
 
     @property
     def strategy(self) -> str:
-        """With the options that say whether its workers wait."""
+        """The strategy with the options that say whether its workers wait."""
         sync = " --sync" if _spec(self.row).get("sync") else ""
         return f"{self.row.strategy}{sync}" + (f" --backup-workers {self.backup}" if self.backup else "")
 

@@ -97,7 +97,7 @@ def _slow_quantity(slowed: Sequence[Slowed]) -> str:
 
 
 def _names(slowed: Sequence[Slowed]) -> dict[tuple[Any, ...], str]:
-    """By job: its strategy, or, where several have the same one, its arm without a slow worker."""
+    """Names by job: its strategy, or, where several have the same one, its arm without a slow worker."""
     strategies = {job_of(one.row): one.strategy for one in slowed}
     shared = Counter(strategies.values())
     return {job_of(one.row): one.strategy if shared[one.strategy] == 1 else one.steady.label for one in slowed}

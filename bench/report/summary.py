@@ -34,7 +34,7 @@ class ArmRow:
     batch_per_replica: int | None
     batch_global: int | None
     images_per_s: float | None
-    """Of the whole job: the geometric mean over rounds."""
+    """Throughput of the whole job: the geometric mean over rounds."""
     spread: Interval | None
     """The confidence interval of `images_per_s`."""
     one_device: VersusBaseline | None

@@ -20,7 +20,7 @@ class VersusBaseline:
     per_device: float
     """The baseline's images/s per device."""
     differences: tuple[str, ...]
-    """As `baseline.differences`."""
+    """Differences as in `baseline.differences`."""
 
     @property
     def efficiency(self) -> float:

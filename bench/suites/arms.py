@@ -29,10 +29,10 @@ class Arms:
     machines: Mapping[str, Machines]
     """The hosts of each arm that can run, with slots for its workers."""
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of the arms that run the user's own program; see `program_of`."""
+    """Commands of the arms that run the user's own program; see `program_of`."""
 
     def baseline(self, arms: Iterable[str]) -> str:
-        """Of these, the one-device arm, else the first one: it connects groups of arms. Empty without arms."""
+        """The one-device arm of these, else the first one: it connects groups of arms. Empty without arms."""
         arms = list(arms)
         one = (arm for arm in arms if self.specs[arm].strategy is StrategyName.ONE_DEVICE)
         return next(one, next(iter(arms), ""))

@@ -37,7 +37,7 @@ class Suite:
     description: str = ""
     """What it is for; shown when a bench starts."""
     preset: str | None = None
-    """For everything that the arms do not set; None: by machine."""
+    """Preset of everything that the arms do not set; None: by machine."""
     rounds: int = 12
     """Turns of each arm."""
     incarnations: int = 2
@@ -51,11 +51,11 @@ class Suite:
     isolated: bool = False
     """No other arm's processes exist during a turn: an incarnation for each turn."""
     timeout_s: float = 600.0
-    """Of the start of an arm, and of each turn."""
+    """Limit of the start of an arm, and of each turn."""
     scaling: str = "weak"
     """weak: the batch per device is fixed; strong: the global batch is."""
     seed: int = 0
-    """Of the order of the turns within a round."""
+    """Seed of the order of the turns within a round."""
     explain: bool = False
     """Measure what is needed to say where time is lost: step times, and the arms of `suites/explain.py`."""
     until_accuracy: float | None = None

@@ -42,7 +42,7 @@ def _convolution(weights: int, channels: int) -> int:
 
 
 def _rounded(channels: float) -> int:
-    """To a multiple of 8, and not more than 10 % down, as Keras does."""
+    """Round to a multiple of 8, and not more than 10 % down, as Keras does."""
     nearest = max(8, int(channels + 4) // 8 * 8)
     return nearest if nearest >= 0.9 * channels else nearest + 8
 

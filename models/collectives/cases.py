@@ -9,7 +9,7 @@ from tfdist.models.collectives.op import CollectiveOp
 from tfdist.models.collectives.spec import CollectiveSpec
 
 MOST_ITERATIONS = 100_000
-"""In one sample."""
+"""Limit of one sample."""
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,9 @@ class Case:
     """The tensors of one operation."""
 
     elements: tuple[int, ...]
-    """Of each tensor that a rank contributes."""
+    """Number of elements of each tensor that a rank contributes."""
     bytes: int
-    """Of all of them; for all-gather, of the result."""
+    """Bytes of all of them; for all-gather, of the result."""
     pack_bytes: int = 0
     """CommunicationOptions.bytes_per_pack; 0: not set."""
 

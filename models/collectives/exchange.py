@@ -27,7 +27,7 @@ class Measurement:
     pack_bytes: int
     iterations: int
     seconds: float
-    """Of all iterations together, on this task."""
+    """Seconds of all iterations together, on this task."""
     wrong: int
     """Elements with a wrong value in the last results, of the ranks of this task."""
 
@@ -39,7 +39,7 @@ class Exchange:
     spec: CollectiveSpec
     strategy: tf.distribute.Strategy
     samples: dict[Case, Sample] = field(default_factory=dict)
-    """Of a shape each: TensorFlow identifies a collective by its place in the graph."""
+    """Samples of one shape each: TensorFlow identifies a collective by its place in the graph."""
     operation_s: dict[Case, float] = field(default_factory=dict)
     """Seconds of one operation when it was measured last, equal on all tasks."""
 

@@ -29,4 +29,4 @@ class CollectiveSpec(StrategyChoice):
     turn_s: float = 5.0
     """Timed seconds of a turn, divided equally between the sizes; at least one operation of each is run."""
     seed: int = 0
-    """Of the order of sizes in each turn."""
+    """Seed of the order of sizes in each turn."""

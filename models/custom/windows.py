@@ -31,10 +31,10 @@ class SyncWindows:
     examples_per_step: int
     wait: Callable[[], None]
     loss: Callable[[Any], float | None] = lambda result: None
-    """Of the result of a window's last step."""
+    """The loss in the result of a window's last step."""
 
     def windows(self, sizes: Iterable[int], log: WindowLog, before: int = 0, after: int = 0) -> Stepping:
-        """As `ProgramLoop.windows`."""
+        """`ProgramLoop.windows`."""
         yield from _run(before)
         self.wait()
         log.open()
@@ -69,10 +69,10 @@ class AsyncWindows:
     ahead: int
     drain: Callable[[], None]
     loss: Callable[[Any], float | None] = lambda result: None
-    """Of the fetched result of a window's last step."""
+    """The loss in the fetched result of a window's last step."""
 
     def windows(self, sizes: Iterable[int], log: WindowLog, before: int = 0, after: int = 0) -> Stepping:
-        """As `ProgramLoop.windows`."""
+        """`ProgramLoop.windows`."""
         edges: deque[_Edge] = deque()
         scheduled = 0
         if not before:
@@ -105,6 +105,6 @@ class _Edge:
     scheduled: int
     """Steps so far."""
     steps: int
-    """Of the window that ends here; 0: the first window starts here."""
+    """Steps of the window that ends here; 0: the first window starts here."""
     result: Any
     """The RemoteValue of the last step."""

@@ -1,4 +1,4 @@
-"""From cheap references (indices, paths, encoded bytes) to the batches of a worker."""
+"""Makes the batches of a worker from cheap references (indices, paths, encoded bytes)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfdist.models.spec import TrainingSpec
 
 Decode = Callable[..., tuple[tf.Tensor, tf.Tensor]]
-"""From one reference to an image (any size, 3 channels, 0..1) and its label."""
+"""Makes an image (any size, 3 channels, 0..1) and its label from one reference."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class InGraph:
 
     graph: tf.Graph
     inputs: tuple[Inputs, ...]
-    """Of each replica."""
+    """Inputs of each replica."""
     variables: Variables
     step: tf.Operation
     loss: tf.Tensor

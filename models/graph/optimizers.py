@@ -18,7 +18,7 @@ class Kind:
     """An optimizer that computes the same updates as Keras' one of that name."""
 
     build: Callable[[float], Any]
-    """From the learning rate."""
+    """Builds the optimizer with a learning rate."""
     slots: tuple[str, ...] = ()
     """Its variables for each weight, in the order of Keras."""
     powers: Mapping[str, float] = field(default_factory=dict)

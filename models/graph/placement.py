@@ -13,7 +13,7 @@ from tfdist.strategies.options import Placement
 from tfdist.strategies.parameter_server import variable_partitioner
 
 Creator = Callable[..., Any]
-"""As `tf.variable_creator_scope` takes it: from the next creator and the keyword arguments to a variable."""
+"""Makes a variable from the next creator and keyword arguments, as `tf.variable_creator_scope` takes it."""
 
 
 def holders(spec: TrainingSpec) -> tuple[str, ...]:

@@ -17,9 +17,9 @@ class Replica:
     loss: tf.Tensor
     """Mean over its batch."""
     gradients: list[tf.Tensor]
-    """Of `model.trainable_weights`."""
+    """Gradients of `model.trainable_weights`."""
     updates: list[tf.Operation]
-    """Of BatchNorm's moving statistics."""
+    """Updates of BatchNorm's moving statistics."""
 
 
 def replica(spec: TrainingSpec, model: Any, batch: Inputs, index: int) -> Replica:

@@ -19,7 +19,7 @@ from tfdist.strategies import devices
 
 v1 = tf.compat.v1
 PROBE_S = 5.0
-"""Between two questions to the other tasks whether they are there."""
+"""Seconds between two liveness checks of the other tasks."""
 SILENCE_S = 60
 """A task ends after this many seconds without an answer. Then no setting of gRPC makes its session end by itself."""
 _OPEN: list[Any] = []

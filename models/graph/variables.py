@@ -22,9 +22,9 @@ class Variables:
     """What a training needs to continue."""
 
     weights: Sequence[Any]
-    """Of the model; shards count each."""
+    """Weights of the model; shards count each."""
     slots: Sequence[Any]
-    """Of the optimizer, in the order of Keras' one."""
+    """Slots of the optimizer, in the order of Keras' one."""
     powers: Sequence[tuple[Any, float]]
     """The other variables of the optimizer, with their bases: see graph/optimizers.py."""
     averages: Sequence[Any]
@@ -32,7 +32,7 @@ class Variables:
     step: tf.Variable
     """Number of updates."""
     values: Sequence[tf.Tensor]
-    """Of the weights, the slots, the averages and the step."""
+    """Values of the weights, the slots, the averages and the step."""
 
 
 def averages_of(spec: TrainingSpec) -> Any:

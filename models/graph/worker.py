@@ -30,7 +30,7 @@ def work(spec: TrainingSpec, cluster: Cluster, task: Task) -> NoReturn:
 
 
 def _rejoin(session: Any, ours: BetweenGraph) -> None:
-    """After a restart of this worker alone: its last process may have had tickets."""
+    """Rejoin after a restart of this worker alone: its last process may have had tickets."""
     if os.environ.get("TFDIST_ATTEMPT", "0") == "0":
         return
     try:

@@ -36,9 +36,9 @@ class AsyncLoop:
     """Number of workers."""
     overlaps: ClassVar[bool] = True
     steps_per_call: int = 1
-    """Of each closure."""
+    """Steps of each closure."""
     counts: UpdateCounts | None = None
-    """Of the updates; None: they are not counted."""
+    """Counts of the updates; None: they are not counted."""
 
     def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
         """Train windows, as `pace.Loop`. With steps before and after them, workers are busy at both edges."""

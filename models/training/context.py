@@ -63,7 +63,7 @@ class Trained:
     model: tf.keras.Model
     optimizer: Any
     examples: int
-    """By this task's replicas; asynchronous: applied by all workers."""
+    """Examples of this task's replicas; asynchronous: applied by all workers."""
     updates: int
     """The optimizer's iterations."""
     keep_alive: Any

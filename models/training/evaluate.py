@@ -16,7 +16,7 @@ from tfdist.models.training import agreement, feed
 from tfdist.models.training.context import Trained, TrainingContext
 
 REPORT_S = 10.0
-"""Between two reports that the evaluation continues."""
+"""Seconds between two reports that the evaluation continues."""
 
 
 @dataclass(frozen=True)

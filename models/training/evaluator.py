@@ -19,9 +19,9 @@ from tfdist.strategies import devices
 from tfdist.strategies.choice import StrategyChoice
 
 POLL_S = 1.0
-"""Between two looks into the folder."""
+"""Seconds between two looks into the folder."""
 NICENESS = 10
-"""On a core that an evaluator shares with a busy task, it gets about a tenth of the time."""
+"""Niceness of an evaluator: on a core that it shares with a busy task, it gets about a tenth of the time."""
 
 
 def follow(spec: TrainingSpec) -> None:

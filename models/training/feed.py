@@ -21,7 +21,7 @@ class Feed:
 
     source: Any
     draw: Callable[[Any], Any]
-    """From the source to one batch per replica."""
+    """Draws one batch per replica from the source."""
 
 
 def share(spec: TrainingSpec, task: Task, replicas: int) -> pipeline.Share:
@@ -38,7 +38,7 @@ def batches(spec: TrainingSpec, part: pipeline.Share, first: "int | tf.Tensor" =
 
 
 def worker_batches(spec: TrainingSpec, part: pipeline.Share, first: "int | tf.Tensor" = 0) -> tf.data.Dataset:
-    """As `batches`, with the batches of all replicas concatenated: Keras 3's fit splits them again."""
+    """`batches`, with the batches of all replicas concatenated: Keras 3's fit splits them again."""
     per_replica = batches(spec, part, first)
     if part.replicas == 1:
         return per_replica

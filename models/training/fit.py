@@ -35,12 +35,12 @@ class FitLoop:
 
     @property
     def concurrent(self) -> int:
-        """As `pace.Loop`."""
+        """`pace.Loop.concurrent`."""
         return 1 if self.job.spec.synchronous else self.job.spec.workers
 
     @property
     def examples_per_step(self) -> int:
-        """Of this task's replicas, or of one worker's."""
+        """Examples of this task's replicas, or of one worker's."""
         return self.job.spec.batch_size * self.job.replicas
 
     def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:

@@ -12,19 +12,19 @@ class GFiles:
     """Reads folders through tf.io.gfile. See `checkpoints.Files`."""
 
     def names(self, folder: str) -> Sequence[str]:
-        """As `Files.names`."""
+        """`Files.names`."""
         try:
             return [name.rstrip("/") for name in _read(lambda: tf.io.gfile.listdir(folder))]
         except FileNotFoundError:
             return []
 
     def text(self, path: str) -> str:
-        """As `Files.text`."""
+        """`Files.text`."""
         with tf.io.gfile.GFile(path, "rb") as file:
             return str(_read(file.read), "utf-8")
 
     def size(self, path: str) -> int:
-        """As `Files.size`."""
+        """`Files.size`."""
         return int(_read(lambda: tf.io.gfile.stat(path)).length)
 
 

@@ -21,7 +21,7 @@ class SyncLoop:
 
     strategy: tf.distribute.Strategy
     examples_per_step: int
-    """Of this task's replicas."""
+    """Examples of this task's replicas."""
     run_steps: Callable[[int], Any]
     """Trains a call of N steps; returns each replica's loss of the last one."""
     fetch: Callable[[Any], float]
@@ -30,7 +30,7 @@ class SyncLoop:
     steps: int = 0
     """Trained so far, before the checkpoint too."""
     times: StepTimes | None = None
-    """Of the steps; None: not measured."""
+    """Times of the steps; None: not measured."""
     concurrent: ClassVar[int] = 1
     overlaps: ClassVar[bool] = False
 

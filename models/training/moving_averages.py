@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfdist.models.training.storage import tensorflow_variable
 
 _KEY = "averages/{}/.ATTRIBUTES/VARIABLE_VALUE"
-"""Of an average in a checkpoint that lists them as `averages`."""
+"""Key of an average in a checkpoint that lists them as `averages`."""
 
 
 @dataclass(frozen=True)

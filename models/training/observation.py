@@ -22,7 +22,7 @@ SPEED_VARIABLES = frozenset([
     "NCCL_IB_DISABLE", "NCCL_NET_GDR_LEVEL", "NCCL_SOCKET_IFNAME", "NCCL_NTHREADS", "NCCL_BUFFSIZE",
     "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_LAUNCH_MODE",
 ])  # fmt: skip
-"""By name, not by prefix: another TF_ variable may hold a path or a secret, and records are published."""
+"""Variables by name, not by prefix: another TF_ variable may hold a path or a secret, and records are published."""
 
 _KERAS = {Keras.TWO: "tf_keras", Keras.THREE: "keras"}
 

@@ -14,7 +14,7 @@ from tfdist.models.training.tracing import tracing
 from tfdist.models.training.windows import WindowLog, step_s
 
 OPENING_STEPS = 4
-"""After the first step and before the first turn: the same in all arms, so that their losses can be compared."""
+"""Steps between the first step and the first turn: the same in all arms, so that their losses can be compared."""
 
 
 class Loop(Protocol):
@@ -95,7 +95,7 @@ class TurnPlan:
     before: int
     after: int
     trace: str = ""
-    """As events.Turn."""
+    """`events.Turn.trace`."""
 
 
 def turns(log: WindowLog, concurrent: int, seconds: float, per_call: int = 1) -> Iterator[TurnPlan]:

@@ -10,7 +10,7 @@ from tfdist.models.training.schedule import saved_warmup, saved_windows, segment
 from tfdist.models.training.windows import WindowLog
 
 SEGMENT_S = 2.0
-"""Between two moments at which an asynchronous job waits for all scheduled steps, so that it can be saved."""
+"""Seconds between two moments at which an asynchronous job waits for all scheduled steps, so that it can be saved."""
 
 
 class Edges(Protocol):

@@ -20,7 +20,7 @@ from tfdist.models.training.store import MEMORY, Writer, drop_snapshot, mark_fin
 from tfdist.strategies.catalog import CATALOG
 
 CHECK_S = 1.0
-"""At least this long between two questions to the other ranks whether to save now."""
+"""Smallest number of seconds between two questions to the other ranks whether to save now."""
 
 
 class Saver:
@@ -33,9 +33,9 @@ class Saver:
         self._writer = Writer(options.folder, options.keep, self._report)
         self._write = _write_function(job, trained)
         self._failure = ""
-        """Of the last save."""
+        """Failure of the last save."""
         self._last_step = job.start.step if job.start.path is not None else None
-        """Of the newest checkpoint."""
+        """Step of the newest checkpoint."""
         self._saved_at = self._checked_at = time.monotonic()
         self._checked_step = job.start.step
         self._spacing = 1

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tfdist.models.training.stamps import stamp
 
 MOST_STEPS = 1000
-"""Of a turn; later ones are not recorded."""
+"""Steps of a turn at most; later ones are not recorded."""
 DIGITS = 6
 """tf.timestamp counts microseconds."""
 
@@ -21,9 +21,9 @@ class StepTimes:
     strategy: tf.distribute.Strategy
     gpus: bool
     gradient_bytes: int
-    """Of all gradients of a replica, as they are exchanged."""
+    """Bytes of all gradients of a replica, as they are exchanged."""
     steps: list[tuple[tuple[tf.Tensor, ...], tf.Tensor]] = field(default_factory=list)
-    """For each step: the stamp of each replica of this task, and that of its end."""
+    """Stamps of each step: of each replica of this task, and of its end."""
 
     def measured(self, step: Callable[[Any], Any]) -> Callable[[Any, int], Any]:
         """A call with a source of batches and the number of steps, which is 1, that returns the losses.

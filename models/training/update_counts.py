@@ -65,6 +65,6 @@ def create(workers: int) -> UpdateCounts:
 
 
 def to_json(counts: Any) -> list[list[int]]:
-    """For each worker its number of updates with staleness 0, 1, and so on, without zeros at the end."""
+    """Numbers of updates of each worker with staleness 0, 1, and so on, without zeros at the end."""
     rows: list[list[int]] = counts.tolist()
     return [row[: max((index + 1 for index, count in enumerate(row) if count), default=0)] for row in rows]

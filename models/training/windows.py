@@ -31,7 +31,7 @@ class WindowLog:
     first_step_at: float = 0.0
     """The clock at the end of the first step, tracing included; 0.0 before it."""
     steps: int = 0
-    """Of all windows so far."""
+    """Steps of all windows so far."""
     at_edge: Callable[[int], bool] | None = None
     """Called with `steps` after each window, outside of them; returns whether it took time."""
     quiet: bool = False

@@ -13,7 +13,7 @@ from tfdist.models.training.step import ReplicaStep
 from tfdist.models.training.update_counts import UpdateCounts
 
 Update = Callable[[Any, Any], tf.Tensor]
-"""From a source of batches and the worker's index to the loss of a step that it trains."""
+"""Trains a step on a batch of a source, with the worker's index; returns the loss."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class Parts:
 
     replica_step: ReplicaStep
     draw: Callable[[Any], Any]
-    """From a source to a batch."""
+    """Draws a batch from a source."""
     applied: tf.Variable
     """Number of examples, to which those of a closure are added at its end."""
     counts: UpdateCounts | None
-    """Of the updates; None: they are not counted."""
+    """Counts of the updates; None: they are not counted."""
     requests: dict[str, Storage]
     """Receives what a step moves to and from each server, when it is traced."""
 
