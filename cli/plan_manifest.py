@@ -27,7 +27,7 @@ from tfdist.strategies.options import LEGACY_KERAS
 WORKERS = 2
 """The default, as on a machine without GPUs."""
 START_TIMEOUT_S = 600
-"""Limit for all tasks to be started: some nodes have to pull the image first, or do not exist yet."""
+"""Seconds for all tasks to be started: some nodes have to pull the image first, or do not exist yet."""
 _OF_DATA = ("dataset", "data_dir", "shuffle", "classes", "evaluate", "epochs")
 _WITHOUT_EFFECT = {
     "evaluator": "a pod runs one task of TF_CONFIG; omit it",

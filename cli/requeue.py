@@ -14,7 +14,7 @@ JOB = "SLURM_JOB_ID"
 COUNT = "SLURM_RESTART_COUNT"
 """How often Slurm has started the job again; not set at first."""
 ANSWER_S = 60.0
-"""Time for slurmctld to answer."""
+"""Seconds for slurmctld to answer."""
 
 
 def check_requeue(most: int | None, recovery: Recovery, *, own: bool) -> None:

@@ -17,7 +17,7 @@ Amount = Annotated[int, Between(0, 1 << 50)]
 """A number of things or bytes; sums of many have 64 bits."""
 Share = Annotated[float, Between(0, 1)]
 Loss = Annotated[float, Between(-1e39, 1e39)]
-"""Loss, a float32."""
+"""A loss within the range of float32."""
 Difference = Annotated[float, Between(-1e12, 1e12)]
 """Difference of two readings, such as CPU seconds: a little below 0 if the clocks were corrected meanwhile."""
 
@@ -49,7 +49,7 @@ class GpuReading:
 
     index: Amount
     memory_bytes: Amount
-    """Memory that all processes use."""
+    """Bytes in use by all processes."""
     utilization: Share
     """Share of the last sampling period in which a kernel ran, 0..1."""
     power_w: Difference

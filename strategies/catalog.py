@@ -69,7 +69,7 @@ class Strategy:
     api_problems: Mapping[Api, str] = field(default_factory=dict)
     """Why no Keras trains under it through these APIs."""
     least_ps: int = 1
-    """Smallest number of parameter servers, which is also the default."""
+    """Smallest number of parameter servers that --ps accepts, which is also the default."""
     device_files: tuple[str, ...] = ()
     """Files below /dev, one of which this machine needs."""
 

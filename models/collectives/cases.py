@@ -9,7 +9,7 @@ from tfdist.models.collectives.op import CollectiveOp
 from tfdist.models.collectives.spec import CollectiveSpec
 
 MOST_ITERATIONS = 100_000
-"""Limit of one sample."""
+"""Maximum number of iterations in one sample."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ class GraphContext(TrainingContext):
 
     @property
     def batch(self) -> int:
-        """`TrainingContext.batch`: of all workers that step together, or of one that steps alone."""
+        """Examples in a step of all workers that step together, or of one that steps alone."""
         return batch_of(self.spec)
 
 

@@ -12,7 +12,7 @@ from tfdist.models.training.agreement import Sum, make_sum
 from tfdist.models.training.context import TrainingContext
 
 LIMIT_S = 10.0
-"""Time for workers of other launchers to arrive."""
+"""Seconds for workers of other launchers to arrive."""
 
 
 def wait_before_exit(job: TrainingContext) -> None:

@@ -40,7 +40,7 @@ class FitLoop:
 
     @property
     def examples_per_step(self) -> int:
-        """Examples of this task's replicas, or of one worker's."""
+        """Examples in a step of this task's replicas, or of one worker's."""
         return self.job.spec.batch_size * self.job.replicas
 
     def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
@@ -111,8 +111,8 @@ def _compiled(job: TrainingContext) -> tuple[tf.keras.Model, MovingAverages | No
 
 
 def _data(job: TrainingContext, optimizer: Any) -> Callable[[int], Any]:
-    """From the first example to the data argument of fit: a creator of each worker's dataset (tf_keras only), or the
-    dataset itself."""
+    """A function from the index of the first example to the data argument of fit: a creator of each worker's dataset
+    (tf_keras only), or the dataset itself."""
     spec, part = job.spec, feed.share(job.spec, job.task, job.replicas)
     creator = tf.keras.utils.experimental.DatasetCreator if spec.keras is Keras.TWO else None
     if creator is None:

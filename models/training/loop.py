@@ -21,7 +21,7 @@ class SyncLoop:
 
     strategy: tf.distribute.Strategy
     examples_per_step: int
-    """Examples of this task's replicas."""
+    """Examples of this task's replicas in a step."""
     run_steps: Callable[[int], Any]
     """Trains a call of N steps; returns each replica's loss of the last one."""
     fetch: Callable[[Any], float]
