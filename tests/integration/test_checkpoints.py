@@ -105,20 +105,25 @@ def succeeded(done: Run) -> Run:
     return done
 
 
-def once(task: str, step: int, act: Callable[[Run], None]) -> Watch:
-    """Act when this task reports this step for the first time."""
+def once(task: str, step: int, act: Callable[[Run], None], saved: int = 0) -> Watch:
+    """Act once, when this task has reported this step or a later one, and a checkpoint of step `saved` or later is there."""
     acted = []
 
     def watch(run: Run, reporter: str, event: dict[str, Any]) -> None:
-        if not acted and reporter == task and event["event"] == "step" and event["step"] >= step:
+        arrived = reporter == task and event["event"] == "step" and event["step"] >= step
+        if not acted and arrived and max(run.saved, default=0) >= saved:
             acted.append(step)
             act(run)
 
     return watch
 
 
-def killed_at(task: str, step: int) -> Watch:
-    return once(task, step, lambda run: run.kill(task, signal.SIGKILL))
+def killed_at(reporter: str, step: int, victim: str | None = None, saved: int = 2 * EVERY) -> Watch:
+    """Kill the victim, or the reporter itself, once the reporter has passed this step and a checkpoint is stored.
+
+    Checkpoints are stored beside the training, which may have gone some steps further by then.
+    """
+    return once(reporter, step, lambda run: run.kill(victim or reporter, signal.SIGKILL), saved)
 
 
 def updates(done: Run) -> set[tuple[int, int]]:

@@ -1,7 +1,5 @@
 """between-graph and in-graph: the same training as tf.distribute's, every update counted, and what restarts keep."""
 
-import os
-import signal
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -13,7 +11,7 @@ from tfdist.models.spec import Optimizer, TrainingSpec
 from tfdist.models.training.moving_averages import saved
 from tfdist.strategies.options import Placement, StrategyName
 
-from .test_checkpoints import EVERY, LONG, STEPS, Run, Watch, run, succeeded, updates
+from .test_checkpoints import EVERY, LONG, STEPS, killed_at, run, succeeded, updates
 from .training import MOBILE, TINY, losses, train_all
 
 pytestmark = pytest.mark.slow
@@ -75,18 +73,6 @@ def test_a_step_does_not_wait_for_a_slow_backup_worker(tmp_path):
     assert seconds[1] < seconds[0] / 2
 
 
-def kill_at(step: int, victim: str) -> Watch:
-    """Kill a task when the chief first reports this step: only the chief reports steps."""
-    killed: list[int] = []
-
-    def watch(job: Run, reporter: str, event: dict[str, Any]) -> None:
-        if not killed and event["event"] == "step" and event["step"] >= step:
-            killed.append(job.pids[victim])
-            os.kill(job.pids[victim], signal.SIGKILL)
-
-    return watch
-
-
 @pytest.fixture(scope="module")
 def plain_losses(tmp_path_factory):
     """The losses of a training that loses no task, by step; trained once for each way."""
@@ -108,7 +94,7 @@ def plain_losses(tmp_path_factory):
 def test_a_job_that_loses_a_task_continues_from_its_checkpoint(how, victim, tmp_path, plain_losses):
     spec = replace(TINY, **{**SAVED, "steps": LONG}, **how)
     saving = Checkpointing(str(tmp_path / "saved"), every_steps=EVERY)
-    done = succeeded(run(spec, tmp_path / "runs", saving, kill_at(14, victim), restarts=1))
+    done = succeeded(run(spec, tmp_path / "runs", saving, killed_at("chief-0", 14, victim), restarts=1))
     (resumed,) = done.named("resumed")
     assert resumed["step"] in range(12, LONG, EVERY)
     batch = spec.global_batch_size if spec.synchronous else spec.batch_size
@@ -124,7 +110,7 @@ def test_a_job_that_loses_a_task_continues_from_its_checkpoint(how, victim, tmp_
 def test_a_worker_that_was_killed_rejoins(how, tmp_path):
     spec = replace(TINY, **{**SAVED, "steps": 400}, **how)
     saving = Checkpointing(str(tmp_path / "saved"))
-    done = succeeded(run(spec, tmp_path / "runs", saving, kill_at(40, "worker-1"), restarts=1))
+    done = succeeded(run(spec, tmp_path / "runs", saving, killed_at("chief-0", 40, "worker-1", saved=0), restarts=1))
     assert done.named("resumed") == []
     assert done.outcome is not None
     assert len(done.outcome.attempts) == 2

@@ -35,8 +35,6 @@ from tfdist.launch.agents.messages import (
 from tfdist.launch.agents.wire import _kind
 from tfdist.launch.typed_json import Between, MaxLength
 
-MESSAGES = 20
-"""Of a session at most, once its task has started. The last one ends it."""
 SESSIONS_OF_A_PROCESS = 20
 REPLIES: Mapping[str, type] = {
     "prepare": Prepared, "end_agent": AgentEnded, "reserve": Reserved, "dial": DialResult, "measure_link": LinkSpeed,
@@ -185,18 +183,20 @@ def reply_of(kind):
     return mostly(st.just(PREPARED), every) if kind is Prepared else every
 
 
-SESSIONS = st.fixed_dictionaries(
-    {
-        "first": st.tuples(message_of(Alive).map(text_of), mostly(HELLO, message_of(Hello).map(text_of) | MUTATED)),
-        "replies": st.fixed_dictionaries({request: reply_of(kind) for request, kind in REPLIES.items()}),
-        "lines": st.builds(
-            lambda lines, large, end: [*lines, *large, *end],
-            st.lists(MESSAGE, min_size=MESSAGES - 4, max_size=MESSAGES - 4),
-            st.lists(LARGE_EVENT, max_size=2),
-            st.tuples(END | MUTATED | st.sampled_from(BROKEN), END),
-        ),
-    }
-)
+def sessions(messages):
+    """Sessions with this number of messages, or a few less, once its task has started. The last one ends it."""
+    return st.fixed_dictionaries(
+        {
+            "first": st.tuples(message_of(Alive).map(text_of), mostly(HELLO, message_of(Hello).map(text_of) | MUTATED)),
+            "replies": st.fixed_dictionaries({request: reply_of(kind) for request, kind in REPLIES.items()}),
+            "lines": st.builds(
+                lambda lines, large, end: [*lines, *large, *end],
+                st.lists(MESSAGE, min_size=messages - 4, max_size=messages - 4),
+                st.lists(LARGE_EVENT, max_size=2),
+                st.tuples(END | MUTATED | st.sampled_from(BROKEN), END),
+            ),
+        }
+    )
 
 
 ORDINARY = {
@@ -259,13 +259,14 @@ def check(launcher, session):
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(SESSIONS)
+@given(sessions(20))
 def test_no_messages_of_a_host_end_the_launcher(launcher, session):
     check(launcher, session)
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
-@given(SESSIONS)
-def test_no_messages_of_a_host_end_the_launcher_for_long(launcher, session):
+@pytest.mark.parametrize("part", range(4))
+@settings(max_examples=63, deadline=None, suppress_health_check=list(HealthCheck))
+@given(session=sessions(40))
+def test_ten_thousand_messages_do_not_either(launcher, part, session):
     check(launcher, session)
