@@ -54,6 +54,8 @@ class _Member:
     ready_servers: set[str] = field(default_factory=set)
     """Its tasks that only serve, and wait for the others."""
     ending: bool = False
+    traced: bool = False
+    """All its turns are measured, and it runs under the profiler."""
 
     @property
     def busy(self) -> int:
@@ -160,6 +162,13 @@ class Group:
         member = self.members.get(arm)
         return None if member is None or member.parked is None else self._release(member, turn)
 
+    def trace(self, arm: str, turn: Turn) -> None:
+        """Release an arm for a turn under the profiler. If that ends it, the turns before count all the same."""
+        if (member := self.members.get(arm)) is not None:
+            member.traced = True
+            self._release(member, turn)
+            member.traced = False
+
     def _release(self, member: _Member, turn: Turn) -> Parked | None:
         """Release the tasks of an arm; returns when they are parked again, or None if they have ended."""
         before = member.parked
@@ -235,6 +244,9 @@ class Group:
         """Save how an arm has ended. One that we ended has succeeded; one that ended before has not."""
         arm = member.start.arm
         if member.ending and record.status in (RecordStatus.INTERRUPTED, RecordStatus.TIMEOUT) and record.ranks:
+            record = replace(record, status=RecordStatus.OK, reason="", exit_code=0)
+        elif member.traced and record.status in (RecordStatus.FAILED, RecordStatus.TIMEOUT):
+            self.progress.note(f"{arm}: no trace: {record.reason} (logs: {member.start.run_dir})")
             record = replace(record, status=RecordStatus.OK, reason="", exit_code=0)
         elif arm in self.failed:
             record = replace(record, status=RecordStatus.FAILED, reason=self.failed[arm], exit_code=1)

@@ -55,6 +55,6 @@ def trace(group: Group, traces: Traces) -> None:
         if folder is None or folder.exists():
             continue
         group.progress.note(f"tracing {arm}")
-        group.release(arm, Turn(1, STEPS, str(folder)))
-        if not any(folder.rglob("*.xplane.pb")):
+        group.trace(arm, Turn(1, STEPS, str(folder)))
+        if arm in group.members and not any(folder.rglob("*.xplane.pb")):
             group.progress.note(f"{arm}: tf.profiler wrote no trace; see the arm's logs in runs/")

@@ -20,6 +20,7 @@ from tfdist.bench.report.summary import summarize
 from tfdist.bench.runner import RunnerHooks, run_bench
 from tfdist.bench.suites.arms import Arms
 from tfdist.bench.suites.suite import parse_suite
+from tfdist.bench.traces import NO_TRACES, Traces
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.json_files import save_json
@@ -42,7 +43,7 @@ class Bench:
     numbers: list[tuple[int, int]] = field(default_factory=list)
     """Number and total of each turn, as progress shows them."""
 
-    def run(self, until: float | None = None) -> int | None:
+    def run(self, until: float | None = None, traces: Traces = NO_TRACES) -> int | None:
         bench = self
 
         class Notes(Progress):
@@ -53,7 +54,7 @@ class Bench:
                 bench.numbers.append((number, total))
 
         groups = list(incarnations(self.plan, self.bench.ends))
-        hooks = RunnerHooks(Notes(), self.fakes)
+        hooks = RunnerHooks(Notes(), self.fakes, traces=traces)
         return run_bench(self.bench, self.arms, self.root, hooks, groups, until)
 
     def turns(self) -> list[dict[str, Any]]:
@@ -137,6 +138,17 @@ def test_a_program_that_ends_too_early_has_failed(make):
         bench.run()
     assert "it ended before its last turn" in bench.notes[0]
     assert bench.statuses()["a", 1] == "failed"
+
+
+def test_an_arm_that_ends_in_its_trace_keeps_its_turns_and_has_not_failed(make, tmp_path):
+    bench = make("one", "a", rounds=2)
+    bench.fakes.behaviour = {"a": {"ends": 3}}  # the warm-up and two turns
+    bench.run(traces=Traces({"a": tmp_path / "traces" / "a"}))
+    assert bench.notes[0] == "tracing a"
+    assert bench.notes[1].startswith("a: no trace: worker-0 exited with code 1: boom (logs: ")
+    assert len(bench.notes) == 2
+    assert bench.statuses()["a", 1] == "ok"
+    assert [turn["arm"] for turn in bench.turns()].count("a") == 2
 
 
 def test_disturbed_turns_are_repeated_once(make):

@@ -33,7 +33,7 @@ class FakeGroup:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def release(self, arm: str, turn: Turn) -> None:
+    def trace(self, arm: str, turn: Turn) -> None:
         self.released.append((arm, turn))
         if not self.broken:
             folder = Path(turn.trace) / "worker-0"

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from .training import stderr
+
 TFDIST = [sys.executable, "-m", "tfdist.cli"]
 TIMES = """
 preset = "smoke"
@@ -94,7 +96,7 @@ def test_a_slow_rank_is_waiting_and_a_slow_map_function_is_input_and_all_arms_ar
     (tmp_path / "faults.toml").write_text(ONE_HOST)
     command = [*TFDIST, "bench", "--suite", "faults.toml", "--explain", "--trace", "--out", "out"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=800)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + stderr(tmp_path / "out")
     slow, data = parts_of(tmp_path / "out", "slow rank"), parts_of(tmp_path / "out", "slow map")
     for parts in (slow, data):
         check_sum(parts)
