@@ -3,20 +3,24 @@
 import shlex
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from tfdist.bench.reading import read_record
 from tfdist.cli.options import Json, option
 from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
+from tfdist.cli.show_outcome import show_outcome
+from tfdist.cli.watch import watch
+from tfdist.launch.console.lines import PrefixedLines
 from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import safe_text
-
-if TYPE_CHECKING:
-    from tfdist.launch.console.lines import PrefixedLines
-    from tfdist.launch.runs.rundir import RunDir
-    from tfdist.launch.runs.state import Run
-    from tfdist.models.record import Record
+from tfdist.launch.runs.find import find_run
+from tfdist.launch.runs.follow import wait_for_launcher
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.state import Run, read_outcome, read_run
+from tfdist.models.record import Record
 
 Verbose = Annotated[bool, option("--verbose", "Show TensorFlow's start-up messages.", short=("-v",))]
 
@@ -32,9 +36,6 @@ def attach(run: RunName, runs_dir: RunsDir = RUNS_DIR, json: Json = False, verbo
     Any running launch can be attached to, whether it was started with --detach or in another terminal. Ctrl-C detaches
     again, with exit code 130; the run continues. At its end, the exit code is that of the run.
     """
-    from tfdist.launch.runs.find import find_run
-    from tfdist.launch.runs.state import read_run
-
     run_dir = find_run(run, runs_dir)
     console = None
     if not read_run(run_dir).ended:
@@ -46,20 +47,13 @@ def attach(run: RunName, runs_dir: RunsDir = RUNS_DIR, json: Json = False, verbo
     raise typer.Exit(_show_end(read_run(run_dir), json, console))
 
 
-def _watch(run_dir: "RunDir", json: bool, verbose: bool) -> "PrefixedLines":
-    from tfdist.cli.watch import watch
-    from tfdist.launch.runs.follow import wait_for_launcher
-
+def _watch(run_dir: RunDir, json: bool, verbose: bool) -> PrefixedLines:
     console = watch(run_dir, sys.stderr if json else sys.stdout, verbose)
     wait_for_launcher(run_dir)
     return console
 
 
-def _show_end(run: "Run", json: bool, console: "PrefixedLines | None") -> int:
-    from tfdist.cli.show_outcome import show_outcome
-    from tfdist.launch.json_files import dumps
-    from tfdist.launch.runs.state import read_outcome
-
+def _show_end(run: Run, json: bool, console: PrefixedLines | None) -> int:
     outcome = read_outcome(run.run_dir)
     if outcome is not None:
         record, again = _record(run.run_dir), _command(run.run_dir)
@@ -73,17 +67,15 @@ def _show_end(run: "Run", json: bool, console: "PrefixedLines | None") -> int:
     return code
 
 
-def _record(run_dir: "RunDir") -> "Record | None":
+def _record(run_dir: RunDir) -> Record | None:
     """The record of the built-in training, if there is one that can be read."""
-    from tfdist.bench.reading import read_record
-
     for path in run_dir.records.glob("*.json"):
         with suppress(TfdistError, OSError):
             return read_record(path)
     return None
 
 
-def _command(run_dir: "RunDir") -> str:
+def _command(run_dir: RunDir) -> str:
     """The command of the launch; empty if it is not known."""
     try:
         with run_dir.commands.open(encoding="utf-8", errors="replace") as file:

@@ -2,25 +2,25 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from tfdist.bench.options import BenchOptions
+from tfdist.bench.suites.suite import built_in_suites
 from tfdist.cli.durations import parse_seconds
 from tfdist.cli.host_options import FOR_A_BENCH, host_options
+from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.options import TIMING, WHAT, Json, option, refuse_tf_config
 from tfdist.cli.output import never_block, wait_for_reader
+from tfdist.cli.run_bench import run_bench
 from tfdist.cli.timeout_options import timeout_options
 from tfdist.launch.errors import TfdistError
-
-if TYPE_CHECKING:
-    from tfdist.cli.host_selection import HostSelection
-    from tfdist.launch.policy import Policy
+from tfdist.launch.policy import Policy
+from tfdist.launch.redact import redact_command
 
 
 def _suites(incomplete: str) -> list[str]:
-    from tfdist.bench.suites.suite import built_in_suites
-
     pattern = Path(f"{incomplete}*.toml")
     files = sorted(map(str, pattern.parent.glob(pattern.name)))
     return [*(name for name in built_in_suites() if name.startswith(incomplete)), *files]
@@ -131,8 +131,8 @@ def bench(
     json: Json = False,
     quiet: Quiet = False,
     *,
-    selection: "HostSelection",
-    policy: "Policy",
+    selection: HostSelection,
+    policy: Policy,
 ) -> None:
     """Measure every arm of a suite, in turns. Each round has a turn of every arm; the result is a report with plots.
 
@@ -156,10 +156,6 @@ def bench(
 
     The exit code is 1 if an arm failed, 130 after Ctrl-C, else 0. An arm for which the hardware is missing is refused.
     """
-    from tfdist.bench.options import BenchOptions
-    from tfdist.cli.run_bench import run_bench
-    from tfdist.launch.redact import redact_command
-
     refuse_tf_config()
     refuse_suite(command)
     options = BenchOptions(

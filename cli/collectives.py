@@ -4,22 +4,26 @@ import sys
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
+from tfdist.bench.collectives.plan import CollectiveOptions
 from tfdist.cli.bench import Quiet
 from tfdist.cli.durations import parse_seconds
 from tfdist.cli.host_options import FOR_A_BENCH, host_options
+from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.options import HOW, SIZE, TIMING, WHAT, Json, option, refuse_tf_config, training_options
 from tfdist.cli.output import never_block, wait_for_reader
+from tfdist.cli.run_collectives import run
 from tfdist.cli.timeout_options import timeout_options
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.policy import Policy
+from tfdist.launch.redact import redact_command
+from tfdist.launch.sizes import parse_size, parse_sizes
 from tfdist.launch.text import did_you_mean
-
-if TYPE_CHECKING:
-    from tfdist.cli.host_selection import HostSelection
-    from tfdist.launch.policy import Policy
+from tfdist.models.collectives.op import CollectiveOp
+from tfdist.strategies import options as closed
 
 Choice = TypeVar("Choice", bound=Enum)
 
@@ -91,8 +95,8 @@ def collectives(
     json: Json = False,
     quiet: Quiet = False,
     *,
-    selection: "HostSelection",
-    policy: "Policy",
+    selection: HostSelection,
+    policy: Policy,
     choices: Mapping[str, Any],
 ) -> None:
     """Measure all-reduce and other collectives by size. Through tf.distribute, in the words of the NCCL tests.
@@ -113,13 +117,6 @@ def collectives(
 
     The exit code is 1 if an arm failed or a result was wrong, 130 after Ctrl-C, else 0.
     """
-    from tfdist.bench.collectives.plan import CollectiveOptions
-    from tfdist.bench.collectives.sizes import parse_size, parse_sizes
-    from tfdist.cli.run_collectives import run
-    from tfdist.launch.redact import redact_command
-    from tfdist.models.collectives.op import CollectiveOp
-    from tfdist.strategies import options as closed
-
     refuse_tf_config()
     options = CollectiveOptions(
         op=_one(CollectiveOp, op, "--op"),

@@ -2,9 +2,13 @@
 
 import os
 import re
+from collections.abc import Callable
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from tfdist.cli.options import CHOICES
@@ -27,18 +31,58 @@ _USAGE = (
 """Typer's messages about words of the command line, and ours."""
 
 
+SENTENCES = {
+    "launch": "Run a training: the built-in MobileNetV2, or your program.",
+    "runs": "List the recent runs, the newest first.",
+    "logs": "Print what the tasks of a run wrote.",
+    "attach": "Show a run as its launcher does.",
+    "stop": "Stop a run and wait until it has ended.",
+    "sbatch": "Print a batch script for Slurm.",
+    "export": "Write the model of the last checkpoint of a run.",
+    "bench": "Measure every arm of a suite, in turns.",
+    "tune": "Find the fastest options of a strategy.",
+    "collectives": "Measure all-reduce and other collectives by size.",
+    "report": "Write a report of the records in DIR; nothing is run.",
+    "compare": "Show which arms became faster or slower between two benches.",
+    "history": "Show arms over many benches, by date and commit.",
+    "predict": "Predict images/s on more devices or another network.",
+    "doctor": "Check whether a job could start.",
+    "strategies": "List the strategies, their options and their Keras support.",
+    "tf-config": "Print the TF_CONFIG of every task.",
+    "manifest": "Print a Kubernetes manifest that runs a training.",
+}
+"""The subcommands, each with the first sentence of its help: the list of them imports none."""
+
+
 class Commands(TyperGroup):
     """The list of subcommands."""
 
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+        self.commands = {name: TyperCommand(name, help=sentence) for name, sentence in SENTENCES.items()}
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the subcommand.
+        """Import the subcommand.
 
         Raises:
             TfdistError: it does not exist.
         """
         if args[0] not in self.commands and not ctx.resilient_parsing:
             raise TfdistError(f"no command {args[0]!r}: {did_you_mean(args[0], self.commands)}")
-        return super().resolve_command(ctx, args)
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, name and _command(name), rest
+
+
+def _command(name: str) -> Any:
+    """Import the command: the function of this name. Its help is HELP of the module, or its docstring."""
+    word = name.replace("-", "_")
+    module = import_module(f"{__package__}.{word}")
+    function: Callable[..., Any] = getattr(module, word)
+    with_program = "command" in signature(function).parameters  # what follows the program are its own options
+    app = typer.Typer(add_completion=False)
+    settings = {"allow_interspersed_args": not with_program}
+    app.command(name, cls=Command, context_settings=settings, help=getattr(module, "HELP", None))(function)
+    return typer.main.get_command(app)
 
 
 class Command(TyperCommand):

@@ -6,7 +6,10 @@ from typing import Annotated
 
 import typer
 
+from tfdist.bench.compare.folders import compare_folders
+from tfdist.bench.compare.gate import parse_share
 from tfdist.cli.options import Json, option
+from tfdist.cli.show_compare import show
 from tfdist.launch.json_files import dumps
 
 Base = Annotated[Path, typer.Argument(metavar="BASE", help="Folder of the earlier bench.", show_default=False)]
@@ -53,10 +56,7 @@ def compare(
       tfdist compare before after --out comparison
       tfdist compare before after --json
     """
-    from tfdist.bench.compare.folders import compare_folders
-    from tfdist.bench.compare.gate import parse_share
     from tfdist.bench.compare.page import write_comparison
-    from tfdist.cli.show_compare import show
 
     bound = None if fail_slower is None else parse_share(fail_slower, "--fail-slower")
     compared = compare_folders(base, new, anchor)

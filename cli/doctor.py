@@ -1,23 +1,22 @@
 """`tfdist doctor`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tfdist.cli.host_options import host_options
+from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.options import Port, option
+from tfdist.cli.run_doctor import run_doctor
 from tfdist.cli.timeout_options import timeout_options
-
-if TYPE_CHECKING:
-    from tfdist.cli.host_selection import HostSelection
-    from tfdist.launch.policy import Policy
+from tfdist.launch.policy import Policy
 
 Json = Annotated[bool, option("--json", "Print the rows as JSON.")]
 
 
 @host_options()
 @timeout_options(("start_timeout",))
-def doctor(selection: "HostSelection", policy: "Policy", port: Port = None, json: Json = False) -> None:
+def doctor(selection: HostSelection, policy: Policy, port: Port = None, json: Json = False) -> None:
     """Check whether a job could start. Shows how to fix what is wrong, on this machine or on many hosts.
 
     \b
@@ -32,6 +31,4 @@ def doctor(selection: "HostSelection", policy: "Policy", port: Port = None, json
 
     The exit code is 0 if a job could start, else 69.
     """
-    from tfdist.cli.run_doctor import run_doctor
-
     raise typer.Exit(run_doctor(selection, policy, port, json))

@@ -4,17 +4,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from tfdist.cli.checkpoint_source import find_source, listing_of, no_checkpoint
 from tfdist.cli.options import Json
 from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
 from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.json_files import dumps
 from tfdist.launch.text import plain
-
-if TYPE_CHECKING:
-    from tfdist.models.checkpoints import Manifest
+from tfdist.models.checkpoints import UNREADABLE, Manifest
+from tfdist.models.spec import TrainingSpec
 
 _MODULE = "tfdist.models.training.export"
 _LAST_LINES = 20
@@ -43,9 +44,6 @@ def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Jso
 
     The model maps images to logits. If the last checkpoint is damaged, the one before it is written, with a warning.
     """
-    from tfdist.cli.checkpoint_source import find_source, listing_of, no_checkpoint
-    from tfdist.launch.json_files import dumps
-
     if os.path.lexists(target):
         raise TfdistError(f"TARGET {target}: exists already; choose another name")
     source = find_source(run, runs_dir, f"RUN {run}")
@@ -66,10 +64,8 @@ def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Jso
         typer.echo(f"{target}: {kind} of step {manifest.step}")
 
 
-def _export_first(manifests: "tuple[Manifest, ...]", folder: str, target: str) -> "Manifest":
+def _export_first(manifests: tuple[Manifest, ...], folder: str, target: str) -> Manifest:
     """Export the first of these checkpoints that can be read."""
-    from tfdist.models.checkpoints import UNREADABLE
-
     for manifest in manifests:
         process = _export(manifest, folder, target)
         lines = process.stderr.strip().splitlines()[-_LAST_LINES:]
@@ -81,10 +77,8 @@ def _export_first(manifests: "tuple[Manifest, ...]", folder: str, target: str) -
     raise TfdistError(f"no checkpoint in {folder} can be read", ExitCode.FAILED)
 
 
-def _export(manifest: "Manifest", folder: str, target: str) -> "subprocess.CompletedProcess[str]":
+def _export(manifest: Manifest, folder: str, target: str) -> subprocess.CompletedProcess[str]:
     """A process that imports TensorFlow, with the Keras of the training, and writes the model."""
-    from tfdist.models.spec import TrainingSpec
-
     spec = TrainingSpec.from_json(manifest.spec)
     quiet = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONSAFEPATH": "1"}
     env = {**os.environ, **spec.to_env(), **spec.keras.environment, **quiet}

@@ -6,8 +6,12 @@ from typing import Annotated
 
 import typer
 
+from tfdist.bench.compare.history import read_history
+from tfdist.bench.compare.history_section import history_section, in_order, shown_row
 from tfdist.cli.options import Json, option
+from tfdist.cli.plain_console import PlainConsole
 from tfdist.cli.result_folders import list_skipped, with_records
+from tfdist.cli.show_rows import show_rows
 from tfdist.launch.json_files import dumps
 
 Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of benches.", show_default=False)]
@@ -30,11 +34,7 @@ def history(folders: Folders, arm: Arms = None, out: Out = None, json: Json = Fa
       tfdist history bench_results/*-cpu --arm multiworker/ring --out history
       tfdist history nightly/* --arm 'mirrored/*' --json
     """
-    from tfdist.bench.compare.history import read_history
-    from tfdist.bench.compare.history_section import history_section, in_order, shown_row
     from tfdist.bench.report.write import write_pages
-    from tfdist.cli.plain_console import PlainConsole
-    from tfdist.cli.show_rows import show_rows
 
     used, empty = with_records(folders)
     found = read_history(used, arm or ())

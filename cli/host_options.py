@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tfdist.cli.host_selection import select_hosts
 from tfdist.cli.options import HOSTS, annotation, gather
 
 _ROWS: tuple[tuple[str, Any, str], ...] = (
@@ -37,6 +38,4 @@ def host_options(only: tuple[str, ...] = tuple(_OPTIONS)) -> Callable[[Callable[
 
 
 def _select(values: Mapping[str, Any]) -> Any:
-    from tfdist.cli.host_selection import select_hosts  # not needed by --help
-
     return select_hosts(values)

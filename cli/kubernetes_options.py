@@ -1,14 +1,12 @@
 """The options of `tfdist manifest` about Kubernetes."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfdist.cli.options import annotation, gather
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.kubernetes.options import Kind, KubernetesOptions, check_options
 from tfdist.launch.text import did_you_mean
-
-if TYPE_CHECKING:
-    from tfdist.launch.kubernetes.options import Kind
 
 KUBERNETES = "Kubernetes"
 
@@ -40,8 +38,6 @@ def read_kubernetes_options(values: Mapping[str, Any]) -> Any:
     Raises:
         TfdistError: there is no image, or a value is wrong.
     """
-    from tfdist.launch.kubernetes.options import KubernetesOptions, check_options  # not needed by --help
-
     given = {name: value for name, value in values.items() if value is not None}
     if "image" not in given:
         raise TfdistError("--image: missing option; give the container image that the pods run")
@@ -52,9 +48,7 @@ def read_kubernetes_options(values: Mapping[str, Any]) -> Any:
     return options
 
 
-def _kind(name: str) -> "Kind":
-    from tfdist.launch.kubernetes.options import Kind
-
+def _kind(name: str) -> Kind:
     try:
         return Kind(name)
     except ValueError:

@@ -5,26 +5,31 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from tfdist.cli.checkpoint_source import Source
+from tfdist.cli.config import JobFile, job_file, load_config
+from tfdist.cli.detach import launch_detached
 from tfdist.cli.host_options import host_options
+from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.inherit_options import Inherit, InheritFrom, InheritTfConfig, NoWaitForPeers, inherit_options
 from tfdist.cli.options import ENVIRONMENT, WHAT, Json, Port, option, refuse_tf_config, training_options
 from tfdist.cli.output import never_block, wait_for_reader
+from tfdist.cli.plan_launch import LaunchOptions
 from tfdist.cli.recovery_options import RECOVERY, Recovery, recovery_options
+from tfdist.cli.requeue import check_requeue, check_slurm
+from tfdist.cli.resume import find_resumed
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
+from tfdist.cli.run_launch import RunOptions, run_launch
+from tfdist.cli.termination import refusals_logged
 from tfdist.cli.timeout_options import TIMEOUTS, timeout_options
+from tfdist.launch.console.lines import LineOptions
+from tfdist.launch.environment import forwarded_variables
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.policy import LOG_LIMIT
-
-if TYPE_CHECKING:
-    from tfdist.cli.checkpoint_source import Source
-    from tfdist.cli.config import JobFile
-    from tfdist.cli.host_selection import HostSelection
-    from tfdist.cli.run_launch import RunOptions
-    from tfdist.launch.policy import Policy
+from tfdist.launch.policy import LOG_LIMIT, Policy
+from tfdist.launch.sizes import parse_size
 
 HELP = """Run a training: the built-in MobileNetV2, or your program.
 
@@ -58,8 +63,6 @@ Logs, events and records are kept in RUNS_DIR/TIME-NAME. The exit code is that o
 def _use_config(ctx: typer.Context, value: Path | None) -> Path | None:
     """Make the values of a job file the defaults of the options."""
     if value is not None and not ctx.resilient_parsing:
-        from tfdist.cli.config import load_config
-
         ctx.default_map = load_config(value, ctx.command.params)
     return value
 
@@ -137,11 +140,11 @@ Verbose = Annotated[
 def launch(
     ctx: typer.Context,
     choices: Mapping[str, Any],
-    selection: "HostSelection",
+    selection: HostSelection,
     *,
     recovery: Recovery,
     timeout: Timeout = None,
-    policy: "Policy",
+    policy: Policy,
     command: Command = None,
     config: Config = None,
     save_config: SaveConfig = None,
@@ -165,11 +168,6 @@ def launch(
     verbose: Verbose = False,
 ) -> None:
     """Plan the job that the options describe, run it, and exit with its code. HELP is the text for users."""
-    from tfdist.cli.plan_launch import LaunchOptions
-    from tfdist.cli.run_launch import RunOptions, run_launch
-    from tfdist.cli.termination import refusals_logged
-    from tfdist.launch.console.lines import LineOptions
-
     with refusals_logged():
         inherited = inherit_options(inherit, inherit_tf_config, no_wait_for_peers)
         _check(timeout, detach, dry_run, inherited)
@@ -193,7 +191,6 @@ def check_timeout(timeout: float | None) -> None:
 def _log_limit(text: str | None) -> int:
     if text is None:
         return LOG_LIMIT
-    from tfdist.bench.collectives.sizes import parse_size
 
     return parse_size(text, "--log-limit")
 
@@ -217,7 +214,6 @@ def _check_requeue(
             f"--requeue {requeue}: with {flag} each task has its own launcher, and the first one to end would requeue "
             f"the job while others still save; omit it, or use --transport srun instead of {flag}"
         )
-    from tfdist.cli.requeue import check_requeue, check_slurm
 
     check_requeue(requeue, recovery, own=bool(command))
     check_slurm(requeue, os.environ)
@@ -229,8 +225,6 @@ def forwarded(env: list[str] | None, env_file: Path | None) -> Mapping[str, str]
     Raises:
         TfdistError: an entry is wrong.
     """
-    from tfdist.launch.environment import forwarded_variables
-
     return forwarded_variables(env or (), env_file, os.environ)
 
 
@@ -238,26 +232,20 @@ def _source(
     recovery: Recovery,
     runs_dir: Path,
     command: list[str] | None,
-    selection: "HostSelection",
+    selection: HostSelection,
     inherited: Inherit | None,
-) -> "Source | None":
-    from tfdist.cli.resume import find_resumed
-
+) -> Source | None:
     remote = bool(selection.hosts) and not any(host.local for host in selection.hosts)
     return find_resumed(recovery, runs_dir, tuple(command or ()), remote=remote, shared=inherited is not None)
 
 
-def _job_file(path: Path | None, ctx: typer.Context) -> "JobFile | None":
-    from tfdist.cli.config import job_file
-
+def _job_file(path: Path | None, ctx: typer.Context) -> JobFile | None:
     return None if path is None else job_file(path, ctx)
 
 
-def _start(run: Callable[..., int], options: "RunOptions", detach: bool) -> int:
+def _start(run: Callable[..., int], options: RunOptions, detach: bool) -> int:
     never_block()
     if detach:
-        from tfdist.cli.detach import launch_detached
-
         return launch_detached(run, json=options.json, quiet=options.lines.quiet)
     code = run()
     if options.dry_run:

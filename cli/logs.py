@@ -4,18 +4,20 @@ import codecs
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tfdist.cli.options import option
 from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
+from tfdist.launch.agents.messages import Output, StreamName
+from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.runs.find import find_run
+from tfdist.launch.runs.follow import STREAMS, RunFollower, TaskLog, wait_for_end
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.state import read_run, tasks_of
 from tfdist.launch.text import did_you_mean
-
-if TYPE_CHECKING:
-    from tfdist.launch.agents.messages import StreamName
-    from tfdist.launch.runs.rundir import RunDir
 
 TaskName = Annotated[
     str | None,
@@ -43,8 +45,6 @@ def logs(
       tfdist logs last worker-1 --stderr
       tfdist logs 20260101T120000Z-launch worker-0 > worker-0.txt
     """
-    from tfdist.launch.runs.find import find_run
-
     run_dir = find_run(run, runs_dir)
     try:
         show = _all_tasks(run_dir, stderr) if task is None else _one_task(run_dir, task, stderr, follow)
@@ -56,19 +56,14 @@ def logs(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _show(run_dir: "RunDir", show: Callable[[bool], None], follow: bool) -> None:
-    from tfdist.launch.runs.follow import wait_for_end
-
+def _show(run_dir: RunDir, show: Callable[[bool], None], follow: bool) -> None:
     if follow:
         wait_for_end(run_dir, show)
     else:
         show(True)
 
 
-def _all_tasks(run_dir: "RunDir", stderr: bool) -> Callable[[bool], None]:
-    from tfdist.launch.console.lines import LineOptions, PrefixedLines
-    from tfdist.launch.runs.follow import STREAMS, RunFollower
-
+def _all_tasks(run_dir: RunDir, stderr: bool) -> Callable[[bool], None]:
     follower = RunFollower(run_dir, ("stderr",) if stderr else STREAMS)
     lines = PrefixedLines(sys.stdout, sys.stdout, LineOptions(verbose=True))
 
@@ -81,12 +76,7 @@ def _all_tasks(run_dir: "RunDir", stderr: bool) -> Callable[[bool], None]:
     return show
 
 
-def _one_task(run_dir: "RunDir", task: str, stderr: bool, follow: bool) -> Callable[[bool], None]:
-    from tfdist.launch.agents.messages import Output
-    from tfdist.launch.console.lines import LineOptions, PrefixedLines
-    from tfdist.launch.runs.follow import TaskLog
-    from tfdist.launch.runs.state import read_run, tasks_of
-
+def _one_task(run_dir: RunDir, task: str, stderr: bool, follow: bool) -> Callable[[bool], None]:
     tasks = dict.fromkeys([*tasks_of(run_dir), *(name for _, name in run_dir.attempts())])  # also those of a lost host
     if task not in tasks and (tasks or not follow or read_run(run_dir).ended):
         raise TfdistError(f"TASK {task}: " + (did_you_mean(task, tasks) if tasks else "the run has started no tasks"))

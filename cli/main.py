@@ -6,27 +6,7 @@ from typing import Annotated
 import typer
 
 import tfdist
-from tfdist.cli import (
-    attach,
-    bench,
-    collectives,
-    compare,
-    doctor,
-    export,
-    history,
-    launch,
-    logs,
-    manifest,
-    predict,
-    report,
-    runs,
-    sbatch,
-    stop,
-    strategies,
-    tf_config,
-    tune,
-)
-from tfdist.cli.command import Command, Commands, usage_sentence
+from tfdist.cli.command import Commands, usage_sentence
 from tfdist.cli.options import variable_of
 from tfdist.cli.output import finish_output
 from tfdist.launch.errors import ExitCode, TfdistError
@@ -40,25 +20,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-# Options after the user's program are options of that program.
-app.command("launch", cls=Command, context_settings={"allow_interspersed_args": False}, help=launch.HELP)(launch.launch)
-app.command("runs", cls=Command)(runs.runs)
-app.command("logs", cls=Command)(logs.logs)
-app.command("attach", cls=Command)(attach.attach)
-app.command("stop", cls=Command)(stop.stop)
-app.command("sbatch", cls=Command, context_settings={"allow_interspersed_args": False}, help=sbatch.HELP)(sbatch.sbatch)
-app.command("export", cls=Command)(export.export)
-app.command("bench", cls=Command, context_settings={"allow_interspersed_args": False})(bench.bench)
-app.command("tune", cls=Command, context_settings={"allow_interspersed_args": False})(tune.tune)
-app.command("collectives", cls=Command)(collectives.collectives)
-app.command("report", cls=Command)(report.report)
-app.command("compare", cls=Command)(compare.compare)
-app.command("history", cls=Command)(history.history)
-app.command("predict", cls=Command)(predict.predict)
-app.command("doctor", cls=Command)(doctor.doctor)
-app.command("strategies", cls=Command)(strategies.strategies)
-app.command("tf-config", cls=Command)(tf_config.tf_config)
-app.command("manifest", cls=Command, context_settings={"allow_interspersed_args": False})(manifest.manifest)
 
 
 def _version(requested: bool) -> None:

@@ -2,19 +2,22 @@
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+from tfdist.cli.given_options import given_words
 from tfdist.cli.kubernetes_options import kubernetes_options
 from tfdist.cli.launch import Command, Config, Env, EnvFile, Timeout, check_timeout
+from tfdist.cli.manifest_yaml import to_yaml
 from tfdist.cli.options import TRAINING, training_options
+from tfdist.cli.plan_manifest import ManifestRequest, plan_workload
 from tfdist.cli.recovery_options import Recovery, recovery_options
 from tfdist.cli.timeout_options import timeout_options
-
-if TYPE_CHECKING:
-    from tfdist.launch.kubernetes.options import KubernetesOptions
-    from tfdist.launch.policy import Policy
+from tfdist.launch.environment import forwarded_variables
+from tfdist.launch.kubernetes.manifest import manifest as objects_of
+from tfdist.launch.kubernetes.options import KubernetesOptions
+from tfdist.launch.policy import Policy
 
 _OF_ONE_MACHINE = ("cores_per_device", "logical_gpus")
 _TRAINING = tuple(name for name in TRAINING if name not in _OF_ONE_MACHINE)
@@ -33,11 +36,11 @@ _FOR_PODS = (
 def manifest(
     ctx: typer.Context,
     choices: Mapping[str, Any],
-    options: "KubernetesOptions",
+    options: KubernetesOptions,
     *,
     recovery: Recovery,
     timeout: Timeout = None,
-    policy: "Policy",
+    policy: Policy,
     command: Command = None,
     config: Config = None,
     env: Env = None,
@@ -60,12 +63,6 @@ def manifest(
 
     --max-restarts counts restarts after failures; after a preemption all pods are restarted in any case.
     """
-    from tfdist.cli.given_options import given_words
-    from tfdist.cli.manifest_yaml import to_yaml
-    from tfdist.cli.plan_manifest import ManifestRequest, plan_workload
-    from tfdist.launch.environment import forwarded_variables
-    from tfdist.launch.kubernetes.manifest import manifest as objects_of
-
     check_timeout(timeout)
     variables = forwarded_variables(env or (), env_file, os.environ)
     words = tuple(given_words(ctx, _FOR_PODS))

@@ -21,6 +21,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.inherit.source import SourceName
 from tfdist.launch.policy import RestartOn
 from tfdist.launch.text import flag_of
+from tfdist.models.presets import PRESETS
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import field_types
 
@@ -155,8 +156,6 @@ def annotation(name: str, kind: Any, panel: str, text: str) -> Any:
 
 
 def _presets(incomplete: str) -> list[str]:
-    from tfdist.models.presets import PRESETS
-
     return [name for name in PRESETS if name.startswith(incomplete)]
 
 

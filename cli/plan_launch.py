@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tfdist.cli import inherit as rules
 from tfdist.cli.checkpoint_source import Source
 from tfdist.cli.inherit_options import Inherit
 from tfdist.cli.plan_recovery import PlannedJob, plan_checkpointing, recovery_notes, with_variables
@@ -15,6 +16,10 @@ from tfdist.launch.attempts import Saved
 from tfdist.launch.environment import INTRA_OP_THREADS, device_order
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
+from tfdist.launch.inherit.addresses import earlier_on_host
+from tfdist.launch.inherit.rendezvous import Rendezvous
+from tfdist.launch.inherit.table import inherited
+from tfdist.launch.inherit.wire import SECRET, Key
 from tfdist.launch.job import Job, Program
 from tfdist.launch.machine import BUSY, Machines, combined, local_machines
 from tfdist.launch.program import program_of
@@ -26,9 +31,6 @@ from tfdist.models.resize import effect, resized
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import LEGACY_KERAS
-
-if TYPE_CHECKING:
-    from tfdist.launch.inherit.rendezvous import Rendezvous
 
 _IN_CURRENT = ("memory_limit_mb", "memory_growth", "soft_placement", "log_device_placement")
 """Options that reach a program through the devices that `current()` configures."""
@@ -51,7 +53,7 @@ class PlannedLaunch:
     """Its folder is empty for the one in the run's folder, until `with_checkpoints`. None: the job is not saved."""
     plan_again: Callable[[Any, Machines], Job] | None = None
     """Plans the job with another spec, on other machines; None: it cannot be planned again."""
-    rendezvous: "Rendezvous | None" = None
+    rendezvous: Rendezvous | None = None
     """Where the tasks of an inherited cluster wait for each other; None: this one starts at once."""
 
 
@@ -189,12 +191,6 @@ def _with_servers(choices: Mapping[str, Any], machines: Machines) -> Mapping[str
 
 def _plan_inherited(options: LaunchOptions, inherit: Inherit, machines: Machines) -> PlannedLaunch:
     """One task of a cluster whose other tasks another launcher starts elsewhere."""
-    from tfdist.cli import inherit as rules  # other launches do not need these modules
-    from tfdist.launch.inherit.addresses import earlier_on_host
-    from tfdist.launch.inherit.rendezvous import Rendezvous
-    from tfdist.launch.inherit.table import inherited
-    from tfdist.launch.inherit.wire import SECRET, Key
-
     if any(host != LOCAL for host in machines):
         raise TfdistError(f"{inherit.flag} runs one task on this machine: omit --hosts and --hostfile")
     attempt = rules.attempt_number(os.environ)

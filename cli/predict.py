@@ -6,7 +6,12 @@ from typing import Annotated
 
 import typer
 
+from tfdist.bench.compare.gate import parse_share
+from tfdist.bench.predict import quantities
+from tfdist.bench.predict.prediction import Asked
+from tfdist.bench.predict.prediction import predict as predict_folder
 from tfdist.cli.options import Json, option
+from tfdist.cli.show_prediction import show, write
 from tfdist.launch.json_files import dumps
 
 Bench = Annotated[Path, typer.Argument(metavar="BENCH", help="Folder of a bench.", show_default=False)]
@@ -63,12 +68,6 @@ def predict(
       tfdist predict two-hosts --collectives sweep --bandwidth 10Gbit --latency 50us --out prediction
       tfdist predict bench_results/20260101T120000Z-cpu --arm 'parameter-server/*' --devices 1,2,4,8
     """
-    from tfdist.bench.compare.gate import parse_share
-    from tfdist.bench.predict import quantities
-    from tfdist.bench.predict.prediction import Asked
-    from tfdist.bench.predict.prediction import predict as predict_folder
-    from tfdist.cli.show_prediction import show, write
-
     asked = Asked(
         devices=quantities.parse_devices(devices, "--devices"),
         bandwidth=quantities.parse_bandwidth(bandwidth, "--bandwidth") if bandwidth else None,

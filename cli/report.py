@@ -7,8 +7,12 @@ from typing import Annotated
 
 import typer
 
+from tfdist.bench.collectives.results import holds_collectives
+from tfdist.bench.folder import BenchPaths
+from tfdist.cli.open_page import open_page
 from tfdist.cli.options import Json, option
 from tfdist.cli.result_folders import list_skipped, with_records
+from tfdist.cli.run_collectives import report_folder
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.text import plain
@@ -46,12 +50,8 @@ def report(
       tfdist report bench_results/a bench_results/b --out a-and-b
       tfdist report bench_results/20260101T120000Z-collectives
     """
-    from tfdist.bench.collectives.results import holds_collectives
-    from tfdist.bench.folder import BenchPaths
     from tfdist.bench.report.build import make_report
     from tfdist.bench.report.write import write_report
-    from tfdist.cli.open_page import open_page
-    from tfdist.cli.run_collectives import report_folder
     from tfdist.cli.show_report import list_unreadable, refused_line, show
 
     if len(folders) == 1 and holds_collectives(folders[0]):

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import typer
 
+from tfdist.bench.reading import holds_records
+
 
 def with_records(folders: Sequence[Path]) -> tuple[Sequence[Path], list[Path]]:
     """Those to read, and the existing files and folders without records; all are to be read if none has any."""
-    from tfdist.bench.reading import holds_records
-
     empty = [folder for folder in folders if folder.exists() and not holds_records(folder)]
     return [folder for folder in folders if folder not in empty] or folders, empty
 

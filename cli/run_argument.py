@@ -7,14 +7,13 @@ from typing import Annotated
 import typer
 
 from tfdist.cli.options import option, variable_of
+from tfdist.launch.runs.find import LAST, list_runs
 
 RUNS_DIR = Path("runs")
 RunsDir = Annotated[Path, option("--runs-dir", "Folder that holds the folders of runs.")]
 
 
 def _runs(incomplete: str) -> list[str]:
-    from tfdist.launch.runs.find import LAST, list_runs
-
     runs_dir = Path(os.environ.get(variable_of("runs_dir"), RUNS_DIR))
     return [name for name in (LAST, *(run.name for run in list_runs(runs_dir))) if name.startswith(incomplete)]
 

@@ -8,19 +8,22 @@ import typer
 
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.options import BenchOptions
+from tfdist.bench.progress import progress_on
 from tfdist.bench.reading import read_folder
-from tfdist.bench.session import Session, prepare
+from tfdist.bench.runner import RunnerHooks
+from tfdist.bench.session import Session, prepare, run_session
 from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.show_bench import announce, limits, refusals, show_plan, show_traces
 from tfdist.cli.timeout_options import timeout_words
+from tfdist.launch.agents.fleet import Fleet
+from tfdist.launch.doctor.links import Links
+from tfdist.launch.doctor.preflight import measure_neighbours
 from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy
 from tfdist.launch.text import counted
 
 if TYPE_CHECKING:
     from tfdist.bench.report.build import Report
-    from tfdist.launch.agents.fleet import Fleet
-    from tfdist.launch.doctor.links import Links
 
 
 def run_bench(
@@ -58,21 +61,15 @@ def run_bench(
     return code
 
 
-def _measure_links(fleet: "Fleet | None", session: Session) -> "Links":
+def _measure_links(fleet: Fleet | None, session: Session) -> Links:
     """The links between neighbouring hosts that some arm uses."""
-    from tfdist.launch.doctor.preflight import measure_neighbours
-
     most = max((len(machines) for machines in session.arms.machines.values()), default=1)
     if fleet is None or most < 2:
         return {}
     return measure_neighbours(fleet, list(fleet.channels)[:most])
 
 
-def _execute(session: Session, links: "Links", policy: Policy, stream: TextIO, quiet: bool) -> int:
-    from tfdist.bench.progress import progress_on
-    from tfdist.bench.runner import RunnerHooks
-    from tfdist.bench.session import run_session
-
+def _execute(session: Session, links: Links, policy: Policy, stream: TextIO, quiet: bool) -> int:
     with progress_on(stream, quiet) as progress:
         return run_session(session, RunnerHooks(progress, links=links, policy=policy))
 

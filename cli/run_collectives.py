@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 import typer
 
@@ -15,14 +15,13 @@ from tfdist.bench.report.environment import environment_of
 from tfdist.bench.runner import RunnerHooks
 from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.show_collectives import announce, show, show_plan
+from tfdist.launch.agents.fleet import Fleet
+from tfdist.launch.doctor.links import Links
+from tfdist.launch.doctor.preflight import measure_neighbours
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy
 from tfdist.launch.text import counted
-
-if TYPE_CHECKING:
-    from tfdist.launch.agents.fleet import Fleet
-    from tfdist.launch.doctor.links import Links
 
 
 def run(
@@ -47,9 +46,7 @@ def run(
     return _report(plan, code, stream, json=json, quiet=quiet)
 
 
-def _measure_links(fleet: "Fleet | None", plan: CollectivePlan) -> "Links":
-    from tfdist.launch.doctor.preflight import measure_neighbours
-
+def _measure_links(fleet: Fleet | None, plan: CollectivePlan) -> Links:
     if fleet is None or len(fleet.channels) < 2:
         return {}
     return measure_neighbours(fleet, list(fleet.channels))

@@ -4,27 +4,35 @@ import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 import typer
 
+from tfdist.cli.config import JobFile
+from tfdist.cli.detach import BackgroundLines
 from tfdist.cli.elastic import ElasticHosts, elastic_hosts
 from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.output_tasks import output_tasks
 from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, busy_warnings, plan_request, with_checkpoints
+from tfdist.cli.requeue import requeue, without_sigterm
 from tfdist.cli.resume import resume_command
+from tfdist.cli.show_outcome import show_outcome
+from tfdist.cli.show_plan import show_plan
 from tfdist.cli.termination import log_outcome
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.launcher_messages import Note
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
+from tfdist.launch.console.table import LiveTable
 from tfdist.launch.console.terminal import can_redraw
 from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.inherit.rendezvous import meet
 from tfdist.launch.kill_wait import kill_wait_s
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_arguments, safe_text
 from tfdist.launch.run import launch as run_job
+from tfdist.launch.runs.background import Background
 from tfdist.launch.runs.launcher import this_launcher
 from tfdist.launch.runs.placement import save_placement
 from tfdist.launch.runs.rundir import RunDir, check_runs_dir, create_run_dir
@@ -35,10 +43,6 @@ from tfdist.models.record import Record, RecordStatus
 from tfdist.models.run import run_training
 from tfdist.models.saved_spec import SavedSpec
 from tfdist.models.spec import TrainingSpec
-
-if TYPE_CHECKING:
-    from tfdist.cli.config import JobFile
-    from tfdist.launch.runs.background import Background
 
 BUILT_IN_RESTART_GRACE_S = 0.3
 """`Policy.restart_grace_s` of the built-in training: with it a restart costs little more than a start."""
@@ -56,7 +60,7 @@ class RunOptions:
     """Value of --output."""
     lines: LineOptions
     """Without its tasks, which `output` names."""
-    job_file: "JobFile | None" = None
+    job_file: JobFile | None = None
     """Written before the tasks start."""
     requeue: int | None = None
     """Put the Slurm job back into its queue after exit code 42, at most this many times; None: never."""
@@ -72,7 +76,7 @@ def run_launch(
     selection: HostSelection,
     policy: Policy,
     run_options: RunOptions,
-    background: "Background | None" = None,
+    background: Background | None = None,
 ) -> int:
     """Plan the job, run it and print its outcome; returns the exit code.
 
@@ -109,7 +113,6 @@ def run_launch(
         console = _console(planned, run_options, background)
         hosts = elastic_hosts(planned, options.choices.get("workers"), selection, policy)
         outcome, record = _run(planned, run_dir, policy, console, fleet, hosts)
-    from tfdist.cli.show_outcome import show_outcome
 
     show_outcome(
         outcome,
@@ -127,8 +130,6 @@ def run_launch(
 
 
 def _requeue(outcome: Outcome, code: int, most: int) -> None:
-    from tfdist.cli.requeue import requeue, without_sigterm
-
     with without_sigterm():
         line = requeue(outcome, code, most, os.environ)
         if line:
@@ -162,21 +163,15 @@ def _show_notes(planned: PlannedLaunch, options: RunOptions, machines: Machines)
 
 
 def _show_plan(planned: PlannedLaunch, fleet: Fleet | None, options: RunOptions) -> None:
-    from tfdist.cli.show_plan import show_plan  # only for --dry-run
-
     show_plan(planned, fleet, json=options.json, verbose=options.lines.verbose)
 
 
-def _console(planned: PlannedLaunch, options: RunOptions, background: "Background | None") -> PrefixedLines:
+def _console(planned: PlannedLaunch, options: RunOptions, background: Background | None) -> PrefixedLines:
     """A live table for the built-in training on a terminal, else prefixed lines."""
     if background is not None:
-        from tfdist.cli.detach import BackgroundLines
-
         return BackgroundLines(background, options.out, sys.stderr)
     lines = replace(options.lines, tasks=output_tasks(options.output, planned.job))
     if not planned.argv and not lines.quiet and can_redraw(options.out):
-        from tfdist.launch.console.table import LiveTable
-
         return LiveTable(planned.job, options.out, lines)
     return PrefixedLines(options.out, sys.stderr, lines)
 
@@ -214,8 +209,6 @@ def _wait_for_peers(planned: PlannedLaunch, policy: Policy, console: PrefixedLin
         TfdistError: some are missing, or interrupted.
     """
     if planned.rendezvous is not None:
-        from tfdist.launch.inherit.rendezvous import meet
-
         meet(planned.rendezvous, policy.start_timeout_s, lambda text: console.handle(Note("tfdist", text)))
 
 

@@ -3,19 +3,19 @@
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tfdist.cli.options import Json, option
+from tfdist.cli.prune import prune_runs
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
 from tfdist.cli.show_rows import aligned
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
+from tfdist.launch.runs.find import list_runs
+from tfdist.launch.runs.state import Run
 from tfdist.launch.text import ago, duration
-
-if TYPE_CHECKING:
-    from tfdist.launch.runs.state import Run
 
 LIMIT = 20
 Limit = Annotated[int, option("--limit", "At most this many runs.", short=("-n",))]
@@ -47,11 +47,8 @@ def runs(
     if not runs_dir.is_dir() and runs_dir != RUNS_DIR:
         raise TfdistError(f"--runs-dir {runs_dir}: no such folder; choose the one that was given to 'tfdist launch'")
     if prune is not None:
-        from tfdist.cli.prune import prune_runs
-
         prune_runs(runs_dir, prune, yes=yes, json=json)
         return
-    from tfdist.launch.runs.find import list_runs
 
     recent = list_runs(runs_dir)[:limit]
     if json:
@@ -75,13 +72,13 @@ def _width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _table(recent: list["Run"], width: int | None) -> list[str]:
+def _table(recent: list[Run], width: int | None) -> list[str]:
     """The rows, aligned; the reasons are shortened to `width` columns."""
     lines = aligned([("run", "started", "state", "time", "why"), *map(_row, recent)])
     return [line if width is None or len(line) <= width else line[: width - 1] + "…" for line in lines]
 
 
-def _row(run: "Run") -> tuple[str, str, str, str, str]:
+def _row(run: Run) -> tuple[str, str, str, str, str]:
     started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started))
     age = ago(time.time() - run.started)
     why = " ".join(run.reason.split())

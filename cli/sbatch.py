@@ -1,7 +1,7 @@
 """`tfdist sbatch`."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -21,15 +21,16 @@ from tfdist.cli.launch import (
     check_timeout,
     forwarded,
 )
+from tfdist.cli.launch_words import launch_words
 from tfdist.cli.options import Port, option, refuse_tf_config, training_options
+from tfdist.cli.plan_batch import BatchOptions, plan_batch
+from tfdist.cli.plan_launch import LaunchOptions
 from tfdist.cli.recovery_options import Recovery, recovery_options
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
 from tfdist.cli.timeout_options import timeout_options
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.policy import Policy
 from tfdist.launch.text import is_utf8
-
-if TYPE_CHECKING:
-    from tfdist.launch.policy import Policy
 
 SLURM = "Slurm"
 HELP = """Print a batch script for Slurm.
@@ -88,7 +89,7 @@ def sbatch(
     on_nodes: Mapping[str, Any],
     recovery: Recovery,
     timeout: Timeout = None,
-    policy: "Policy",
+    policy: Policy,
     command: Command = None,
     port: Port = None,
     env: Env = None,
@@ -102,10 +103,6 @@ def sbatch(
     verbose: Verbose = False,
 ) -> None:
     """Check that the job can be planned for such nodes, and print its script. HELP is the text for users."""
-    from tfdist.cli.launch_words import launch_words
-    from tfdist.cli.plan_batch import BatchOptions, plan_batch
-    from tfdist.cli.plan_launch import LaunchOptions
-
     check_timeout(timeout)
     refuse_tf_config()
     _check_size(nodes, gpus_per_node)

@@ -12,10 +12,10 @@ from tfdist.bench.collectives.figures import Figure, figures_of
 from tfdist.bench.collectives.packs import pack_sentences
 from tfdist.bench.collectives.plan import CollectivePlan
 from tfdist.bench.collectives.results import Sweep
-from tfdist.bench.collectives.sizes import size_text
 from tfdist.bench.collectives.table import columns_for, lines_of_table
 from tfdist.bench.estimate import start_s
 from tfdist.launch.json_files import dumps
+from tfdist.launch.sizes import size_text
 from tfdist.launch.text import counted, duration, plain, shortened
 from tfdist.models.collectives.spec import CollectiveSpec
 

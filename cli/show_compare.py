@@ -9,6 +9,7 @@ from tfdist.bench.compare.folders import ComparedFolders
 from tfdist.bench.compare.gate import is_too_slow
 from tfdist.bench.report.across import Change
 from tfdist.bench.report.ratios import shown_row
+from tfdist.cli.plain_console import PlainConsole
 from tfdist.cli.show_rows import show_rows
 
 NARROW = ("arm", "ratio", "interval", "verdict")
@@ -18,8 +19,6 @@ _SLOW = "SLOWER THAN THE BOUND"
 
 def show(compared: ComparedFolders, bound: float | None, stream: TextIO) -> None:
     """Show the differences of environment, the table, arms of one side, and the answer."""
-    from tfdist.cli.plain_console import PlainConsole
-
     console = PlainConsole(stream)
     console.print(f"base: {compared.base}\nnew:  {compared.new}")
     console.print("\n".join(_environment(compared)))

@@ -5,13 +5,12 @@ from typing import TextIO
 
 from tfdist.bench.predict.prediction import Prediction
 from tfdist.bench.predict.section import prediction_section, shown_row
+from tfdist.cli.plain_console import PlainConsole
 from tfdist.cli.show_rows import show_rows
 
 
 def show(prediction: Prediction, stream: TextIO) -> None:
     """Show the points of each arm, the answers and the notes."""
-    from tfdist.cli.plain_console import PlainConsole
-
     console = PlainConsole(stream)
     rows = [shown_row(curve, point) for curve in prediction.curves for point in curve.points]
     show_rows(console, rows, ("arm", "devices", "images/s", "efficiency", "note"))

@@ -9,6 +9,7 @@ from tfdist.bench.report.build import Report
 from tfdist.bench.report.columns import COLUMNS, NARROW, NARROWEST, SHORT
 from tfdist.bench.report.summary import WRONG, ArmRow
 from tfdist.bench.report.unit import in_unit
+from tfdist.cli.plain_console import PlainConsole
 from tfdist.launch.text import counted, labelled, plain
 from tfdist.models.record import RecordStatus
 
@@ -25,8 +26,6 @@ _NARROW = 60
 
 def show(report: Report, stream: TextIO) -> None:
     """Show the table, the headline, failures and warnings."""
-    from tfdist.cli.plain_console import PlainConsole
-
     console = PlainConsole(stream)
     (_table if stream.isatty() else _lines)(console, report.rows)
     for text in report.headline:

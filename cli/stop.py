@@ -2,17 +2,20 @@
 
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tfdist.cli.options import option
 from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
+from tfdist.cli.steps import Steps
+from tfdist.launch.agents.signals import REPEAT_S
 from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.runs.find import find_run
+from tfdist.launch.runs.follow import POLL_S, wait_for_launcher
+from tfdist.launch.runs.state import Run, RunState, read_run
+from tfdist.launch.runs.stop import request_stop, running_tasks
 from tfdist.launch.text import duration, shortened
-
-if TYPE_CHECKING:
-    from tfdist.launch.runs.state import Run
 
 Kill = Annotated[bool, option("--kill", "Kill the tasks at once, without the grace period.")]
 
@@ -28,9 +31,6 @@ def stop(run: RunName, runs_dir: RunsDir = RUNS_DIR, kill: Kill = False) -> None
 
     The exit code is 0 if the run has ended. Ctrl-C ends only the waiting; the run is stopped all the same.
     """
-    from tfdist.launch.runs.find import find_run
-    from tfdist.launch.runs.state import RunState, read_run
-
     run_dir = find_run(run, runs_dir)
     before = read_run(run_dir)
     if before.state is RunState.LOST:
@@ -50,13 +50,7 @@ def stop(run: RunName, runs_dir: RunsDir = RUNS_DIR, kill: Kill = False) -> None
     typer.echo(f"{after.name}: {_how(after) if after.ended else 'ended, but its outcome could not be written'}")
 
 
-def _stop(run: "Run", kill: bool) -> "Run":
-    from tfdist.cli.steps import Steps
-    from tfdist.launch.agents.signals import REPEAT_S
-    from tfdist.launch.runs.follow import POLL_S, wait_for_launcher
-    from tfdist.launch.runs.state import RunState, read_run
-    from tfdist.launch.runs.stop import request_stop, running_tasks
-
+def _stop(run: Run, kill: bool) -> Run:
     while read_run(run.run_dir).state is RunState.STARTING:  # its launcher is not known yet
         time.sleep(POLL_S)
     request_stop(run.run_dir)
@@ -75,6 +69,6 @@ def _stop(run: "Run", kill: bool) -> "Run":
     return now
 
 
-def _how(run: "Run") -> str:
+def _how(run: Run) -> str:
     after = "" if run.wall_s is None else f" after {duration(run.wall_s)}"
     return f"{run.state}{after}" + (f", {run.reason}" if run.reason else "")

@@ -9,6 +9,7 @@ import typer
 
 from tfdist.cli.options import option
 from tfdist.launch.json_files import dumps
+from tfdist.launch.machine import Machine, local_machine
 from tfdist.strategies.catalog import CATALOG, Strategy
 from tfdist.strategies.options import Api, Keras, StrategyName
 from tfdist.strategies.refusals import Refusal, keras_refusal
@@ -16,7 +17,6 @@ from tfdist.strategies.refusals import Refusal, keras_refusal
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tfdist.launch.machine import Machine
 
 DEV = Path("/dev")
 KerasCells = Mapping[str, Refusal | None]
@@ -33,8 +33,6 @@ def strategies(
       tfdist strategies
       tfdist strategies --json
     """
-    from tfdist.launch.machine import local_machine
-
     machine = local_machine()
     if json:
         typer.echo(dumps([_row(strategy, machine) for strategy in CATALOG.values()], indent=1))
@@ -42,7 +40,7 @@ def strategies(
         _show(machine)
 
 
-def _row(strategy: Strategy, machine: "Machine") -> dict[str, Any]:
+def _row(strategy: Strategy, machine: Machine) -> dict[str, Any]:
     return {
         "strategy": str(strategy.name),
         "tensorflow": strategy.tf_name,
@@ -76,7 +74,7 @@ def keras_json(name: StrategyName) -> dict[str, str]:
     return {cell: "yes" if refusal is None else f"no: {refusal.reason}" for cell, refusal in _keras_cells(name).items()}
 
 
-def _show(machine: "Machine") -> None:
+def _show(machine: Machine) -> None:
     from rich.console import Console
     from rich.padding import Padding
 

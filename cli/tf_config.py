@@ -3,18 +3,20 @@
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from tfdist.cli.options import Port, option, training_options
+from tfdist.launch.cluster import Task
+from tfdist.launch.dry_run import with_free_ports
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.job import Job, Program, plan_job
+from tfdist.launch.machine import local_machine, local_machines
 from tfdist.launch.text import did_you_mean
+from tfdist.models.plan import shape_of
+from tfdist.models.presets import resolve_strategy
 from tfdist.strategies.catalog import CATALOG, use_a_cluster
-
-if TYPE_CHECKING:
-    from tfdist.launch.cluster import Task
-    from tfdist.launch.job import Job
 
 OnlyTask = Annotated[
     str | None,
@@ -38,12 +40,6 @@ def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = No
 
     Use the same --port for every task: without it, each call chooses other free ports.
     """
-    from tfdist.launch.dry_run import with_free_ports
-    from tfdist.launch.job import Program, plan_job
-    from tfdist.launch.machine import local_machine, local_machines
-    from tfdist.models.plan import shape_of
-    from tfdist.models.presets import resolve_strategy
-
     machine = replace(local_machine(), gpus=())  # the tasks may run on other machines
     spec = resolve_strategy(choices, machine).spec
     if not CATALOG[spec.strategy].has_cluster:
@@ -61,7 +57,7 @@ def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = No
         typer.echo(f"# {plan.task.role}:{plan.task.index}\nexport TF_CONFIG={value}")
 
 
-def _find_task(job: "Job", name: str) -> "Task":
+def _find_task(job: Job, name: str) -> Task:
     for plan in job.plans:
         if name.replace(":", "-") == plan.task.name:
             return plan.task

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfdist.cli.options import annotation, gather
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.policy import Policy
 from tfdist.launch.text import flag_of
-
-if TYPE_CHECKING:
-    from tfdist.launch.policy import Policy
 
 TIMEOUTS = "Timeouts"
 MAX_S = 1e6
@@ -29,14 +27,12 @@ def timeout_options(only: tuple[str, ...] = tuple(_OPTIONS)) -> Callable[[Callab
     return gather("policy", {name: _OPTIONS[name] for name in only}, read_timeouts)
 
 
-def read_timeouts(values: Mapping[str, float | None]) -> "Policy":
+def read_timeouts(values: Mapping[str, float | None]) -> Policy:
     """The policy with these values, by option name; None counts as not given.
 
     Raises:
         TfdistError: a value is out of range.
     """
-    from tfdist.launch.policy import Policy  # not needed by --help
-
     default = Policy()
     given = [(row, value) for row in _ROWS if (value := values.get(row[0])) is not None]
     for (name, field, least, _), value in given:
@@ -49,7 +45,7 @@ def read_timeouts(values: Mapping[str, float | None]) -> "Policy":
     return replace(default, **fields)
 
 
-def timeout_words(policy: "Policy") -> list[str]:
+def timeout_words(policy: Policy) -> list[str]:
     """The command-line words of the timeouts that differ from the defaults."""
     default = type(policy)()
     values = {

@@ -2,25 +2,25 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from tfdist.bench.options import BenchOptions
 from tfdist.cli.bench import Command, Quiet, Seed, Turn, refuse_suite
 from tfdist.cli.durations import parse_seconds
 from tfdist.cli.host_options import FOR_A_BENCH, host_options
+from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.options import TIMING, WHAT, Json, option, refuse_tf_config
 from tfdist.cli.output import never_block
+from tfdist.cli.run_tune import run_tune
 from tfdist.cli.timeout_options import timeout_options
-
-if TYPE_CHECKING:
-    from tfdist.cli.host_selection import HostSelection
-    from tfdist.launch.policy import Policy
+from tfdist.launch.policy import Policy
+from tfdist.launch.redact import redact_command
+from tfdist.strategies.options import StrategyName
 
 
 def _strategies(incomplete: str) -> list[str]:
-    from tfdist.strategies.options import StrategyName
-
     return [str(name) for name in StrategyName if str(name).startswith(incomplete)]
 
 
@@ -55,8 +55,8 @@ def tune(
     json: Json = False,
     quiet: Quiet = False,
     *,
-    selection: "HostSelection",
-    policy: "Policy",
+    selection: HostSelection,
+    policy: Policy,
 ) -> None:
     """Find the fastest options of a strategy. Prints them as a 'tfdist launch' command line.
 
@@ -72,10 +72,6 @@ def tune(
 
     The exit code is 0, with or without a gain, or 130 after Ctrl-C.
     """
-    from tfdist.bench.options import BenchOptions
-    from tfdist.cli.run_tune import run_tune
-    from tfdist.launch.redact import redact_command
-
     refuse_tf_config()
     refuse_suite(command)
     options = BenchOptions(

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from tfdist.bench.collectives.results import Line
-from tfdist.bench.collectives.sizes import size_text
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, Block, Comparison, Statistics
+from tfdist.launch.sizes import size_text
 from tfdist.launch.text import listed
 
 _ONE = "one"

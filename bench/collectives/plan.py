@@ -7,13 +7,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from tfdist.bench.collectives.sizes import parse_sizes
 from tfdist.bench.folder import check_writable
 from tfdist.bench.plan import PlannedRun, interleave
 from tfdist.bench.suites.arm import Arm
 from tfdist.bench.suites.arms import Arms, resolve_arms
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machines, combined
+from tfdist.launch.sizes import parse_sizes
 from tfdist.models.collectives.op import CollectiveOp
 from tfdist.models.collectives.spec import CollectiveSpec
 from tfdist.models.collectives.support import collective_refusal

@@ -6,7 +6,7 @@ from typing import Any
 
 from tfdist.bench.collectives.figures import Figure, figures_of
 from tfdist.bench.collectives.results import Sweep
-from tfdist.bench.collectives.sizes import size_text
+from tfdist.launch.sizes import size_text
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from tfdist.bench.compare.history import History, Point, values_of
 from tfdist.bench.report.across import OTHER_MACHINE
+from tfdist.bench.report.colors import GRID, INK, PALETTE
 from tfdist.bench.report.format import EMPTY, interval, number
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.statistics import ArmVerdict, Interval
@@ -128,8 +129,6 @@ def _in_words(arms: Sequence[str], drawn: Sequence[Point], value: _Value) -> str
 
 
 def _painter(history: History, drawn: Sequence[Point], value: _Value, unit: str) -> "Callable[[Axes], None]":
-    from tfdist.bench.report.colors import GRID, INK, PALETTE
-
     places = {bench: place for place, bench in enumerate(history.benches)}
 
     def paint(axes: "Axes") -> None:

@@ -8,6 +8,7 @@ from tfdist.bench.predict.curve import RANGE, Curve, Point
 from tfdist.bench.predict.prediction import Prediction, values_of
 from tfdist.bench.predict.references import REFERENCES, Reference
 from tfdist.bench.predict.ring import RingFit
+from tfdist.bench.report.colors import GRID, INK, MUTED, PALETTE, RED
 from tfdist.bench.report.format import interval
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.statistics import Interval
@@ -121,7 +122,6 @@ _Value = Callable[[Point], tuple[float, Interval]]
 
 
 def _images_chart(prediction: Prediction) -> Chart:
-    from tfdist.bench.report.colors import INK
 
     def paint(axes: "Axes") -> None:
         _curves(axes, prediction.curves, lambda point: (point.images_per_s, point.interval))
@@ -158,8 +158,6 @@ def _chart(prediction: Prediction, name: str, title: str, paint: "Callable[[Axes
 
 
 def _curves(axes: "Axes", curves: Sequence[Curve], value: _Value) -> None:
-    from tfdist.bench.report.colors import PALETTE
-
     for index, curve in enumerate(curves):
         color = PALETTE[index % len(PALETTE)]
         style: dict[str, Any] = {"color": color, "marker": _MARKERS[index // len(PALETTE) % len(_MARKERS)], "ms": 4}
@@ -182,17 +180,13 @@ def _curves(axes: "Axes", curves: Sequence[Curve], value: _Value) -> None:
 
 
 def _ideal(axes: "Axes", curves: Sequence[Curve]) -> None:
-    from tfdist.bench.report.colors import RED
-
     curve = curves[0]
     one = batch_of(curve.arm) / curve.compute.one.seconds
     devices = [point.devices for point in curve.points]
     axes.plot(devices, [one * number for number in devices], color=RED, lw=1, ls=":", label="ideal")
 
 
-def _references(axes: "Axes", references: "Sequence[tuple[Reference, tuple[float, ...]]]") -> None:
-    from tfdist.bench.report.colors import MUTED
-
+def _references(axes: "Axes", references: Sequence[tuple[Reference, tuple[float, ...]]]) -> None:
     for index, (reference, values) in enumerate(references):
         axes.plot(
             reference.devices,
@@ -207,8 +201,6 @@ def _references(axes: "Axes", references: "Sequence[tuple[Reference, tuple[float
 
 
 def _finish(axes: "Axes", unit: str) -> None:
-    from tfdist.bench.report.colors import GRID, INK
-
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set_xlabel("devices", color=INK)

@@ -10,12 +10,12 @@ import pandas as pd
 from tfdist.bench.collectives.figures import Figure, figures_of
 from tfdist.bench.collectives.packs import pack_sentences
 from tfdist.bench.collectives.results import Sweep
-from tfdist.bench.collectives.sizes import size_text
 from tfdist.bench.collectives.table import ARM, RANKS, columns_for, pack_text, significant, values_of
 from tfdist.bench.report.colors import PALETTE
 from tfdist.bench.report.measured import Measured
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.statistics import Interval
+from tfdist.launch.sizes import size_text
 from tfdist.launch.text import counted, shortened
 
 if TYPE_CHECKING:

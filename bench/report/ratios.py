@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tfdist.bench.report.across import Change
+from tfdist.bench.report.colors import ASYNC, GRID, INK, NONE, RED, SYNC
 from tfdist.bench.report.format import EMPTY, interval, number
 from tfdist.bench.report.section import Chart, Table
 from tfdist.bench.statistics import ArmVerdict
@@ -101,8 +102,6 @@ def _in_words(change: Change) -> str:
 
 
 def _paint(axes: "Axes", changes: Sequence[Change], labels: Sequence[str], bound: float | None) -> None:
-    from tfdist.bench.report.colors import ASYNC, GRID, INK, NONE, RED, SYNC
-
     colors = {ArmVerdict.FASTER: SYNC, ArmVerdict.SLOWER: ASYNC, ArmVerdict.CANNOT_TELL: NONE}
     markers = {ArmVerdict.FASTER: ">", ArmVerdict.SLOWER: "<", ArmVerdict.CANNOT_TELL: "o"}
     axes.axvline(1.0, color=INK, lw=1)

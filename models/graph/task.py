@@ -2,7 +2,7 @@
 
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training.task import cluster_and_task, leave, run, spec_of_environment, start, train
+from tfdist.models.training.task import cluster_and_task, leave, run, spec_of_environment, start
 
 
 def main() -> int:
@@ -15,6 +15,7 @@ def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
 
     from tfdist.models.graph import chief
     from tfdist.models.graph.worker import work
+    from tfdist.models.training.leading import train
 
     if task.role == "worker":
         work(spec, cluster, task)

@@ -13,8 +13,11 @@ from tfdist.launch.events import Phase
 from tfdist.models.checkpointing import Checkpointing
 from tfdist.models.checkpoints import Listing, Manifest, list_checkpoints
 from tfdist.models.checks import check_held_out
-from tfdist.models.datasets import table
+from tfdist.models.datasets import pipeline, table
 from tfdist.models.spec import TrainingSpec
+from tfdist.models.training.evaluate import counter
+from tfdist.models.training.gfile import GFiles
+from tfdist.models.training.plain import build_plain, load_weights
 from tfdist.strategies import devices
 from tfdist.strategies.choice import StrategyChoice
 
@@ -98,8 +101,6 @@ def lower_priority() -> None:
 
 def _looks_into(folder: str) -> Callable[[], Listing]:
     """A function that lists the folder. While it cannot be read, it has no checkpoints; the first time is a warning."""
-    from tfdist.models.training.gfile import GFiles
-
     warned = False
 
     def look() -> Listing:
@@ -122,10 +123,6 @@ def _warn(text: str) -> None:
 def _accuracy_of(spec: TrainingSpec) -> Callable[[str], float]:
     """A function from a checkpoint's path to the accuracy. It raises OSError if the checkpoint cannot be read."""
     import tensorflow as tf
-
-    from tfdist.models.datasets import pipeline
-    from tfdist.models.training.evaluate import counter
-    from tfdist.models.training.plain import build_plain, load_weights
 
     tf.get_logger().setLevel("ERROR")  # after a damaged checkpoint it would list every variable
     devices.configure(

@@ -64,3 +64,8 @@ def process() -> dict[str, Any]:
         "cpu_s": usage.ru_utime + usage.ru_stime,
         "affinity": tuple(sorted(os.sched_getaffinity(0))),
     }
+
+
+def phases_after_import(started_at: float, built_at: float, opened_at: float, first_step_at: float) -> dict[str, float]:
+    """Seconds of each start-up phase, from the clock at their edges."""
+    return {"strategy": built_at - started_at, "build": opened_at - built_at, "trace": first_step_at - opened_at}

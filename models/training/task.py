@@ -6,38 +6,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import NoReturn
 
 from tfdist.launch import events
 from tfdist.launch.cluster import Cluster, Task, parse_tf_config
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Phase
 from tfdist.launch.stack_dumps import dump_on_request
-from tfdist.models.checkpointing import Checkpointing
-from tfdist.models.checkpoints import check_can_be_saved
 from tfdist.models.checks import check_combinations, check_data
 from tfdist.models.datasets import table
 from tfdist.models.plan import EVALUATOR
-from tfdist.models.record import RankRecord
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training import observation, pace
-from tfdist.models.training.pace import Windows
 from tfdist.models.training.preemption import PreemptedError
-from tfdist.models.training.saved_pace import train_saved
-from tfdist.models.training.schedule import total_steps
-from tfdist.models.training.windows import WindowLog
-from tfdist.strategies import devices
-from tfdist.strategies.build import build
-from tfdist.strategies.catalog import CATALOG
-from tfdist.strategies.options import Api, Keras
+from tfdist.strategies.options import Keras
 from tfdist.strategies.serve import serve, serves
-
-if TYPE_CHECKING:
-    from tfdist.models.training.context import Trained, TrainingContext
-
-Context = TypeVar("Context", bound="TrainingContext")
-Prepare = Callable[[Context], "tuple[pace.Loop, Callable[[], Trained]]"]
 
 
 def main() -> int:
@@ -89,7 +71,10 @@ def cluster_and_task() -> tuple[Cluster, Task]:
 
 def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
     phases = {"import": start(spec, cluster, task)}
-    train(lambda: _context(spec, task), _prepare, phases)
+
+    from tfdist.models.training.leading import connect, prepare, train
+
+    train(lambda: connect(spec, task), prepare, phases)
 
 
 def start(spec: TrainingSpec, cluster: Cluster, task: Task) -> float:
@@ -103,75 +88,6 @@ def start(spec: TrainingSpec, cluster: Cluster, task: Task) -> float:
     if serves(spec, task):
         serve(spec, cluster, task)
     return seconds
-
-
-def train(connect: "Callable[[], Context]", prepare: "Prepare[Context]", phases: dict[str, float]) -> NoReturn:
-    """Train as a leading task, and end this process.
-
-    Args:
-        connect: to the other tasks; it precedes any TensorFlow operation.
-        prepare: from the training to its loop, and to what it has trained so far.
-        phases: seconds of the start-up so far, by name.
-    """
-    started_at = time.perf_counter()
-    job = connect()
-    built_at = time.perf_counter()
-    events.emit("ready")
-    events.emit("phase", phase=Phase.BUILDING)
-    saving = None if events.in_turns() else Checkpointing.from_env(os.environ)
-    job = _started(job, saving)
-    loop, trained = prepare(job)
-    log = WindowLog(share=1 / job.workers)
-
-    def report(windows: Windows, final: bool) -> None:
-        since_first_step = time.perf_counter() - log.first_step_at
-        after = phases_after_import(started_at, built_at, log.opened_at, log.first_step_at)
-        end = {"first_step_end": observation.since_start() - since_first_step}
-        record = _record(job, windows, trained(), {**phases, **after, **end}, evaluate=final and job.spec.evaluate)
-        events.emit("record", record=asdict(record))
-
-    if saving is None:
-        pace.train(loop, log, job.spec, report, _evaluation(job, trained) if job.spec.evaluate_turns else None)
-    else:
-        _train_saved(job, saving, loop, log, trained, report)
-    if not events.in_turns():
-        from tfdist.models.training.exit_barrier import wait_before_exit
-
-        wait_before_exit(job)
-    leave(ExitCode.SUCCESS)
-
-
-def _started(job: "Context", saving: Checkpointing | None) -> "Context":
-    """The training from its checkpoint on, if it continues one, and the number of its last step."""
-    if saving is not None:
-        from tfdist.models.training.restore import started
-
-        check_can_be_saved(job.spec)
-        job = started(job, saving, int(os.environ.get("TFDIST_ATTEMPT", "0")))
-    steps = total_steps(job.spec, job.start.step, job.start.examples, job.batch)
-    return replace(job, spec=replace(job.spec, steps=steps))
-
-
-def _train_saved(
-    job: "TrainingContext",
-    saving: Checkpointing,
-    loop: pace.Loop,
-    log: WindowLog,
-    trained: "Callable[[], Trained]",
-    report: Callable[[Windows, bool], None],
-) -> None:
-    from tfdist.models.training.saver import Saver
-
-    saver = Saver(job, saving, trained)
-    windows = train_saved(loop, log, job.spec, job.start.step, saving.every_steps, saver)
-    saver.finish()
-    report(windows, True)
-    saver.end()
-
-
-def phases_after_import(started_at: float, built_at: float, opened_at: float, first_step_at: float) -> dict[str, float]:
-    """Seconds of each start-up phase, from the clock at their edges."""
-    return {"strategy": built_at - started_at, "build": opened_at - built_at, "trace": first_step_at - opened_at}
 
 
 def import_tensorflow(keras: Keras) -> float:
@@ -203,78 +119,6 @@ def _hidden(*packages: str) -> Iterator[None]:
     finally:
         for package in hidden:
             del sys.modules[package]
-
-
-def _context(spec: TrainingSpec, task: Task) -> "TrainingContext":
-    """Build the strategy. It must precede any TensorFlow operation, and so the seed."""
-    import tensorflow as tf
-
-    from tfdist.models.training.context import TrainingContext
-
-    strategy = build(spec)
-    tf.keras.utils.set_random_seed(spec.seed)
-    tf.keras.mixed_precision.set_global_policy(spec.precision.value)  # Keras 3 does not accept an enum
-    row = CATALOG[spec.strategy]
-    return TrainingContext(spec, strategy, task, spec.workers if spec.synchronous and row.has_cluster else 1)
-
-
-def _prepare(job: "TrainingContext") -> "tuple[pace.Loop, Callable[[], Trained]]":
-    from tfdist.models.training import async_loop, fit, loop
-
-    if job.spec.api is Api.FIT:
-        return fit.prepare(job)
-    return loop.prepare(job) if job.spec.synchronous else async_loop.prepare(job)
-
-
-def _evaluation(job: "TrainingContext", trained: "Callable[[], Trained]") -> Callable[[WindowLog], None]:
-    """Measures what has been trained so far, and notes it in a log."""
-    from tfdist.models.training.evaluate import held_out
-
-    measure = held_out(job)
-
-    def note(log: WindowLog) -> None:
-        now = trained()
-        result = measure(now)
-        log.observed["held_out"] = {"examples": now.examples * job.workers, **asdict(result)}
-
-    return note
-
-
-def _record(
-    job: "TrainingContext", windows: Windows, trained: "Trained", phases: dict[str, float], evaluate: bool
-) -> RankRecord:
-    from tfdist.models.training import storage
-    from tfdist.models.training.evaluate import held_out
-    from tfdist.models.training.gpu_software import peak_gpu_memory
-
-    if evaluate:
-        events.emit("phase", phase=Phase.EVALUATING)
-    own_devices = devices.of_replicas(job.strategy) if job.spec.synchronous else ()
-    return RankRecord(
-        task=job.task.name,
-        replicas=job.replicas,
-        warmup=windows.warmup,
-        windows=windows.timed,
-        phases_s=phases,
-        examples_applied=trained.examples,
-        updates_applied=trained.updates,
-        resumed_at=job.start.step,
-        accuracy=held_out(job)(trained).accuracy if evaluate else None,
-        software=observation.software(job.spec.keras),
-        environment=observation.environment(os.environ),
-        **observation.process(),
-        gpu_peak_bytes=peak_gpu_memory(own_devices),
-        storage=storage.combined(storage.stored(_variables(trained)), trained.requests),
-    )
-
-
-def _variables(trained: "Trained") -> list[Any]:
-    """The model's, their averages and the optimizer's, which is a function in tf_keras."""
-    if trained.variables:
-        return [*trained.variables]
-    of_optimizer = trained.optimizer.variables
-    averages = () if trained.averages is None else trained.averages.averages
-    return [*trained.model.variables, *averages, *(of_optimizer() if callable(of_optimizer) else of_optimizer)]
 
 
 def leave(code: int) -> NoReturn:

@@ -27,6 +27,9 @@ COMMANDS = (
     "tune",
     "collectives",
     "report",
+    "compare",
+    "history",
+    "predict",
     "doctor",
     "strategies",
     "tf-config",
@@ -46,12 +49,21 @@ def test_python_m_is_the_same_command(module):
     assert (done.returncode, done.stdout) == (0, f"tfdist {tfdist.__version__}\n")
 
 
-def test_without_arguments_the_commands_are_listed_each_with_a_whole_sentence(monkeypatch, capsys):
+def test_without_arguments_the_commands_are_listed_each_with_the_first_sentence_of_its_help(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     assert run([]) == 0
-    out = capsys.readouterr().out
-    assert "..." not in out.partition("Commands:")[2]
-    assert all(f"\n  {command} " in out for command in COMMANDS)
+    listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.partition("Commands:\n")[2].splitlines())
+    assert set(listed) == set(COMMANDS)
+    for command, sentence in listed.items():
+        assert run([command, "--help"]) == 0
+        assert capsys.readouterr().out.splitlines()[3].strip().startswith(sentence)
+
+
+def test_the_list_of_commands_imports_none_of_them():
+    code = "import sys; from tfdist.cli.main import run; run([]); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = set(done.stdout.split())
+    assert not imported & {f"tfdist.cli.{command.replace('-', '_')}" for command in COMMANDS}
 
 
 @pytest.mark.parametrize("columns", [80, 100, 120])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.models.training.task import phases_after_import
+from tfdist.models.training.observation import phases_after_import
 from tfdist.strategies.options import Keras
 
 

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.bench.collectives.sizes import parse_size, parse_sizes, size_text
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.sizes import parse_size, parse_sizes, size_text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,157 @@
+"""A leading task of a training: it runs the loop, saves checkpoints, and emits the record of its rank."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any, NoReturn, TypeVar
+
+import tensorflow as tf
+
+from tfdist.launch import events
+from tfdist.launch.cluster import Task
+from tfdist.launch.errors import ExitCode
+from tfdist.launch.events import Phase
+from tfdist.models.checkpointing import Checkpointing
+from tfdist.models.checkpoints import check_can_be_saved
+from tfdist.models.record import RankRecord
+from tfdist.models.spec import TrainingSpec
+from tfdist.models.training import async_loop, fit, observation, pace, storage
+from tfdist.models.training import loop as sync_loop
+from tfdist.models.training.context import Trained, TrainingContext
+from tfdist.models.training.evaluate import held_out
+from tfdist.models.training.exit_barrier import wait_before_exit
+from tfdist.models.training.gpu_software import peak_gpu_memory
+from tfdist.models.training.pace import Windows
+from tfdist.models.training.restore import started
+from tfdist.models.training.saved_pace import train_saved
+from tfdist.models.training.saver import Saver
+from tfdist.models.training.schedule import total_steps
+from tfdist.models.training.task import leave
+from tfdist.models.training.windows import WindowLog
+from tfdist.strategies import devices
+from tfdist.strategies.build import build
+from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.options import Api
+
+Context = TypeVar("Context", bound=TrainingContext)
+Prepare = Callable[[Context], tuple[pace.Loop, Callable[[], Trained]]]
+
+
+def connect(spec: TrainingSpec, task: Task) -> TrainingContext:
+    """Build the strategy. It must precede any TensorFlow operation, and so the seed."""
+    strategy = build(spec)
+    tf.keras.utils.set_random_seed(spec.seed)
+    tf.keras.mixed_precision.set_global_policy(spec.precision.value)  # Keras 3 does not accept an enum
+    row = CATALOG[spec.strategy]
+    return TrainingContext(spec, strategy, task, spec.workers if spec.synchronous and row.has_cluster else 1)
+
+
+def prepare(job: TrainingContext) -> tuple[pace.Loop, Callable[[], Trained]]:
+    """The loop of this training, and what it has trained so far."""
+    if job.spec.api is Api.FIT:
+        return fit.prepare(job)
+    return sync_loop.prepare(job) if job.spec.synchronous else async_loop.prepare(job)
+
+
+def train(connect: Callable[[], Context], prepare: Prepare[Context], phases: dict[str, float]) -> NoReturn:
+    """Train as a leading task, and end this process.
+
+    Args:
+        connect: to the other tasks; it precedes any TensorFlow operation.
+        prepare: from the training to its loop, and to what it has trained so far.
+        phases: seconds of the start-up so far, by name.
+    """
+    started_at = time.perf_counter()
+    job = connect()
+    built_at = time.perf_counter()
+    events.emit("ready")
+    events.emit("phase", phase=Phase.BUILDING)
+    saving = None if events.in_turns() else Checkpointing.from_env(os.environ)
+    job = _started(job, saving)
+    loop, trained = prepare(job)
+    log = WindowLog(share=1 / job.workers)
+
+    def report(windows: Windows, final: bool) -> None:
+        since_first_step = time.perf_counter() - log.first_step_at
+        after = observation.phases_after_import(started_at, built_at, log.opened_at, log.first_step_at)
+        end = {"first_step_end": observation.since_start() - since_first_step}
+        record = _record(job, windows, trained(), {**phases, **after, **end}, evaluate=final and job.spec.evaluate)
+        events.emit("record", record=asdict(record))
+
+    if saving is None:
+        pace.train(loop, log, job.spec, report, _evaluation(job, trained) if job.spec.evaluate_turns else None)
+    else:
+        _train_saved(job, saving, loop, log, trained, report)
+    if not events.in_turns():
+        wait_before_exit(job)
+    leave(ExitCode.SUCCESS)
+
+
+def _started(job: Context, saving: Checkpointing | None) -> Context:
+    """The training from its checkpoint on, if it continues one, and the number of its last step."""
+    if saving is not None:
+        check_can_be_saved(job.spec)
+        job = started(job, saving, int(os.environ.get("TFDIST_ATTEMPT", "0")))
+    steps = total_steps(job.spec, job.start.step, job.start.examples, job.batch)
+    return replace(job, spec=replace(job.spec, steps=steps))
+
+
+def _train_saved(
+    job: TrainingContext,
+    saving: Checkpointing,
+    loop: pace.Loop,
+    log: WindowLog,
+    trained: Callable[[], Trained],
+    report: Callable[[Windows, bool], None],
+) -> None:
+    saver = Saver(job, saving, trained)
+    windows = train_saved(loop, log, job.spec, job.start.step, saving.every_steps, saver)
+    saver.finish()
+    report(windows, True)
+    saver.end()
+
+
+def _evaluation(job: TrainingContext, trained: Callable[[], Trained]) -> Callable[[WindowLog], None]:
+    """Measures what has been trained so far, and notes it in a log."""
+    measure = held_out(job)
+
+    def note(log: WindowLog) -> None:
+        now = trained()
+        result = measure(now)
+        log.observed["held_out"] = {"examples": now.examples * job.workers, **asdict(result)}
+
+    return note
+
+
+def _record(
+    job: TrainingContext, windows: Windows, trained: Trained, phases: dict[str, float], evaluate: bool
+) -> RankRecord:
+    if evaluate:
+        events.emit("phase", phase=Phase.EVALUATING)
+    own_devices = devices.of_replicas(job.strategy) if job.spec.synchronous else ()
+    return RankRecord(
+        task=job.task.name,
+        replicas=job.replicas,
+        warmup=windows.warmup,
+        windows=windows.timed,
+        phases_s=phases,
+        examples_applied=trained.examples,
+        updates_applied=trained.updates,
+        resumed_at=job.start.step,
+        accuracy=held_out(job)(trained).accuracy if evaluate else None,
+        software=observation.software(job.spec.keras),
+        environment=observation.environment(os.environ),
+        **observation.process(),
+        gpu_peak_bytes=peak_gpu_memory(own_devices),
+        storage=storage.combined(storage.stored(_variables(trained)), trained.requests),
+    )
+
+
+def _variables(trained: Trained) -> list[Any]:
+    """The model's, their averages and the optimizer's, which is a function in tf_keras."""
+    if trained.variables:
+        return [*trained.variables]
+    of_optimizer = trained.optimizer.variables
+    averages = () if trained.averages is None else trained.averages.averages
+    return [*trained.model.variables, *averages, *(of_optimizer() if callable(of_optimizer) else of_optimizer)]
