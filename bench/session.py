@@ -1,6 +1,7 @@
-"""One `tfdist bench` from its options to its exit code: checked first, then run."""
+"""One `tfdist bench` from its options to its exit code: a new one or one that is resumed, checked first, then run."""
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property
@@ -8,23 +9,83 @@ from pathlib import Path
 
 from tfdist.bench.collectives.results import Sweep, copy_collectives, holds_collectives, read_collectives
 from tfdist.bench.estimate import fitting_rounds, seconds_left
-from tfdist.bench.folder import BenchFile, BenchPaths, check_writable, slug
-from tfdist.bench.options import BenchOptions, requested_suite
-from tfdist.bench.plan import PlannedRun, beside, incarnations, interleave, remaining
+from tfdist.bench.folder import FORMAT, BenchFile, BenchPaths, check_writable, read_bench, slug
+from tfdist.bench.options import BenchOptions, changed_suite, requested_suite
+from tfdist.bench.plan import PlannedRun, beside, extended, incarnations, interleave, remaining
 from tfdist.bench.reading import read_folder
-from tfdist.bench.resume import read_resumable, resumed_bench
 from tfdist.bench.runner import RunnerHooks, run_bench
 from tfdist.bench.suites.arms import Arms, resolve_arms
+from tfdist.bench.suites.command import check_complete
 from tfdist.bench.suites.explain import explained
-from tfdist.bench.suites.suite import Suite, adjust
+from tfdist.bench.suites.suite import Suite, adjust, load_suite
 from tfdist.bench.traces import NO_TRACES, Traces, plan_traces
 from tfdist.bench.until import accuracy_of, completed, done_runs
 from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machines, combined
 from tfdist.launch.program import program_of
 from tfdist.launch.text import duration
 from tfdist.models.record import Record, RecordStatus
+
+
+def read_resumable(root: Path, hosts: tuple[str, ...]) -> BenchFile:
+    """The bench in `root`, which can continue on these hosts.
+
+    Raises:
+        TfdistError: it is no bench, of an older format, or ran on other hosts.
+    """
+    bench = read_bench(root)
+    if bench is None:
+        raise TfdistError(f"--resume {root}: no bench.json in it; give the folder of an interrupted bench")
+    if bench.format != FORMAT:
+        raise TfdistError(
+            f"--resume {root}: an older tfdist measured it, in a training for each round: start a new bench with --out"
+        )
+    if hosts != bench.hosts:
+        fix = "omit --hosts" if bench.hosts == (LOCAL.name,) else f"resume with --hosts {','.join(bench.hosts)}"
+        raise TfdistError(
+            f"--resume {root}: it was started on {', '.join(bench.hosts)} but would resume on {', '.join(hosts)}: {fix}"
+        )
+    return bench
+
+
+def resumed_bench(bench: BenchFile, options: BenchOptions, root: Path, done: Collection[PlannedRun]) -> BenchFile:
+    """The bench with the number of rounds that --rounds gives.
+
+    Raises:
+        TfdistError: fewer rounds than were measured, or options that change what is measured.
+    """
+    suite = _same_suite(bench.suite, options, root)
+    total = suite.rounds if options.rounds is None else options.rounds
+    measured = max((run.round for run in done), default=0)
+    if total < max(1, measured):
+        raise TfdistError(f"--rounds {total}: {measured} rounds of {root} are measured; give at least that many")
+    if total == suite.rounds:
+        return replace(bench, suite=suite)
+    ends = extended(bench.ends, total)
+    suite = replace(suite, rounds=total, incarnations=len(ends))
+    plan = interleave([arm.name for arm in suite.arms], total, suite.seed)
+    return replace(bench, suite=suite, plan=plan, last_rounds=ends)
+
+
+def _same_suite(old: Suite, options: BenchOptions, root: Path) -> Suite:
+    """The suite with its commands as the options give them; it must otherwise be the one that was measured."""
+    suite = old if options.suite is None else load_suite(options.suite)
+    # the number of rounds may change, and with it that of incarnations
+    incarnations = options.incarnations or old.incarnations
+    suite, _ = changed_suite(replace(suite, rounds=old.rounds), replace(options, rounds=None, incarnations=None))
+    suite = replace(suite, incarnations=incarnations)
+    before, now = old.to_json(), suite.to_json()
+    differing = [key for key in before if before[key] != now[key] and key != "description"]
+    if differing:
+        raise TfdistError(
+            f"--resume {root}: it was started with another {', '.join(differing)}; "
+            f"give --resume alone, or start a new bench with --out"
+        )
+    check_complete(suite, f"--resume {root}")
+    return suite
+
 
 _FAILURES = (RecordStatus.FAILED, RecordStatus.TIMEOUT)
 """Statuses that make a bench fail; a refused arm does not."""

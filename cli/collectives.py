@@ -1,29 +1,195 @@
 """`tfdist collectives`."""
 
+import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
 
-from tfdist.bench.collectives.plan import CollectiveOptions
+from tfdist.bench.collectives.figures import Figure, figures_of
+from tfdist.bench.collectives.packs import pack_sentences
+from tfdist.bench.collectives.plan import CollectiveOptions, CollectivePlan, plan_collectives
+from tfdist.bench.collectives.results import Sweep, read_collectives
+from tfdist.bench.collectives.run import run_collectives
+from tfdist.bench.collectives.table import columns_for, lines_of_table, to_json
+from tfdist.bench.estimate import start_s
+from tfdist.bench.progress import progress_on
+from tfdist.bench.report.environment import environment_of
+from tfdist.bench.runner import RunnerHooks
 from tfdist.cli.bench import Quiet
 from tfdist.cli.durations import parse_seconds
 from tfdist.cli.host_options import FOR_A_BENCH, host_options
 from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.options import HOW, SIZE, TIMING, WHAT, Json, option, refuse_tf_config, training_options
 from tfdist.cli.output import never_block, wait_for_reader
-from tfdist.cli.run_collectives import run
 from tfdist.cli.timeout_options import timeout_options
-from tfdist.launch.errors import TfdistError
+from tfdist.launch.agents.fleet import Fleet
+from tfdist.launch.doctor.links import Links
+from tfdist.launch.doctor.preflight import measure_neighbours
+from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
-from tfdist.launch.sizes import parse_size, parse_sizes
-from tfdist.launch.text import did_you_mean
+from tfdist.launch.sizes import parse_size, parse_sizes, size_text
+from tfdist.launch.text import counted, did_you_mean, duration, plain, shortened
 from tfdist.models.collectives.op import CollectiveOp
+from tfdist.models.collectives.spec import CollectiveSpec
 from tfdist.strategies import options as closed
+
+
+def announce(plan: CollectivePlan, stream: TextIO) -> None:
+    """Show what is measured, about how long it takes at least, and what cannot run."""
+    typer.echo("\n".join(_announcement(plan)), file=stream)
+
+
+def _announcement(plan: CollectivePlan) -> Iterator[str]:
+    options, arms = plan.options, plan.arms
+    yield f"{options.op} of {_sizes(_first_spec(plan))}"
+    size = f"{counted(len(arms.specs), 'arm')} x {counted(options.rounds, 'round')}"
+    yield f"{size} of {options.turn_s:g} s, seed {options.seed}"
+    yield f"{counted(len(plan.runs), 'turn')}, at least {duration(_estimate_s(plan))}; results in {plan.root}"
+    yield from _refusals(arms.refused)
+    yield from (f"warning: {warning}" for warning in arms.warnings)
+
+
+def _first_spec(plan: CollectivePlan) -> CollectiveSpec:
+    """All arms have the same sizes."""
+    spec = next(iter(plan.arms.specs.values()))
+    assert isinstance(spec, CollectiveSpec)
+    return spec
+
+
+def _sizes(spec: CollectiveSpec) -> str:
+    sizes = shortened(map(size_text, spec.sizes), 6)
+    model = f"the gradients of {spec.model}" if spec.model_gradients else ""
+    return " and ".join(filter(None, (sizes, model))) + f", {spec.gradient_dtype}"
+
+
+def _estimate_s(plan: CollectivePlan) -> float:
+    """The turns may take longer: each size is measured once at least."""
+    return len(plan.runs) * plan.options.turn_s + sum(map(start_s, plan.arms.specs.values()))
+
+
+def _refusals(refused: Mapping[str, str]) -> Iterator[str]:
+    for reason in dict.fromkeys(refused.values()):
+        names = shortened(arm for arm, why in refused.items() if why == reason)
+        yield f"refused: {names}: {reason}"
+
+
+def show_plan(plan: CollectivePlan, json: bool) -> None:
+    """Print the turns in their order."""
+    if json:
+        turns = [{"round": run.round, "arm": run.arm} for run in plan.runs]
+        specs = {arm: spec.to_json() for arm, spec in plan.arms.specs.items()}
+        summary = {"folder": str(plan.root), "estimate_s": _estimate_s(plan), "refused": plan.arms.refused}
+        typer.echo(dumps({"format": 1, **summary, "arms": specs, "plan": turns}))
+        return
+    announce(plan, sys.stdout)
+    for number, run in enumerate(plan.runs, start=1):
+        spec = plan.arms.specs[run.arm]
+        typer.echo(f"{number:3d}. round {run.round}  {run.arm}  ({counted(spec.replicas, 'rank')})")
+
+
+def show(sweep: Sweep, stream: TextIO) -> None:
+    """Show a table for each arm, then what packs do, what is wrong and what was not measured."""
+    figures = figures_of(sweep)
+    width = shutil.get_terminal_size().columns if stream.isatty() else None
+    for arm, group in groupby(figures, key=lambda figure: figure.line.arm):
+        rows = list(group)
+        first = rows[0].line
+        where = f"{counted(first.ranks, 'rank')} on {counted(first.hosts, 'host')}"
+        typer.echo(plain(f"\n{arm}: {first.op}, {where}, {counted(rows[0].rounds, 'round')}"), file=stream)
+        typer.echo(plain("\n".join(lines_of_table(columns_for(rows, width), rows))), file=stream)
+    for sentence in _remarks(figures, sweep):
+        typer.echo(plain(f"\n{sentence}"), file=stream)
+
+
+def _remarks(figures: Sequence[Figure], sweep: Sweep) -> Iterator[str]:
+    yield from pack_sentences(sweep.lines)
+    for figure in figures:
+        if figure.wrong:
+            where = f"{figure.line.arm} at {size_text(figure.line.bytes)}"
+            yield f"wrong: {where}: {counted(figure.wrong, 'wrong element')}; do not train with it"
+    yield from (f"not measured: {arm}: {reason}" for arm, reason in sweep.header.not_measured.items())
+    yield from (f"skipped: {text}" for text in sweep.unreadable)
+
+
+def run(
+    options: CollectiveOptions, selection: HostSelection, policy: Policy, *, dry_run: bool, json: bool, quiet: bool
+) -> int:
+    """Check the measurement, run it and report on it; returns the exit code.
+
+    Raises:
+        TfdistError: an option is wrong, or no arm can run.
+    """
+    stream = sys.stderr if json else sys.stdout
+    with selection.connected(policy, quiet=quiet) as fleet:
+        plan = plan_collectives(options, selection.raw_machines(fleet))
+        if dry_run:
+            show_plan(plan, json)
+            return ExitCode.SUCCESS
+        if not quiet:
+            announce(plan, stream)
+        links = _measure_links(fleet, plan)
+    with progress_on(stream, quiet, "GB/s bus bandwidth of the largest size") as progress:
+        code = run_collectives(plan, RunnerHooks(progress, links=links, policy=policy), environment_of)
+    return _report(plan, code, stream, json=json, quiet=quiet)
+
+
+def _measure_links(fleet: Fleet | None, plan: CollectivePlan) -> Links:
+    if fleet is None or len(fleet.channels) < 2:
+        return {}
+    return measure_neighbours(fleet, list(fleet.channels))
+
+
+def _report(plan: CollectivePlan, code: int, stream: TextIO, *, json: bool, quiet: bool) -> int:
+    """Report on what was measured, even if it was interrupted; a wrong result makes the command fail."""
+    sweep = read_collectives(plan.root)
+    if not sweep.lines:
+        typer.echo(f"no turn was measured: no report; logs: {plan.root / 'runs'}", err=True)
+    else:
+        report_on(sweep, plan.root, stream, json=json, quiet=quiet)
+    turns = len({(line.arm, line.round) for line in sweep.lines})
+    if code > 128:
+        typer.echo(f"interrupted: {turns} of {counted(len(plan.runs), 'turn')} were measured", err=True)
+    if code == ExitCode.SUCCESS and any(line.wrong for line in sweep.lines):
+        code = ExitCode.FAILED
+    if json:
+        typer.echo(dumps({"exit_code": code, "folder": str(plan.root), **to_json(sweep)}))
+    return code
+
+
+def report_on(sweep: Sweep, out: Path, stream: TextIO, *, json: bool, quiet: bool) -> Path:
+    """Write the report of a sweep into `out` and show its figures; returns the path of its page.
+
+    Raises:
+        TfdistError: nothing was measured, or `out` is not writable.
+    """
+    from tfdist.bench.report.collectives_page import write_collectives
+
+    path = write_collectives(sweep, out)
+    if not quiet:
+        show(sweep, stream)
+    if not (json and quiet):
+        typer.echo(f"report: {path}" if quiet else f"\nreport: {path}", file=stream)
+    return path
+
+
+def report_folder(root: Path, out: Path | None, *, json: bool) -> None:
+    """`tfdist report` on a folder of collectives.
+
+    Raises:
+        TfdistError: it is not readable, nothing was measured, or the folder of the report is not writable.
+    """
+    sweep = read_collectives(root)
+    path = report_on(sweep, out or root, sys.stderr if json else sys.stdout, json=json, quiet=False)
+    if json:
+        typer.echo(dumps({**to_json(sweep), "report": str(path)}))
+
 
 Choice = TypeVar("Choice", bound=Enum)
 

@@ -1,15 +1,137 @@
-"""`tfdist doctor`."""
+"""`tfdist doctor`: surveys the hosts, and prints the rows of all checks: one line each in a file, for grep."""
 
-from typing import Annotated
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from tfdist.cli.host_options import host_options
 from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.options import Port, option
-from tfdist.cli.run_doctor import run_doctor
+from tfdist.cli.output import never_block, wait_for_reader
+from tfdist.cli.steps import Steps, connecting
+from tfdist.cli.strategies import keras_json, show_keras
 from tfdist.cli.timeout_options import timeout_options
+from tfdist.launch.doctor.checks import run_checks
+from tfdist.launch.doctor.links import Link
+from tfdist.launch.doctor.results import CheckResult, Survey, Verdict, can_start
+from tfdist.launch.doctor.survey import HostRequest, survey_hosts
+from tfdist.launch.errors import ExitCode
+from tfdist.launch.hosts.host import LOCAL
+from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy
+from tfdist.launch.text import shortened
+from tfdist.strategies.catalog import CATALOG
+
+COLORS = {Verdict.OK: typer.colors.GREEN, Verdict.WARNING: typer.colors.YELLOW, Verdict.FAILED: typer.colors.RED}
+VERDICT_WIDTH = max(len(verdict) for verdict in Verdict)
+MOST_HOSTS = 3
+"""Hosts in one row; more are counted."""
+MIN_TEXT_WIDTH = 40
+"""Columns below which the text starts on the line below its heading."""
+
+
+def show(rows: Sequence[CheckResult], width: int | None) -> None:
+    """Print all rows, wrapped to `width` columns; None: one line each."""
+    color = False if "NO_COLOR" in os.environ else None
+    for line in row_lines(merge_hosts(rows), width):
+        typer.echo(line, color=color)
+
+
+def merge_hosts(rows: Sequence[CheckResult]) -> list[CheckResult]:
+    """One row for all hosts with the same result."""
+    hosts: dict[CheckResult, list[str]] = {}
+    for row in rows:
+        hosts.setdefault(replace(row, host=""), []).append(row.host)
+    return [replace(row, host=shortened(names, MOST_HOSTS)) for row, names in hosts.items()]
+
+
+def row_lines(rows: Sequence[CheckResult], width: int | None) -> list[str]:
+    """Each row: verdict, check, host and text, then the fix; on a terminal the fix starts on a new line."""
+    check_width = max((len(row.check) for row in rows), default=0)
+    host_width = max((len(row.host) for row in rows), default=0)
+    heads = [f"{row.check:{check_width}}  {row.host:{host_width}}" for row in rows]
+    return [line for row, head in zip(rows, heads, strict=True) for line in _lines(row, head, width)]
+
+
+def _lines(row: CheckResult, head: str, width: int | None) -> list[str]:
+    verdict = typer.style(f"{row.verdict:{VERDICT_WIDTH}}", fg=COLORS[row.verdict])
+    texts = [row.text, f"-> {row.fix}"] if row.fix else [row.text]
+    if width is None:
+        return [f"{verdict}  {head}  {' '.join(texts)}".replace("\n", " ")]
+    indent = VERDICT_WIDTH + len(head) + 4
+    if width - indent < MIN_TEXT_WIDTH:
+        return [f"{verdict}  {' '.join(head.split())}", *_wrapped(texts, width, 2)]
+    first, *rest = _wrapped(texts, width, indent)
+    return [f"{verdict}  {head}  {first.strip()}", *rest]
+
+
+def _wrapped(texts: Sequence[str], width: int, indent: int) -> list[str]:
+    """Words longer than a line stay whole, so that they can be copied."""
+    wrapper = textwrap.TextWrapper(
+        max(width - 1, indent + 20),
+        initial_indent=" " * indent,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line for text in texts for line in wrapper.wrap(text)]
+
+
+def run_doctor(selection: HostSelection, policy: Policy, port: int | None, json: bool) -> int:
+    """Check the hosts and print the result; returns the exit code.
+
+    Raises:
+        TfdistError: as `survey_hosts`.
+    """
+    request = HostRequest(str(Path.cwd()), port, selection.per_host)
+    never_block()
+    with Steps(sys.stderr) as steps:
+        hosts = selection.hosts or (LOCAL,)
+        survey = survey_hosts(hosts, request, policy, steps.show, connecting(hosts, steps))
+    rows = run_checks(survey)
+    if json:
+        typer.echo(dumps(_to_json(rows, survey), indent=1))
+    else:
+        _show(rows, keras=not selection.hosts)
+    wait_for_reader()
+    return ExitCode.SUCCESS if can_start(rows) else ExitCode.HOST_LOST
+
+
+def _show(rows: Sequence[CheckResult], keras: bool) -> None:
+    show(rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
+    if keras:
+        from rich.console import Console
+
+        typer.echo("\nWhich Keras works with which strategy:")
+        show_keras(Console(highlight=False))
+    failed = [f"{row.check} ({row.host})" for row in rows if row.verdict is Verdict.FAILED]
+    warnings = sum(row.verdict is Verdict.WARNING for row in rows)
+    if failed:
+        typer.echo(f"\nA job could not start. Failed: {shortened(failed, 6)}.")
+    else:
+        typer.echo(f"\nA job could start{f'; warnings: {warnings}' if warnings else ''}.")
+
+
+def _to_json(rows: Sequence[CheckResult], survey: Survey) -> dict[str, Any]:
+    links = [
+        {"from": source.name, "to": target.name, **asdict(link)}
+        for (source, target), link in survey.links.items()
+        if isinstance(link, Link)
+    ]
+    return {
+        "can_start": can_start(rows),
+        "rows": [asdict(row) for row in rows],
+        "links": links,
+        "keras": {str(name): keras_json(name) for name in CATALOG},
+    }
+
 
 Json = Annotated[bool, option("--json", "Print the rows as JSON.")]
 

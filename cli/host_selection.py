@@ -1,15 +1,14 @@
-"""The hosts that the options of `host_options` select, located and connected."""
+"""The hosts that the options of `host_options` select, located and connected; and what a changed hostfile changes."""
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tfdist.cli.hostfile_changes import HostfileChanges
 from tfdist.cli.steps import Steps, connecting
 from tfdist.launch.agent_program.description import describe
 from tfdist.launch.agents.connect import connect
@@ -24,6 +23,46 @@ from tfdist.launch.machine import WITHOUT_GPUS, Machine, Machines, assign_slots,
 from tfdist.launch.place import slots_of
 from tfdist.launch.policy import Policy
 from tfdist.launch.text import flag_of
+
+
+@dataclass
+class HostfileChanges:
+    """Reads the hostfile again when it has changed. A host that is known keeps the settings it was started with."""
+
+    hosts: tuple[Host, ...]
+    """The hosts that were read last."""
+    path: Path | None
+    """None: the hosts never change."""
+    read: Callable[[], tuple[Host, ...]]
+    """The hosts of the file, located. Raises a TfdistError if the file is wrong."""
+    _seen: tuple[int, int, int] | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._seen = self._signature()
+
+    def __call__(self) -> Sequence[Host]:
+        """The hosts now.
+
+        Raises:
+            TfdistError: the file has changed and is wrong. Until it changes again, the hosts stay.
+        """
+        signature = self._signature()
+        if signature not in (None, self._seen):
+            self._seen = signature
+            known = {host.name: host for host in self.hosts}
+            try:
+                self.hosts = tuple(known.get(host.name, host) for host in self.read())
+            except TfdistError as error:
+                raise TfdistError(f"{error}; the job keeps its hosts") from None
+        return self.hosts
+
+    def _signature(self) -> tuple[int, int, int] | None:
+        try:
+            stat = self.path.stat() if self.path is not None else None
+        except OSError:  # it is being replaced
+            return None
+        return None if stat is None else (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+
 
 MANY = 64
 """Number of cores and GPUs of an imagined host with plenty of both."""

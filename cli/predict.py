@@ -2,17 +2,40 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
 from tfdist.bench.compare.gate import parse_share
 from tfdist.bench.predict import quantities
-from tfdist.bench.predict.prediction import Asked
+from tfdist.bench.predict.prediction import Asked, Prediction
 from tfdist.bench.predict.prediction import predict as predict_folder
+from tfdist.bench.predict.section import prediction_section, shown_row
 from tfdist.cli.options import Json, option
-from tfdist.cli.show_prediction import show, write
+from tfdist.cli.plain_console import PlainConsole
+from tfdist.cli.show_rows import show_rows
 from tfdist.launch.json_files import dumps
+
+
+def show(prediction: Prediction, stream: TextIO) -> None:
+    """Show the points of each arm, the answers and the notes."""
+    console = PlainConsole(stream)
+    rows = [shown_row(curve, point) for curve in prediction.curves for point in curve.points]
+    show_rows(console, rows, ("arm", "devices", "images/s", "efficiency", "note"))
+    section = prediction_section(prediction)
+    for text in section.answer:
+        console.print(text)
+    for note in section.notes:
+        console.print(note, style="dim")
+
+
+def write(prediction: Prediction, out: Path) -> Path:
+    """Write the report into `out`, and return the path of its page."""
+    from tfdist.bench.report.write import write_pages
+
+    section = prediction_section(prediction)
+    return write_pages(out, "Prediction", section.answer, [section], commands=prediction.commands)
+
 
 Bench = Annotated[Path, typer.Argument(metavar="BENCH", help="Folder of a bench.", show_default=False)]
 Collectives = Annotated[

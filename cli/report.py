@@ -1,6 +1,7 @@
 """`tfdist report`."""
 
 import sys
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -9,13 +10,19 @@ import typer
 
 from tfdist.bench.collectives.results import holds_collectives
 from tfdist.bench.folder import BenchPaths
-from tfdist.cli.open_page import open_page
+from tfdist.cli.collectives import report_folder
 from tfdist.cli.options import Json, option
 from tfdist.cli.result_folders import list_skipped, with_records
-from tfdist.cli.run_collectives import report_folder
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.text import plain
+
+
+def open_page(path: Path) -> None:
+    """Open a file in the browser of this machine (BROWSER, or the system's), or say that there is none."""
+    if not webbrowser.open(path.resolve().as_uri()):
+        typer.echo(f"tfdist: no browser on this machine: copy {path} to one that has, or set BROWSER", err=True)
+
 
 Folders = Annotated[
     list[Path], typer.Argument(metavar="DIR...", help="Folders of benches or launches.", show_default=False)

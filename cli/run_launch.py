@@ -1,10 +1,13 @@
-"""Runs the job that `tfdist launch` has planned, and prints it."""
+"""Runs the job that `tfdist launch` has planned, and prints it; or its plan, for --dry-run."""
 
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from json import loads
 from pathlib import Path
-from typing import TextIO
+from textwrap import indent
+from typing import Any, TextIO
 
 import typer
 
@@ -17,7 +20,6 @@ from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, busy_warnings, 
 from tfdist.cli.requeue import requeue, without_sigterm
 from tfdist.cli.resume import resume_command
 from tfdist.cli.show_outcome import show_outcome
-from tfdist.cli.show_plan import show_plan
 from tfdist.cli.termination import log_outcome
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.launcher_messages import Note
@@ -25,8 +27,11 @@ from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.console.table import LiveTable
 from tfdist.launch.console.terminal import can_redraw
 from tfdist.launch.diagnosis.outcome import Outcome, Status
+from tfdist.launch.doctor.preflight import preflight
+from tfdist.launch.dry_run import describe_plan, with_free_ports
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.inherit.rendezvous import meet
+from tfdist.launch.json_files import dumps
 from tfdist.launch.kill_wait import kill_wait_s
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
@@ -38,11 +43,46 @@ from tfdist.launch.runs.placement import save_placement
 from tfdist.launch.runs.rundir import RunDir, check_runs_dir, create_run_dir
 from tfdist.launch.runs.state import RunState
 from tfdist.launch.runs.writer import RunWriter
+from tfdist.models.checkpointing import Checkpointing
 from tfdist.models.checkpoints import check_folder_name
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.run import run_training
 from tfdist.models.saved_spec import SavedSpec
 from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.choice import StrategyChoice
+
+INTERNAL = (TrainingSpec.VARIABLE, StrategyChoice.VARIABLE, Checkpointing.VARIABLE)
+"""Long variables that only tfdist reads."""
+
+
+def show_plan(planned: PlannedLaunch, fleet: Fleet | None, *, json: bool, verbose: bool) -> None:
+    """Print every task as it would be started; with other hosts, after their preflight."""
+    if fleet is None:
+        job = with_free_ports(planned.job)
+    else:
+        job, notes = preflight(planned.job.sharing(os.environ), fleet, needs_tensorflow=not planned.argv)
+        for note in notes:
+            typer.echo(f"warning: {note.host}: {note.text}", err=True)
+    tasks = [describe_plan(job, plan) for plan in job.plans]
+    if json:
+        typer.echo(dumps(tasks))
+        return
+    for task in tasks:
+        _show_task(task, verbose)
+
+
+def _show_task(task: Mapping[str, Any], verbose: bool) -> None:
+    cores = ", ".join(map(str, task["cores"])) or "any"
+    typer.echo(f"\n{task['task']} on {task['host']}, cores: {cores}, in {task['cwd']}")
+    env = dict(task["env"])
+    tf_config = env.pop("TF_CONFIG", None)
+    if tf_config is not None:
+        typer.echo(indent(f"TF_CONFIG={dumps(loads(tf_config), indent=2)}", "  "))
+    for name, value in env.items():
+        if verbose or name not in INTERNAL:
+            typer.echo(f"  {name}={value}")
+    typer.echo(f"  {task['command']}")
+
 
 BUILT_IN_RESTART_GRACE_S = 0.3
 """`Policy.restart_grace_s` of the built-in training: with it a restart costs little more than a start."""

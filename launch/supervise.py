@@ -41,7 +41,7 @@ from tfdist.launch.loss_watch import LossWatch
 from tfdist.launch.restarting import PendingStarts, Restarter
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.saving import Saving
-from tfdist.launch.stall_guard import StallGuard
+from tfdist.launch.stalls import StallGuard
 from tfdist.launch.task_group import TaskGroup
 from tfdist.launch.text import shortened, signal_name
 

@@ -4,6 +4,7 @@ Every check raises a TfdistError for the first problem.
 """
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 from tfdist.launch.errors import MissingHardwareError, TfdistError
@@ -12,15 +13,12 @@ from tfdist.launch.text import counted, flag_of, option_of
 from tfdist.models.calls import whole_calls
 from tfdist.models.datasets.info import DataInfo
 from tfdist.models.datasets.table import PREPARED, SYNTHETIC
-from tfdist.models.ema_checks import check_ema, ema_warnings
 from tfdist.models.exchange_checks import check_all_reduce, check_exchange
-from tfdist.models.gpu_checks import check_gpus
 from tfdist.models.graph_checks import check_backup_workers, check_graph
 from tfdist.models.spec import Architecture, TrainingSpec
-from tfdist.models.straggler_checks import check_step_times, check_straggler
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
-from tfdist.strategies.options import Api, StrategyName
+from tfdist.strategies.options import Api, Communication, CrossDevice, GpuThreads, StrategyName
 from tfdist.strategies.partitioner import parse_partitioner
 from tfdist.strategies.refusals import (
     cross_device_refusal,
@@ -30,6 +28,124 @@ from tfdist.strategies.refusals import (
     refuse,
     steps_per_call_refusal,
 )
+
+
+def check_straggler(spec: TrainingSpec) -> None:
+    """Refuse a slow worker that does not exist, is not slow, or cannot be slowed.
+
+    Raises:
+        TfdistError: one of these.
+    """
+    if not (isfinite(spec.slow_ms) and spec.slow_ms >= 0):
+        raise TfdistError(f"slow_ms = {spec.slow_ms:g}: must be 0 or more milliseconds")
+    if not (isfinite(spec.slow_factor) and spec.slow_factor >= 1):
+        raise TfdistError(f"slow_factor = {spec.slow_factor:g}: must be 1 or more")
+    slow = spec.slow_ms > 0 or spec.slow_factor > 1
+    if spec.slow_worker is None:
+        if slow:
+            raise TfdistError("slow_ms and slow_factor have no effect without slow_worker: set slow_worker = 0")
+        return
+    if not slow:
+        raise TfdistError(f"slow_worker = {spec.slow_worker} is not slower: set slow_ms or slow_factor")
+    count = spec.workers if CATALOG[spec.strategy].many_processes else spec.devices
+    if not 0 <= spec.slow_worker < count:
+        raise TfdistError(f"slow_worker = {spec.slow_worker}: must be 0 to {count - 1}, one of {count}")
+    _check_graph("slow_worker", spec)
+
+
+def check_step_times(spec: TrainingSpec) -> None:
+    """Refuse step times where the steps are not those of tfdist's loop.
+
+    Raises:
+        TfdistError: they would have no effect.
+    """
+    if not spec.step_times:
+        return
+    _check_graph("step_times", spec)
+    if not spec.synchronous:
+        raise TfdistError(f"step_times: {spec.strategy} has no steps that all workers take together; omit it")
+    if spec.steps_per_call > 1:
+        raise TfdistError(f"step_times with steps_per_call = {spec.steps_per_call}: only with 1; omit one of them")
+
+
+def _check_graph(key: str, spec: TrainingSpec) -> None:
+    if spec.api is not Api.LOOP:
+        raise TfdistError(f"{key} with api = {spec.api}: only tfdist's own loop has it; use api = loop")
+    if spec.strategy is StrategyName.TPU:
+        raise TfdistError(f"{key}: TensorFlow cannot read the clock in a TPU's step; omit it")
+
+
+_ONE_GPU_ONCE = "NCCL accepts each physical GPU once, so not the parts of one that come from"
+
+
+def check_gpus(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machine) -> None:
+    """Refuse options for GPUs on a machine without any, and those that contradict each other.
+
+    Raises:
+        TfdistError: the first problem.
+    """
+    if choice.gpu_threads is not GpuThreads.GLOBAL and not machine.gpus:
+        raise MissingHardwareError(f"--gpu-threads {choice.gpu_threads} needs GPUs, and none was found: omit it")
+    _check_memory(choice, chosen, machine)
+    if choice.logical_gpus is None:
+        return
+    if machine.hosts > 1:
+        raise TfdistError(
+            f"--logical-gpus {choice.logical_gpus} cuts the GPU of one host, not of {machine.hosts}: omit it"
+        )
+    parts = f"--logical-gpus {choice.logical_gpus}"
+    if choice.communication is Communication.NCCL:
+        raise TfdistError(f"--communication nccl: {_ONE_GPU_ONCE} {parts}; use ring or auto")
+    if choice.cross_device is CrossDevice.NCCL:
+        raise TfdistError(
+            f"--cross-device nccl: {_ONE_GPU_ONCE} {parts}; use hierarchical-copy, reduction-to-one or auto"
+        )
+
+
+def _check_memory(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machine) -> None:
+    """TensorFlow takes a limited memory at the start: of a device with a limit, it refuses to let the memory grow."""
+    options = []
+    if choice.memory_limit_mb is not None:
+        options.append(f"--memory-limit {choice.memory_limit_mb}")
+    if "memory_growth" in chosen:
+        options.append("--memory-growth" if choice.memory_growth else "--no-memory-growth")
+    if options and not machine.gpus:
+        raise MissingHardwareError(f"{options[0]} needs GPUs, and none was found: omit it")
+    if options and choice.logical_gpus is not None:
+        raise TfdistError(
+            f"{options[0]}: --logical-gpus {choice.logical_gpus} gives each part of the GPU a fixed share of its "
+            "memory; omit one of them"
+        )
+    if len(options) > 1:
+        raise TfdistError(f"{' and '.join(options)}: a limited memory is taken at the start; omit one of them")
+
+
+INITIAL_SHARE = 0.1
+"""Share of the initial weights in the averages, above which a warning is printed."""
+
+
+def check_ema(spec: TrainingSpec) -> None:
+    """Refuse a decay outside of 0..1.
+
+    Raises:
+        TfdistError: it is.
+    """
+    if spec.ema is not None and not 0.0 < spec.ema < 1.0:
+        raise TfdistError(
+            f"--ema {spec.ema:g}: must be more than 0 and less than 1, as 0.999; omit it to keep no averages"
+        )
+
+
+def ema_warnings(spec: TrainingSpec) -> tuple[str, ...]:
+    """Averages that keep much of the initial weights, whose share in them is `decay ** steps`."""
+    initial = 0.0 if spec.ema is None else spec.ema**spec.steps
+    if initial <= INITIAL_SHARE or not spec.evaluate:
+        return ()
+    return (
+        f"--ema {spec.ema:g}: after {counted(spec.steps, 'step')} the averages are {initial:.0%} initial weights, so "
+        "the accuracy will be too low; use a lower decay or more --steps",
+    )
+
 
 _MINIMUM = {
     "workers": 1, "ps": 0, "devices": 1, "cores_per_device": 1, "intra_op_threads": 1, "logical_gpus": 2, "packs": 1,

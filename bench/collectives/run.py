@@ -1,4 +1,4 @@
-"""Runs a measurement of collectives: starts its arms, releases one after the other, and saves each turn at its end."""
+"""Runs a measurement of collectives: starts its arms, releases one after the other, saves the lines of each turn."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,22 +9,60 @@ from queue import SimpleQueue
 from signal import SIGTERM
 
 from tfdist.bench.arm_process import ArmStart, News
-from tfdist.bench.collectives.lines import lines_of
 from tfdist.bench.collectives.plan import CollectivePlan
-from tfdist.bench.collectives.results import SweepFolder, SweepHeader
+from tfdist.bench.collectives.results import Line, SweepFolder, SweepHeader
 from tfdist.bench.estimate import Spent
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.group import STOPPED_BY, Group, InterruptedBenchError, Pace
 from tfdist.bench.memory import Memory
 from tfdist.bench.plan import PlannedRun
 from tfdist.bench.runner import TIMEOUT_S, RunnerHooks
+from tfdist.bench.turns import Parked
 from tfdist.launch.agents.signals import interruptions
 from tfdist.launch.doctor.links import slowest
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Turn
 from tfdist.launch.machine import combined
 from tfdist.models.collectives.spec import CollectiveSpec
-from tfdist.models.record import Record, RecordStatus
+from tfdist.models.record import CollectiveCase, Record, RecordStatus
+from tfdist.strategies.options import StrategyName
+
+
+def lines_of(spec: CollectiveSpec, hosts: int, run: PlannedRun, parked: Parked) -> list[Line]:
+    """What the tasks of an arm report about a turn: of each case the time of the slowest task, and all wrong elements.
+
+    Raises:
+        TfdistError: the tasks report different cases.
+    """
+    reports: list[list[CollectiveCase]] = [observed.get("collectives", []) for observed in parked.observed.values()]
+    keys = [
+        [(case["bytes"], case["tensors"], case["pack_bytes"], case["iterations"]) for case in report]
+        for report in reports
+    ]
+    if any(other != keys[0] for other in keys):
+        raise TfdistError(f"{run.arm}: its tasks measured different sizes in a turn", ExitCode.FAILED)
+    return [_line(spec, hosts, run, cases) for cases in zip(*reports, strict=True)]
+
+
+def _line(spec: CollectiveSpec, hosts: int, run: PlannedRun, cases: Sequence[CollectiveCase]) -> Line:
+    first, between = cases[0], spec.strategy is StrategyName.MULTI_WORKER
+    return Line(
+        arm=run.arm,
+        op=spec.op,
+        hosts=hosts,
+        ranks=spec.replicas,
+        bytes=first["bytes"],
+        tensors=first["tensors"],
+        pack_bytes=first["pack_bytes"] or None,
+        dtype=spec.gradient_dtype,
+        round=run.round,
+        iterations=first["iterations"],
+        seconds=max(case["seconds"] for case in cases) / first["iterations"],
+        wrong=sum(case["wrong"] for case in cases),
+        communication=str(spec.communication) if between else None,
+        cross_device=None if between else str(spec.cross_device),
+    )
+
 
 EnvironmentOf = Callable[[Sequence[Record]], Mapping[str, tuple[str, ...]]]
 """Facts about hardware and software from the records of the arms."""

@@ -1,6 +1,8 @@
 """Workers of parameter servers, on any number of devices. Pure.
 
-They queue for the servers (server.py); the service time is that with which the measured arm makes its steps.
+They queue for the servers, as in a closed queueing network: a worker computes for a while, then waits for its turn at
+each server. Exact mean value analysis (Reiser and Lavenberg 1980): a worker that arrives finds the queue of a job with
+one worker less. The service time is that with which the measured arm makes its steps.
 """
 
 from dataclasses import replace
@@ -20,7 +22,6 @@ from tfdist.bench.predict.curve import (
     link_of_bench,
 )
 from tfdist.bench.predict.ring import Link
-from tfdist.bench.predict.server import service_s, steps_per_s
 from tfdist.bench.report.summary import ArmRow
 
 if TYPE_CHECKING:
@@ -28,6 +29,41 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
+
+_HALVINGS = 60
+
+
+def steps_per_s(workers: int, compute_s: "Array", service_s: "Array", servers: int) -> "Array":
+    """Steps/s of all workers together, for 1 to `workers` of them (rows); columns: cases.
+
+    `service_s`: of all servers together for one step, spread evenly. At most `servers / service_s` steps/s are served.
+    """
+    import numpy as np
+
+    share = service_s / servers
+    queue = np.zeros_like(compute_s)
+    rates = np.empty((workers, len(compute_s)))
+    for number in range(1, workers + 1):
+        at_server = share * (1 + queue)
+        rates[number - 1] = number / (compute_s + servers * at_server)
+        queue = rates[number - 1] * at_server
+    return rates
+
+
+def service_s(measured_steps_per_s: "Array", workers: int, compute_s: "Array", servers: int) -> "Array":
+    """The service times with which so many workers make that many steps/s; 0 where computing alone takes longer.
+
+    By bisection: more service is fewer steps.
+    """
+    import numpy as np
+
+    low, high = np.zeros_like(compute_s), workers / measured_steps_per_s
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        faster = steps_per_s(workers, compute_s, middle, servers)[-1] > measured_steps_per_s
+        low, high = np.where(faster, middle, low), np.where(faster, high, middle)
+    found: Array = np.where(low > 1e-12, low, 0.0)
+    return found
 
 
 def predict_async(row: ArmRow, compute: Compute, question: Question, seed: int = 0) -> Curve:

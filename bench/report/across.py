@@ -1,15 +1,57 @@
-"""The same arm in two folders: what differs, and how much faster it became. Pure."""
+"""The same arm in two folders: whether it did the same work, what differs, and how much faster it became. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
 from statistics import median
+from typing import Any
 
-from tfdist.bench.report.same_work import option_differences, work_differences
 from tfdist.bench.report.summary import WRONG, ArmRow
 from tfdist.bench.statistics import Comparison
 from tfdist.bench.unpaired import TwoBenches
 from tfdist.models.record import Record
+from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.options import StrategyName
+
+_NO_EFFECT = (
+    "format", "steps", "examples", "epochs", "warmup_steps", "steps_per_window", "timeout_collective_s", "evaluate",
+    "data_dir", "seed",
+)  # fmt: skip
+"""Fields of a spec that do not affect the speed of a turn."""
+_OPTIONS = (
+    "communication", "cross_device", "packs", "bytes_per_pack", "gpu_threads", "variable_partitioner", "placement",
+    "intra_op_threads", "gradient_dtype", "steps_per_call", "step_times", "slow_worker", "slow_ms", "slow_factor",
+    "memory_growth", "memory_limit_mb", "soft_placement", "log_device_placement",
+)  # fmt: skip
+"""Fields that say how the same work is done. All others say what is done, on how many devices."""
+
+
+def work_differences(spec: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, ...]:
+    """Differences that make speeds incomparable, as `batch_size: 32, not 16`."""
+    return tuple(text for name, text in _differences(spec, other) if name not in _OPTIONS)
+
+
+def option_differences(spec: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, ...]:
+    """Differences in how the same work is done, as `communication: nccl, not ring`."""
+    return tuple(text for name, text in _differences(spec, other) if name in _OPTIONS)
+
+
+def _differences(spec: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in dict.fromkeys((*spec, *other)):
+        value, previous = (_value(each, name) for each in (spec, other))
+        if name not in _NO_EFFECT and value != previous:
+            yield name, f"{name}: {value}, not {previous}"
+
+
+def _value(spec: Mapping[str, Any], name: str) -> str:
+    """An earlier version of tfdist without that field did what is now the default."""
+    return str(spec.get(name, _defaults().get(name)))
+
+
+@cache
+def _defaults() -> Mapping[str, Any]:
+    return asdict(TrainingSpec())
+
 
 OTHER_MACHINE = "another machine"
 

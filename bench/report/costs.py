@@ -1,14 +1,75 @@
-"""What a run of an arm costs besides its time: start-up, CPU time, step times, memory, GPUs. Pure."""
+"""What a run of an arm costs besides its time: start-up, CPU, step times, memory, GPUs; a report's second table."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median, quantiles
+from statistics import fmean, median, quantiles
+
+import pandas as pd
 
 from tfdist.bench.report.arm_records import ArmRecords
-from tfdist.bench.report.gpu_costs import GpuCosts, gpu_costs_of
+from tfdist.bench.report.cost_columns import cost_table, cost_values
+from tfdist.bench.report.energy import joules
+from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.section import Section, Table
+from tfdist.bench.report.unit import in_unit
 from tfdist.models.record import Record
 from tfdist.models.throughput import window_step_ms
 from tfdist.strategies.catalog import CATALOG
+
+
+def costs_section(measured: Measured) -> Section | None:
+    """None if nothing was measured."""
+    rows = [row for row in measured.rows if row.measured]
+    header, *lines = cost_table(rows, measured.price_per_hour) or [[]]
+    if not lines:
+        return None
+    shown = pd.DataFrame(lines, columns=[in_unit(name, rows) for name in header])
+    data = pd.DataFrame(
+        [{"folder": row.folder, "arm": row.arm, **cost_values(row, measured.price_per_hour)} for row in rows]
+    ).convert_dtypes()
+    return Section("costs", "What a run costs", (), tables=(Table("costs", "Costs of each arm", shown, data),))
+
+
+@dataclass(frozen=True)
+class GpuCosts:
+    """Costs of all windows of all turns."""
+
+    memory_bytes: int
+    """The most that was in use on one GPU at a window's end."""
+    utilization: float
+    """The mean share of time in which a kernel ran, 0..1."""
+    clock_mhz: float
+    """The mean of the clocks of their multiprocessors."""
+    throttle: str
+    """All reasons for which a clock was lowered; empty: none."""
+    power_w: float | None
+    """Power of all GPUs of the job together; None: not measured in every window."""
+
+
+def gpu_costs_of(records: Sequence[Record]) -> GpuCosts | None:
+    """None without readings."""
+    windows = [window for record in records for rank in record.ranks for window in rank.windows]
+    readings = [gpu for window in windows if window.usage for gpu in window.usage.gpus]
+    if not readings:
+        return None
+    return GpuCosts(
+        memory_bytes=max(gpu.memory_bytes for gpu in readings),
+        utilization=fmean(gpu.utilization for gpu in readings),
+        clock_mhz=fmean(gpu.sm_clock_mhz for gpu in readings),
+        throttle=", ".join(dict.fromkeys(gpu.throttle for gpu in readings if gpu.throttle)),
+        power_w=_power_w(records),
+    )
+
+
+def _power_w(records: Sequence[Record]) -> float | None:
+    energies = [joules(record.ranks) for record in records]
+    known = [energy for energy in energies if energy is not None]
+    seconds = math.fsum(
+        max(math.fsum(window.elapsed_s for window in rank.windows) for rank in record.ranks) for record in records
+    )
+    return math.fsum(known) / seconds if len(known) == len(energies) and seconds else None
+
 
 PHASES = ("import", "strategy", "build", "trace", "first_step_end")
 """Start-up phases in seconds; `first_step_end` counts from the start of the process to the end of the first step."""

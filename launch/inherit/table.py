@@ -1,4 +1,4 @@
-"""The table of sources: the variables of each, and how to read them. Pure."""
+"""The table of sources: the variables of each, how to read them, and one form for the clusters that they describe."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,8 +8,27 @@ from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.inherit import sagemaker, skypilot, slurm, tf_config, vertex
 from tfdist.launch.inherit.addresses import check_addresses
-from tfdist.launch.inherit.normalize import normalize
 from tfdist.launch.inherit.source import SourceName
+
+
+def normalize(cluster: Cluster, task: Task) -> tuple[Cluster, Task]:
+    """The cluster without a chief that no parameter server needs: it becomes worker 0, and the workers move up by one.
+
+    Such a chief is a worker that also saves (https://www.tensorflow.org/guide/distributed_training#TF_CONFIG), and
+    Vertex AI and TFJob have one in every cluster. A cluster with parameter servers is returned as it is. An evaluator
+    stays, also one that is not in the cluster.
+    """
+    chiefs = cluster.addresses.get("chief", ())
+    if not chiefs or cluster.addresses.get("ps"):
+        return cluster, task
+    others = {role: hosts for role, hosts in cluster.addresses.items() if role not in ("chief", "worker")}
+    workers = Cluster({"worker": (*chiefs, *cluster.addresses.get("worker", ())), **others})
+    match task:
+        case Task("chief", index):
+            return workers, Task("worker", index)
+        case Task("worker", index):
+            return workers, Task("worker", index + len(chiefs))
+    return workers, task
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,8 @@ from tfdist.models.training.context import Trained, TrainingContext
 from tfdist.models.training.evaluate import held_out
 from tfdist.models.training.exit_barrier import wait_before_exit
 from tfdist.models.training.gpu_software import peak_gpu_memory
-from tfdist.models.training.pace import Windows
+from tfdist.models.training.pace import Windows, train_saved
 from tfdist.models.training.restore import started
-from tfdist.models.training.saved_pace import train_saved
 from tfdist.models.training.saver import Saver
 from tfdist.models.training.schedule import total_steps
 from tfdist.models.training.task import leave

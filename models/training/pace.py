@@ -1,7 +1,11 @@
 """The steps of a training and its windows: those of its spec, or turns that the launcher releases. No TensorFlow."""
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Protocol
 
 from tfdist.launch import events
@@ -9,9 +13,43 @@ from tfdist.launch.events import Turn
 from tfdist.models.calls import whole_calls
 from tfdist.models.record import Window
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training.schedule import schedule
-from tfdist.models.training.tracing import tracing
+from tfdist.models.training.schedule import saved_warmup, saved_windows, schedule, segments
 from tfdist.models.training.windows import WindowLog, step_s
+
+SEGMENT_S = 2.0
+"""Seconds between two moments at which an asynchronous job waits for all scheduled steps, so that it can be saved."""
+
+
+@contextmanager
+def tracing(folder: str) -> Iterator[None]:
+    """Profile this process into a folder of this task in `folder`; nothing if that is empty.
+
+    A profiler that fails is a warning: the turns that were measured before must not be lost.
+    """
+    if not folder:
+        yield
+        return
+    import tensorflow as tf
+
+    own = Path(folder) / os.environ.get("TFDIST_TASK", "worker-0")
+    started = False
+    try:
+        own.mkdir(parents=True, exist_ok=True)
+        tf.profiler.experimental.start(str(own))
+        started = True
+    except Exception as error:
+        _warn(error)
+    yield
+    if started:
+        try:
+            tf.profiler.experimental.stop()
+        except Exception as error:
+            _warn(error)
+
+
+def _warn(error: Exception) -> None:
+    sys.stderr.write(f"tfdist: no trace: {type(error).__name__}: {error}\n")
+
 
 OPENING_STEPS = 4
 """Steps between the first step and the first turn: the same in all arms, so that their losses can be compared."""
@@ -140,3 +178,56 @@ def _train_steps(loop: Loop, log: WindowLog, spec: TrainingSpec) -> Windows:
 def _at_once(loop: Loop, spec: TrainingSpec) -> int:
     """Steps of the calls that run at the same time; 1 of a loop that runs one call after the other."""
     return loop.concurrent * spec.steps_per_call if loop.concurrent > 1 else 1
+
+
+class Edges(Protocol):
+    """Saves at the edges of windows."""
+
+    @property
+    def step_s(self) -> float | None:
+        """Seconds of a step lately, the same on all ranks; None: unknown."""
+
+    def at_edge(self, step: int) -> bool:
+        """Save if it is time to; returns whether it took time."""
+
+
+def train_saved(
+    loop: Loop, log: WindowLog, spec: TrainingSpec, step: int, every_steps: int | None, edges: Edges
+) -> Windows:
+    """Train from `step` to `spec.steps`, without turns.
+
+    Args:
+        loop: the steps.
+        log: a fresh one.
+        spec: of the training.
+        step: trained before.
+        every_steps: the steps after which `edges` must be called, at multiples of it; None: at any.
+        edges: called at the edges of windows.
+    """
+    log.total, log.steps = spec.steps, step
+    warmup = saved_warmup(spec, step, every_steps)
+    _windows(loop, log, warmup, every_steps, edges)
+    warm = log.take()
+    events.wait_at_barrier()
+    _windows(loop, log, saved_windows(spec, step + sum(warmup), every_steps, edges.step_s), every_steps, edges)
+    if not log.opened_at:  # the checkpoint is the last one
+        log.open()
+        log.first_step()
+    return Windows(warm, log.take())
+
+
+def _windows(loop: Loop, log: WindowLog, sizes: Sequence[int], every: int | None, edges: Edges) -> None:
+    if not loop.overlaps:
+        log.at_edge = edges.at_edge
+        if sizes:
+            loop.windows(sizes, log)
+        return
+    least = max(1, int(SEGMENT_S / edges.step_s)) if edges.step_s else 1
+    step = log.steps
+    for segment in segments(sizes, step, every, least):
+        loop.windows(segment, log)
+        step += sum(segment)
+        if log.steps < step:  # windows whose steps were counted before are dropped
+            events.emit("step", step=step, steps=log.total)
+        log.steps = step
+        edges.at_edge(step)

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfdist.bench.design import Block
-from tfdist.bench.lost_time import LostTime, Part, Slowest, Turns, Undivided, lost_time
+from tfdist.bench.lost_time import LostTime, Part, Slowest, Turns, Undivided, lost_time, phases_of
 from tfdist.bench.mean import mean_of
 from tfdist.bench.references import Reference
-from tfdist.bench.step_phases import phases_of
 from tfdist.models.record import Record
 
 from .conftest import record

@@ -6,9 +6,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from tfdist.bench.bench_state import BenchState
 from tfdist.bench.plan import PlannedRun
-from tfdist.bench.progress import Progress, ProgressLines, picture, progress_on
+from tfdist.bench.progress import BenchState, Progress, ProgressLines, picture, progress_on
 from tfdist.launch.agents.messages import Event, Heartbeat
 from tfdist.models.record import TurnRecord
 

@@ -20,7 +20,7 @@ from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.ratios import ratio_chart, ratio_table
 from tfdist.bench.report.section import Section
 from tfdist.bench.report.summary import summarize
-from tfdist.bench.report.turn_warnings import turn_warnings
+from tfdist.bench.report.warnings import turn_warnings
 from tfdist.bench.report.write import write_pages
 from tfdist.bench.statistics import ArmVerdict
 

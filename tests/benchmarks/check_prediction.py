@@ -28,7 +28,7 @@ from tfdist.bench.reading import read_folder
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.report.summary import ArmRow, summarize
-from tfdist.bench.report.turn_warnings import turn_warnings
+from tfdist.bench.report.warnings import turn_warnings
 from tfdist.bench.report.write import write_pages
 
 HOSTS = (2, 3, 4)

@@ -7,8 +7,8 @@ import pytest
 
 from tests.bench.collectives.lines import line, sweep
 from tfdist.bench.collectives.results import SweepFolder
+from tfdist.cli.collectives import show
 from tfdist.cli.main import run
-from tfdist.cli.show_collectives import show
 from tfdist.launch.text import has_controls
 
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfdist.cli.doctor import merge_hosts, row_lines
 from tfdist.cli.main import run
-from tfdist.cli.show_checks import merge_hosts, row_lines
 from tfdist.cli.steps import Steps
 from tfdist.launch.agents.bootstrap import agent_source
 from tfdist.launch.doctor.results import CheckResult, Verdict

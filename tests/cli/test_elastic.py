@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tfdist.cli.elastic import ElasticHosts
-from tfdist.cli.hostfile_changes import HostfileChanges
+from tfdist.cli.host_selection import HostfileChanges
 from tfdist.cli.plan_launch import LaunchOptions, plan_request, with_checkpoints
 from tfdist.launch.agent_program.description import describe
 from tfdist.launch.attempts import Saved

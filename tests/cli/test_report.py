@@ -93,7 +93,7 @@ def test_open_shows_the_page_in_the_browser(bench: Path, tmp_path: Path) -> None
 
 
 def test_a_machine_without_a_browser_is_a_sentence(tmp_path: Path) -> None:
-    code = "from pathlib import Path; from tfdist.cli.open_page import open_page; open_page(Path('report.html'))"
+    code = "from pathlib import Path; from tfdist.cli.report import open_page; open_page(Path('report.html'))"
     environment = with_browser(tmp_path, "exit 1")
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stderr == "tfdist: no browser on this machine: copy report.html to one that has, or set BROWSER\n"

@@ -1,7 +1,8 @@
-"""A page as one HTML file: charts as inline SVG, styles and script inside, nothing from a network."""
+"""A page as one HTML file: charts as inline SVG, styles for light and dark, script inside, nothing from a network."""
 
 import re
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -11,7 +12,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from tfdist.bench.report.cells import figure_columns, lines_of
-from tfdist.bench.report.html.theme import themed, variables
+from tfdist.bench.report.colors import ASYNC, DARK, GRID, INK, MUTED, NONE, PAPER, RED, SYNC
 from tfdist.bench.report.markdown import environment_lines
 from tfdist.bench.report.page import Page
 from tfdist.bench.report.pictures import PAGE_INCHES, PHONE_INCHES, to_svg
@@ -20,6 +21,41 @@ from tfdist.bench.report.section_files import to_csv
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_NAMES: Mapping[str, str] = {
+    PAPER: "paper",
+    INK: "ink",
+    MUTED: "muted",
+    GRID: "grid",
+    RED: "red",
+    SYNC: "sync",
+    ASYNC: "async",
+    NONE: "none",
+}
+
+
+def variables() -> str:
+    """The style sheet that defines every color, for both schemes."""
+    light = _declarations({color: color for color in DARK})
+    return (
+        f":root {{ color-scheme: light dark; {light} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {_declarations(DARK)} }} }}\n"
+        f"@media print {{ :root {{ color-scheme: light; {light} }} }}\n"
+    )
+
+
+def themed(svg: str) -> str:
+    """`svg` with variables in place of the colors."""
+    return re.sub("|".join(DARK), lambda found: f"var({_variable(found[0])})", svg, flags=re.IGNORECASE)
+
+
+def _declarations(colors: Mapping[str, str]) -> str:
+    return " ".join(f"{_variable(color)}: {value};" for color, value in colors.items())
+
+
+def _variable(color: str) -> str:
+    return f"--{_NAMES.get(color.lower(), 'c' + color[1:].lower())}"
+
 
 _BAD = re.compile(r"(wrong|failed|timeout|interrupted|refused|not run)\b")
 _LONG = 60

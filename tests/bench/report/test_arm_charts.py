@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tfdist.bench.reading import ResultFolder
+from tfdist.bench.report.build import sections_of
 from tfdist.bench.report.measured import Measured
-from tfdist.bench.report.sections import sections_of
 from tfdist.bench.report.summary import summarize
 from tfdist.models.record import Record
 

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tfdist.bench.report.notes import notes_on
+from tfdist.bench.report.build import notes_on
 from tfdist.bench.report.same_arms import SamePair, same_pairs
 from tfdist.bench.report.summary import summarize
 from tfdist.models.record import Record

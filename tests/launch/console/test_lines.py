@@ -244,7 +244,7 @@ def test_lines_that_a_full_stream_leaves_out_are_counted_and_reported_once_it_is
 
 
 def test_a_slow_reader_is_not_waited_for_once_tasks_are_stopped(unread, monkeypatch):
-    monkeypatch.setattr("tfdist.launch.console.printer.STALL_S", 60.0)
+    monkeypatch.setattr("tfdist.launch.console.lines.STALL_S", 60.0)
     lines = PrefixedLines(unread.stream, unread.stream)
     lines.handle(Stopped(("t",), 5.0, 0.0, "Ctrl-C"))
     monkeypatch.setattr("tfdist.launch.console.stream.FULL_BYTES", 1 << 17)

@@ -8,8 +8,7 @@ from tests.launch.jobs import roles
 from tfdist.launch.agent_program.shared_folder import check_folder
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.messages import CheckFolder, FolderChecked
-from tfdist.launch.doctor.checkpoint_folder import check_checkpoint_folder
-from tfdist.launch.doctor.preflight import preflight
+from tfdist.launch.doctor.preflight import check_checkpoint_folder, preflight
 from tfdist.launch.errors import ExitCode, Problem, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Program, RoleShape, Shape, plan_job

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from tfdist.bench.predict.slowest import slowest_over_mean
+from tfdist.bench.predict.sync import slowest_over_mean
 
 
 @pytest.mark.parametrize(("devices", "later"), [(2, 0.5642), (4, 1.0294), (10, 1.5388), (100, 2.5076), (1000, 3.2414)])

@@ -1,4 +1,4 @@
-from tfdist.bench.report.same_work import option_differences, work_differences
+from tfdist.bench.report.across import option_differences, work_differences
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.options import Communication
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfdist.cli.watch import LAST_LINES, watch
+from tfdist.cli.attach import LAST_LINES, watch
 from tfdist.launch.agents.launcher_messages import Message
 from tfdist.launch.json_files import save_json
 from tfdist.launch.runs.rundir import RunDir

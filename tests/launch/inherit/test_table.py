@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.launch.cluster import Cluster, Task
-from tfdist.launch.inherit.normalize import normalize
+from tfdist.launch.inherit.table import normalize
 
 ADDRESSES = st.lists(st.from_regex(r"h[0-9]{1,3}:[0-9]{4}", fullmatch=True), max_size=4).map(tuple)
 CLUSTERS = st.fixed_dictionaries(

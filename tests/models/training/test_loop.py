@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from tfdist.models.training.loop import StepTimes, gradient_bytes
 from tfdist.models.training.stamps import busy_wait, stamp
-from tfdist.models.training.step_times import StepTimes, gradient_bytes
 
 
 @pytest.mark.parametrize("gpus", [False, True])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.bench.suites.matrix import MOST_ARMS
+from tfdist.bench.suites.arm import MOST_ARMS
 from tfdist.bench.suites.suite import Suite, load_suite, parse_suite
 from tfdist.launch.errors import TfdistError
 from tfdist.strategies.options import Precision, StrategyName

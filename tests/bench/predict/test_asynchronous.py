@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import floats, integers
 
-from tfdist.bench.predict.server import service_s, steps_per_s
+from tfdist.bench.predict.asynchronous import service_s, steps_per_s
 
 
 def test_one_worker_never_waits() -> None:
