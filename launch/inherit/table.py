@@ -1,34 +1,24 @@
 """The table of sources: the variables of each, how to read them, and one form for the clusters that they describe."""
 
+import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
-from tfdist.launch.cluster import Cluster, Task
+from tfdist.launch.cluster import Cluster, Task, parse_tf_config
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.inherit import sagemaker, skypilot, slurm, tf_config, vertex
-from tfdist.launch.inherit.addresses import check_addresses
+from tfdist.launch.hosts.parse import parse_hosts
+from tfdist.launch.inherit.addresses import check_addresses, workers_on
 from tfdist.launch.inherit.source import SourceName
 
-
-def normalize(cluster: Cluster, task: Task) -> tuple[Cluster, Task]:
-    """The cluster without a chief that no parameter server needs: it becomes worker 0, and the workers move up by one.
-
-    Such a chief is a worker that also saves (https://www.tensorflow.org/guide/distributed_training#TF_CONFIG), and
-    Vertex AI and TFJob have one in every cluster. A cluster with parameter servers is returned as it is. An evaluator
-    stays, also one that is not in the cluster.
-    """
-    chiefs = cluster.addresses.get("chief", ())
-    if not chiefs or cluster.addresses.get("ps"):
-        return cluster, task
-    others = {role: hosts for role, hosts in cluster.addresses.items() if role not in ("chief", "worker")}
-    workers = Cluster({"worker": (*chiefs, *cluster.addresses.get("worker", ())), **others})
-    match task:
-        case Task("chief", index):
-            return workers, Task("worker", index)
-        case Task("worker", index):
-            return workers, Task("worker", index + len(chiefs))
-    return workers, task
+_SKYPILOT_NODES, _SKYPILOT_RANK = "SKYPILOT_NODE_IPS", "SKYPILOT_NODE_RANK"
+_SLURM_NODES, _SLURM_RANK = "SLURM_STEP_NODELIST", "SLURM_PROCID"
+_SLURM_TASKS, _SLURM_NODE = "SLURM_STEP_TASKS_PER_NODE", "SLURMD_NODENAME"
+_SLURM_FIX = "run 'srun tfdist launch --inherit slurm' with --distribution=block, and without --het-group"
+_SAGEMAKER_HOSTS, _SAGEMAKER_HOST = "SM_HOSTS", "SM_CURRENT_HOST"
+_VERTEX_ROLES = {"workerpool0": "chief", "workerpool1": "worker", "workerpool2": "ps", "workerpool3": "evaluator"}
 
 
 @dataclass(frozen=True)
@@ -54,13 +44,119 @@ class Inherited:
     """The task as the environment names it."""
 
 
+def _read_tf_config(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, Task]:
+    """The cluster and the task in TF_CONFIG, which has the ports.
+
+    Raises:
+        TfdistError: TensorFlow would reject it.
+    """
+    return parse_tf_config(environ["TF_CONFIG"])
+
+
+def _read_vertex(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, Task]:
+    """The replicas by role, with Vertex AI's addresses and ports.
+
+    Source: https://cloud.google.com/vertex-ai/docs/training/distributed-training
+
+    Raises:
+        TfdistError: CLUSTER_SPEC is malformed.
+    """
+    text = environ["CLUSTER_SPEC"]
+    try:
+        spec: dict[str, Any] = json.loads(text)
+        addresses = {_VERTEX_ROLES[pool]: tuple(map(str, hosts)) for pool, hosts in spec["cluster"].items() if hosts}
+        task = Task(_VERTEX_ROLES[spec["task"]["type"]], int(spec["task"]["index"]))
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        shape = 'JSON with addresses of workerpool0 to workerpool3 under "cluster", and "type" and "index" under "task"'
+        raise TfdistError(f"CLUSTER_SPEC={text!r}: must be {shape}; correct or unset it") from None
+    if not 0 <= task.index < len(addresses.get(task.role, ())):
+        raise TfdistError(f"CLUSTER_SPEC={text!r}: its task is not in its cluster; correct one of them")
+    return Cluster(addresses), task
+
+
+def _read_sagemaker(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, Task]:
+    """The hosts as workers, in SageMaker's order.
+
+    Source: https://github.com/aws/sagemaker-training-toolkit, ENVIRONMENT_VARIABLES.md
+
+    Raises:
+        TfdistError: the hosts are no JSON list, or this host is not one of them.
+    """
+    hosts, host = _sagemaker_hosts(environ[_SAGEMAKER_HOSTS]), environ[_SAGEMAKER_HOST]
+    if host not in hosts:
+        raise TfdistError(
+            f"{_SAGEMAKER_HOST}={host}: not one of {_SAGEMAKER_HOSTS}={environ[_SAGEMAKER_HOSTS]}; correct one of them"
+        )
+    return workers_on(hosts, port), Task("worker", hosts.index(host))
+
+
+def _sagemaker_hosts(text: str) -> list[str]:
+    try:
+        hosts = json.loads(text)
+    except (ValueError, RecursionError):
+        hosts = None
+    if not isinstance(hosts, list) or not hosts or not all(isinstance(host, str) and host for host in hosts):
+        raise TfdistError(
+            f'{_SAGEMAKER_HOSTS}={text!r}: must be a JSON list of names, as in ["algo-1", "algo-2"]; correct it'
+        )
+    return hosts
+
+
+def _read_skypilot(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, Task]:
+    """The nodes as workers, in SkyPilot's order.
+
+    Source: https://docs.skypilot.co/en/stable/running-jobs/environment-variables.html
+
+    Raises:
+        TfdistError: the rank is not that of a node.
+    """
+    nodes, rank = environ[_SKYPILOT_NODES].split(), environ[_SKYPILOT_RANK]
+    if not rank.isdecimal() or int(rank) >= len(nodes):
+        raise TfdistError(
+            f"{_SKYPILOT_RANK}={rank}: not one of the {len(nodes)} nodes of {_SKYPILOT_NODES}; unset both"
+        )
+    return workers_on(nodes, port), Task("worker", int(rank))
+
+
+def _read_slurm(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, Task]:
+    """The tasks of this step as workers, in order of their rank: the tasks of the first node come first.
+
+    Source: the output environment variables of srun (https://slurm.schedmd.com/srun.html).
+
+    Raises:
+        TfdistError: a variable is malformed, or the step distributes its tasks over the nodes in another way.
+    """
+    nodes = [host.name for host in parse_hosts(environ[_SLURM_NODES], _SLURM_NODES)]
+    counts = _tasks_of_nodes(environ.get(_SLURM_TASKS, f"1(x{len(nodes)})"))
+    if len(counts) != len(nodes):
+        wrong = f"{_SLURM_TASKS}={environ[_SLURM_TASKS]}"
+        raise TfdistError(f"{wrong}: not a number for each node of {environ[_SLURM_NODES]}; {_SLURM_FIX}")
+    hosts = [node for node, count in zip(nodes, counts, strict=True) for _ in range(count)]
+    rank = environ[_SLURM_RANK]
+    if not rank.isdecimal() or int(rank) >= len(hosts):
+        raise TfdistError(f"{_SLURM_RANK}={rank}: not one of the {len(hosts)} tasks of this step; {_SLURM_FIX}")
+    if environ.get(_SLURM_NODE, hosts[int(rank)]) != hosts[int(rank)]:
+        raise TfdistError(
+            f"{_SLURM_RANK}={rank} runs on {environ[_SLURM_NODE]}, not on {hosts[int(rank)]}; {_SLURM_FIX}"
+        )
+    return workers_on(hosts, port), Task("worker", int(rank))
+
+
+def _tasks_of_nodes(text: str) -> list[int]:
+    """The numbers in `2(x3),1`: 2, 2, 2, 1."""
+    parts = [re.fullmatch(r"([0-9]{1,6})(?:\(x([0-9]{1,6})\))?", part) for part in text.split(",")]
+    if not all(parts):
+        raise TfdistError(f"{_SLURM_TASKS}={text!r}: must be numbers as in 2(x3),1; {_SLURM_FIX}")
+    return [int(part[1]) for part in parts if part for _ in range(int(part[2] or 1))]
+
+
 SOURCES: Mapping[SourceName, Source] = MappingProxyType(
     {
-        SourceName.TF_CONFIG: Source(("TF_CONFIG",), tf_config.read, has_ports=True),
-        SourceName.VERTEX: Source(("CLUSTER_SPEC",), vertex.read, has_ports=True),
-        SourceName.SAGEMAKER: Source(("SM_HOSTS", "SM_CURRENT_HOST"), sagemaker.read),
-        SourceName.SKYPILOT: Source(("SKYPILOT_NODE_IPS", "SKYPILOT_NODE_RANK"), skypilot.read),
-        SourceName.SLURM: Source(("SLURM_STEP_NODELIST", "SLURM_PROCID"), slurm.read),
+        SourceName.TF_CONFIG: Source(("TF_CONFIG",), _read_tf_config, has_ports=True),
+        SourceName.VERTEX: Source(("CLUSTER_SPEC",), _read_vertex, has_ports=True),
+        SourceName.SAGEMAKER: Source((_SAGEMAKER_HOSTS, _SAGEMAKER_HOST), _read_sagemaker),
+        SourceName.SKYPILOT: Source((_SKYPILOT_NODES, _SKYPILOT_RANK), _read_skypilot),
+        SourceName.SLURM: Source((_SLURM_NODES, _SLURM_RANK), _read_slurm),
     }
 )
 """Environments in the order of `detect`: a scheduler's variables are also in that of the launchers that it runs."""
@@ -95,3 +191,23 @@ def inherited(name: SourceName, environ: Mapping[str, str], port: int | None, fl
     cluster, named = source.read(environ, port)
     check_addresses(cluster)
     return Inherited(*normalize(cluster, named), source.variables[0], named)
+
+
+def normalize(cluster: Cluster, task: Task) -> tuple[Cluster, Task]:
+    """The cluster without a chief that no parameter server needs: it becomes worker 0, and the workers move up by one.
+
+    Such a chief is a worker that also saves (https://www.tensorflow.org/guide/distributed_training#TF_CONFIG), and
+    Vertex AI and TFJob have one in every cluster. A cluster with parameter servers is returned as it is. An evaluator
+    stays, also one that is not in the cluster.
+    """
+    chiefs = cluster.addresses.get("chief", ())
+    if not chiefs or cluster.addresses.get("ps"):
+        return cluster, task
+    others = {role: hosts for role, hosts in cluster.addresses.items() if role not in ("chief", "worker")}
+    workers = Cluster({"worker": (*chiefs, *cluster.addresses.get("worker", ())), **others})
+    match task:
+        case Task("chief", index):
+            return workers, Task("worker", index)
+        case Task("worker", index):
+            return workers, Task("worker", index + len(chiefs))
+    return workers, task
