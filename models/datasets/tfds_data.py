@@ -1,14 +1,107 @@
-"""tfds:NAME: a data set of TensorFlow Datasets that is already prepared. Nothing is downloaded."""
+"""tfds:NAME: a prepared data set of TensorFlow Datasets, whose metadata are read without TensorFlow or network."""
 
-from typing import TYPE_CHECKING
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from tfdist.models.datasets import prepared
-from tfdist.models.datasets.info import DataInfo
+from tfdist.launch.errors import TfdistError
+from tfdist.models.datasets.info import HELD_OUT, DataInfo
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfdist.models.datasets.pipeline import Examples
+
+_TEST_SPLITS = ("test", "validation")
+_READABLE = ("tfrecord", "")
+"""File formats that tf.data reads; an old dataset_info.json names none and means tfrecord."""
+
+
+@dataclass(frozen=True)
+class PreparedDataset:
+    """One version of a prepared data set, with its training and test splits in TFDS notation."""
+
+    folder: Path
+    classes: int
+    train: str
+    train_examples: int
+    test: str
+    test_examples: int
+
+    @property
+    def info(self) -> DataInfo:
+        """Its number of classes and examples."""
+        return DataInfo(self.classes, self.train_examples, self.test_examples)
+
+
+def find_prepared(name: str, data_dir: str | None) -> PreparedDataset:
+    """The newest prepared version of data set `name`, `name/config` or `name/version`.
+
+    Raises:
+        TfdistError: not prepared, or its examples are not an image and a label.
+    """
+    root = Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+    versions = _versions(root / name)
+    if not versions:
+        raise TfdistError(
+            f'--dataset tfds:{name} is not prepared in {root}: prepare it with  python -c "import tensorflow_datasets '
+            f'as tfds; tfds.builder({name!r}, data_dir={str(root)!r}).download_and_prepare()"'
+        )
+    return _read(name, versions[-1])
+
+
+def _versions(folder: Path) -> list[Path]:
+    if _whole(folder):
+        return [folder]
+    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    return sorted((path for path in inside if _whole(path)), key=lambda path: _numbers(path.name))
+
+
+def _whole(folder: Path) -> bool:
+    return (folder / "dataset_info.json").is_file() and (folder / "features.json").is_file()
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) if part.isdecimal() else -1 for part in version.split("."))
+
+
+def _read(name: str, folder: Path) -> PreparedDataset:
+    info, features = _json(folder / "dataset_info.json"), _json(folder / "features.json")
+    if info.get("fileFormat", "") not in _READABLE:
+        raise TfdistError(f"--dataset tfds:{name} is prepared as {info['fileFormat']}: prepare it as tfrecord")
+    sizes = {split["name"]: sum(map(int, split.get("shardLengths", ()))) for split in info.get("splits", ())}
+    if "train" not in sizes:
+        raise TfdistError(f"--dataset tfds:{name} in {folder} has no train split: use another data set")
+    return PreparedDataset(folder, _classes(name, features), *_parts(sizes))
+
+
+def _parts(sizes: Mapping[str, int]) -> tuple[str, int, str, int]:
+    train = sizes["train"]
+    for split in _TEST_SPLITS:
+        if sizes.get(split):
+            return "train", train, split, sizes[split]
+    kept = train - train // HELD_OUT
+    return f"train[:{kept}]", kept, f"train[{kept}:]", train - kept
+
+
+def _classes(name: str, features: Mapping[str, Any]) -> int:
+    parts: Mapping[str, Any] = features.get("featuresDict", {}).get("features", {})
+    if "image" not in parts.get("image", {}) or "classLabel" not in parts.get("label", {}):
+        raise TfdistError(
+            f"--dataset tfds:{name} has {', '.join(parts) or 'no features'}: use a data set with image and label"
+        )
+    return int(parts["label"]["classLabel"]["numClasses"])
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        data: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise TfdistError(f"{path} cannot be read ({error}): prepare the data set again") from None
+    return data
 
 
 def describe(name: str, data_dir: str | None) -> DataInfo:
@@ -17,7 +110,7 @@ def describe(name: str, data_dir: str | None) -> DataInfo:
     Raises:
         TfdistError: not prepared, or its examples are not an image and a label.
     """
-    return prepared.find(name, data_dir).info
+    return find_prepared(name, data_dir).info
 
 
 def examples(name: str, data_dir: str | None) -> "Examples":
@@ -27,7 +120,7 @@ def examples(name: str, data_dir: str | None) -> "Examples":
 
     from tfdist.models.datasets.pipeline import Examples, decode_image
 
-    dataset = prepared.find(name, data_dir)
+    dataset = find_prepared(name, data_dir)
     builder = tfds.builder_from_directory(str(dataset.folder))
     encoded = tfds.decode.PartialDecoding(
         {"image": True, "label": True}, decoders={"image": tfds.decode.SkipDecoding()}

@@ -1,14 +1,51 @@
-"""The clock of a training: logs windows, and is read at their edges only. No TensorFlow."""
+"""The clock of a training, read at the edges of windows only, with what process and host use. No TensorFlow."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfdist.launch import events
+from tfdist.launch.agent_program.files import host_usage, resident_bytes
 from tfdist.launch.events import Phase
-from tfdist.models.record import Window
-from tfdist.models.training import usage
+from tfdist.models.record import GpuReading, Window, WindowUsage
+from tfdist.models.training.readings import gpu_readings
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Counters at one moment; the differences of two are a window's usage."""
+
+    cpu_s: float
+    busy_s: float
+    steal_s: float
+    resident_bytes: int
+    gpus: tuple[GpuReading, ...] = ()
+    """Their energy counts since the driver was loaded."""
+
+
+def read_usage() -> Reading:
+    """The counters now."""
+    host = host_usage()
+    return Reading(time.process_time(), host["busy_s"], host["steal_s"], resident_bytes(os.getpid()), gpu_readings())
+
+
+def usage_between(start: Reading, end: Reading) -> WindowUsage:
+    """The usage of a window, from the readings at its edges."""
+    return WindowUsage(
+        cpu_s=end.cpu_s - start.cpu_s,
+        busy_s=end.busy_s - start.busy_s,
+        steal_s=end.steal_s - start.steal_s,
+        resident_bytes=end.resident_bytes,
+        gpus=tuple(replace(gpu, energy_j=_energy_j(gpu, start.gpus)) for gpu in end.gpus),
+    )
+
+
+def _energy_j(end: GpuReading, gpus: Sequence[GpuReading]) -> float | None:
+    """The energy of a GPU since its reading among `gpus`; None if there is none."""
+    start = next((gpu.energy_j for gpu in gpus if gpu.index == end.index), None)
+    return None if start is None or end.energy_j is None else end.energy_j - start
 
 
 @dataclass
@@ -23,7 +60,7 @@ class WindowLog:
     total: int | None = None
     """Number of steps of the training, for the display; None: unknown."""
     clock: Callable[[], float] = time.perf_counter
-    read: Callable[[], usage.Reading] = usage.read
+    read: Callable[[], Reading] = read_usage
     windows: list[Window] = field(default_factory=list)
     """Those closed since the last `take`."""
     opened_at: float = 0.0
@@ -39,7 +76,7 @@ class WindowLog:
     observed: dict[str, Any] = field(default_factory=dict)
     """JSON about the turn besides its windows, by name, since the last `take_observed`; see TurnRecord.observed."""
     _edge: float = 0.0
-    _before: usage.Reading | None = None
+    _before: Reading | None = None
 
     def open(self) -> None:
         """Start a window now."""
@@ -59,7 +96,7 @@ class WindowLog:
             raise RuntimeError("close() without open()")
         now, reading = self.clock(), self.read()
         elapsed = now - self._edge
-        self.windows.append(Window(steps, examples, elapsed, loss, usage.between(self._before, reading)))
+        self.windows.append(Window(steps, examples, elapsed, loss, usage_between(self._before, reading)))
         self._edge, self._before = now, reading
         self.steps += steps
         if not self.quiet:

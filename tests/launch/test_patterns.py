@@ -8,7 +8,8 @@ import pytest
 
 from tfdist.launch import incompatibilities, noise, restarts
 from tfdist.launch.agents import connect
-from tfdist.launch.diagnosis import evidence, stack_text
+from tfdist.launch.diagnosis import behind, evidence
+from tfdist.launch.diagnosis.behind import Frame, stacks_of
 from tfdist.launch.diagnosis.history import Line
 from tfdist.launch.hosts import transport
 from tfdist.launch.hosts.host import Host
@@ -21,7 +22,7 @@ PATTERNS = (
     *(each.pattern for each in incompatibilities.INCOMPATIBILITIES),
     *(
         value.pattern
-        for module in (noise, restarts, connect, evidence, stack_text)
+        for module in (noise, restarts, connect, evidence, behind)
         for value in vars(module).values()
         if isinstance(value, re.Pattern)
     ),
@@ -57,9 +58,9 @@ READERS = (
     noise.LOG_LINE.match,
     restarts.OUT_OF_MEMORY.search,
     connect.OVERLOADED.search,
-    stack_text.stacks_of,
-    lambda text: stack_text.stacks_of(f"Thread 0x1 (most recent call first):\n{text}\n"),
-    lambda text: stack_text.Frame("f", text, "1").in_standard_library,
+    stacks_of,
+    lambda text: stacks_of(f"Thread 0x1 (most recent call first):\n{text}\n"),
+    lambda text: Frame("f", text, "1").in_standard_library,
 )
 
 

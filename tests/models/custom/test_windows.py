@@ -6,8 +6,7 @@ from itertools import repeat
 import pytest
 
 from tfdist.models.custom.windows import AsyncWindows, SyncWindows
-from tfdist.models.training.usage import Reading
-from tfdist.models.training.windows import WindowLog
+from tfdist.models.training.windows import Reading, WindowLog
 
 
 @dataclass

@@ -113,7 +113,7 @@ def test_variables_are_placed_in_turn_by_size_or_in_shards():
 def test_what_a_step_moves_is_read_from_its_graph():
     import tensorflow as tf
 
-    from tfdist.models.graph import traffic
+    from tfdist.models.graph.chief import crossings_of_step
 
     with tf.Graph().as_default(), tf.device("/job:worker/replica:0/task:0"):
         with tf.device("/job:ps/replica:0/task:1/device:CPU:0"):
@@ -122,7 +122,7 @@ def test_what_a_step_moves_is_read_from_its_graph():
         value = weight.read_value()
         step = weight.assign_sub(value * 2 + tf.reduce_sum(value), read_value=False)
     assert other is not None
-    assert traffic.of_step([step]) == {"ps-1": Storage(reads=1, read_bytes=24, updates=1, update_bytes=24)}
+    assert crossings_of_step([step]) == {"ps-1": Storage(reads=1, read_bytes=24, updates=1, update_bytes=24)}
 
 
 def test_a_batch_of_synthetic_data_is_that_of_its_replica():

@@ -9,8 +9,7 @@ import pytest
 
 from tfdist.models.graph.steps import AsyncSteps, InGraphSteps, SyncSteps
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training.usage import Reading
-from tfdist.models.training.windows import WindowLog
+from tfdist.models.training.windows import Reading, WindowLog
 from tfdist.strategies.options import StrategyName
 
 SPEC = TrainingSpec(strategy=StrategyName.BETWEEN_GRAPH, workers=2, ps=1, batch_size=8)

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tfdist.models.record import Window
-from tfdist.models.training.usage import Reading
-from tfdist.models.training.windows import WindowLog
+from tfdist.models.training.windows import Reading, WindowLog
 
 BATCH = 8
 

@@ -13,8 +13,7 @@ from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import pace
 from tfdist.models.training.pace import train_saved
 from tfdist.models.training.schedule import saved_warmup, saved_windows, segments, total_steps
-from tfdist.models.training.usage import Reading
-from tfdist.models.training.windows import WindowLog
+from tfdist.models.training.windows import Reading, WindowLog
 
 
 @dataclass

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.launch.diagnosis.stack_text import Frame, stacks_of
+from tfdist.launch.diagnosis.behind import Frame, stacks_of
 
 
 def test_the_stacks_that_faulthandler_writes():

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training.exchange import aggregator
+from tfdist.models.training.optimizers import aggregator
 from tfdist.strategies.options import GradientDtype, Keras, StrategyName
 
 SPEC = TrainingSpec(strategy=StrategyName.MULTI_WORKER, workers=2)
