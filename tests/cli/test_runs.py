@@ -182,7 +182,7 @@ def test_a_run_that_cannot_be_deleted_is_named_and_the_others_are_deleted(monkey
             raise PermissionError(13, "Permission denied", "ckpt-1")
         delete(old)
 
-    monkeypatch.setattr("tfdist.cli.prune.delete", refuse)
+    monkeypatch.setattr("tfdist.cli.runs.delete", refuse)
     assert run(["runs", "--prune", "30d", "--yes"]) == 1
     out, err = capsys.readouterr()
     assert out.endswith("deleted 1 run, freed 12 MB\n")
