@@ -33,25 +33,25 @@ bench: install ## Bench MobileNetV2 under every strategy, report in bench_result
 	$(PY) -m tfdist bench --suite "$(SUITE)"
 
 bench-launch: install ## Measure what the launcher costs compared with running the same commands without it
-	$(PY) tests/benchmarks/launch_cost.py
+	$(PY) -m lab.launch_cost
 
 calibrate: install ## Show what measuring in turns is worth, and how often intervals and verdicts are right (about 15 minutes)
-	$(PY) tests/benchmarks/calibrate_turns.py
-	$(PY) tests/benchmarks/calibrate_statistics.py
-	$(PY) -m tests.benchmarks.calibrate_compare
+	$(PY) -m lab.calibrate_turns
+	$(PY) -m lab.calibrate_statistics
+	$(PY) -m lab.calibrate_compare
 
 check-compare: install ## Measure whether compare finds a slow-down of 10 %, and none where there is none, in bench_results/compare/ (about 17 minutes)
-	$(PY) -m tests.benchmarks.check_compare
+	$(PY) -m lab.check_compare
 
 check-prediction: install ## Measure how far predictions are off, on hosts in namespaces, in bench_results/prediction/ (about 11 minutes, as root)
-	$(PY) -m tests.benchmarks.check_prediction
+	$(PY) -m lab.check_prediction
 
 faults: install ## Measure what happens after each fault, in bench_results/faults/ (35 minutes, as root; ONLY="sigkill link": some)
-	$(PY) -m tests.faults $(ONLY)
-	$(if $(ONLY),,$(PY) -m tests.faults.kill_launchers)
+	$(PY) -m lab.faults $(ONLY)
+	$(if $(ONLY),,$(PY) -m lab.faults.kill_launchers)
 
 soak: install ## Train for MINUTES=30 while workers are killed again and again, result in bench_results/faults/
-	$(PY) -m tests.faults.soak --minutes $(MINUTES)
+	$(PY) -m lab.faults.soak --minutes $(MINUTES)
 
 test: install ## Run the tests except the slow ones: under 5 minutes on two cores
 	$(PYTEST) -m "not slow"

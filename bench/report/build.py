@@ -13,7 +13,7 @@ from tfdist.bench.report.ceiling_section import ceiling_section, ceiling_warning
 from tfdist.bench.report.collectives_section import all_reduce_section
 from tfdist.bench.report.columns import values_of
 from tfdist.bench.report.convergence_section import convergence_section
-from tfdist.bench.report.costs import costs_section
+from tfdist.bench.report.costs_section import costs_section
 from tfdist.bench.report.efficiency_section import efficiency_section
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.folders_section import folders_section

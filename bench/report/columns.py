@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tfdist.bench.report.cost_columns import cost_values
+from tfdist.bench.report.costs_section import cost_values
 from tfdist.bench.report.format import EMPTY, interval, number
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.report.versus import VersusBaseline

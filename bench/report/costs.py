@@ -1,34 +1,52 @@
-"""What a run of an arm costs besides its time: start-up, CPU, step times, memory, GPUs; a report's second table."""
+"""What a run of an arm costs besides its time: start-up, CPU time, step times, memory, GPUs and their energy. Pure."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median, quantiles
 
-import pandas as pd
-
 from tfdist.bench.report.arm_records import ArmRecords
-from tfdist.bench.report.cost_columns import cost_table, cost_values
-from tfdist.bench.report.energy import joules
-from tfdist.bench.report.measured import Measured
-from tfdist.bench.report.section import Section, Table
-from tfdist.bench.report.unit import in_unit
-from tfdist.models.record import Record
+from tfdist.models.record import GpuReading, RankRecord, Record, Window
 from tfdist.models.throughput import window_step_ms
 from tfdist.strategies.catalog import CATALOG
 
 
-def costs_section(measured: Measured) -> Section | None:
-    """None if nothing was measured."""
-    rows = [row for row in measured.rows if row.measured]
-    header, *lines = cost_table(rows, measured.price_per_hour) or [[]]
-    if not lines:
-        return None
-    shown = pd.DataFrame(lines, columns=[in_unit(name, rows) for name in header])
-    data = pd.DataFrame(
-        [{"folder": row.folder, "arm": row.arm, **cost_values(row, measured.price_per_hour)} for row in rows]
-    ).convert_dtypes()
-    return Section("costs", "What a run costs", (), tables=(Table("costs", "Costs of each arm", shown, data),))
+def joules(ranks: Sequence[RankRecord]) -> float | None:
+    """Energy of all GPUs of a job over its timed windows; None if a rank has a window without readings.
+
+    A GPU that several ranks of a host share counts once. The energy is that of the whole GPU, other programs included,
+    and not that of the host.
+    """
+    by_gpu: dict[tuple[str, int], float] = {}
+    for rank in ranks:
+        if not rank.windows or not all(window.usage and window.usage.gpus for window in rank.windows):
+            return None
+        for index in {gpu.index for window in rank.windows for gpu in _gpus(window)}:
+            by_gpu.setdefault((rank.host, index), _energy_of(index, rank.windows))
+    return sum(by_gpu.values()) if by_gpu else None
+
+
+def _energy_of(index: int, windows: Sequence[Window]) -> float:
+    return sum(_joules(gpu, window.elapsed_s) for window in windows for gpu in _gpus(window) if gpu.index == index)
+
+
+def _joules(gpu: GpuReading, elapsed_s: float) -> float:
+    """Energy by the GPU's counter; without one, its power at the window's end for the whole window."""
+    return gpu.power_w * elapsed_s if gpu.energy_j is None else gpu.energy_j
+
+
+def _gpus(window: Window) -> tuple[GpuReading, ...]:
+    return window.usage.gpus if window.usage else ()
+
+
+def images_per_joule(images: int, energy_j: float) -> float:
+    """Also images/s per watt."""
+    return images / energy_j
+
+
+def cost_per_million(price_per_hour: float, images_per_s: float) -> float:
+    """The price of a million images on hardware that costs `price_per_hour`, in the currency of the price."""
+    return price_per_hour / 3600 / images_per_s * 1e6
 
 
 @dataclass(frozen=True)

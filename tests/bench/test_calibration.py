@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.benchmarks.calibrate_statistics import DEFAULT, Scenario, bootstrap_holds, recorded_noise, shares
+from lab.calibrate_statistics import DEFAULT, Scenario, bootstrap_holds, recorded_noise, shares
 
 BENCHES = 150
 TOLERANCE = 3 * (0.95 * 0.05 / BENCHES) ** 0.5

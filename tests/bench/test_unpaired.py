@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.benchmarks.calibrate_compare import DEFAULT, Pair, shares
+from lab.calibrate_compare import DEFAULT, Pair, shares
 from tfdist.bench.statistics import ArmVerdict, Block
 from tfdist.bench.unpaired import TwoBenches, level_noise
 

@@ -4,10 +4,10 @@ import signal
 
 import pytest
 
-from tests.faults.kill_launchers import kill_many
-from tests.faults.measure import deviations
-from tests.faults.run import run
-from tests.faults.table import SCENARIOS
+from lab.faults.kill_launchers import kill_many
+from lab.faults.measure import deviations
+from lab.faults.run import run
+from lab.faults.table import SCENARIOS
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 QUICK = ("launcher-killed/plain/middle", "agent-killed/plain/worker-1/middle", "port-taken/plain/before")

@@ -11,7 +11,7 @@ import pytest
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.report.build import make_report
 from tfdist.bench.report.columns import COLUMNS, values_of
-from tfdist.bench.report.cost_columns import COST_COLUMNS
+from tfdist.bench.report.costs_section import COST_COLUMNS
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.markdown import to_table
 from tfdist.bench.report.results_section import shown_table

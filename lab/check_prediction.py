@@ -1,0 +1,279 @@
+"""How wrong `tfdist predict` is on points that it was not fitted to: other numbers of hosts, and a slower link.
+
+python -m lab.check_prediction [--out DIR] [--rounds N]    # as root; about 11 minutes
+
+Hosts are network namespaces with an equal share of a core each, so that four of them fit on two cores. Fitted: a sweep
+of all-reduces and a bench over 2 hosts at 1 Gbit/s. Compared: 3 and 4 hosts at 1 Gbit/s, and 2 to 4 at 100 Mbit/s.
+"""
+
+import argparse
+import math
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from tests.integration.launcher import Launcher
+from tests.integration.namespaces import Network, missing, network
+from tests.integration.sshd import pid_file
+from tfdist.bench.predict.curve import Curve
+from tfdist.bench.predict.prediction import Asked, Prediction, predict
+from tfdist.bench.reading import read_folder
+from tfdist.bench.report.environment import environment_of
+from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.summary import ArmRow, summarize
+from tfdist.bench.report.warnings import turn_warnings
+from tfdist.bench.report.write import write_pages
+
+HOSTS = (2, 3, 4)
+FITTED, SLOW = 1000, 100
+"""Mbit/s."""
+TOLERANCE = 0.15
+CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
+PERIOD_US = 10_000
+SHARE = 0.35
+"""Of a core, for each host: two hosts share a core; the kernel needs the rest for their packets."""
+TIMEOUT_S = 1800.0
+
+SUITE = """
+name = "{name}"
+preset = "cpu"
+rounds = {rounds}
+incarnations = 1
+turn = 3
+[defaults]
+model = "mobilenet_v2"
+alpha = 0.35
+image_size = 32
+classes = 1000
+batch_size = 16
+dataset = "synthetic"
+evaluate = false
+"""
+ONE = '[[arms]]\nname = "one-device"\nstrategy = "one-device"\n'
+MANY = '[[arms]]\nname = "{strategy}/{hosts}"\nstrategy = "{strategy}"\nworkers = {hosts}\nhosts = {hosts}\n'
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A predicted and a measured point."""
+
+    mbit: int
+    hosts: int
+    predicted: float
+    low: float
+    high: float
+    measured: float
+    measured_low: float
+    measured_high: float
+
+    @property
+    def error(self) -> float:
+        """Of the prediction, over the measured images/s."""
+        return self.predicted / self.measured - 1
+
+    @property
+    def held_out(self) -> bool:
+        """Whether the model was not fitted to it."""
+        return (self.mbit, self.hosts) != (FITTED, HOSTS[0])
+
+
+@contextmanager
+def equal_shares(net: Network) -> Iterator[None]:
+    """Each host has `SHARE` of a core: its sshd and all its children are in a cgroup of their own."""
+    groups = [CPU_GROUPS / host.namespace for host in net.hosts]
+    try:
+        for host, group in zip(net.hosts, groups, strict=True):
+            group.mkdir()
+            (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (group / "cpu.cfs_quota_us").write_text(str(round(SHARE * PERIOD_US)))
+            (group / "cgroup.procs").write_text(pid_file(host).read_text().strip())
+        yield
+    finally:
+        for group in groups:
+            for pid in (group / "cgroup.procs").read_text().split() if group.exists() else ():
+                (CPU_GROUPS / "cgroup.procs").write_text(pid)
+            group.rmdir()
+
+
+def measure(folder: Path, rounds: int) -> None:
+    """Write the folders `sweep`, `fitted` and `slow`."""
+    with network(folder, HOSTS[-1]) as net, equal_shares(net):
+        launcher = Launcher(net, Path(sys.executable), folder)
+        two, every = (",".join(host.name for host in net.hosts[:number]) for number in (HOSTS[0], HOSTS[-1]))
+        try:
+            with limited(net, FITTED):
+                sizes = ("--sizes", "16K:32M:4", "--communication", "ring", "--rounds", str(rounds))
+                run(launcher, "collectives", "--hosts", two, "--workers", "2", *sizes, "--out", "sweep")
+                suite = launcher.script(suite_of("fitted", rounds, (HOSTS[0],)), "fitted.toml")
+                run(launcher, "bench", "--hosts", every, "--suite", suite, "--out", "fitted")
+            with limited(net, SLOW):
+                suite = launcher.script(suite_of("slow", rounds, ()), "slow.toml")
+                run(launcher, "bench", "--hosts", every, "--suite", suite, "--out", "slow")
+        finally:
+            launcher.kill_started()
+
+
+def suite_of(name: str, rounds: int, independent: Sequence[int]) -> str:
+    """All arms of one link, so that they take turns: the fitted and those held out."""
+    alone = [MANY.format(strategy="independent", hosts=number) for number in independent]
+    ring = [MANY.format(strategy="multiworker", hosts=number) + 'communication = "ring"\n' for number in HOSTS]
+    return "".join([SUITE.format(name=name, rounds=rounds), ONE, *alone, *ring])
+
+
+@contextmanager
+def limited(net: Network, mbit: float) -> Iterator[None]:
+    """All links of all hosts."""
+    with ExitStack() as stack:
+        for host in net.hosts:
+            stack.enter_context(host.limit_mbit(mbit))
+        yield
+
+
+def run(launcher: Launcher, command: str, *arguments: str) -> None:
+    """Run a tfdist command on the hosts.
+
+    Raises:
+        SystemExit: it failed.
+    """
+    done = launcher.run(*arguments, command=command, timeout_s=TIMEOUT_S)
+    print(f"tfdist {command}: {done.seconds:.0f} s", flush=True)
+    if done.code:
+        raise SystemExit(f"tfdist {command} exited with code {done.code}:\n{done.out[-2000:]}\n{done.err[-4000:]}")
+
+
+def compare(folder: Path) -> tuple[list[Compared], Prediction]:
+    """Predicted with the arm over two hosts at 1 Gbit/s alone, and measured."""
+    fitted = f"multiworker/{HOSTS[0]}"
+    found, last = [], None
+    for mbit, name in ((FITTED, "fitted"), (SLOW, "slow")):
+        rows = {row.arm: row for row in summarize([read_folder(folder / name, "")])}
+        measured = [rows[f"multiworker/{number}"] for number in HOSTS]
+        link = measured[0].link  # as `tfdist doctor` measures it: known before any training
+        asked = (
+            Asked(HOSTS, link["bytes_per_s"], link["rtt_s"] / 2, arms=(fitted,))
+            if mbit != FITTED
+            else Asked(HOSTS, arms=(fitted,))
+        )
+        last = predict(folder / "fitted", folder / "sweep", asked)
+        found += [_compared(mbit, last.curves[0], index, row) for index, row in enumerate(measured)]
+    assert last is not None
+    return found, last
+
+
+def _compared(mbit: int, curve: Curve, index: int, row: ArmRow) -> Compared:
+    point = curve.points[index]
+    if row.images_per_s is None:
+        raise SystemExit(f"{row.arm} at {mbit} Mbit/s was not measured: {row.reason}")
+    low, high = (row.spread.low, row.spread.high) if row.spread else (math.nan, math.nan)
+    return Compared(
+        mbit, point.devices, point.images_per_s, point.interval.low, point.interval.high, row.images_per_s, low, high
+    )
+
+
+def section_of(found: Sequence[Compared]) -> Section:
+    """The errors, as a table and a chart."""
+    data = pd.DataFrame([{**vars(each), "error": each.error, "held_out": each.held_out} for each in found])
+    shown = pd.DataFrame(
+        {
+            "link": f"{each.mbit} Mbit/s",
+            "hosts": str(each.hosts),
+            "measured images/s": f"{each.measured:.1f}",
+            "its 95 % interval": f"{each.measured_low:.1f} to {each.measured_high:.1f}",
+            "predicted images/s": f"{each.predicted:.1f}",
+            "interval": f"{each.low:.1f} to {each.high:.1f}",
+            "error": f"{each.error:+.1%}",
+            "point": "held out" if each.held_out else "fitted",
+        }
+        for each in found
+    )
+    worst = max((each for each in found if each.held_out), key=lambda each: abs(each.error))
+    held = [each for each in found if each.held_out]
+    answer = (
+        f"The largest error on {len(held)} points that were held out is {worst.error:+.0%} ({worst.hosts} hosts at {worst.mbit} Mbit/s); "
+        f"{sum(abs(each.error) <= TOLERANCE for each in held)} of them are within {TOLERANCE:.0%}."
+    )
+    chart = Chart("predicted-and-measured", "Predicted and measured", answer, lambda axes: paint(axes, found), data)
+    table = Table("errors", "Errors of predictions", shown, data)
+    return Section("errors", "Errors", (answer,), (chart,), (table,))
+
+
+def paint(axes: object, found: Sequence[Compared]) -> None:
+    """A line for the predictions of each link, dots for what was measured."""
+    from matplotlib.axes import Axes
+
+    from tfdist.bench.report.colors import ASYNC, GRID, INK, SYNC
+
+    assert isinstance(axes, Axes)
+    for mbit, color in ((FITTED, SYNC), (SLOW, ASYNC)):
+        points = [each for each in found if each.mbit == mbit]
+        hosts = [each.hosts for each in points]
+        axes.plot(hosts, [each.predicted for each in points], color=color, label=f"predicted, {mbit} Mbit/s")
+        axes.fill_between(hosts, [p.low for p in points], [p.high for p in points], color=color, alpha=0.15, lw=0)
+        spread = [[p.measured - p.measured_low for p in points], [p.measured_high - p.measured for p in points]]
+        axes.errorbar(
+            hosts, [p.measured for p in points], spread, fmt="o", color=color, label=f"measured, {mbit} Mbit/s"
+        )
+    axes.set_xticks(HOSTS)
+    axes.set_xlabel("hosts", color=INK)
+    axes.set_ylabel("images/s of the whole job", color=INK)
+    axes.set_ylim(bottom=0)
+    axes.grid(color=GRID)
+    axes.legend(frameon=False, fontsize=9, labelcolor=INK)
+
+
+METHOD = """\
+Hosts are network namespaces of one machine, each with {share:.0%} of a core (CPU quota), on links that are limited by a token bucket. MobileNetV2, alpha 0.35, 32 px, 1000 classes, batch 16 per
+host, {megabytes:.1f} MB of gradients. All arms of one link took turns in one bench.
+
+- **Fitted** to a sweep of all-reduces over 2 hosts and to the arms one-device, independent and multiworker over 2 hosts, all at {fitted} Mbit/s.
+- **Held out**: multiworker over 3 and 4 hosts, and all at {slow} Mbit/s. Of the slow link only its bandwidth and round trip were given to the prediction, as `tfdist doctor`
+  measures them.
+- An error is predicted over measured images/s, less 1."""
+
+
+def report(folder: Path, out: Path) -> Path:
+    """Compare, and write the page and the records into `out`."""
+    found, prediction = compare(folder)
+    section = section_of(found)
+    megabytes = prediction.curves[0].gradient_bytes / 1e6
+    method = METHOD.format(share=SHARE, megabytes=megabytes, fitted=FITTED, slow=SLOW)
+    folders = [read_folder(folder / name, "") for name in ("fitted", "slow")]
+    warnings = [warning for each in folders for warning in turn_warnings(summarize([each]))]
+    records = [record for each in folders for record in each.records]
+    commands = ["python -m lab.check_prediction"]
+    title = "How far predictions are off"
+    page = write_pages(out, title, section.answer, [section], environment_of(records), warnings, commands, method)
+    for name in ("sweep", "fitted", "slow"):
+        shutil.rmtree(out / name, ignore_errors=True)
+        shutil.copytree(folder / name, out / name, ignore=shutil.ignore_patterns("runs", "*.log"))
+    return page
+
+
+def main() -> None:
+    """Measure, unless --measured names a folder of an earlier run, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "bench_results" / "prediction")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--measured", type=Path, help="a folder with sweep, fitted and slow")
+    options = parser.parse_args()
+    why = "" if options.measured else missing() or ("" if os.access(CPU_GROUPS, os.W_OK) else "no CPU cgroups")
+    if why:
+        raise SystemExit(f"check_prediction: {why}")
+    if options.measured:
+        print(report(options.measured, options.out))
+        return
+    folder = Path(tempfile.mkdtemp(prefix="tfdist-prediction-"))
+    print(f"measuring in {folder}", flush=True)
+    measure(folder, options.rounds)
+    print(report(folder, options.out))
+
+
+if __name__ == "__main__":
+    main()

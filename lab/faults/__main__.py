@@ -1,0 +1,101 @@
+"""`make faults`: runs the table's scenarios one after the other, and writes bench_results/faults/."""
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from lab.faults.page import page, this_commit
+from lab.faults.results import FOLDER, TABLE, UNFINISHED, Row, load, row_of, save
+from lab.faults.run import run
+from lab.faults.scenario import Scenario
+from lab.faults.table import SCENARIOS
+from tests.integration.namespaces import Network, missing, network
+
+HOSTS = 3
+GUESS_S = 15.0
+"""Of a scenario that has never been measured here."""
+ROOT = Path(__file__).parents[2]
+
+
+def main() -> int:
+    """Run what the arguments say; 1 if anything was not as expected."""
+    options = _options()
+    chosen = [each for each in SCENARIOS if not options.names or any(name in each.name for name in options.names)]
+    if not chosen:
+        sys.exit(f"no scenario's name contains {' or '.join(options.names)}; --list prints all")
+    if options.list:
+        print("\n".join(each.name for each in chosen))
+        return 0
+    reason = missing()
+    if reason:
+        sys.exit(f"the scenarios need hosts in network namespaces: {reason}")
+    rows = _measure(chosen, TABLE if options.names else UNFINISHED, options.keep)
+    if not options.names:
+        UNFINISHED.replace(TABLE)
+    (FOLDER / "README.md").write_text(page(load(TABLE), SCENARIOS, this_commit(ROOT)))
+    print(f"written: {FOLDER}")
+    return int(any(not row.as_expected for row in rows))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make faults", description="Measure what happens after each fault.")
+    parser.add_argument("names", nargs="*", help="run only scenarios whose name contains one of these")
+    parser.add_argument("--list", action="store_true", help="print the names of the scenarios")
+    parser.add_argument("--keep", action="store_true", help="keep the folders of all runs, not only of unexpected ones")
+    return parser.parse_args()
+
+
+def _measure(chosen: Sequence[Scenario], path: Path, keep: bool) -> list[Row]:
+    """Measure scenarios, and save the rows after each. Those that an interrupted run has measured are not repeated."""
+    rows = {row.scenario: row for row in load(path)}
+    left = [each for each in chosen if path == TABLE or each.name not in rows]
+    if len(left) < len(chosen):
+        print(
+            f"{len(chosen) - len(left)} of {len(chosen)} were measured before an interruption; delete {path} to repeat"
+        )
+    took = {row.scenario: row.took_s for row in (*load(TABLE), *rows.values())}
+    with _folder() as folder, network(folder / "net", HOSTS) as net:
+        for number, scenario in enumerate(left):
+            minutes = sum(took.get(each.name, GUESS_S) for each in left[number:]) / 60
+            print(f"[{number + 1}/{len(left)}, {minutes:.0f} min left] {scenario.name} ... ", end="", flush=True)
+            row = _run_one(scenario, folder / str(number), net, keep)
+            rows[scenario.name] = row
+            save([rows[each.name] for each in SCENARIOS if each.name in rows], path)
+            print(
+                f"{'as expected' if row.as_expected else f'NOT AS EXPECTED: {row.deviations}'} ({row.took_s:.0f} s)",
+                flush=True,
+            )
+    return [rows[each.name] for each in chosen]
+
+
+def _run_one(scenario: Scenario, folder: Path, net: Network, keep: bool) -> Row:
+    started_at = time.monotonic()
+    measured = run(scenario, folder, net)
+    row = row_of(scenario, measured, time.monotonic() - started_at)
+    if row.as_expected and not keep:
+        shutil.rmtree(folder, ignore_errors=True)
+    return row
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder for the runs, removed at the end if it holds none."""
+    folder = Path(tempfile.mkdtemp(prefix="tfdist-faults-"))
+    (folder / "net").mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder / "net")
+        with suppress(OSError):
+            folder.rmdir()
+        if folder.exists():
+            print(f"the runs that were not as expected: {folder}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""The jobs of the scenarios, and the arguments of `tfdist launch` for them."""
+
+import sys
+
+from lab.faults.sandbox import PROGRAMS, Sandbox
+from lab.faults.scenario import SAVED, Job, Scenario
+
+PACE_S = 0.05
+"""Pause after each window of 5 steps."""
+TINY = (
+    "--preset", "smoke", "--model", "tiny", "--dataset", "digits", "--no-evaluate",
+    "--steps-per-window", "5", "--warmup-steps", "5",
+)  # fmt: skip
+_WORKERS = ("--strategy", "multiworker", "--workers", "2")
+_PS = ("--strategy", "parameter-server", "--workers", "2", "--ps", "1")
+_STEPS = (sys.executable, str(PROGRAMS / "steps.py"), "{steps}")
+
+ONE_DEVICE = Job("one-device", ("--strategy", "one-device", *TINY))
+MIRRORED = Job("mirrored", ("--strategy", "mirrored", "--devices", "2", *TINY))
+MULTIWORKER = Job("multiworker", (*_WORKERS, *TINY))
+PARAMETER_SERVER = Job("parameter-server", (*_PS, *TINY))
+PLAIN = Job("plain", _WORKERS, program=_STEPS)
+"""Without TensorFlow, where it would change nothing."""
+OWN = Job("own-program", _WORKERS, program=(sys.executable, str(PROGRAMS / "loop.py"), "8"))
+"""A user's own program that calls `current()`."""
+OWN_PLAIN = Job("own-program-plain", _WORKERS, program=(sys.executable, str(PROGRAMS / "loop.py"), "8", "plain"))
+MULTIWORKER_HOSTS = Job("multiworker-hosts", ("--strategy", "multiworker", *TINY), hosts=("h1", "h2"))
+MULTIWORKER_3_HOSTS = Job("multiworker-3-hosts", ("--strategy", "multiworker", *TINY), hosts=("h1", "h2", "h3"))
+PARAMETER_SERVER_HOSTS = Job(
+    "parameter-server-hosts", ("--strategy", "parameter-server", "--ps", "1", *TINY), hosts=("h1:3", "h2")
+)
+"""Chief, ps and a worker on h1, the other worker on h2."""
+PLAIN_HOSTS = Job("plain-hosts", ("--strategy", "multiworker"), hosts=("h1", "h2"), program=_STEPS)
+PLAIN_3_HOSTS = Job("plain-3-hosts", ("--strategy", "multiworker"), hosts=("h1", "h2", "h3"), program=_STEPS)
+
+
+def arguments(scenario: Scenario, box: Sandbox, prepared: tuple[str, ...]) -> list[str]:
+    """The arguments of the launch; `prepared` are those that the fault's preparation needs."""
+    job = scenario.job
+    options = [*job.options, *_environment(box), *prepared, *scenario.options]
+    if job.hosts and "--hosts" not in options and "--hostfile" not in options:
+        options += ["--hosts", ",".join(job.hosts)]
+    if job.hosts:
+        options += ["--ssh", str(box.network.ssh)]
+        if "--remote-prefix" not in options:
+            options += ["--remote-prefix", f"export TMPDIR={box.temporary} &&"]
+    if scenario.restarts:
+        options += ["--max-restarts", str(scenario.restarts)]
+        options += () if job.program else SAVED
+    options = [word.replace("{checkpoints}", str(box.checkpoints)) for word in options]
+    if not job.program:
+        return [*options, "--steps", str(scenario.steps)]
+    return [*options, "--", *(word.replace("{steps}", str(scenario.steps)) for word in job.program)]
+
+
+def _environment(box: Sandbox) -> list[str]:
+    values = {"PYTHONPATH": PROGRAMS, "TFDIST_FAULTS": box.orders, "TFDIST_FAULTS_PACE": PACE_S}
+    return [word for name, value in values.items() for word in ("--env", f"{name}={value}")]

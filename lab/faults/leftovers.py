@@ -1,0 +1,82 @@
+"""What a run must not leave behind: processes, ports, temporary folders."""
+
+import os
+import re
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from lab.faults.sandbox import Sandbox
+from tests.integration.launcher import CLEAN_S
+from tests.integration.nethost import command
+from tests.processes import marked_processes
+
+POLL_S = 0.1
+SSH_PORT = 22
+
+
+def left_over(box: Sandbox, seconds: float = CLEAN_S) -> list[str]:
+    """What is still there `seconds` after this call; returns earlier if nothing is."""
+    deadline = time.monotonic() + seconds
+    while (found := _found(box)) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    return found
+
+
+def kill_left(box: Sandbox) -> None:
+    """Kill the processes that a run has left."""
+    pids = [process.pid for process in marked_processes(box.mark)]
+    if box.net is not None:
+        pids += [int(line.split(": ")[1]) for line in box.net.processes()]
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _found(box: Sandbox) -> list[str]:
+    if box.net is None:
+        processes = _marked(box.mark)
+        ports = _listening(_own_ports(box), Path("/proc/net"))
+    else:
+        processes = list(dict.fromkeys((*_marked(box.mark), *box.net.processes())))
+        ports = [port for name in _namespaces(box) for port in _listening_in(name)]
+    folders = [f"folder {path.name}" for path in box.temporary.iterdir()]
+    return [*processes, *ports, *folders]
+
+
+def _marked(mark: str) -> list[str]:
+    lines = []
+    for process in marked_processes(mark):
+        with suppress(psutil.Error):
+            lines.append(f"process {process.pid}: {' '.join(process.cmdline())[:200]}")
+    return lines
+
+
+def _namespaces(box: Sandbox) -> list[str]:
+    return [box.network.hub, *(host.namespace for host in box.network.hosts)]
+
+
+def _listening_in(namespace: str) -> list[str]:
+    lines = command("ip", "netns", "exec", namespace, "ss", "-Htln").splitlines()
+    ports = [int(line.split()[3].rpartition(":")[2]) for line in lines]
+    return [f"port {port} in {namespace}" for port in ports if port != SSH_PORT]
+
+
+def _own_ports(box: Sandbox) -> set[int]:
+    """The ports of all runs in the sandbox."""
+    texts = [path.read_text() for path in box.runs.glob("*/cluster.json")]
+    return {int(port) for text in texts for port in re.findall(r"(?:127\.0\.0\.1|localhost):(\d+)", text)}
+
+
+def _listening(ports: set[int], proc: Path) -> list[str]:
+    found = set()
+    for name in ("tcp", "tcp6"):
+        with suppress(OSError):
+            for line in (proc / name).read_text().splitlines()[1:]:
+                address, state = line.split()[1], line.split()[3]
+                if state == "0A":
+                    found.add(int(address.rpartition(":")[2], 16))
+    return [f"port {port}" for port in sorted(found & ports)]

@@ -1,0 +1,80 @@
+"""Runs one scenario: launch, wait for the moment, cause the fault, measure."""
+
+import time
+import uuid
+from pathlib import Path
+
+from lab.faults.jobs import PARAMETER_SERVER, arguments
+from lab.faults.leftovers import kill_left, left_over
+from lab.faults.live import Live, Seen, launched
+from lab.faults.measure import Measured, measure
+from lab.faults.sandbox import sandbox
+from lab.faults.scenario import MIDDLE_STEP, Moment, Scenario
+from tests.integration.namespaces import Network
+
+START_S = 120.0
+"""For a moment to come."""
+END_S = 150.0
+"""For the run to end after the fault."""
+ORDERED = {
+    Moment.START: "start",
+    Moment.MIDDLE: f"step-{MIDDLE_STEP}",
+    Moment.SAVE: f"save-{MIDDLE_STEP}",
+    Moment.END: "last",
+}
+"""The moments of orders, see `programs/sitecustomize.py`."""
+
+
+def run(scenario: Scenario, folder: Path, net: Network | None) -> Measured:
+    """Run a scenario in an empty folder."""
+    with sandbox(folder, net, uuid.uuid4().hex) as box:
+        prepared = scenario.fault.prepare(box, scenario) if scenario.fault.prepare else ()
+        if obeys(scenario):
+            box.order(scenario.task, ORDERED[scenario.moment], scenario.fault.by_itself or "sleep")
+        error, code = "", None
+        with launched(box, arguments(scenario, box, prepared), read_output=not scenario.fault.unread) as live:
+            try:
+                cause(scenario, live)
+                code = live.end(END_S)
+            except Exception as problem:  # of this scenario; the others can still be measured
+                error, code = f"{type(problem).__name__}: {problem}", live.process.poll()
+            ended_at = time.monotonic()
+        box.others.close()
+        orphans = left_over(box)
+        kill_left(box)
+        return measure(live, code, ended_at, tuple(orphans), error)
+
+
+def obeys(scenario: Scenario) -> bool:
+    """Whether the order is given before the launch: the task reaches the moment in its training loop."""
+    trains = scenario.job is not PARAMETER_SERVER or scenario.task.startswith("chief")
+    return trains and (bool(scenario.fault.by_itself) or scenario.moment in (Moment.SAVE, Moment.END))
+
+
+def cause(scenario: Scenario, live: Live) -> None:
+    """Wait for the scenario's moment, and cause the fault.
+
+    Raises:
+        TooLateError: the moment did not come.
+    """
+    fault, task = scenario.fault, scenario.task
+    live.injected_at = live.started_at
+    if obeys(scenario):
+        live.wait(lambda live: _ordered(live) is not None, START_S, f"{task} {scenario.moment.value}")
+    elif scenario.moment is Moment.START:
+        live.wait(lambda live: _has_started(live, task), START_S, f"an event of {task}")
+    elif scenario.moment is Moment.MIDDLE:
+        live.wait(lambda live: live.last_step() >= MIDDLE_STEP, START_S, f"step {MIDDLE_STEP}")
+    live.injected_at = time.monotonic()
+    if fault.inject is not None:
+        fault.inject(live, scenario)
+    elif fault.by_itself and not obeys(scenario):
+        live.box.order(task, "now", fault.by_itself)
+
+
+def _ordered(live: Live) -> Seen | None:
+    return next((seen for seen in live.seen if seen.event == "fault"), None)
+
+
+def _has_started(live: Live, task: str) -> bool:
+    return any(seen.kind == "Event" and task in ("", seen.task) for seen in live.seen)

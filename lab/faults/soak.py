@@ -1,0 +1,167 @@
+"""`make soak MINUTES=30`: two trainings whose workers are killed again and again, at the same time.
+
+parameter-server: a random worker every minute; it must end with every step applied. multiworker: a random worker every
+three minutes, with a checkpoint every 50 steps; it must end at the accuracy of undisturbed runs. The memory of launcher
+and agent is sampled. Writes bench_results/faults/soak.md and soak.csv.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from lab.faults.jobs import TINY
+from lab.faults.leftovers import left_over
+from lab.faults.live import Live, TooLateError, launched
+from lab.faults.results import FOLDER
+from lab.faults.sandbox import PROGRAMS, Sandbox, sandbox
+from lab.faults.soak_page import Part, Soaked, problems, save_samples, text
+
+PACE_S = 1.0
+"""Pause after each window: a training of 2,000 steps then lasts half an hour."""
+EVERY = 50
+SAMPLE_S = 10.0
+SEEDS = 3
+"""Number of undisturbed runs."""
+LATE = 2.0
+"""A run may take this many times as long as planned."""
+
+
+PARTS = (
+    Part("parameter-server", ("--strategy", "parameter-server", "--ps", "1"), ("worker-0", "worker-1"), 60.0, 1.4),
+    Part("multiworker", ("--strategy", "multiworker", "--evaluate"), ("worker-0", "worker-1"), 180.0, 0.75),
+)
+
+
+def soak(part: Part, minutes: float, folder: Path, seed: int) -> Soaked:
+    """Run one training and kill its workers."""
+    steps = int(minutes * 60 * part.steps_per_s)
+    soaked = Soaked(part, steps)
+    with sandbox(folder, None, uuid.uuid4().hex) as box:
+        with launched(box, _arguments(part, steps, box)) as live:
+            started_at = time.monotonic()
+            try:
+                _kill_again_and_again(soaked, live, minutes, random.Random(seed))
+                soaked.code = live.end(minutes * 60 * LATE)
+            except TooLateError as late:
+                soaked.error, soaked.code = f"{late}\n{live.text[-3000:]}", live.process.poll()
+            soaked.minutes = (time.monotonic() - started_at) / 60
+        soaked.left = tuple(left_over(box))
+        _keep_results(soaked, live.outcome())
+    return soaked
+
+
+def _arguments(part: Part, steps: int, box: Sandbox) -> list[str]:
+    paced = ("--env", f"PYTHONPATH={PROGRAMS}", "--env", f"TFDIST_FAULTS={box.orders}")
+    saved = ("--checkpoint-every", str(EVERY), "--checkpoint-dir", str(box.checkpoints), "--max-restarts", "1000")
+    pace = ("--env", f"TFDIST_FAULTS_PACE={PACE_S}")
+    return [*TINY, *part.options, "--workers", "2", *paced, *pace, *saved, "--steps", str(steps)]
+
+
+def _kill_again_and_again(soaked: Soaked, live: Live, minutes: float, chance: random.Random) -> None:
+    """Kill a random worker every period, for `minutes`; sample memory all the time."""
+    start = time.monotonic()
+    sample_at, kill_at = start, start + soaked.part.period_s
+    while live.process.poll() is None:
+        now = time.monotonic()
+        live.update()
+        if now >= sample_at:
+            soaked.memory += _memory(live, now - start)
+            sample_at += SAMPLE_S
+        if kill_at <= now < start + minutes * 60 and _runs(live):
+            with suppress(ProcessLookupError):
+                os.kill(live.pid(chance.choice(soaked.part.victims)), signal.SIGKILL)
+                soaked.kills += 1
+            kill_at += soaked.part.period_s
+        if now > start + minutes * 60 * LATE:
+            raise TooLateError(f"{soaked.part.name} still runs after {minutes * LATE:.0f} minutes")
+        time.sleep(0.1)
+
+
+def _runs(live: Live) -> bool:
+    """Whether a step was reported since the last start of a task."""
+    last = next((seen for seen in reversed(live.seen) if seen.kind == "Started" or seen.event == "step"), None)
+    return last is not None and last.kind != "Started"
+
+
+def _memory(live: Live, at: float) -> list[tuple[float, str, float]]:
+    samples = []
+    with suppress(psutil.Error):
+        launcher = psutil.Process(live.process.pid)
+        for name, process in (("launcher", launcher), *(("agent", each) for each in _agents(launcher))):
+            samples.append((at, name, process.memory_full_info().uss / 1e6))
+    return samples
+
+
+def _agents(launcher: psutil.Process) -> list[psutil.Process]:
+    """The agents of a launcher; each is the child of a process with the same command, which cleans up after it."""
+    parents = launcher.children()
+    return [child for parent in parents for child in parent.children() if child.cmdline() == parent.cmdline()]
+
+
+def _keep_results(soaked: Soaked, outcome: Mapping[str, Any]) -> None:
+    soaked.restarts = max(0, len(outcome.get("attempts", ())) - 1)
+    records = list(outcome.get("records", {}).values())
+    if records:
+        soaked.updates, soaked.accuracy = records[0].get("updates_applied"), records[0].get("accuracy")
+
+
+def undisturbed(steps: int, folder: Path) -> list[float]:
+    """The accuracies of runs of the multiworker training with other seeds, at full speed."""
+    accuracies = []
+    for seed in range(SEEDS):
+        with sandbox(folder / str(seed), None, uuid.uuid4().hex) as box:
+            options = [*TINY, *PARTS[1].options, "--workers", "2", "--steps", str(steps), "--seed", str(seed)]
+            with launched(box, options) as live:
+                live.end(3600)
+            soaked = Soaked(PARTS[1], steps)
+            _keep_results(soaked, live.outcome())
+            accuracies.append(soaked.accuracy if soaked.accuracy is not None else float("nan"))
+    return accuracies
+
+
+def main() -> int:
+    """Run both trainings, and write what happened; 1 if anything was not as it must be."""
+    parser = argparse.ArgumentParser(prog="make soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="tfdist-soak-"))
+    results: list[Soaked] = []
+
+    def run(part: Part) -> None:
+        results.append(soak(part, options.minutes, folder / part.name, options.seed))
+
+    threads = [threading.Thread(target=run, args=(part,)) for part in PARTS]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    results.sort(key=lambda each: PARTS.index(each.part))
+    accuracies = undisturbed(results[-1].steps, folder / "undisturbed")
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / "soak.md").write_text(text(results, accuracies, options.minutes))
+    save_samples(results, FOLDER / "soak.csv")
+    print(text(results, accuracies, options.minutes))
+    failed = any(problems(each, accuracies) for each in results)
+    if failed:
+        print(f"kept: {folder}")
+    else:
+        shutil.rmtree(folder)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
