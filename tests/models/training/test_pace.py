@@ -242,6 +242,23 @@ def test_a_step_takes_time_even_if_all_steps_are_in_the_first_window(train):
     assert barrier["step_s"] == 2.0
 
 
+@dataclass
+class LateLoop(CountingLoop):
+    """Windows of fewer than ten steps are over before the clock is read."""
+
+    def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
+        super().windows(sizes, log, before, after)
+        if sizes[0] < 10 and len(self.calls) > 1:
+            log.windows.clear()
+
+
+def test_a_turn_whose_steps_were_over_too_early_is_longer(train):
+    run = train([{"windows": 1, "steps": 3}, END], LateLoop(concurrent=2))
+    assert run.calls == [((1, 8), 0, 0), ((6,), 2, 2), ((12,), 2, 2)]
+    (turn,) = [event for event in run.events if event["event"] == "turn"]
+    assert [window["steps"] for window in turn["windows"]] == [12]
+
+
 def test_the_end_of_the_pipe_ends_the_turns(train):
     assert train([{"windows": 1, "steps": 2}], CountingLoop()).calls == [((1, 4), 0, 0), ((2,), 1, 0)]
 
