@@ -53,16 +53,17 @@ faults: install ## Measure what happens after each fault, in bench_results/fault
 soak: install ## Train for MINUTES=30 while workers are killed again and again, result in bench_results/faults/
 	$(PY) -m lab.faults.soak --minutes $(MINUTES)
 
-test: install ## Run the tests except the slow ones: under 5 minutes on two cores
-	$(PYTEST) -m "not slow"
+test: install ## Run the quick tests: under 3 minutes on two cores
+	$(PYTEST) -m "not slow and not thorough"
 
-test-all: install ## Run all tests: about 30 minutes on two cores
+test-all: install ## Run all tests, before a release: about an hour on two cores
 	$(PYTEST)
 
 test-pythons: ## Run `make test` on each Python from 3.10 to 3.13 on PATH or in pyenv, in .venv-3.10 to .venv-3.13
 	tests/pythons.sh
 
-check: format-check lint types test-all ## Run what CI runs: formatting, lint, types, all tests
+check: format-check lint types test ## Run what CI runs: formatting, lint, types, and tests of each kind: under 15 minutes
+	$(PYTEST) -m "slow and (not thorough or core)"
 
 format: install ## Format the code and fix what the linter can fix
 	$(PY) -m ruff format .

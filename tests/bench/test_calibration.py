@@ -5,6 +5,8 @@ import pytest
 
 from lab.calibrate_statistics import DEFAULT, Scenario, bootstrap_holds, recorded_noise, shares
 
+pytestmark = pytest.mark.slow
+
 BENCHES = 150
 TOLERANCE = 3 * (0.95 * 0.05 / BENCHES) ** 0.5
 """Three standard errors of a share of 95 %."""

@@ -9,6 +9,8 @@ from tests.bench.dense_model import indicators, residual_maker, weights
 from tests.bench.test_statistics import Rounds, benches
 from tfdist.bench.design import Design, connected
 
+pytestmark = pytest.mark.slow
+
 several = benches.filter(lambda bench: len(bench) > 1)
 
 

@@ -13,6 +13,8 @@ from tfdist.bench.runner import RunnerHooks
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine, local_machines
 
+pytestmark = pytest.mark.slow
+
 SUITE = """
 preset = "smoke"
 rounds = 3

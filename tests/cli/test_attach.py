@@ -18,6 +18,8 @@ from tfdist.launch.text import plain
 from tfdist.models.saved_spec import SavedSpec
 from tfdist.models.spec import TrainingSpec
 
+pytestmark = pytest.mark.slow
+
 FIELDS = sorted({field.name for kind in get_args(Message) for field in fields(kind)})
 
 

@@ -218,7 +218,7 @@ def save_nothing(session: Session, *_: object) -> int:
     return 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_real_bench_ends_with_a_report(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tfdist.cli", "bench", "--suite", "tiny.toml", "--out", "it's; out", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)

@@ -34,3 +34,10 @@ def launcher(net: Network, bare_python: Path, tmp_path: Path) -> Iterator[Launch
     finally:
         launcher.kill_started()
     assert launcher.left_over() == []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the tests of this folder to `make check`: they start whole programs."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker("slow")

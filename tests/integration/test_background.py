@@ -133,7 +133,7 @@ def test_the_table_of_a_training_counts_from_the_start_of_its_phases(folder, cap
         assert terminal.wait() == 130
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_detached_training_shows_its_table_and_its_results_when_attached(folder, survivors):
     detach("--strategy", "multiworker", *TINY, "--steps", "3000")
     with Terminal([*TFDIST, "attach", "last"], folder) as terminal:

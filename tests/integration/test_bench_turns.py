@@ -150,7 +150,7 @@ def test_a_killed_bench_leaves_no_process(bench, survivors):
     assert {bench.record(arm)["status"] for arm in ("one", "multi", "ps")} == {"ok"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_trainings_of_three_strategies_take_turns(bench, survivors):
     times = 'preset = "smoke"\nturn = 0.6\nwarmup = 0.6\nwindow = 0.2'
     suite = ARMS.replace("turn = 0.1\nwarmup = 0.1\nwindow = 0.05", times)

@@ -29,7 +29,7 @@ from tfdist.strategies.options import Api, Keras, Precision, StrategyName
 
 from .training import MOBILE, TINY, stderr
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 STEPS, EVERY = 24, 6
 LONG = 60
@@ -147,7 +147,15 @@ CASES = {
 
 
 @pytest.mark.parametrize(
-    "spec", [each if each.model is MOBILE.model else replace(each, steps=LONG) for each in CASES.values()], ids=CASES
+    "spec",
+    [
+        pytest.param(
+            each if each.model is MOBILE.model else replace(each, steps=LONG),
+            id=name,
+            marks=[pytest.mark.core] if name in ("mirrored", "multiworker-fit") else [],
+        )
+        for name, each in CASES.items()
+    ],
 )
 def test_a_killed_and_restarted_training_equals_an_uninterrupted_one(spec, tmp_path):
     """Killed at step 14 or later, it continues from a checkpoint, that of step 12 or a later one."""
@@ -169,8 +177,11 @@ def test_a_killed_and_restarted_training_equals_an_uninterrupted_one(spec, tmp_p
 
 @pytest.mark.parametrize(
     "spec",
-    [PS, replace(PS, api=Api.FIT), replace(PS, variable_partitioner="fixed:2", steps_per_call=2)],
-    ids=["loop", "fit", "partitioned"],
+    [
+        pytest.param(PS, id="loop", marks=pytest.mark.core),
+        pytest.param(replace(PS, api=Api.FIT), id="fit"),
+        pytest.param(replace(PS, variable_partitioner="fixed:2", steps_per_call=2), id="partitioned"),
+    ],
 )
 def test_a_killed_chief_continues_and_all_steps_are_applied(spec, tmp_path):
     spec = replace(spec, steps=LONG)
@@ -185,12 +196,11 @@ def test_a_killed_chief_continues_and_all_steps_are_applied(spec, tmp_path):
 @pytest.mark.parametrize(
     ("spec", "task", "number"),
     [
-        (MULTI_WORKER, "worker-1", signal.SIGTERM),
-        (MULTI_WORKER, "worker-0", signal.SIGUSR1),
-        (replace(MIRRORED, api=Api.FIT), "worker-0", signal.SIGTERM),
-        (PS, "chief-0", signal.SIGTERM),
+        pytest.param(MULTI_WORKER, "worker-1", signal.SIGTERM, id="multiworker", marks=pytest.mark.core),
+        pytest.param(MULTI_WORKER, "worker-0", signal.SIGUSR1, id="multiworker-usr1"),
+        pytest.param(replace(MIRRORED, api=Api.FIT), "worker-0", signal.SIGTERM, id="fit"),
+        pytest.param(PS, "chief-0", signal.SIGTERM, id="parameter-server"),
     ],
-    ids=["multiworker", "multiworker-usr1", "fit", "parameter-server"],
 )
 def test_a_signal_to_one_task_saves_the_job_and_it_can_be_resumed(spec, task, number, tmp_path):
     spec = replace(spec, steps=4000)

@@ -33,7 +33,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     return folder, measure(folder, *arms, "--sizes", "4,64K", *GRADIENTS, "--rounds", "3", "--turn", "0.2s")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_every_size_of_every_arm_is_measured_in_every_round_and_right(measured):
     folder, found = measured
     sweep = read_collectives(folder / "out")
@@ -45,7 +45,7 @@ def test_every_size_of_every_arm_is_measured_in_every_round_and_right(measured):
     assert "tensorflow" in sweep.header.environment
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_gradients_are_those_of_the_model_in_packs(measured):
     _, found = measured
     rows = [row for row in found["rows"] if row["arm"] == "multiworker/ring" and row["tensors"] > 1]
@@ -53,7 +53,7 @@ def test_the_gradients_are_those_of_the_model_in_packs(measured):
     assert {(row["tensors"], row["size_bytes"]) for row in rows} == {(6, 4 * 5418)}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_times_and_bandwidths_belong_together_and_a_small_operation_is_faster(measured):
     _, found = measured
     for row in found["rows"]:
@@ -62,7 +62,7 @@ def test_times_and_bandwidths_belong_together_and_a_small_operation_is_faster(me
     assert (measured[0] / "out" / "report.html").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("op", "arms"),
     [
@@ -81,7 +81,7 @@ def test_every_operation_has_the_right_results(tmp_path, op, arms):
     assert {row["size_bytes"] for row in found["rows"]} == {8, 48 << 10}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_between_two_hosts_the_bus_bandwidth_is_at_most_that_of_their_link(launcher, net):
     options = (
         "--sizes",

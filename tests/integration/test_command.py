@@ -146,7 +146,7 @@ def folder(tmp_path: Path) -> Path:
     return odd
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["one-device", "independent", "parameter-server"])  # others: test_equivalence.py
 def test_mobilenet_v2_trains(strategy: str, folder: Path) -> None:
     summary, _ = launch("--strategy", strategy, *STRATEGIES[strategy], "--preset", "smoke", "--steps", "30", cwd=folder)
@@ -155,7 +155,7 @@ def test_mobilenet_v2_trains(strategy: str, folder: Path) -> None:
     assert summary["updates_applied"] == 30
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("cluster", "script"),
     [
@@ -171,7 +171,7 @@ def test_the_example_programs_train(cluster, script, folder):
     assert summary["tasks"]["worker-0"]["peak_memory_bytes"] > 100e6
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_ctrl_c_in_a_training_leaves_no_process_no_port_and_no_temporary_file(folder, survivors, monkeypatch):
     temporary = folder / "tmp"
     temporary.mkdir()
@@ -204,7 +204,8 @@ def listening(port: int) -> bool:
     return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
 
 
-@pytest.mark.slow
+@pytest.mark.core
+@pytest.mark.thorough
 def test_a_killed_worker_is_the_culprit_and_the_other_worker_a_casualty(folder, survivors):
     launcher = subprocess.Popen(
         [*TFDIST, *ENDLESS, "--json"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -72,7 +72,7 @@ def test_ctrl_c_ends_idle_tasks_at_once(tmp_path):
     assert json.loads(out)["casualties"] == dict.fromkeys(("worker-0", "worker-1"), "stopped by tfdist")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_worker_that_is_stopped_by_a_signal_is_named(tmp_path, survivors):
     summary, err, _ = launch(*TWO_WORKERS, PROGRAM, "worker-1", "freeze", cwd=tmp_path)
     assert "tfdist: worker-1 is stopped (state T: SIGSTOP or a debugger)\n" in err
@@ -81,7 +81,7 @@ def test_a_worker_that_is_stopped_by_a_signal_is_named(tmp_path, survivors):
     assert survivors() == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", [[], ["current"]], ids=["plain", "current"])
 def test_a_worker_that_does_not_end_after_its_exception_is_named(options, tmp_path, survivors):
     summary, err, seconds = launch(*TWO_WORKERS, PROGRAM, "worker-1", "slow", *options, cwd=tmp_path)
@@ -92,14 +92,14 @@ def test_a_worker_that_does_not_end_after_its_exception_is_named(options, tmp_pa
     assert survivors() == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_worker_that_exits_before_it_joins_the_cluster_is_named(tmp_path):
     summary, err, _ = launch(*TWO_WORKERS, PROGRAM, "worker-1", "leave", cwd=tmp_path)
     assert "tfdist: worker-1 exited with code 0 before it joined the cluster; worker-0 waits for it\n" in err
     assert summary["exit_code"] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_ps_that_exits_before_the_chief_is_named(tmp_path):
     (tmp_path / "program.py").write_text(
         "import os\nfrom tfdist.strategies.current import current\nif os.environ['TFDIST_TASK'] != 'ps-0': current()"
@@ -110,7 +110,7 @@ def test_a_ps_that_exits_before_the_chief_is_named(tmp_path):
     assert (summary["exit_code"], summary["culprit"]) == (1, "ps-0")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_sigterm_ends_a_program_under_multiworker_that_calls_current(tmp_path):
     program = "from tfdist.strategies.current import current\ncurrent()\nprint('up', flush=True); time.sleep(600)"
     launcher = subprocess.Popen(

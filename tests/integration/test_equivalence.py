@@ -9,7 +9,7 @@ from tfdist.strategies.options import Api, CrossDevice, Keras, StrategyName
 
 from .training import MOBILE, TINY, losses, train_all
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 FIVE = {"steps": 5, "steps_per_window": 1, "warmup_steps": 1}
 TWO_REPLICAS = (
     {"strategy": StrategyName.MIRRORED, "devices": 2},
@@ -47,6 +47,7 @@ def test_one_device_computes_the_loss_of_two_replicas(tmp_path):
     assert larger != pytest.approx(one, rel=1e-4)  # the tolerance above is tight enough
 
 
+@pytest.mark.core
 def test_fit_computes_the_loss_of_the_loop(tmp_path):
     """A window of one step, so that fit's mean over the window is the step's loss. Keras 3 draws other weights.
 

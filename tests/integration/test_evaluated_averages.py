@@ -8,7 +8,7 @@ from tfdist.strategies.options import Api, Keras, Precision, StrategyName
 
 from .training import MOBILE, TINY, train_all
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 
 def test_every_kind_of_training_keeps_them(tmp_path):

@@ -19,7 +19,7 @@ from .training import MOBILE, TINY
 LEARNING = replace(TINY, learning_rate=0.05, steps=60, evaluate=True)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "spec",
     [

@@ -13,7 +13,7 @@ from tfdist.strategies.options import GradientDtype, Precision, StrategyName
 
 from .training import TINY, losses, train_all
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 BASE = replace(TINY, steps=5, steps_per_window=1, warmup_steps=1, learning_rate=0.01)
 PROGRAM = Path(__file__).with_name("overflow.py")
 OPTIONS = (

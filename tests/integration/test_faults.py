@@ -24,13 +24,13 @@ def test_scenarios_have_different_names():
     assert len(BY_NAME) == len(SCENARIOS)
 
 
-@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.thorough) for name in SLOW)])
 def test_a_fault_ends_as_expected(name, tmp_path):
     scenario = BY_NAME[name]
     assert deviations(scenario, run(scenario, tmp_path / "box", None)) == []
 
 
-@pytest.mark.slow  # a lost agent has 10 s
+@pytest.mark.thorough  # a lost agent has 10 s
 def test_a_fault_of_a_host_ends_as_expected(net, tmp_path):
     scenario = BY_NAME["agent-killed-below-a-shell/plain-hosts/worker-1/middle"]
     assert deviations(scenario, run(scenario, tmp_path / "box", net)) == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 PROGRAM = Path(__file__).with_name("sum_gradients.py")
 COUNTS = (2, 3, 4, 5)
 DEVICES = [

@@ -14,7 +14,7 @@ from tfdist.strategies.options import Placement, StrategyName
 from .test_checkpoints import EVERY, LONG, STEPS, killed_at, run, succeeded, updates
 from .training import MOBILE, TINY, losses, train_all
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 FIVE: dict[str, Any] = {"steps": 5, "steps_per_window": 1, "warmup_steps": 1, "learning_rate": 0.01}
 ASYNC: dict[str, Any] = {"strategy": StrategyName.BETWEEN_GRAPH, "workers": 2, "ps": 1}
@@ -28,6 +28,7 @@ def losses_of(specs: list[TrainingSpec], folder) -> list[list[float]]:
     return [losses(ranks[0]) for ranks in train_all(specs, folder)]
 
 
+@pytest.mark.core
 def test_synchronous_graphs_compute_the_losses_of_multiworker(tmp_path):
     base = replace(TINY, **FIVE)
     specs = [replace(base, **how) for how in (MULTI_WORKER, SYNC, IN_GRAPH)]
@@ -88,8 +89,13 @@ def plain_losses(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("how", "victim"),
-    [(ASYNC, "chief-0"), (SYNC, "chief-0"), (SYNC, "ps-0"), (IN_GRAPH, "worker-1"), (IN_GRAPH, "chief-0")],
-    ids=["async-chief", "sync-chief", "sync-ps", "in-graph-worker", "in-graph-chief"],
+    [
+        pytest.param(ASYNC, "chief-0", id="async-chief", marks=pytest.mark.core),
+        pytest.param(SYNC, "chief-0", id="sync-chief"),
+        pytest.param(SYNC, "ps-0", id="sync-ps"),
+        pytest.param(IN_GRAPH, "worker-1", id="in-graph-worker"),
+        pytest.param(IN_GRAPH, "chief-0", id="in-graph-chief"),
+    ],
 )
 def test_a_job_that_loses_a_task_continues_from_its_checkpoint(how, victim, tmp_path, plain_losses):
     spec = replace(TINY, **{**SAVED, "steps": LONG}, **how)

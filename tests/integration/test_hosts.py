@@ -32,7 +32,7 @@ def test_multiworker_trains_on_two_hosts(launcher):
     assert [plan["host"] for plan in plans] == ["h1", "h2"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_parameter_server_trains_across_hosts(launcher):
     hostfile = launcher.script("h1 role=ps\nh2 slots=1\n", "hosts.txt")
     command = f"--strategy parameter-server --hostfile {hostfile} --preset smoke --model tiny --steps 20 --json"

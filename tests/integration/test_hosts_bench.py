@@ -28,7 +28,7 @@ hosts = 3
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_bench_over_two_hosts_reports_the_rate_of_their_link(launcher, net):
     suite = launcher.script(SUITE, "two.toml")
     with net.hosts[1].limit_mbit(100):

@@ -11,7 +11,7 @@ import pytest
 
 from .namespaces import missing, network
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 PROGRAM = """
 import json, os, sys, time
@@ -89,6 +89,7 @@ class Run:
         return json.loads((self.launcher.run_dir / "outcome.json").read_text())
 
 
+@pytest.mark.core
 def test_a_killed_agent_is_connected_again_and_all_tasks_restart(launcher, net):
     run = Run(launcher, *MULTI, "--hosts", "h1,h2,h3")
     run.wait_for_start(0, 3)
@@ -132,7 +133,7 @@ def test_a_parameter_server_job_continues_without_the_host_of_a_worker(launcher,
         assert launcher.left_over() == []
 
 
-@pytest.mark.slow  # hosts are asked every 30 s
+@pytest.mark.thorough  # hosts are asked every 30 s
 def test_a_host_that_comes_back_joins_at_the_next_restart(launcher, net):
     run = Run(launcher, *MULTI, "--hosts", "h1,h2,h3", "--min-workers", "1")
     run.wait_for_start(0, 3)
@@ -147,7 +148,7 @@ def test_a_host_that_comes_back_joins_at_the_next_restart(launcher, net):
     assert run.hosts() == ["h1", "h2"]
 
 
-@pytest.mark.slow  # hosts are asked every 30 s
+@pytest.mark.thorough  # hosts are asked every 30 s
 def test_hosts_that_are_added_to_the_hostfile_join_and_removed_ones_leave(launcher, net):
     hostfile = launcher.script("h1\nh2\n", "hosts.txt")
     run = Run(launcher, *MULTI, "--hostfile", hostfile, "--min-workers", "1")
@@ -161,7 +162,7 @@ def test_hosts_that_are_added_to_the_hostfile_join_and_removed_ones_leave(launch
     assert run.hosts() == ["h2", "h3", "h3"]
 
 
-@pytest.mark.slow  # the launcher's time limit of an agent, and two attempts
+@pytest.mark.thorough  # the launcher's time limit of an agent, and two attempts
 def test_what_still_runs_on_a_host_that_was_cut_off_is_ended_before_it_is_used_again(launcher, net):
     run = Run(launcher, *MULTI, "--hosts", "h1,h2,h3")
     run.wait_for_start(0, 3)
@@ -174,7 +175,7 @@ def test_what_still_runs_on_a_host_that_was_cut_off_is_ended_before_it_is_used_a
     assert run.end(1) == 0
 
 
-@pytest.mark.slow  # starts TensorFlow
+@pytest.mark.thorough  # starts TensorFlow
 def test_a_training_continues_with_fewer_workers_and_trains_the_remaining_examples(launcher, net):
     training = (
         "--preset",

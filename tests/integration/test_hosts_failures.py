@@ -141,7 +141,7 @@ def test_a_killed_launcher_leaves_nothing_behind(launcher):
     assert launcher.left_over() == []
 
 
-@pytest.mark.slow  # the launcher's time limit of an agent
+@pytest.mark.thorough  # the launcher's time limit of an agent
 def test_a_cut_link_ends_the_job_on_both_hosts(launcher, net):
     process = start_tasks(launcher, STUBBORN, "--launcher-timeout", "8")
     with net.hosts[1].down():  # 10 s until the host counts as lost, then the end of the tasks, which ignore SIGTERM

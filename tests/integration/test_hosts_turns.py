@@ -22,7 +22,7 @@ arms = [
 PROGRAM = Path(__file__).with_name("turns_program.py")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_arms_of_a_lost_host_are_rows_and_the_others_finish(launcher, net):
     suite = launcher.script(SUITE, "two.toml")
     arguments = ("--hosts", "h1,h2", "--suite", suite, "--out", "bench", "--python", str(launcher.python))

@@ -137,7 +137,7 @@ def saved_steps(folder: Path) -> list[int]:
     return sorted(int(path.stem.removeprefix("step-")) for path in (folder / "ckpt").glob("step-*.json"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_job_that_is_restarted_continues_from_its_checkpoint(launchers, tmp_path):
     two = launchers(chief=1, worker=1)
     first = two.start_all(*TRAINING, "--steps", "100000", TFDIST_ATTEMPT="0")
@@ -156,7 +156,7 @@ def test_a_job_that_is_restarted_continues_from_its_checkpoint(launchers, tmp_pa
     assert [each["event"]["step"] for each in resumed] == [last]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["parameter-server", "between-graph"])
 def test_parameter_servers_train_under_launchers_of_their_own(strategy, launchers, tmp_path):
     job = launchers(chief=1, worker=1, ps=1)
@@ -192,7 +192,7 @@ def has_trained(folder: Path, task: str) -> bool:
     return any('"record"' in path.read_text() for path in folder.glob(f"runs/*-{task}/events.jsonl"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_worker_waits_for_the_others_before_it_exits(lost, launchers, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(LATE)

@@ -87,7 +87,7 @@ def behind_jump_host(folder: Path, startups: str) -> Iterator[Path]:
 
 @pytest.mark.parametrize(
     ("number", "startups", "drops"),
-    [(12, "3:100:3", True), pytest.param(64, "10:30:100", False, marks=pytest.mark.slow)],
+    [(12, "3:100:3", True), pytest.param(64, "10:30:100", False, marks=pytest.mark.thorough)],
     ids=["small", "default"],
 )
 def test_all_hosts_are_connected_through_a_jump_host_with_few_startups(number, startups, drops, tmp_path, survivors):

@@ -47,7 +47,7 @@ def test_exactly_the_failing_combinations_are_refused(cell):
         assert "--keras 2" in result.instead
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_every_other_combination_trains(tmp_path):
     specs = [spec for cell, spec in CELLS.items() if cell not in FAILS]
     for spec, ranks in zip(specs, train_all(specs, tmp_path, SCRIPT), strict=True):

@@ -12,7 +12,7 @@ from .training import MOBILE, losses, train
 SPEC = replace(MOBILE, strategy=StrategyName.MULTI_WORKER, workers=2, batch_size=32, steps=600, evaluate=True)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_held_out_digits_are_classified(tmp_path):
     for rank in train(replace(SPEC, steps_per_window=50, warmup_steps=50), tmp_path, timeout_s=800.0):
         assert rank.accuracy is not None

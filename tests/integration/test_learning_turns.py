@@ -59,7 +59,7 @@ def updates(folder: Path, arm: str) -> Updates:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_turns_train_on_and_are_evaluated(folder):
     for arm in ("one-worker", "two-workers", "slow-worker", "sync"):
         (curve,) = curves_of(turns(folder, arm))
@@ -72,7 +72,7 @@ def test_turns_train_on_and_are_evaluated(folder):
     assert evaluated[0::2] == evaluated[1::2], "together"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_staleness_is_that_of_the_other_workers_updates(folder):
     """One worker: 0. Two equal ones take turns, so about one update of the other is between each read and write."""
     one = updates(folder, "one-worker").staleness
@@ -82,7 +82,7 @@ def test_staleness_is_that_of_the_other_workers_updates(folder):
     assert min(two.shares) > 0.3
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_slow_worker_does_less_and_its_updates_are_staler(folder):
     slow = updates(folder, "slow-worker")
     assert slow.shares[1] < slow.shares[0]
@@ -93,7 +93,7 @@ def test_a_slow_worker_does_less_and_its_updates_are_staler(folder):
     assert slow.staleness.updates == pytest.approx(steps, rel=0.3), "updates between the first and the last edge"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_shards_are_on_both_servers_and_are_asked_for_in_each_step(folder):
     (rank, *_) = turns(folder, "two-workers")[0].ranks
     assert set(rank.storage) == {"ps-0", "ps-1"}

@@ -85,7 +85,7 @@ def largest(parts: dict[str, dict[str, Any]]) -> str:
     return max(parts.keys() - {"step", "ideal", "loss"}, key=lambda part: parts[part]["ms_per_step"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_slow_rank_is_waiting_and_a_slow_map_function_is_input_and_all_arms_are_traced(tmp_path, monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     for label in ("a", "b"):
@@ -109,7 +109,7 @@ def test_a_slow_rank_is_waiting_and_a_slow_map_function_is_input_and_all_arms_ar
     check_traces(tmp_path / "out" / "traces")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_slow_link_is_exchange_and_agrees_with_the_floor_of_a_ring(launcher, net):
     suite = launcher.script(TWO_HOSTS, "link.toml")
     with net.hosts[1].limit_mbit(MBIT):

@@ -28,7 +28,7 @@ def connect_many(number, frozen, start_timeout_s):
     return result
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_many_agents_are_ready_in_time(survivors):
     result = connect_many(128, "none", 60.0)
     assert result["error"] == ""
@@ -36,7 +36,7 @@ def test_many_agents_are_ready_in_time(survivors):
     assert survivors() == []
 
 
-@pytest.mark.slow  # an agent has 10 s to answer
+@pytest.mark.thorough  # an agent has 10 s to answer
 @pytest.mark.parametrize("number", [16, 128])
 @pytest.mark.parametrize("frozen", ["alive", "hello"])
 def test_a_frozen_agent_is_named_and_the_others_end(number, frozen, survivors):

@@ -23,7 +23,7 @@ from tfdist.strategies.options import Api, StrategyName
 
 from .training import TINY, stderr, train_all
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 DECAY, STEPS = 0.8, 6
 SPEC = replace(

@@ -29,7 +29,7 @@ ps = 1
 EXAMPLES_PER_STEP = {"one-device": 32, "multiworker": 64, "parameter-server": 32}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("example", ["keras_fit.py", "custom_loop.py"])
 def test_the_examples_are_measured_in_turns(example, tmp_path, survivors):
     (tmp_path / "suite.toml").write_text(SUITE)
@@ -74,7 +74,7 @@ with open(os.environ["TOTAL"], "w") as file:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_coordinator_of_ones_own_applies_every_counted_step(tmp_path, monkeypatch):
     (tmp_path / "suite.toml").write_text(SUITE)
     (tmp_path / "train.py").write_text(ADDS_ONE)

@@ -86,7 +86,7 @@ def launch(tmp_path, survivors):
     assert survivors() == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("example", "saved", "ends"),
     [
@@ -110,7 +110,7 @@ def test_an_example_continues_after_a_worker_is_killed(example, saved, ends, lau
         assert len(set(finished)) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_tensorflows_handler_saves_when_the_launcher_is_told_to_end(launch):
     run = launch(PREEMPTED)
     run.wait_for_line("trains")
@@ -121,7 +121,7 @@ def test_tensorflows_handler_saves_when_the_launcher_is_told_to_end(launch):
     assert_continued(resumed)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_preempted_worker_makes_all_save_and_restart(launch):
     run = launch(PREEMPTED, "--max-restarts", "1", "--restart-on", "preemption")
     run.wait_for_line("trains")

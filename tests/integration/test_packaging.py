@@ -103,7 +103,7 @@ def test_the_wheel_names_the_licences_of_all_its_files(built: list[Path]) -> Non
     assert set(files) <= names
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_wheel_installs_in_an_empty_environment_and_runs(built: list[Path], tmp_path: Path) -> None:
     (wheel,) = built[1].glob("tfdist-*.whl")  # pip takes a semicolon in a path for a marker
     names = zipfile.ZipFile(wheel).namelist()

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 TINY = ("--model", "tiny", "--preset", "smoke", "--steps", "8", "--warmup-steps", "2")
 
 

@@ -87,8 +87,10 @@ def test_variables_refer_only_to_those_before_them():
     assert environment_of({"env": env}, {"role": "ps"}, 1) == {**expected, "JOB_COMPLETION_INDEX": "1"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("strategy", "victim"), [(MULTI_WORKER, "worker-1"), (SERVED, "ps-0")])
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("strategy", "victim"), [pytest.param(MULTI_WORKER, "worker-1", marks=pytest.mark.core), (SERVED, "ps-0")]
+)
 def test_a_killed_pod_restarts_the_set_which_continues_from_the_checkpoint(strategy, victim, pods, capsys):
     document = jobset(capsys, *strategy, *TRAINING, "--max-restarts", "2")
     killer = Killer(victim)
@@ -105,7 +107,7 @@ def test_a_killed_pod_restarts_the_set_which_continues_from_the_checkpoint(strat
 PROGRAM = 'test "$TFDIST_ATTEMPT" = 1 && exit 0; test "$TFDIST_TASK" = worker-1 && exit {code}; sleep 60'
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("code", "result", "restarts", "counted"),
     [
@@ -123,7 +125,7 @@ def test_exit_codes_decide_about_the_set(code, result, restarts, counted, pods, 
         assert failed.message.startswith(f"exit code {code}: worker-1 exited with code {code}")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_without_restarts_the_first_failure_ends_the_set(pods, capsys):
     with pods(jobset(capsys, *MULTI_WORKER, "--", "sh", "-c", PROGRAM.format(code=3))) as set_run:
         assert set_run.run() == "Failed: worker-1: BackoffLimitExceeded: exit code 3"

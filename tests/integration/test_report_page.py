@@ -33,7 +33,7 @@ return [...document.querySelectorAll("body *")].filter(e => [...e.childNodes].so
   .map(e => getComputedStyle(e)[e instanceof SVGElement ? "fill" : "color"])"""
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.thorough,
     pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromium-driver: apt-get install both"),
 ]
 
@@ -97,6 +97,7 @@ def test_the_page_fits_and_can_be_read(browser: webdriver.Chrome, page: Path, wi
     assert browser.save_screenshot(str(OUTPUT / f"report-{width}-{scheme}.png"))
 
 
+@pytest.mark.core
 def test_it_loads_alone_and_without_an_error(browser: webdriver.Chrome, page: Path) -> None:
     for kind in ("browser", "performance"):
         browser.get_log(kind)

@@ -12,7 +12,7 @@ from tests.launch.agent_program.real_agent import wait_until
 
 TRAINING = ["launch", "--preset", "smoke", "--model", "tiny", "--quiet", "--json", "--no-prefix"]
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 
 def tfdist(*arguments, code=0):

@@ -16,7 +16,7 @@ from .launcher import CLEAN_S
 from .namespaces import missing, network
 from .slurm import CPUS, Slurm, UnavailableError, slurm, unpack
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 KILL_WAIT_S = 15
 """Of the cluster: less than the 25 s that a save has elsewhere."""
@@ -132,6 +132,7 @@ SHOW = (
 )
 
 
+@pytest.mark.core
 def test_multiworker_trains_in_an_allocation(jobs):
     job = jobs.submit(
         "--nodes", "2", "--strategy", "multiworker", "--preset", "smoke", "--model", "tiny", "--learning-rate", "0.01",

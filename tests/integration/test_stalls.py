@@ -37,7 +37,7 @@ def launch(*arguments, cwd, env=None):
     return summary["reason"], done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("how", "function"), [("augmenting", "augment"), ("reading", "read_image")])
 def test_a_worker_that_hangs_inside_a_step_is_named_with_its_place(how, function, tmp_path, survivors):
     shutil.copy(PROGRAM, tmp_path)
@@ -48,7 +48,7 @@ def test_a_worker_that_hangs_inside_a_step_is_named_with_its_place(how, function
     assert survivors() == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("site", "places"),
     [

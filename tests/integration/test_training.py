@@ -28,7 +28,7 @@ def scheduled(spec, folder) -> RankRecord:
     return chief
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_parameter_server_applies_every_scheduled_step(tmp_path):
     chief = scheduled(replace(PS, steps=200, steps_per_window=20, warmup_steps=20, evaluate=True), tmp_path)
     assert chief.task == "chief-0"
@@ -41,7 +41,7 @@ def test_parameter_server_applies_every_scheduled_step(tmp_path):
     assert chief.accuracy is not None
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "spec",
     [
@@ -55,7 +55,7 @@ def test_partitioned_and_greedily_placed_variables_train(spec, tmp_path):
     assert chief.updates_applied == 20
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_precisions_xla_and_optimizers_train(tmp_path):
     half = replace(
         TINY, precision=Precision.MIXED_FLOAT16, strategy=StrategyName.MIRRORED, devices=2, learning_rate=0.01

@@ -99,7 +99,7 @@ def test_signals_end_a_launch_that_writes_to_an_unread_pipe(unread, number, code
     assert launch.logged_lines() == [LINES, LINES]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_ctrl_c_ends_a_launch_on_a_terminal_stopped_with_ctrl_s(unread):
     launch = unread(terminal=True)
     os.write(launch.reading, b"\x13")
@@ -111,7 +111,7 @@ def test_ctrl_c_ends_a_launch_on_a_terminal_stopped_with_ctrl_s(unread):
     assert launch.logged_lines() == [LINES, LINES]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("terminal", [False, True], ids=["pipe", "terminal"])
 def test_the_time_limit_ends_a_launch_whose_output_is_not_read(unread, terminal):
     started_at = time.monotonic()

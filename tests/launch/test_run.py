@@ -328,7 +328,7 @@ def test_a_paused_launcher_loses_no_tasks(tmp_path, survivors):
     assert launcher.wait(timeout=30) == 143
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_agent_on_another_host_stops_its_tasks_without_heartbeats_from_the_launcher(tmp_path, survivors):
     launcher = start_launcher(tmp_path, elsewhere=True)
     agent_pid = psutil.Process(launcher.pid).children()[0].pid

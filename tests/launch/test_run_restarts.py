@@ -17,6 +17,8 @@ from tfdist.launch.runs.state import read_outcome
 
 from .jobs import QUICK, python_job, run
 
+pytestmark = pytest.mark.slow
+
 PREPARE = (
     "import json, os, signal, sys, time\n"
     "emit = lambda event, **e: os.write(int(os.environ['TFDIST_EVENTS_FD']), json.dumps({'event': event, **e}).encode() + b'\\n')\n"

@@ -5,6 +5,8 @@ import signal
 import sys
 from dataclasses import dataclass, replace
 
+import pytest
+
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.launcher_messages import HostReady, Interrupted, Note, Restarting
 from tfdist.launch.agents.messages import Output, Started
@@ -20,6 +22,8 @@ from tfdist.launch.runs.writer import RunWriter
 
 from .agents.stand_ins import host
 from .jobs import Messages
+
+pytestmark = pytest.mark.slow
 
 POLICY = Policy(grace_s=1.0, settle_s=0.3, lost_grace_s=0.3, start_timeout_s=15.0, max_restarts=1, rejoin_s=0.2)
 WORKER = RoleShape(1, restarts=("worker",))

@@ -14,6 +14,8 @@ from tfdist.launch.machine import local_machines
 
 from .jobs import QUICK, roles, run
 
+pytestmark = pytest.mark.slow
+
 HEAD = """\
 import json, os, sys, time
 from tfdist.launch.events import emit

@@ -12,6 +12,8 @@ from tfdist.models.spec import TrainingSpec
 from tfdist.strategies import devices
 from tfdist.strategies.options import Communication, CrossDevice
 
+pytestmark = pytest.mark.slow
+
 
 def test_devices_are_named_by_kind_and_index():
     assert devices.names(TrainingSpec(devices=2)) == ["CPU:0", "CPU:1"]

@@ -12,6 +12,8 @@ from tfdist.strategies import build
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
 
+pytestmark = pytest.mark.slow
+
 
 def test_importing_the_strategies_does_not_import_tensorflow():
     code = (

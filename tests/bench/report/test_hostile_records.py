@@ -14,6 +14,8 @@ from tfdist.bench.report.write import write_report
 from tfdist.cli.main import run
 from tfdist.cli.show_report import show
 
+pytestmark = pytest.mark.slow
+
 RESULTS = Path(__file__).parents[3] / "bench_results"
 BENCH = RESULTS / "20261121T230125Z-knobs"
 ALL = "".join(text for name, text in TEXTS.items() if name != "long")

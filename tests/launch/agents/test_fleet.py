@@ -23,6 +23,8 @@ from tfdist.launch.policy import Policy
 
 from .stand_ins import host
 
+pytestmark = pytest.mark.slow
+
 QUICK = Policy(start_timeout_s=20.0)
 MUTE = socket.create_server(("127.0.0.1", 0))
 """Connections to it are accepted by the kernel and never answered."""

@@ -35,6 +35,8 @@ from tfdist.launch.agents.messages import (
 from tfdist.launch.agents.wire import _kind
 from tfdist.launch.typed_json import Between, MaxLength
 
+pytestmark = pytest.mark.slow
+
 SESSIONS_OF_A_PROCESS = 20
 REPLIES: Mapping[str, type] = {
     "prepare": Prepared, "end_agent": AgentEnded, "reserve": Reserved, "dial": DialResult, "measure_link": LinkSpeed,
@@ -264,7 +266,7 @@ def test_no_messages_of_a_host_end_the_launcher(launcher, session):
     check(launcher, session)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", range(4))
 @settings(max_examples=63, deadline=None, suppress_health_check=list(HealthCheck))
 @given(session=sessions(40))

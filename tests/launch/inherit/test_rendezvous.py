@@ -21,6 +21,8 @@ from tfdist.launch.inherit import rendezvous as module
 from tfdist.launch.inherit.rendezvous import Rendezvous, meet
 from tfdist.launch.inherit.wire import Key, send
 
+pytestmark = pytest.mark.slow
+
 LONG_S = 30.0
 SHORT_S = 2.0
 

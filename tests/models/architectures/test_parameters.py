@@ -15,7 +15,7 @@ def test_its_gradients_are_exchanged_in_their_type() -> None:
     assert gradient_bytes(TrainingSpec(gradient_dtype=GradientDtype.BFLOAT16)) == 7_009_744
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("model", "alpha", "classes"),
     [("mobilenet_v2", 0.35, 10), ("mobilenet_v2", 0.5, 7), ("mobilenet_v2", 0.75, 2), ("mobilenet_v2", 1.3, 1000),

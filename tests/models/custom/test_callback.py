@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import os
 import numpy as np
@@ -54,7 +56,7 @@ def fit(releases, keras="1", program=PROGRAM, **environment):
         return done, [json.loads(line) for line in lines]
 
 
-@pytest.mark.parametrize("keras", ["1", pytest.param("0", marks=pytest.mark.slow)], ids=["tf_keras", "keras"])
+@pytest.mark.parametrize("keras", ["1", pytest.param("0", marks=pytest.mark.thorough)], ids=["tf_keras", "keras"])
 def test_fit_is_measured_in_turns_and_ends_with_them(keras):
     done, events = fit(TURNS, keras, TWICE="1")
     assert done.returncode == 0, done.stderr
@@ -76,14 +78,14 @@ def test_without_a_launcher_keras_does_not_call_it():
     assert events == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_fit_that_ends_before_the_turns_is_an_error():
     done, _ = fit(TURNS, program=PROGRAM.replace("tfdist.measure.epochs(2)", "2"))
     assert done.returncode == 1
     assert "fit ended after 6 steps, before the bench did: use epochs=tfdist.measure.epochs(N)" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_model_that_counts_no_examples_needs_their_number():
     program = PROGRAM.replace(
         "    model = tf.keras.Sequential([tf.keras.layers.Dense(2)])",

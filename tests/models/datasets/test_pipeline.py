@@ -9,6 +9,8 @@ import pytest
 
 from tfdist.models.spec import TrainingSpec
 
+pytestmark = pytest.mark.slow
+
 SPEC = TrainingSpec(image_size=32, batch_size=4, classes=10, seed=3, shuffle=64)
 
 

@@ -11,6 +11,8 @@ from tfdist.models.checkpoints import Listing, Manifest
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.evaluator import new_checkpoints
 
+pytestmark = pytest.mark.slow
+
 SPEC = TrainingSpec(steps=300)
 
 

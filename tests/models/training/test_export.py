@@ -52,7 +52,7 @@ def printed(spec, *arguments):
     return json.loads(result.stdout or "null")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("keras", list(Keras))
 def test_both_forms_compute_what_the_checkpoints_model_does(keras, tmp_path):
     spec, prefix = replace(TINY, keras=keras, precision=Precision.MIXED_BFLOAT16), tmp_path / "step-00000010"
@@ -65,7 +65,7 @@ def test_both_forms_compute_what_the_checkpoints_model_does(keras, tmp_path):
     assert not list(tmp_path.rglob(".*"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_existing_target_and_a_damaged_checkpoint_are_refused(tmp_path):
     prefix, target = tmp_path / "step-00000010", tmp_path / "model"
     printed(TINY, "-c", SAVE, prefix)

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PRINT_DEVICES = """
 import json
 import tensorflow as tf

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from tfdist.models.training.observation import phases_after_import
 from tfdist.strategies.options import Keras
 
+pytestmark = pytest.mark.slow
+
 
 def test_phases_follow_each_other():
     assert phases_after_import(10.0, 13.0, 18.0, 25.0) == {"strategy": 3.0, "build": 5.0, "trace": 7.0}
