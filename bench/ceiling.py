@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tfdist.bench.collectives.figures import Figure, figures_of
+from tfdist.bench.collectives.figures import SizeFigure, figures_of
 from tfdist.bench.collectives.results import Sweep
 from tfdist.bench.statistics import Interval
 from tfdist.launch.sizes import size_text
@@ -27,7 +27,7 @@ class Bandwidth:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class AllReduce:
     """The all-reduce of one training step."""
 
     gradient_bytes: int
@@ -48,7 +48,7 @@ class Exchange:
         return bus_factor(CollectiveOp.ALL_REDUCE, self.ranks) * self.gradient_bytes / bytes_per_s
 
 
-def exchange_of(spec: TrainingSpec, hosts: int, sweep: Sweep | None, link: Mapping[str, float]) -> Exchange | None:
+def exchange_of(spec: TrainingSpec, hosts: int, sweep: Sweep | None, link: Mapping[str, float]) -> AllReduce | None:
     """The all-reduce of a training between processes; None for another one, or if no bandwidth was measured.
 
     Args:
@@ -60,7 +60,7 @@ def exchange_of(spec: TrainingSpec, hosts: int, sweep: Sweep | None, link: Mappi
     if spec.strategy is not StrategyName.MULTI_WORKER or spec.replicas < 2:
         return None
     bandwidth = (_of_sweep(sweep, spec, hosts) if sweep else None) or _of_link(link, hosts)
-    return None if bandwidth is None else Exchange(gradient_bytes(spec), spec.replicas, bandwidth)
+    return None if bandwidth is None else AllReduce(gradient_bytes(spec), spec.replicas, bandwidth)
 
 
 def _of_sweep(sweep: Sweep, spec: TrainingSpec, hosts: int) -> Bandwidth | None:
@@ -82,7 +82,7 @@ def _of_sweep(sweep: Sweep, spec: TrainingSpec, hosts: int) -> Bandwidth | None:
     return _of_figure(best, largest if largest < gradient_bytes(spec) else None)
 
 
-def _of_figure(figure: Figure, up_to: int | None) -> Bandwidth:
+def _of_figure(figure: SizeFigure, up_to: int | None) -> Bandwidth:
     """`up_to`: the largest measured size, if gradients are larger; then the bandwidth may be higher for them."""
     line, interval = figure.line, figure.busbw_interval
     high = figure.busbw if interval is None else interval.high
@@ -98,12 +98,12 @@ def _of_link(link: Mapping[str, float], hosts: int) -> Bandwidth | None:
     return Bandwidth(link["bytes_per_s"], link["bytes_per_s"], "one TCP stream between neighbouring hosts")
 
 
-def network_limit(spec: TrainingSpec, exchange: Exchange) -> float:
+def network_limit(spec: TrainingSpec, exchange: AllReduce) -> float:
     """Images/s if a step were nothing but the all-reduce."""
     return spec.global_batch_size / exchange.floor_s
 
 
-def ceiling(spec: TrainingSpec, exchange: Exchange, one_device: float) -> float:
+def ceiling(spec: TrainingSpec, exchange: AllReduce, one_device: float) -> float:
     """The most images/s of the job.
 
     With one pack the all-reduce begins after the last gradient and ends before the update, so a step takes as long as
@@ -117,7 +117,7 @@ def ceiling(spec: TrainingSpec, exchange: Exchange, one_device: float) -> float:
     return spec.global_batch_size / _step_s(spec, exchange.floor_s, spec.batch_size / one_device)
 
 
-def highest_ceiling(spec: TrainingSpec, exchange: Exchange, one_device: Interval | None, figure: float) -> float:
+def highest_ceiling(spec: TrainingSpec, exchange: AllReduce, one_device: Interval | None, figure: float) -> float:
     """`ceiling` at the upper limits of the bandwidth and of the images/s of one device (or its `figure`)."""
     fastest = figure if one_device is None else one_device.high
     return spec.global_batch_size / _step_s(spec, exchange.least_floor_s, spec.batch_size / fastest)

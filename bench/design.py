@@ -29,7 +29,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Turn:
+class BlockTurn:
     """One arm's turn in a block."""
 
     arm: str
@@ -40,7 +40,7 @@ class Turn:
 class Design:
     """Turns of arms that are connected through common blocks, for log throughput = arm + block + rest."""
 
-    turns: tuple[Turn, ...]
+    turns: tuple[BlockTurn, ...]
 
     @cached_property
     def arms(self) -> tuple[str, ...]:
@@ -107,19 +107,19 @@ class Design:
 
 def connected(rounds: Mapping[str, Mapping[Block, float]]) -> tuple[Design, ...]:
     """One design for each set of arms that are connected through common blocks; arms without a turn are in none."""
-    turns = [Turn(arm, block) for arm, blocks in rounds.items() for block in sorted(blocks)]
+    turns = [BlockTurn(arm, block) for arm, blocks in rounds.items() for block in sorted(blocks)]
     if not turns:
         return ()
     arm_of, block_of = _codes(turn.arm for turn in turns), _codes(turn.block for turn in turns)
     of_arms, _ = connected_sets(arm_of, block_of)
-    sets: dict[int, list[Turn]] = {}
+    sets: dict[int, list[BlockTurn]] = {}
     for turn, arm in zip(turns, arm_of, strict=True):
         sets.setdefault(int(of_arms[arm]), []).append(turn)
     return tuple(_design(tuple(each)) for each in sets.values())
 
 
 @lru_cache(maxsize=4)
-def _design(turns: tuple[Turn, ...]) -> Design:
+def _design(turns: tuple[BlockTurn, ...]) -> Design:
     """Cached with its matrices: a report fits several models to the same turns, a simulation thousands."""
     return Design(turns)
 

@@ -86,7 +86,7 @@ def _rate(turn: Record, task: str) -> float:
 
 
 @dataclass(frozen=True)
-class Reached:
+class AccuracyReach:
     """Where the trainings of one arm reached an accuracy, by seed."""
 
     examples: Mapping[int, float]
@@ -100,7 +100,7 @@ class Reached:
         return 0 < len(self.examples) == self.seeds
 
 
-def reached(curves: Sequence[Curve], accuracy: float) -> Reached:
+def reached(curves: Sequence[Curve], accuracy: float) -> AccuracyReach:
     """The geometric mean of several models with one seed; a seed counts if all of its models reached it."""
     points = {
         seed: [curve.reach(accuracy) for curve in curves if curve.seed == seed]
@@ -113,4 +113,4 @@ def reached(curves: Sequence[Curve], accuracy: float) -> Reached:
         if len(found) == len(all_points):
             examples[seed] = geometric_mean(point.examples for point in found)
             seconds[seed] = geometric_mean(point.seconds for point in found)
-    return Reached(examples, seconds, len(points))
+    return AccuracyReach(examples, seconds, len(points))

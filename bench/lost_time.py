@@ -197,7 +197,7 @@ class LostTime:
 
 
 @dataclass(frozen=True)
-class Undivided:
+class UnknownLoss:
     """An arm whose loss cannot be divided, and why."""
 
     arm: str
@@ -206,7 +206,7 @@ class Undivided:
 
 def lost_time(
     arm: str, turns: Turns, references: Mapping[Reference, Turns], stamped: tuple[Turns, Turns] | None = None
-) -> LostTime | Undivided:
+) -> LostTime | UnknownLoss:
     """The loss of an arm with several devices and its parts, over the rounds that all its references have, too.
 
     Args:
@@ -217,12 +217,12 @@ def lost_time(
     """
     known = {which: measured for which, measured in references.items() if measured}
     if not {Reference.PLAIN, Reference.ONE_DEVICE} & known.keys():
-        return Undivided(arm, "no one-device arm of the same work was measured")
+        return UnknownLoss(arm, "no one-device arm of the same work was measured")
     if Reference.INDEPENDENT not in known:
-        return Undivided(arm, "no independent arm with the same work and number of devices was measured")
+        return UnknownLoss(arm, "no independent arm with the same work and number of devices was measured")
     rounds = sorted(set(turns).intersection(*known.values()))
     if not rounds:
-        return Undivided(arm, "the arm and those that it is compared with have no round in common")
+        return UnknownLoss(arm, "the arm and those that it is compared with have no round in common")
     phases = _phases(*(stamped or (known.get(Reference.SYNTHETIC, turns), known[Reference.INDEPENDENT])), rounds)
     waits = _most_waiting(phases)
     slowest = _slowest(phases)

@@ -72,7 +72,7 @@ def run_bench(
         TfdistError: a turn or a record could not be saved.
     """
     _save_refusals(bench, arms, root)
-    run = _Run(bench, arms, root, hooks, until)
+    run = _BenchRun(bench, arms, root, hooks, until)
     with interruptions(run.news.put):
         try:
             run.measure(incarnations)
@@ -89,7 +89,7 @@ def run_bench(
 
 
 @dataclass
-class _Run:
+class _BenchRun:
     bench: BenchFile
     arms: Arms
     root: Path

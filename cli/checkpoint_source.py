@@ -9,14 +9,14 @@ from tfdist.launch.runs.find import LAST, find_run
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.text import shortened
 from tfdist.models.checkpointing import Checkpointing
-from tfdist.models.checkpoints import Listing, Manifest, list_checkpoints
+from tfdist.models.checkpoints import CheckpointList, Manifest, list_checkpoints
 from tfdist.models.saved_spec import SavedSpec, read_saved_spec
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 
 
 @dataclass(frozen=True)
-class Source:
+class CheckpointSource:
     """Checkpoints to continue from, or to export."""
 
     option: str
@@ -45,17 +45,17 @@ class Source:
         return saved or Checkpointing(self.folder)
 
 
-def find_source(text: str, runs_dir: Path, option: str) -> Source:
+def find_source(text: str, runs_dir: Path, option: str) -> CheckpointSource:
     """The folder that `text` names: a run's, or itself. `option` is for messages, as in `--resume last`.
 
     Raises:
         TfdistError: there is none.
     """
     if "://" in text:
-        return Source(option, absolute(text, option.partition(" ")[0]))
+        return CheckpointSource(option, absolute(text, option.partition(" ")[0]))
     path = Path(text).expanduser()
     if path.is_dir() and text != LAST and RunDir(path).created is None and not RunDir(path).spec.exists():
-        return Source(option, absolute(text, option.partition(" ")[0]))
+        return CheckpointSource(option, absolute(text, option.partition(" ")[0]))
     if path.is_file():
         raise TfdistError(f"{option}: a file; give a run, or the folder that holds the checkpoints")
     run_dir = find_run(text, runs_dir, option)
@@ -68,10 +68,10 @@ def find_source(text: str, runs_dir: Path, option: str) -> Source:
             "checkpoints ('tfdist runs' lists the runs)"
         )
     moved = run_dir.checkpoints  # with the run's folder
-    return Source(option, str(moved.absolute()) if moved.is_dir() else saved.checkpointing.folder, saved)
+    return CheckpointSource(option, str(moved.absolute()) if moved.is_dir() else saved.checkpointing.folder, saved)
 
 
-def listing_of(source: Source) -> Listing:
+def listing_of(source: CheckpointSource) -> CheckpointList:
     """The checkpoints in the folder of a source.
 
     Raises:
@@ -83,7 +83,7 @@ def listing_of(source: Source) -> Listing:
         raise TfdistError(f"{source.option}: {source.folder} cannot be read ({error.strerror})") from None
 
 
-def no_checkpoint(source: Source, listing: Listing) -> TfdistError:
+def no_checkpoint(source: CheckpointSource, listing: CheckpointList) -> TfdistError:
     """Why nothing can be resumed from, or exported."""
     if listing.problems:
         problems = shortened(listing.problems.values(), 2)

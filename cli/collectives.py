@@ -10,7 +10,7 @@ from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
 
-from tfdist.bench.collectives.figures import Figure, figures_of
+from tfdist.bench.collectives.figures import SizeFigure, figures_of
 from tfdist.bench.collectives.packs import pack_sentences
 from tfdist.bench.collectives.plan import CollectiveOptions, CollectivePlan, plan_collectives
 from tfdist.bench.collectives.results import Sweep, read_collectives
@@ -108,7 +108,7 @@ def show(sweep: Sweep, stream: TextIO) -> None:
         typer.echo(plain(f"\n{sentence}"), file=stream)
 
 
-def _remarks(figures: Sequence[Figure], sweep: Sweep) -> Iterator[str]:
+def _remarks(figures: Sequence[SizeFigure], sweep: Sweep) -> Iterator[str]:
     yield from pack_sentences(sweep.lines)
     for figure in figures:
         if figure.wrong:

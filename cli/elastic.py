@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.plan_launch import PlannedLaunch, with_checkpoints
-from tfdist.launch.attempts import Saved
+from tfdist.launch.attempts import SavedState
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.host_choice import Hellos, NextPlan
 from tfdist.launch.hosts.host import Host
@@ -53,7 +53,7 @@ class ElasticHosts:
         """
         return self.changes()
 
-    def plan(self, job: Job, hellos: Hellos, saved: Saved) -> NextPlan:
+    def plan(self, job: Job, hellos: Hellos, saved: SavedState) -> NextPlan:
         """The job of the next attempt, as `HostChoice.plan`.
 
         Raises:

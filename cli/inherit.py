@@ -8,7 +8,7 @@ from typing import Any
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.inherit.addresses import on_same_host
-from tfdist.launch.inherit.table import Inherited
+from tfdist.launch.inherit.table import ClusterRole
 from tfdist.launch.job import Job
 from tfdist.launch.machine import Machine
 from tfdist.launch.text import counted
@@ -34,7 +34,7 @@ def attempt_number(environ: Mapping[str, str]) -> int:
     return int(text)
 
 
-def implied_choices(found: Inherited, choices: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
+def implied_choices(found: ClusterRole, choices: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
     """The choices, with the strategy and its size that the cluster stands for.
 
     With GPUs, each worker gets an equal part of those of its host, unless --devices is chosen.
@@ -76,7 +76,7 @@ def _roles(cluster: Cluster) -> set[str]:
     return {role for role, addresses in cluster.addresses.items() if addresses and role != "evaluator"}
 
 
-def machine_of_all(machine: Machine, found: Inherited, workers: int) -> Machine:
+def machine_of_all(machine: Machine, found: ClusterRole, workers: int) -> Machine:
     """This machine with the GPUs of the whole cluster, assuming that every worker's machine has the same.
 
     Tasks on one host count its cores alike, whichever of them was started first and uses some already.
@@ -85,7 +85,7 @@ def machine_of_all(machine: Machine, found: Inherited, workers: int) -> Machine:
     return replace(machine, cores=cores, gpus=machine.gpus * workers, gpu_ids=machine.gpu_ids * workers)
 
 
-def check_task(found: Inherited, job: Job, spec: StrategyChoice, *, own: bool) -> None:
+def check_task(found: ClusterRole, job: Job, spec: StrategyChoice, *, own: bool) -> None:
     """Raise a TfdistError if no program runs as the inherited task; `own`: it is the user's."""
     roles = {plan.task.role for plan in job.plans}
     if found.task.role not in roles and not (own and found.task.role == "evaluator"):
@@ -99,7 +99,7 @@ def check_task(found: Inherited, job: Job, spec: StrategyChoice, *, own: bool) -
         raise TfdistError(f"{found.origin}: its cluster has no {missing.pop()}, which {spec.strategy} needs: add one")
 
 
-def task_note(found: Inherited) -> str:
+def task_note(found: ClusterRole) -> str:
     """A note that names this task, as the environment does if the names differ."""
     before = f" ({_written(found.named)} there)" if found.named != found.task else ""
     return f"this task, from {found.origin}: {_written(found.task)}{before}"

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tfdist.cli.checkpoint_source import Source
+from tfdist.cli.checkpoint_source import CheckpointSource
 from tfdist.cli.config import JobFile, job_file, load_config
 from tfdist.cli.detach import launch_detached
 from tfdist.cli.host_options import host_options
@@ -234,7 +234,7 @@ def _source(
     command: list[str] | None,
     selection: HostSelection,
     inherited: Inherit | None,
-) -> Source | None:
+) -> CheckpointSource | None:
     remote = bool(selection.hosts) and not any(host.local for host in selection.hosts)
     return find_resumed(recovery, runs_dir, tuple(command or ()), remote=remote, shared=inherited is not None)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.cli import inherit as rules
-from tfdist.cli.checkpoint_source import Source
+from tfdist.cli.checkpoint_source import CheckpointSource
 from tfdist.cli.inherit_options import Inherit
 from tfdist.cli.plan_recovery import PlannedJob, plan_checkpointing, recovery_notes, with_variables
 from tfdist.cli.recovery_options import Recovery
-from tfdist.launch.attempts import Saved
+from tfdist.launch.attempts import SavedState
 from tfdist.launch.environment import INTRA_OP_THREADS, device_order
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
@@ -70,7 +70,7 @@ class LaunchOptions:
     inherit: Inherit | None = None
     """Run only the task that the environment describes; None: all tasks."""
     recovery: Recovery = field(default_factory=Recovery)
-    source: Source | None = None
+    source: CheckpointSource | None = None
     """What --resume names."""
 
     @property
@@ -151,7 +151,7 @@ def _with_all_examples(spec: TrainingSpec, options: LaunchOptions) -> tuple[Trai
     base, newest = options.base, None if options.source is None else options.source.newest
     if newest is None or not isinstance(base, TrainingSpec) or {"steps", "epochs"} & set(options.choices):
         return spec, ()
-    saved = Saved(newest.step, newest.examples)
+    saved = SavedState(newest.step, newest.examples)
     kept = resized(base, spec.workers, spec.ps, saved)
     if kept.global_batch_size == base.global_batch_size:
         return spec, ()

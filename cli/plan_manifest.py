@@ -19,7 +19,7 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command, redact_value
 from tfdist.models.datasets.table import SYNTHETIC, WITH_NAME
 from tfdist.models.plan import shape_of
-from tfdist.models.presets import PRESETS, Resolved, resolve, resolve_strategy
+from tfdist.models.presets import PRESETS, CompleteSpec, resolve, resolve_strategy
 from tfdist.strategies.catalog import CATALOG, use_a_cluster
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import LEGACY_KERAS
@@ -159,7 +159,7 @@ def _default_preset(options: KubernetesOptions) -> str:
     return "reference" if options.gpus else "cpu"
 
 
-def _resolve(request: ManifestRequest, options: KubernetesOptions, preset: str | None) -> Resolved[Any]:
+def _resolve(request: ManifestRequest, options: KubernetesOptions, preset: str | None) -> CompleteSpec[Any]:
     """The choices, complete, as on a machine with the devices of all workers together."""
     choices = {name: value for name, value in request.choices.items() if name != "preset"}
     if options.gpus:
@@ -197,7 +197,7 @@ def _roles_of(choice: StrategyChoice) -> Mapping[str, RoleShape]:
 
 def _resolve_on(
     machine: Machine, request: ManifestRequest, choices: Mapping[str, Any], preset: str | None
-) -> Resolved[Any]:
+) -> CompleteSpec[Any]:
     if preset is None:
         refuse_training_options(request.choices)
         return resolve_strategy(choices, machine)
@@ -212,7 +212,7 @@ def _without_data(choices: Mapping[str, Any], preset: str) -> Mapping[str, Any]:
     return {**{name: value for name, value in choices.items() if name not in _OF_DATA}, "dataset": SYNTHETIC}
 
 
-def _notes(resolved: Resolved[StrategyChoice]) -> list[str]:
+def _notes(resolved: CompleteSpec[StrategyChoice]) -> list[str]:
     return [*resolved.notes, *(f"warning: {warning}" for warning in resolved.warnings)]
 
 

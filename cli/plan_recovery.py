@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tfdist.cli.checkpoint_source import Source
+from tfdist.cli.checkpoint_source import CheckpointSource
 from tfdist.cli.recovery_options import AUTO, Recovery
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.job import Job
@@ -29,7 +29,9 @@ class PlannedJob:
     """The option by which it is one task of a cluster whose other tasks another launcher starts; empty: it is not."""
 
 
-def plan_checkpointing(planned: PlannedJob, recovery: Recovery, source: Source | None) -> Checkpointing | None:
+def plan_checkpointing(
+    planned: PlannedJob, recovery: Recovery, source: CheckpointSource | None
+) -> Checkpointing | None:
     """Where and how often a job is saved. The folder is empty for one in the run's folder; None: it is not saved.
 
     Raises:
@@ -50,7 +52,7 @@ def plan_checkpointing(planned: PlannedJob, recovery: Recovery, source: Source |
 
 
 def recovery_notes(
-    saved: Checkpointing | None, recovery: Recovery, source: Source | None, *, own: bool
+    saved: Checkpointing | None, recovery: Recovery, source: CheckpointSource | None, *, own: bool
 ) -> Iterator[str]:
     """What the user did not choose, or may not expect."""
     if source is not None and not source.may_be_empty:
@@ -94,7 +96,7 @@ def _check_inherited(recovery: Recovery, flag: str) -> None:
         )
 
 
-def _is_saved(planned: PlannedJob, recovery: Recovery, source: Source | None) -> bool:
+def _is_saved(planned: PlannedJob, recovery: Recovery, source: CheckpointSource | None) -> bool:
     """Whether there is a folder. The user's program has one in the run's folder only if its tasks are on one host."""
     if source is None and recovery.folder is None:
         wanted = _restarts(recovery) or "checkpoint_every" in recovery.words or recovery.evaluator
@@ -109,7 +111,7 @@ def _restarts(recovery: Recovery) -> bool:
     return bool(recovery.policy.get("max_restarts"))
 
 
-def _checkpointing(recovery: Recovery, source: Source | None) -> Checkpointing:
+def _checkpointing(recovery: Recovery, source: CheckpointSource | None) -> Checkpointing:
     before = source.checkpointing if source is not None else Checkpointing(recovery.folder or "")
     every = (recovery.every_steps, recovery.every_s)
     steps, seconds = (before.every_steps, before.every_s) if every == (None, None) else every
@@ -146,7 +148,7 @@ def _check_restarts(planned: PlannedJob, recovery: Recovery) -> None:
         raise TfdistError(f"{words['min_workers']}: has no effect without other hosts, which can be lost; omit it")
 
 
-def _check_same(spec: TrainingSpec, source: Source, *, auto: bool) -> None:
+def _check_same(spec: TrainingSpec, source: CheckpointSource, *, auto: bool) -> None:
     """Refuse to continue another training, or one that is complete.
 
     With `auto`, whoever starts a job again need not know whether it was complete, so that is success.

@@ -8,7 +8,7 @@ import typer
 
 from tfdist.bench.compare.gate import parse_share
 from tfdist.bench.predict import quantities
-from tfdist.bench.predict.prediction import Asked, Prediction
+from tfdist.bench.predict.prediction import Prediction, PredictionOptions
 from tfdist.bench.predict.prediction import predict as predict_folder
 from tfdist.bench.predict.section import prediction_section, shown_row
 from tfdist.cli.options import Json, option
@@ -91,7 +91,7 @@ def predict(
       tfdist predict two-hosts --collectives sweep --bandwidth 10Gbit --latency 50us --out prediction
       tfdist predict bench_results/20260101T120000Z-cpu --arm 'parameter-server/*' --devices 1,2,4,8
     """
-    asked = Asked(
+    asked = PredictionOptions(
         devices=quantities.parse_devices(devices, "--devices"),
         bandwidth=quantities.parse_bandwidth(bandwidth, "--bandwidth") if bandwidth else None,
         latency_s=quantities.parse_latency(latency, "--latency") if latency else None,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tfdist.cli.checkpoint_source import Source, find_source, listing_of, no_checkpoint
+from tfdist.cli.checkpoint_source import CheckpointSource, find_source, listing_of, no_checkpoint
 from tfdist.cli.recovery_options import AUTO, Recovery
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.redact import redact_command
@@ -17,7 +17,7 @@ from tfdist.models.saved_spec import read_saved_spec
 
 def find_resumed(
     recovery: Recovery, runs_dir: Path, command: tuple[str, ...], *, remote: bool, shared: bool = False
-) -> Source | None:
+) -> CheckpointSource | None:
     """What --resume names; None without it, and if `auto` finds no checkpoint.
 
     Args:
@@ -72,12 +72,12 @@ def resume_command(arguments: Sequence[str], run_dir: Path, saved: Checkpointing
     return ""
 
 
-def _for_the_tasks(recovery: Recovery) -> Source | None:
+def _for_the_tasks(recovery: Recovery) -> CheckpointSource | None:
     """Without --resume the tasks refuse a folder that holds checkpoints, unless they are restarted."""
     if recovery.resume is None:
         return None
     option = recovery.words["resume"]
-    return Source(option, _auto_folder(option, recovery.folder), may_be_empty=True)
+    return CheckpointSource(option, _auto_folder(option, recovery.folder), may_be_empty=True)
 
 
 def _auto_folder(option: str, folder: str | None) -> str:
@@ -88,19 +88,19 @@ def _auto_folder(option: str, folder: str | None) -> str:
 
 def _find_auto(
     option: str, folder: str | None, runs_dir: Path, command: tuple[str, ...], remote: bool
-) -> Source | None:
+) -> CheckpointSource | None:
     folder = _auto_folder(option, folder)
     _refuse_if_used(folder, runs_dir)
-    source = Source(option, folder, may_be_empty=True)
+    source = CheckpointSource(option, folder, may_be_empty=True)
     if command or _is_elsewhere(folder, remote):
         return source
     listing = listing_of(source)
     if listing.problems and listing.newest is None:
         raise no_checkpoint(source, listing)
-    return None if listing.newest is None else Source(option, folder, newest=listing.newest)
+    return None if listing.newest is None else CheckpointSource(option, folder, newest=listing.newest)
 
 
-def _check_program(source: Source, command: tuple[str, ...]) -> None:
+def _check_program(source: CheckpointSource, command: tuple[str, ...]) -> None:
     """Refuse to continue the training of another program."""
     if source.run is None:
         return
@@ -113,17 +113,17 @@ def _check_program(source: Source, command: tuple[str, ...]) -> None:
         raise TfdistError(f"{source.option}: that run was of the built-in training; omit the COMMAND")
 
 
-def _with_newest(source: Source, remote: bool) -> Source:
+def _with_newest(source: CheckpointSource, remote: bool) -> CheckpointSource:
     if _is_elsewhere(source.folder, remote):
         return source
     listing = listing_of(source)
     if listing.newest is None:
         error = no_checkpoint(source, listing)
         raise TfdistError(f"{error}; start the training again without --resume")
-    return Source(source.option, source.folder, source.run, listing.newest)
+    return CheckpointSource(source.option, source.folder, source.run, listing.newest)
 
 
-def _checked_files(source: Source, remote: bool) -> Source:
+def _checked_files(source: CheckpointSource, remote: bool) -> CheckpointSource:
     """Refuse a folder in which the user's program cannot have saved anything."""
     folder = Path(source.folder)
     if not _is_elsewhere(source.folder, remote) and not (folder.is_dir() and any(folder.iterdir())):

@@ -22,8 +22,8 @@ import pandas as pd
 from tests.integration.launcher import Launcher
 from tests.integration.namespaces import Network, missing, network
 from tests.integration.sshd import pid_file
-from tfdist.bench.predict.curve import Curve
-from tfdist.bench.predict.prediction import Asked, Prediction, predict
+from tfdist.bench.predict.curve import ScalingCurve
+from tfdist.bench.predict.prediction import Prediction, PredictionOptions, predict
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.section import Chart, Section, Table
@@ -157,9 +157,9 @@ def compare(folder: Path) -> tuple[list[Compared], Prediction]:
         measured = [rows[f"multiworker/{number}"] for number in HOSTS]
         link = measured[0].link  # as `tfdist doctor` measures it: known before any training
         asked = (
-            Asked(HOSTS, link["bytes_per_s"], link["rtt_s"] / 2, arms=(fitted,))
+            PredictionOptions(HOSTS, link["bytes_per_s"], link["rtt_s"] / 2, arms=(fitted,))
             if mbit != FITTED
-            else Asked(HOSTS, arms=(fitted,))
+            else PredictionOptions(HOSTS, arms=(fitted,))
         )
         last = predict(folder / "fitted", folder / "sweep", asked)
         found += [_compared(mbit, last.curves[0], index, row) for index, row in enumerate(measured)]
@@ -167,7 +167,7 @@ def compare(folder: Path) -> tuple[list[Compared], Prediction]:
     return found, last
 
 
-def _compared(mbit: int, curve: Curve, index: int, row: ArmRow) -> Compared:
+def _compared(mbit: int, curve: ScalingCurve, index: int, row: ArmRow) -> Compared:
     point = curve.points[index]
     if row.images_per_s is None:
         raise SystemExit(f"{row.arm} at {mbit} Mbit/s was not measured: {row.reason}")

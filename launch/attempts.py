@@ -34,7 +34,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedState:
     """What the last checkpoint has; zeros without one."""
 
     step: int = 0

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tfdist.launch.diagnosis.history import Frozen
+from tfdist.launch.diagnosis.history import Freeze
 from tfdist.launch.task_group import TaskGroup
 
 CHECK_S = 2.5
@@ -24,7 +24,7 @@ class FrozenWatch:
     """
 
     tasks: TaskGroup
-    fail: Callable[[Frozen, float], None]
+    fail: Callable[[Freeze, float], None]
     """Called with a task that has failed, and the monotonic time."""
     checked_at: float = math.inf
     """Monotonic time of the last check."""
@@ -49,5 +49,5 @@ class FrozenWatch:
         self.tasks.deadlines.set(self.check, now + CHECK_S)
         frozen = [task for task, time in stopped.items() if time - self.since[task] >= FROZEN_S]
         if frozen:
-            self.fail(Frozen(tuple(frozen), stopped[frozen[0]]), now)
+            self.fail(Freeze(tuple(frozen), stopped[frozen[0]]), now)
         self.tasks.inspect()

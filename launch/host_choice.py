@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tfdist.launch.attempts import Saved
+from tfdist.launch.attempts import SavedState
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
@@ -36,7 +36,7 @@ class HostChoice(Protocol):
             TfdistError: the hosts have changed, but the change is wrong.
         """
 
-    def plan(self, job: Job, hellos: Hellos, saved: Saved) -> NextPlan:
+    def plan(self, job: Job, hellos: Hellos, saved: SavedState) -> NextPlan:
         """The job of the next attempt; the same object as `job` if nothing changes.
 
         Args:
@@ -60,7 +60,7 @@ class SameHosts:
         """The hosts of the job."""
         return self.hosts
 
-    def plan(self, job: Job, hellos: Hellos, saved: Saved) -> NextPlan:
+    def plan(self, job: Job, hellos: Hellos, saved: SavedState) -> NextPlan:
         """The same job.
 
         Raises:

@@ -258,7 +258,7 @@ def _pinned_cores(index: int | None, computing: int, shape: Shape, cores: tuple[
     """The cores to pin a task to. Computing tasks take theirs in turn and share cores if the host has too few.
 
     Other tasks share the cores of the host's computing tasks, so that n devices never use more than n devices' cores,
-    whatever the strategy. On a host without computing tasks nothing is pinned; with GPUs, see `launch/affinity.py`.
+    whatever the strategy. On a host without computing tasks nothing is pinned; with GPUs, see `near_gpus`.
 
     Args:
         index: the task's index among the host's computing tasks; None: it does not compute.

@@ -9,7 +9,7 @@ from tfdist.launch.agents.messages import Exited, NotStarted, Stuck
 from tfdist.launch.attempts import AttemptLog
 from tfdist.launch.deadlines import Action
 from tfdist.launch.diagnosis.diagnose import diagnose
-from tfdist.launch.diagnosis.history import Failed
+from tfdist.launch.diagnosis.history import ReportedError
 from tfdist.launch.restarts import Restart, announcement, decide
 from tfdist.launch.task_group import TaskGroup
 
@@ -111,4 +111,4 @@ class Restarter:
     def _failed(self) -> set[str]:
         exits = self.tasks.history.select(Exited)
         ended = {exit.task for exit in exits if exit.code != 0 or exit.task in self.tasks.job.serving}
-        return ended | {failed.task for failed in self.tasks.history.select(Failed)}
+        return ended | {failed.task for failed in self.tasks.history.select(ReportedError)}

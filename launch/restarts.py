@@ -32,7 +32,7 @@ class Restart:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class NoRestart:
     """Do not restart anything."""
 
     reason: str = ""
@@ -41,7 +41,7 @@ class Refusal:
 
 def decide(
     outcome: Outcome, job: Job, policy: Policy, attempts: Sequence[Attempt], failed: Collection[str] = ()
-) -> Restart | Refusal:
+) -> Restart | NoRestart:
     """What to do after a failure.
 
     Args:
@@ -52,13 +52,13 @@ def decide(
         failed: tasks that have failed while others still run, as the consequence of the culprits' failure or not.
     """
     if not policy.max_restarts or outcome.status is not Status.FAILED:
-        return Refusal()
+        return NoRestart()
     reason = _refused(outcome, job, policy, attempts)
     if reason is not None:
-        return Refusal(reason)
+        return NoRestart(reason)
     tasks = tasks_to_restart(job, (*outcome.culprits, *failed) if outcome.culprits else ())
     if tasks is None:
-        return Refusal("a job of this strategy cannot be restarted")
+        return NoRestart("a job of this strategy cannot be restarted")
     whole = set(tasks) == {plan.task.name for plan in job.plans}
     return Restart(tasks, whole, delay_s(attempts))
 

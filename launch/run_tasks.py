@@ -18,7 +18,7 @@ from tfdist.launch.agents.launcher_messages import (
     Restarting,
 )
 from tfdist.launch.agents.messages import Finish, Heartbeat
-from tfdist.launch.attempts import AttemptLog, Saved
+from tfdist.launch.attempts import AttemptLog, SavedState
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.doctor.preflight import preflight
@@ -54,7 +54,7 @@ class Regroup:
     _changed: bool = False
     """Hosts were lost or connected since the last plan."""
 
-    def next_plan(self, job: Job, saved: Saved) -> NextPlan:
+    def next_plan(self, job: Job, saved: SavedState) -> NextPlan:
         """The job of the next attempt. It is the same object, with the ports that it has, if no host has changed.
 
         If the hosts are too few, waits for at most `start_timeout_s` for more. Arguments as for `HostChoice.plan`.
@@ -83,7 +83,7 @@ class Regroup:
         self._new = [host for host in (*self._new, *new) if host not in lost or host in new]
         self._changed = self._changed or bool(lost or new)
 
-    def _plan(self, job: Job, saved: Saved, deadline: float) -> NextPlan:
+    def _plan(self, job: Job, saved: SavedState, deadline: float) -> NextPlan:
         waits = False
         try:
             while True:
@@ -203,7 +203,7 @@ class _Run:
         while isinstance(restart := decide(outcome, job, self.policy, self.log.attempts), Restart):
             try:
                 self._check_interrupted()
-                plan = hosts.next_plan(job, Saved(self.log.saved_step or 0, self.log.saved_examples))
+                plan = hosts.next_plan(job, SavedState(self.log.saved_step or 0, self.log.saved_examples))
             except TfdistError as error:
                 return self._with_checkpoint(_not_restarted(outcome, error))
             job = plan.job

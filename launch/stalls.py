@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tfdist.launch.agent_program.clock import event_time
 from tfdist.launch.agents.launcher_messages import Message, Note
 from tfdist.launch.agents.messages import Event, Exited, Output, Reply, StacksDumped, Started
-from tfdist.launch.diagnosis.history import History, ProcessState, Stalled
+from tfdist.launch.diagnosis.history import History, ProcessState, Stall
 from tfdist.launch.job import Job
 from tfdist.launch.task_group import TaskGroup
 from tfdist.launch.text import shortened
@@ -89,7 +89,7 @@ class StallWatch:
         """Count the time from now on, and end a suspicion."""
         self._last_sign, self._suspected_at, self._before = max(now, self._last_sign), None, None
 
-    def check(self, running: Collection[str], now: float, time_now: float) -> Suspicion | SecondLook | Stalled | None:
+    def check(self, running: Collection[str], now: float, time_now: float) -> Suspicion | SecondLook | Stall | None:
         """What to do now.
 
         Args:
@@ -110,7 +110,7 @@ class StallWatch:
         compared = all(self.history.states.get(task) is not self._before.get(task) for task in running)
         if (compared and not self.missing_stacks) or now >= self._suspected_at + EVIDENCE_S:
             self._last_sign, self._suspected_at = math.inf, None
-            return Stalled(self.timeout_s or 0.0, time_now, _cores_used(self._before, self.history.states, running))
+            return Stall(self.timeout_s or 0.0, time_now, _cores_used(self._before, self.history.states, running))
         return None
 
     @property
@@ -156,7 +156,7 @@ class StallGuard:
     """Does what a `StallWatch` decides."""
 
     tasks: TaskGroup
-    fail: Callable[[Stalled, float], None]
+    fail: Callable[[Stall, float], None]
     """Called with the stall, and the monotonic time."""
     took_steps: bool = False
     """An earlier attempt reported steps."""
@@ -193,7 +193,7 @@ class StallGuard:
                 self.tasks.inspect()
             case SecondLook():
                 self.tasks.inspect()
-            case Stalled() as stall:
+            case Stall() as stall:
                 self.fail(stall, now)
         self._plan(now)
 

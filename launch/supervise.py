@@ -33,7 +33,7 @@ from tfdist.launch.diagnosis.culprit import shows_cause
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.endings import killed_from_outside
 from tfdist.launch.diagnosis.first_failure import first_failure
-from tfdist.launch.diagnosis.history import Entry, Failed, StartTimedOut, TimedOut
+from tfdist.launch.diagnosis.history import Entry, ReportedError, StartTimedOut, TimedOut
 from tfdist.launch.frozen import FrozenWatch
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.joining import CHECK_S, JoinWatch
@@ -241,7 +241,7 @@ class Supervisor:
             return
         if self._restart(now):
             return
-        ending = {entry.task for entry in self.history.select(Failed)} & self.tasks.running
+        ending = {entry.task for entry in self.history.select(ReportedError)} & self.tasks.running
         if now >= until and self.tasks.stopped:
             self._stop(self.policy.failure_grace_s, first_failure(self.history), self.tasks.running - ending)
             return

@@ -119,7 +119,7 @@ class LocalFiles:
 
 
 @dataclass(frozen=True)
-class Listing:
+class CheckpointList:
     """The checkpoints of a folder."""
 
     complete: tuple[Manifest, ...]
@@ -133,7 +133,7 @@ class Listing:
         return self.complete[0] if self.complete else None
 
 
-def list_checkpoints(folder: str, files: Files | None = None) -> Listing:
+def list_checkpoints(folder: str, files: Files | None = None) -> CheckpointList:
     """The checkpoints in a folder, a local one unless `files` reads others. Without the folder there are none.
 
     Raises:
@@ -149,7 +149,7 @@ def list_checkpoints(folder: str, files: Files | None = None) -> Listing:
             complete.append(_complete(folder, name, files))
         except ValueError as error:
             problems[step] = str(error)
-    return Listing(tuple(sorted(complete, key=lambda manifest: manifest.step, reverse=True)), problems)
+    return CheckpointList(tuple(sorted(complete, key=lambda manifest: manifest.step, reverse=True)), problems)
 
 
 def _complete(folder: str, name: str, files: Files) -> Manifest:
@@ -192,7 +192,7 @@ def check_same_training(manifest: Manifest, spec: TrainingSpec, folder: str) -> 
         )
 
 
-def check_empty(listing: Listing, folder: str) -> None:
+def check_empty(listing: CheckpointList, folder: str) -> None:
     """Refuse to start from the beginning in a folder that holds checkpoints.
 
     Raises:

@@ -49,7 +49,7 @@ Choice = TypeVar("Choice", bound=StrategyChoice)
 
 
 @dataclass(frozen=True)
-class Resolved(Generic[Choice]):
+class CompleteSpec(Generic[Choice]):
     """A complete spec, with what to tell the user about it."""
 
     spec: Choice
@@ -60,7 +60,7 @@ class Resolved(Generic[Choice]):
 
 def resolve(
     choices: Mapping[str, Any], machine: Machine, preset: str | None = None, base: TrainingSpec | None = None
-) -> Resolved[TrainingSpec]:
+) -> CompleteSpec[TrainingSpec]:
     """The built-in training that the choices describe on this machine.
 
     Args:
@@ -88,12 +88,12 @@ def resolve(
     communication, communication_notes = _choose_communication(spec, machine)
     spec = replace(spec, communication=communication)
     notes = preset_notes + strategy_notes + communication_notes
-    return Resolved(spec, notes, training_warnings(spec, machine))
+    return CompleteSpec(spec, notes, training_warnings(spec, machine))
 
 
 def resolve_strategy(
     choices: Mapping[str, Any], machine: Machine, base: StrategyChoice | None = None
-) -> Resolved[StrategyChoice]:
+) -> CompleteSpec[StrategyChoice]:
     """The strategy that the choices describe, for a custom program. Cores are not pinned unless chosen.
 
     What is not chosen is as in `base`, if there is one.
@@ -115,7 +115,7 @@ def resolve_strategy(
     check_program(choice)
     communication, communication_notes = _choose_communication(choice, machine)
     choice = replace(choice, communication=communication)
-    return Resolved(choice, notes + communication_notes, strategy_warnings(choice, machine))
+    return CompleteSpec(choice, notes + communication_notes, strategy_warnings(choice, machine))
 
 
 _ENUMS = enum_fields(TrainingSpec)

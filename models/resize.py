@@ -3,14 +3,14 @@
 from dataclasses import replace
 from typing import TypeVar
 
-from tfdist.launch.attempts import Saved
+from tfdist.launch.attempts import SavedState
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 
 Choice = TypeVar("Choice", bound=StrategyChoice)
 
 
-def resized(spec: Choice, workers: int, ps: int, saved: Saved) -> Choice:
+def resized(spec: Choice, workers: int, ps: int, saved: SavedState) -> Choice:
     """The spec for these workers and parameter servers.
 
     The batch per replica, the learning rate and the number of examples in all stay; so the global batch and the steps
@@ -30,7 +30,7 @@ def resized(spec: Choice, workers: int, ps: int, saved: Saved) -> Choice:
     return replace(new, steps=saved.step + _steps_left(new, saved))
 
 
-def effect(old: StrategyChoice, new: StrategyChoice, saved: Saved) -> str:
+def effect(old: StrategyChoice, new: StrategyChoice, saved: SavedState) -> str:
     """What is different in the training, as in `global batch 64 instead of 96, 400 steps left instead of 267`."""
     if not isinstance(old, TrainingSpec) or not isinstance(new, TrainingSpec) or new.examples is None:
         return ""
@@ -47,5 +47,5 @@ def _has_global_batch(spec: TrainingSpec) -> bool:
     return spec.synchronous
 
 
-def _steps_left(spec: TrainingSpec, saved: Saved) -> int:
+def _steps_left(spec: TrainingSpec, saved: SavedState) -> int:
     return -(-((spec.examples or 0) - saved.examples) // spec.global_batch_size)

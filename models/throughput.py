@@ -70,7 +70,7 @@ def _single_windows(ranks: Sequence[RankRecord]) -> _Rows:
     return [(timed.window,) for timed in sorted(begun, key=lambda timed: timed.end_s)]
 
 
-class _Timed(NamedTuple):
+class _WindowTimes(NamedTuple):
     """A window, in seconds since the common start."""
 
     begin_s: float
@@ -84,9 +84,9 @@ class _Timed(NamedTuple):
         return self.window.examples * max(0.0, moment_s - self.begin_s) / (self.end_s - self.begin_s)
 
 
-def _timed(rank: RankRecord) -> list[_Timed]:
+def _timed(rank: RankRecord) -> list[_WindowTimes]:
     edges = pairwise(accumulate((window.elapsed_s for window in rank.windows), initial=0.0))
-    return [_Timed(*edge, window) for edge, window in zip(edges, rank.windows, strict=True)]
+    return [_WindowTimes(*edge, window) for edge, window in zip(edges, rank.windows, strict=True)]
 
 
 def _first_end_s(ranks: Sequence[RankRecord]) -> float:

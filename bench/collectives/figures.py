@@ -13,7 +13,7 @@ from tfdist.strategies.options import GradientDtype
 
 
 @dataclass(frozen=True)
-class Figure:
+class SizeFigure:
     """One row of the table: an arm and a size."""
 
     line: Line
@@ -55,7 +55,7 @@ class Figure:
         return bus_factor(self.line.op, self.line.ranks)
 
 
-def figures_of(sweep: Sweep) -> tuple[Figure, ...]:
+def figures_of(sweep: Sweep) -> tuple[SizeFigure, ...]:
     """A figure for each arm in the order of its first turn, by size, then by packs."""
     arms = list(dict.fromkeys(line.arm for line in sweep.lines))
 
@@ -66,8 +66,8 @@ def figures_of(sweep: Sweep) -> tuple[Figure, ...]:
     return tuple(_figure(list(lines)) for _, lines in groupby(ordered, key=place))
 
 
-def _figure(lines: Sequence[Line]) -> Figure:
+def _figure(lines: Sequence[Line]) -> SizeFigure:
     logs = [math.log(line.seconds) for line in lines]
     mean = math.fsum(logs) / len(logs)
     wrong = sum(line.wrong for line in lines)
-    return Figure(lines[0], math.exp(mean), interval_of_mean(logs, mean), len(lines), wrong)
+    return SizeFigure(lines[0], math.exp(mean), interval_of_mean(logs, mean), len(lines), wrong)

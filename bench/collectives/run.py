@@ -83,7 +83,7 @@ def run_collectives(plan: CollectivePlan, hooks: RunnerHooks, environment: Envir
     Raises:
         TfdistError: a turn could not be saved.
     """
-    run = _Run(plan, hooks, environment)
+    run = _Sweep(plan, hooks, environment)
     with interruptions(run.news.put):
         try:
             run.measure()
@@ -99,7 +99,7 @@ def run_collectives(plan: CollectivePlan, hooks: RunnerHooks, environment: Envir
 
 
 @dataclass
-class _Run:
+class _Sweep:
     plan: CollectivePlan
     hooks: RunnerHooks
     environment: EnvironmentOf

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfdist.bench.collectives.figures import Figure, figures_of
+from tfdist.bench.collectives.figures import SizeFigure, figures_of
 from tfdist.bench.collectives.results import Sweep
 from tfdist.launch.sizes import size_text
 
@@ -16,9 +16,9 @@ class Column:
     name: str
     unit: str
     """Empty: none."""
-    value: Callable[[Figure], Any]
+    value: Callable[[SizeFigure], Any]
     """The exact value, None if it is unknown."""
-    text: Callable[[Figure], str]
+    text: Callable[[SizeFigure], str]
     """What readers see."""
 
     @property
@@ -33,7 +33,7 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{value:.{max(0, digits - 1 - exponent)}f}"
 
 
-def _interval(figure: Figure) -> str:
+def _interval(figure: SizeFigure) -> str:
     interval = figure.busbw_interval
     return "" if interval is None else f"{significant(interval.low)} to {significant(interval.high)}"
 
@@ -58,7 +58,7 @@ INTERVAL = Column("95 % interval", "GB/s", lambda figure: None, _interval)
 WRONG = Column("#wrong", "", lambda figure: figure.wrong, lambda figure: str(figure.wrong))
 
 
-def _packs(figure: Figure) -> str:
+def _packs(figure: SizeFigure) -> str:
     return pack_text(figure.line.pack_bytes) if figure.line.tensors > 1 else ""
 
 
@@ -67,7 +67,7 @@ def pack_text(pack_bytes: int | None) -> str:
     return "one" if pack_bytes is None else size_text(pack_bytes)
 
 
-def values_of(figure: Figure) -> dict[str, Any]:
+def values_of(figure: SizeFigure) -> dict[str, Any]:
     """The exact values, units in the names; None: unknown, or it does not apply."""
     line, seconds, busbw = figure.line, figure.interval, figure.busbw_interval
     return {
@@ -105,7 +105,7 @@ def to_json(sweep: Sweep) -> dict[str, Any]:
     }
 
 
-def columns_for(figures: Sequence[Figure], width: int | None = None) -> tuple[Column, ...]:
+def columns_for(figures: Sequence[SizeFigure], width: int | None = None) -> tuple[Column, ...]:
     """The columns of a table of one arm that has room for `width` characters; None: any number."""
     lists = any(figure.line.tensors > 1 for figure in figures)
     packs = (PACKS,) if lists else ()
@@ -115,7 +115,7 @@ def columns_for(figures: Sequence[Figure], width: int | None = None) -> tuple[Co
     return next(fitting, candidates[-1])
 
 
-def lines_of_table(columns: Sequence[Column], figures: Sequence[Figure]) -> list[str]:
+def lines_of_table(columns: Sequence[Column], figures: Sequence[SizeFigure]) -> list[str]:
     """Aligned text: names, units, then a line for each figure."""
     rows = [[column.name for column in columns], [column.unit for column in columns]]
     rows += [[column.text(figure) for column in columns] for figure in figures]
@@ -123,5 +123,5 @@ def lines_of_table(columns: Sequence[Column], figures: Sequence[Figure]) -> list
     return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _width(columns: Sequence[Column], figures: Sequence[Figure]) -> int:
+def _width(columns: Sequence[Column], figures: Sequence[SizeFigure]) -> int:
     return max(map(len, lines_of_table(columns, figures)))

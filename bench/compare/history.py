@@ -34,7 +34,7 @@ class BenchLabel:
 
 
 @dataclass(frozen=True)
-class Point:
+class BenchPoint:
     """One arm in one bench."""
 
     bench: BenchLabel
@@ -51,11 +51,11 @@ class Point:
 
 
 @dataclass(frozen=True)
-class History:
+class BenchHistory:
     """Points of each arm, all in order of time."""
 
     benches: tuple[BenchLabel, ...]
-    points: tuple[Point, ...]
+    points: tuple[BenchPoint, ...]
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ class History:
         }
 
 
-def read_history(roots: Sequence[Path], patterns: Sequence[str] = ()) -> History:
+def read_history(roots: Sequence[Path], patterns: Sequence[str] = ()) -> BenchHistory:
     """The arms of these benches that match one of `patterns` (fnmatch; none: all), oldest bench first.
 
     Raises:
@@ -93,7 +93,7 @@ def read_history(roots: Sequence[Path], patterns: Sequence[str] = ()) -> History
             if patterns
             else f"nothing was measured in {', '.join(map(str, roots))}: give folders of benches"
         )
-    return History(tuple(bench for bench, _ in benches), tuple(_points(benches, wanted)))
+    return BenchHistory(tuple(bench for bench, _ in benches), tuple(_points(benches, wanted)))
 
 
 def _labelled(folder: ResultFolder) -> BenchLabel:
@@ -115,7 +115,7 @@ def _machine(record: Record) -> str:
     return ", ".join([cores, *map(str, gpus)])
 
 
-def _points(benches: Sequence[tuple[BenchLabel, Sequence[ArmRow]]], wanted: Sequence[str]) -> Iterator[Point]:
+def _points(benches: Sequence[tuple[BenchLabel, Sequence[ArmRow]]], wanted: Sequence[str]) -> Iterator[BenchPoint]:
     before: dict[str, Sequence[ArmRow]] = {}
     for bench, rows in benches:
         found: dict[int, tuple[dict[str, Change], bool]] = {}
@@ -124,12 +124,12 @@ def _points(benches: Sequence[tuple[BenchLabel, Sequence[ArmRow]]], wanted: Sequ
                 continue
             previous = before.get(row.arm)
             if previous is None:
-                yield Point(bench, row, None, False)
+                yield BenchPoint(bench, row, None, False)
                 continue
             if id(previous) not in found:  # most arms have the same bench before
                 found[id(previous)] = _since(previous, rows)
             changed, moved = found[id(previous)]
-            yield Point(bench, row, changed.get(row.arm), moved)
+            yield BenchPoint(bench, row, changed.get(row.arm), moved)
         before.update({row.arm: rows for row in rows if row.measured})
 
 
@@ -142,7 +142,7 @@ def _since(previous: Sequence[ArmRow], rows: Sequence[ArmRow]) -> tuple[dict[str
     return {change.arm: change for change in compared}, moved
 
 
-def values_of(point: Point) -> dict[str, Any]:
+def values_of(point: BenchPoint) -> dict[str, Any]:
     """The columns of history.csv."""
     row = point.row
     over = row.one_device.comparison if row.one_device and row.one_device.label != row.label else None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tfdist.bench.compare.history import History, Point, values_of
+from tfdist.bench.compare.history import BenchHistory, BenchPoint, values_of
 from tfdist.bench.report.across import OTHER_MACHINE
 from tfdist.bench.report.colors import GRID, INK, PALETTE
 from tfdist.bench.report.format import EMPTY, interval, number
@@ -19,7 +19,7 @@ _MOST_DRAWN = 12
 """More arms than this are in the table only."""
 
 
-def history_section(history: History) -> Section:
+def history_section(history: BenchHistory) -> Section:
     """The whole history."""
     return Section(
         key="history",
@@ -36,7 +36,7 @@ def history_section(history: History) -> Section:
     )
 
 
-def shown_row(point: Point) -> dict[str, str]:
+def shown_row(point: BenchPoint) -> dict[str, str]:
     """Formatted text by column."""
     row, since = point.row, point.change.comparison if point.change else None
     over = row.one_device.comparison if row.one_device and row.one_device.label != row.label else None
@@ -56,12 +56,12 @@ def shown_row(point: Point) -> dict[str, str]:
     }
 
 
-def in_order(history: History) -> list[Point]:
+def in_order(history: BenchHistory) -> list[BenchPoint]:
     """Arm by arm, each in order of time."""
     return [point for arm in history.arms for point in history.points if point.arm == arm]
 
 
-def _answers(history: History) -> Iterator[str]:
+def _answers(history: BenchHistory) -> Iterator[str]:
     decided = [each for each in history.points if _verdict(each) not in (None, ArmVerdict.CANNOT_TELL)]
     for point in decided:
         found = point.change.comparison if point.change else None
@@ -76,11 +76,11 @@ def _answers(history: History) -> Iterator[str]:
         yield "No measurable change of any arm from one bench to the next."
 
 
-def _verdict(point: Point) -> ArmVerdict | None:
+def _verdict(point: BenchPoint) -> ArmVerdict | None:
     return point.change.comparison.verdict if point.change and point.change.comparison else None
 
 
-def _table(history: History) -> Table:
+def _table(history: BenchHistory) -> Table:
     import pandas as pd
 
     points = in_order(history)
@@ -92,19 +92,19 @@ def _table(history: History) -> Table:
     )
 
 
-_Value = Callable[[Point], tuple[float, Interval | None] | None]
+_Value = Callable[[BenchPoint], tuple[float, Interval | None] | None]
 
 
-def _images(point: Point) -> tuple[float, Interval | None] | None:
+def _images(point: BenchPoint) -> tuple[float, Interval | None] | None:
     return None if point.row.images_per_s is None else (point.row.images_per_s, point.row.spread)
 
 
-def _speed_up(point: Point) -> tuple[float, Interval | None] | None:
+def _speed_up(point: BenchPoint) -> tuple[float, Interval | None] | None:
     over = point.row.one_device
     return None if over is None or over.label == point.row.label else (over.comparison.ratio, over.comparison.interval)
 
 
-def _charts(history: History) -> Iterator[Chart]:
+def _charts(history: BenchHistory) -> Iterator[Chart]:
     import pandas as pd
 
     arms = history.arms[:_MOST_DRAWN]
@@ -120,7 +120,7 @@ def _charts(history: History) -> Iterator[Chart]:
             yield Chart(name, title, alt, _painter(history, drawn, value, unit), data)
 
 
-def _in_words(arms: Sequence[str], drawn: Sequence[Point], value: _Value) -> str:
+def _in_words(arms: Sequence[str], drawn: Sequence[BenchPoint], value: _Value) -> str:
     texts = []
     for arm in arms:
         values = [found[0] for point in drawn if point.arm == arm and (found := value(point))]
@@ -128,7 +128,7 @@ def _in_words(arms: Sequence[str], drawn: Sequence[Point], value: _Value) -> str
     return shortened(texts, 12)
 
 
-def _painter(history: History, drawn: Sequence[Point], value: _Value, unit: str) -> "Callable[[Axes], None]":
+def _painter(history: BenchHistory, drawn: Sequence[BenchPoint], value: _Value, unit: str) -> "Callable[[Axes], None]":
     places = {bench: place for place, bench in enumerate(history.benches)}
 
     def paint(axes: "Axes") -> None:

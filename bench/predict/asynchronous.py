@@ -12,16 +12,16 @@ from tfdist.bench.predict.compute import Compute, batch_of, error_of
 from tfdist.bench.predict.curve import (
     DRAWS,
     RANGE,
-    Curve,
     Draws,
     Parts,
     Question,
+    ScalingCurve,
     curve_of,
     grid_of,
     is_far,
     link_of_bench,
 )
-from tfdist.bench.predict.ring import Link
+from tfdist.bench.predict.ring import RingLink
 from tfdist.bench.report.summary import ArmRow
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def service_s(measured_steps_per_s: "Array", workers: int, compute_s: "Array", s
     return found
 
 
-def predict_async(row: ArmRow, compute: Compute, question: Question, seed: int = 0) -> Curve:
+def predict_async(row: ArmRow, compute: Compute, question: Question, seed: int = 0) -> ScalingCurve:
     """The curve of a parameter-server arm: as many servers as measured."""
     import numpy as np
 
@@ -108,7 +108,7 @@ def _steps(own: "Array", service: "Array", workers: "Array", servers: int) -> "A
     return found
 
 
-def _on_wire(link: Link | None, size: int) -> tuple[float, float]:
+def _on_wire(link: RingLink | None, size: int) -> tuple[float, float]:
     """Seconds that a step's transfers occupy a server's link one way, and that they add to a worker's own time.
 
     A worker pulls the variables and pushes gradients of the same size; each is a request and an answer.

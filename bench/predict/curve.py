@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdist.bench.predict.compute import Compute
-from tfdist.bench.predict.ring import Link, RingFit
+from tfdist.bench.predict.ring import RingFit, RingLink
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import ERROR, Interval
 
@@ -55,7 +55,7 @@ class Draws:
 
 
 @dataclass(frozen=True)
-class Point:
+class PredictedPoint:
     """The prediction for one number of devices."""
 
     devices: int
@@ -70,17 +70,17 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Curve:
+class ScalingCurve:
     """The predictions for one arm."""
 
     arm: ArmRow
     compute: Compute
-    points: tuple[Point, ...]
+    points: tuple[PredictedPoint, ...]
     pays_until: int | None
     """The most devices of which each adds `worth` of what one device alone does; None: more than were asked for."""
     pays_interval: tuple[int, int | None]
     gradient_bytes: int
-    link: Link | None
+    link: RingLink | None
     """That it is predicted for; None: the one that was measured."""
     fit: RingFit | None = None
     """Fit of its exchange; None: an asynchronous arm."""
@@ -97,7 +97,7 @@ class Question:
     """The share of one device's images/s that an added device must bring to pay."""
     gradient_bytes: int
     """Bytes of the arm's gradients in float32."""
-    link: Link | None
+    link: RingLink | None
     """None: the one that was measured."""
 
 
@@ -110,12 +110,12 @@ def grid_of(devices: Sequence[int]) -> "Array":
     return np.array(sorted({1.0, *devices, *between, *(number + 1 for number in (*devices, *between))}))
 
 
-def link_of_bench(row: ArmRow) -> Link:
+def link_of_bench(row: ArmRow) -> RingLink:
     """The link that an arm was measured over; without a limit inside one host."""
-    return Link(row.link["bytes_per_s"], row.link["rtt_s"] / 2) if row.link else Link()
+    return RingLink(row.link["bytes_per_s"], row.link["rtt_s"] / 2) if row.link else RingLink()
 
 
-def is_far(measured: Link, other: Link | None) -> bool:
+def is_far(measured: RingLink, other: RingLink | None) -> bool:
     """Whether a prediction for another link is an extrapolation."""
     if other is None or not (measured.bytes_per_s and other.bytes_per_s):
         return False
@@ -123,14 +123,14 @@ def is_far(measured: Link, other: Link | None) -> bool:
     return not 1 / RANGE <= ratio <= RANGE
 
 
-def curve_of(row: ArmRow, compute: Compute, question: Question, draws: Draws, most: int) -> Curve:
+def curve_of(row: ArmRow, compute: Compute, question: Question, draws: Draws, most: int) -> ScalingCurve:
     """`most`: the number of devices beyond which it is an extrapolation."""
     import numpy as np
 
     grid, rates, end = draws.grid, draws.rates, max(question.devices)
     until = [_pays_until(grid, each, question.worth) for each in rates]
     low, high = (int(value) for value in np.quantile(until, [ERROR / 2, 1 - ERROR / 2], method="nearest"))
-    return Curve(
+    return ScalingCurve(
         row,
         compute,
         tuple(_point(draws, number, number > most) for number in question.devices),
@@ -141,12 +141,12 @@ def curve_of(row: ArmRow, compute: Compute, question: Question, draws: Draws, mo
     )
 
 
-def _point(draws: Draws, number: int, extrapolated: bool) -> Point:
+def _point(draws: Draws, number: int, extrapolated: bool) -> PredictedPoint:
     at = int((draws.grid < number).sum())
     rates, of_one = draws.rates[:, at], draws.parts.compute[:, 0]
     efficiency = rates * of_one / (number * draws.batch)
     parts = draws.parts
-    return Point(
+    return PredictedPoint(
         number,
         float(rates[0]),
         _quantiles(rates),

@@ -9,8 +9,8 @@ from typing import Any
 from tfdist.bench.collectives.results import Sweep, read_collectives
 from tfdist.bench.predict.asynchronous import predict_async
 from tfdist.bench.predict.compute import compute_for
-from tfdist.bench.predict.curve import DRAWS, Curve, Question, link_of_bench
-from tfdist.bench.predict.ring import Link, RingFit, fit_ring, link_of, resolved, ring_lines
+from tfdist.bench.predict.curve import DRAWS, Question, ScalingCurve, link_of_bench
+from tfdist.bench.predict.ring import RingFit, RingLink, fit_ring, link_of, resolved, ring_lines
 from tfdist.bench.predict.sync import predict_sync
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.summary import WRONG, ArmRow, summarize
@@ -28,7 +28,7 @@ _FLOAT32 = 4
 
 
 @dataclass(frozen=True)
-class Asked:
+class PredictionOptions:
     """The options of a prediction."""
 
     devices: tuple[int, ...]
@@ -48,8 +48,8 @@ class Prediction:
     """The curves of all predicted arms of a bench."""
 
     bench: str
-    curves: tuple[Curve, ...]
-    asked: Asked
+    curves: tuple[ScalingCurve, ...]
+    asked: PredictionOptions
     commands: tuple[str, ...]
 
     @property
@@ -66,7 +66,7 @@ class Prediction:
         }
 
 
-def predict(bench: Path, collectives: Path | None, asked: Asked) -> Prediction:
+def predict(bench: Path, collectives: Path | None, asked: PredictionOptions) -> Prediction:
     """What the arms of a bench would do on other numbers of devices, and over another link.
 
     Args:
@@ -90,7 +90,9 @@ def predict(bench: Path, collectives: Path | None, asked: Asked) -> Prediction:
     return Prediction(folder.label, tuple(_curves(chosen, rows, sweep, asked)), asked, tuple(commands))
 
 
-def _curves(chosen: Sequence[ArmRow], rows: Sequence[ArmRow], sweep: Sweep | None, asked: Asked) -> Iterator[Curve]:
+def _curves(
+    chosen: Sequence[ArmRow], rows: Sequence[ArmRow], sweep: Sweep | None, asked: PredictionOptions
+) -> Iterator[ScalingCurve]:
     fits: dict[tuple[Communication, int], RingFit] = {}
     for row in chosen:
         compute, size = compute_for(row, rows), asked.gradient_bytes or _gradient_bytes(row, sweep)
@@ -130,13 +132,13 @@ def _gradient_bytes(row: ArmRow, sweep: Sweep | None) -> int:
     raise TfdistError(f"{row.arm} runs a program of its own: give the size of its gradients, as --gradient-bytes 14MB")
 
 
-def _link(row: ArmRow, sweep: Sweep | None, asked: Asked) -> Link | None:
+def _link(row: ArmRow, sweep: Sweep | None, asked: PredictionOptions) -> RingLink | None:
     """The measured link with what was asked for in its place; None if nothing was."""
     if asked.bandwidth is None and asked.latency_s is None:
         return None
     by_sweep = row.strategy == StrategyName.MULTI_WORKER or not row.link
     measured = link_of(sweep) if sweep and by_sweep else link_of_bench(row)
-    return Link(
+    return RingLink(
         measured.bytes_per_s if asked.bandwidth is None else asked.bandwidth,
         measured.latency_s if asked.latency_s is None else asked.latency_s,
     )
@@ -147,7 +149,7 @@ def _ring_to_json(fit: RingFit) -> dict[str, Any]:
             "link": vars(fit.link)}  # fmt: skip
 
 
-def _curve_to_json(curve: Curve) -> dict[str, Any]:
+def _curve_to_json(curve: ScalingCurve) -> dict[str, Any]:
     return {
         "arm": curve.arm.arm,
         "pays_until": curve.pays_until,
@@ -162,7 +164,7 @@ def _curve_to_json(curve: Curve) -> dict[str, Any]:
     }
 
 
-def values_of(curve: Curve, index: int) -> dict[str, Any]:
+def values_of(curve: ScalingCurve, index: int) -> dict[str, Any]:
     """One row of prediction.csv."""
     point = curve.points[index]
     names = ("compute_ms", "waiting_ms", "exchange_ms", "rest_ms")

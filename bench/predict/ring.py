@@ -27,7 +27,7 @@ _NEAR = math.log(8)
 
 
 @dataclass(frozen=True)
-class Link:
+class RingLink:
     """One connection between two hosts."""
 
     bytes_per_s: float | None = None
@@ -56,7 +56,7 @@ class Ring:
         found: Array = np.where(n > 1, messages + 2 * (n - 1) / n * size * self.seconds_per_byte, 0.0)
         return found
 
-    def over(self, measured: Link, other: Link) -> "Ring":
+    def over(self, measured: RingLink, other: RingLink) -> "Ring":
         """The same processes over another link.
 
         What the link that it was measured over explains is replaced, and the rest stays: the processes' own work on
@@ -84,13 +84,13 @@ class RingFit:
     """Measured ones."""
     sizes: tuple[int, int]
     """The smallest and the largest buffer in it, bytes."""
-    link: Link
+    link: RingLink
 
 
-def link_of(sweep: Sweep) -> Link:
+def link_of(sweep: Sweep) -> RingLink:
     """The link that a sweep was measured over."""
     measured = sweep.header.link
-    return Link(measured["bytes_per_s"], measured["rtt_s"] / 2) if measured else Link()
+    return RingLink(measured["bytes_per_s"], measured["rtt_s"] / 2) if measured else RingLink()
 
 
 def ring_lines(sweep: Sweep, communication: Communication, gpus: bool) -> tuple[Line, ...]:
@@ -121,7 +121,7 @@ def resolved(communication: Communication, gpus: bool) -> Communication:
     return Communication.NCCL if gpus else Communication.RING
 
 
-def fit_ring(lines: Sequence[Line], link: Link, size: float, draws: int, seed: int = 0) -> RingFit:
+def fit_ring(lines: Sequence[Line], link: RingLink, size: float, draws: int, seed: int = 0) -> RingFit:
     """The ring that fits these all-reduces best, at sizes near `size` bytes above all."""
     import numpy as np
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfdist.bench.predict.compute import batch_of
-from tfdist.bench.predict.curve import RANGE, Curve, Point
+from tfdist.bench.predict.curve import RANGE, PredictedPoint, ScalingCurve
 from tfdist.bench.predict.prediction import Prediction, values_of
 from tfdist.bench.predict.ring import RingFit
 from tfdist.bench.report.colors import GRID, INK, MUTED, PALETTE, RED
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Reference:
+class PublishedCurve:
     """A published curve or point."""
 
     name: str
@@ -38,15 +38,17 @@ _OSDI = (
 )
 
 REFERENCES = (
-    Reference("Horovod, Inception V3 and ResNet-101", _HOROVOD, (512,), efficiency=(0.90,)),
-    Reference("Horovod, VGG-16", f"{_HOROVOD}; 128 GPUs from its README of 2017", (128, 512), efficiency=(0.79, 0.68)),
-    Reference(
+    PublishedCurve("Horovod, Inception V3 and ResNet-101", _HOROVOD, (512,), efficiency=(0.90,)),
+    PublishedCurve(
+        "Horovod, VGG-16", f"{_HOROVOD}; 128 GPUs from its README of 2017", (128, 512), efficiency=(0.79, 0.68)
+    ),
+    PublishedCurve(
         "TensorFlow 2016, Inception-v3, asynchronous",
         f"{_OSDI}; about 500 to 2,000 images/s, read from the plot",
         (25, 200),
         images_per_s=(500, 2000),
     ),
-    Reference("TensorFlow 2016, Inception-v3, highest", _OSDI, (200,), images_per_s=(2300,)),
+    PublishedCurve("TensorFlow 2016, Inception-v3, highest", _OSDI, (200,), images_per_s=(2300,)),
 )
 
 
@@ -65,7 +67,7 @@ def prediction_section(prediction: Prediction) -> Section:
     )
 
 
-def shown_row(curve: Curve, point: Point) -> dict[str, str]:
+def shown_row(curve: ScalingCurve, point: PredictedPoint) -> dict[str, str]:
     """Formatted text by column."""
     compute, waiting, exchange, rest = (f"{value:.1f}" for value in point.parts_ms)
     return {
@@ -83,7 +85,7 @@ def shown_row(curve: Curve, point: Point) -> dict[str, str]:
     }
 
 
-def _answer(prediction: Prediction, curve: Curve) -> str:
+def _answer(prediction: Prediction, curve: ScalingCurve) -> str:
     last, worth = curve.points[-1], prediction.asked.worth
     text = (
         f"{curve.arm.arm}: {last.images_per_s:,.0f} images/s on {counted(last.devices, 'device')} "
@@ -151,7 +153,7 @@ def _table(prediction: Prediction) -> Table:
     return Table("prediction", "Predictions", pd.DataFrame(shown), pd.DataFrame(data))
 
 
-_Value = Callable[[Point], tuple[float, Interval]]
+_Value = Callable[[PredictedPoint], tuple[float, Interval]]
 
 
 def _images_chart(prediction: Prediction) -> Chart:
@@ -190,7 +192,7 @@ def _chart(prediction: Prediction, name: str, title: str, paint: "Callable[[Axes
     return Chart(name, title, f"{title}, predicted. {alt}", paint, table, inches=4.6)
 
 
-def _curves(axes: "Axes", curves: Sequence[Curve], value: _Value) -> None:
+def _curves(axes: "Axes", curves: Sequence[ScalingCurve], value: _Value) -> None:
     for index, curve in enumerate(curves):
         color = PALETTE[index % len(PALETTE)]
         style: dict[str, Any] = {"color": color, "marker": _MARKERS[index // len(PALETTE) % len(_MARKERS)], "ms": 4}
@@ -212,14 +214,14 @@ def _curves(axes: "Axes", curves: Sequence[Curve], value: _Value) -> None:
         )
 
 
-def _ideal(axes: "Axes", curves: Sequence[Curve]) -> None:
+def _ideal(axes: "Axes", curves: Sequence[ScalingCurve]) -> None:
     curve = curves[0]
     one = batch_of(curve.arm) / curve.compute.one.seconds
     devices = [point.devices for point in curve.points]
     axes.plot(devices, [one * number for number in devices], color=RED, lw=1, ls=":", label="ideal")
 
 
-def _references(axes: "Axes", references: Sequence[tuple[Reference, tuple[float, ...]]]) -> None:
+def _references(axes: "Axes", references: Sequence[tuple[PublishedCurve, tuple[float, ...]]]) -> None:
     for index, (reference, values) in enumerate(references):
         axes.plot(
             reference.devices,

@@ -11,16 +11,16 @@ from tfdist.bench.predict.compute import Compute, batch_of, error_of
 from tfdist.bench.predict.curve import (
     DRAWS,
     RANGE,
-    Curve,
     Draws,
     Parts,
     Question,
+    ScalingCurve,
     curve_of,
     grid_of,
     is_far,
     link_of_bench,
 )
-from tfdist.bench.predict.ring import Link, RingFit
+from tfdist.bench.predict.ring import RingFit, RingLink
 from tfdist.bench.report.summary import ArmRow
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def slowest_over_mean(devices: "Array", spreads: "Array") -> "Array":
     return found
 
 
-def predict_sync(row: ArmRow, compute: Compute, fit: RingFit, question: Question, seed: int = 0) -> Curve:
+def predict_sync(row: ArmRow, compute: Compute, fit: RingFit, question: Question, seed: int = 0) -> ScalingCurve:
     """A synchronous arm whose processes exchange gradients by a ring."""
     import numpy as np
 
@@ -65,7 +65,7 @@ def predict_sync(row: ArmRow, compute: Compute, fit: RingFit, question: Question
     rings = [fit.ring, *fit.draws[: DRAWS - 1]]
     size, operations = exchanged(row, question.gradient_bytes)
 
-    def parts(devices: "Array", link: Link | None) -> Parts:
+    def parts(devices: "Array", link: RingLink | None) -> Parts:
         seconds = compute.seconds(devices, drawn)
         used = rings if link is None else [ring.over(fit.link, link) for ring in rings]
         exchange = np.array([ring.seconds(devices, size, operations) for ring in used])

@@ -9,7 +9,7 @@ import pandas as pd
 from tfdist.bench.references import identity
 from tfdist.bench.report.colors import PALETTE
 from tfdist.bench.report.format import interval, number
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.report.shared_cores import mark_seconds
 from tfdist.bench.report.summary import WRONG, ArmRow, statistics_of
@@ -29,7 +29,7 @@ Series = Sequence[ArmRow]
 """Arms by batch size, the smallest first."""
 
 
-def batch_section(measured: Measured) -> Section | None:
+def batch_section(measured: ReportData) -> Section | None:
     """None without a series."""
     series = _series(measured.rows)
     if not series:

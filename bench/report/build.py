@@ -22,8 +22,8 @@ from tfdist.bench.report.headline import best_of, headline
 from tfdist.bench.report.kinds_section import kinds_section
 from tfdist.bench.report.labels import labels_of
 from tfdist.bench.report.lost_time_section import lost_time_section
-from tfdist.bench.report.measured import Measured
 from tfdist.bench.report.page import KeyFigure
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.results_section import results_section
 from tfdist.bench.report.same_arms import SamePair, same_pairs
 from tfdist.bench.report.scaling import Scaling, scaling_of
@@ -42,9 +42,9 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import counted, shortened
 from tfdist.launch.typed_json import PositiveFloat, from_json, parse_json
 
-__all__ = ["SECTIONS", "Measured", "sections_of"]
+__all__ = ["SECTIONS", "ReportData", "sections_of"]
 
-SectionOf = Callable[[Measured], Section | None]
+SectionOf = Callable[[ReportData], Section | None]
 """None: the folders hold no data for it."""
 
 SECTIONS: Sequence[SectionOf] = (
@@ -66,7 +66,7 @@ SECTIONS: Sequence[SectionOf] = (
 """Each in a file of its own: `bench/report/NAME_section.py`."""
 
 
-def sections_of(measured: Measured) -> tuple[Section, ...]:
+def sections_of(measured: ReportData) -> tuple[Section, ...]:
     """The sections that have data."""
     return tuple(section for make in SECTIONS if (section := make(measured)) is not None)
 
@@ -212,7 +212,7 @@ def make_report(roots: Sequence[Path], price_per_hour: float | None = None) -> R
     pairs = same_pairs(rows)
     notes = notes_on(rows, pairs)
     price = _stored_price(roots) if price_per_hour is None else price_per_hour
-    measured = Measured(folders, rows, notes, price, _sweeps(roots, folders))
+    measured = ReportData(folders, rows, notes, price, _sweeps(roots, folders))
     return Report(
         folders=folders,
         rows=rows,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from tfdist.bench.ceiling import Exchange, ceiling, exchange_of, highest_ceiling
+from tfdist.bench.ceiling import AllReduce, ceiling, exchange_of, highest_ceiling
 from tfdist.bench.report.format import EMPTY, interval, number
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.section import Section, Table
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.report.warning import Warning
@@ -27,7 +27,7 @@ _NOTES = (
 @dataclass(frozen=True)
 class _Ceiling:
     row: ArmRow
-    exchange: Exchange
+    exchange: AllReduce
     step_s: float
     """Step time of one device."""
     images_per_s: float
@@ -40,7 +40,7 @@ class _Ceiling:
         return self.row.spread is not None and self.row.spread.low > self.highest
 
 
-def ceiling_section(measured: Measured) -> Section | None:
+def ceiling_section(measured: ReportData) -> Section | None:
     """None without an arm between processes whose bandwidth and one-device baseline are known."""
     ceilings = list(_ceilings(measured))
     if not ceilings:
@@ -51,7 +51,7 @@ def ceiling_section(measured: Measured) -> Section | None:
     return Section("ceiling", "Ceiling of the network", tuple(map(_sentence, ceilings)), (), (table,), _NOTES)
 
 
-def ceiling_warnings(measured: Measured) -> Iterator[Warning]:
+def ceiling_warnings(measured: ReportData) -> Iterator[Warning]:
     """Warnings for arms that are measurably above their ceiling."""
     for each in _ceilings(measured):
         if each.exceeded:
@@ -63,7 +63,7 @@ def ceiling_warnings(measured: Measured) -> Iterator[Warning]:
             )
 
 
-def _ceilings(measured: Measured) -> Iterator[_Ceiling]:
+def _ceilings(measured: ReportData) -> Iterator[_Ceiling]:
     rows = {row.label: row for row in measured.rows}
     for row in measured.rows:
         spec = _spec_of(row)

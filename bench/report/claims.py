@@ -6,7 +6,7 @@ from tfdist.bench.statistics import Interval
 from tfdist.launch.str_enum import StrEnum
 
 
-class Outcome(StrEnum):
+class ClaimResult(StrEnum):
     """Whether a claim agrees with a measurement."""
 
     HELD_UP = "held up"
@@ -14,16 +14,16 @@ class Outcome(StrEnum):
     CANNOT_TELL = "cannot tell"
 
 
-def below(interval: Interval | None, bound: float) -> Outcome:
+def below(interval: Interval | None, bound: float) -> ClaimResult:
     """Outcome of the claim that a quantity is below `bound`, from the quantity's interval; None: no interval."""
     if interval is None or interval.low <= bound <= interval.high:
-        return Outcome.CANNOT_TELL
-    return Outcome.HELD_UP if interval.high < bound else Outcome.NOT_HELD_UP
+        return ClaimResult.CANNOT_TELL
+    return ClaimResult.HELD_UP if interval.high < bound else ClaimResult.NOT_HELD_UP
 
 
-def above(interval: Interval | None, bound: float) -> Outcome:
+def above(interval: Interval | None, bound: float) -> ClaimResult:
     """Outcome of the claim that a quantity is above `bound`."""
-    opposite = {Outcome.HELD_UP: Outcome.NOT_HELD_UP, Outcome.NOT_HELD_UP: Outcome.HELD_UP}
+    opposite = {ClaimResult.HELD_UP: ClaimResult.NOT_HELD_UP, ClaimResult.NOT_HELD_UP: ClaimResult.HELD_UP}
     outcome = below(interval, bound)
     return opposite.get(outcome, outcome)
 
@@ -35,13 +35,13 @@ class Claim:
     text: str
     measured: tuple[str, ...]
     """Each a clause."""
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ClaimResult, ...]
     """Outcomes of each measurement."""
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ClaimResult:
         """That of all measurements; if they differ, `not held up` wins over `cannot tell`."""
-        order = (Outcome.NOT_HELD_UP, Outcome.CANNOT_TELL, Outcome.HELD_UP)
+        order = (ClaimResult.NOT_HELD_UP, ClaimResult.CANNOT_TELL, ClaimResult.HELD_UP)
         return next(outcome for outcome in order if outcome in self.outcomes)
 
     @property

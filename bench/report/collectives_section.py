@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tfdist.bench.collectives.figures import Figure, figures_of
+from tfdist.bench.collectives.figures import SizeFigure, figures_of
 from tfdist.bench.collectives.packs import pack_sentences
 from tfdist.bench.collectives.results import Sweep
 from tfdist.bench.collectives.table import ARM, RANKS, columns_for, pack_text, significant, values_of
 from tfdist.bench.report.colors import PALETTE
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.statistics import Interval
 from tfdist.launch.sizes import size_text
@@ -44,7 +44,7 @@ def collectives_section(sweep: Sweep) -> Section | None:
     return Section("collectives", _title(figures), answer, charts, (_table(figures),), (*_NOTES, *_rest(sweep)))
 
 
-def all_reduce_section(measured: Measured) -> Section | None:
+def all_reduce_section(measured: ReportData) -> Section | None:
     """The collectives that benches used for their ceilings, those of all folders together."""
     sweeps = measured.sweeps
     if not sweeps:
@@ -57,12 +57,12 @@ def all_reduce_section(measured: Measured) -> Section | None:
     return collectives_section(replace(next(iter(sweeps.values())), lines=tuple(lines)))
 
 
-def _title(figures: Sequence[Figure]) -> str:
+def _title(figures: Sequence[SizeFigure]) -> str:
     ops = dict.fromkeys(str(figure.line.op) for figure in figures)
     return f"{', '.join(ops).capitalize()} by size"
 
 
-def _peaks(figures: Sequence[Figure]) -> tuple[str, ...]:
+def _peaks(figures: Sequence[SizeFigure]) -> tuple[str, ...]:
     """The highest bus bandwidth and the lowest latency; and the gradients of a model."""
     sized = [figure for figure in figures if figure.line.tensors == 1]
     lists = [figure for figure in figures if figure.line.tensors > 1]
@@ -93,7 +93,7 @@ def _limits(interval: Interval | None, factor: float) -> str:
     return f" ({interval.level:.0%} interval {low} to {high})"
 
 
-def _right(figures: Sequence[Figure]) -> str:
+def _right(figures: Sequence[SizeFigure]) -> str:
     wrong = [figure for figure in figures if figure.wrong]
     if not wrong:
         return f"All results were right: {counted(sum(figure.rounds for figure in figures), 'check')}."
@@ -107,14 +107,14 @@ def _rest(sweep: Sweep) -> tuple[str, ...]:
     return (*refused, *(f"Skipped: {text}" for text in sweep.unreadable))
 
 
-def _table(figures: Sequence[Figure]) -> Table:
+def _table(figures: Sequence[SizeFigure]) -> Table:
     columns = (ARM, RANKS, *columns_for(figures))
     shown = pd.DataFrame({column.title: [column.text(figure) for figure in figures] for column in columns})
     data = pd.DataFrame([values_of(figure) for figure in figures]).convert_dtypes()
     return Table("collectives", "Time and bandwidth of each size", shown, data)
 
 
-_ValueOf = Callable[[Figure], tuple[float, Interval | None]]
+_ValueOf = Callable[[SizeFigure], tuple[float, Interval | None]]
 _CHARTS: tuple[tuple[str, str, str, float, _ValueOf], ...] = (
     (
         "collectives_busbw",
@@ -134,8 +134,10 @@ _CHARTS: tuple[tuple[str, str, str, float, _ValueOf], ...] = (
 """Name, title, axis with its unit, that unit over the value's, and the value with its interval."""
 
 
-def _chart(figures: Sequence[Figure], name: str, title: str, label: str, factor: float, value_of: _ValueOf) -> Chart:
-    arms: dict[str, list[Figure]] = {}
+def _chart(
+    figures: Sequence[SizeFigure], name: str, title: str, label: str, factor: float, value_of: _ValueOf
+) -> Chart:
+    arms: dict[str, list[SizeFigure]] = {}
     for figure in figures:
         arms.setdefault(figure.line.arm, []).append(figure)
     ends = (
@@ -148,7 +150,9 @@ def _chart(figures: Sequence[Figure], name: str, title: str, label: str, factor:
     return Chart(name, title, alt, lambda axes: _paint(axes, arms, label, factor, value_of), table, inches=4.4)
 
 
-def _paint(axes: "Axes", arms: Mapping[str, Sequence[Figure]], label: str, factor: float, value_of: _ValueOf) -> None:
+def _paint(
+    axes: "Axes", arms: Mapping[str, Sequence[SizeFigure]], label: str, factor: float, value_of: _ValueOf
+) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator
 
     for (arm, figures), color, marker in zip(arms.items(), cycle(PALETTE), cycle(_MARKERS), strict=False):

@@ -11,7 +11,7 @@ from tfdist.bench.report.claims import Claim, below
 from tfdist.bench.report.colors import PALETTE
 from tfdist.bench.report.format import EMPTY, number
 from tfdist.bench.report.learner import Learner
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.report.shared_cores import mark_seconds
 from tfdist.bench.report.summary import WRONG, ArmRow
@@ -92,7 +92,7 @@ ACCURACY = 0.95
 """That arms are compared by, unless a suite says until which one they train."""
 
 
-def convergence_section(measured: Measured) -> Section | None:
+def convergence_section(measured: ReportData) -> Section | None:
     """None without evaluated turns."""
     accuracy = _accuracy(measured)
     learners = [
@@ -110,7 +110,7 @@ def convergence_section(measured: Measured) -> Section | None:
     )
 
 
-def _accuracy(measured: Measured) -> float:
+def _accuracy(measured: ReportData) -> float:
     """The lowest that a suite trains until: arms that stop there never reach a higher one."""
     suites = [folder.bench.suite for folder in measured.folders if folder.bench]
     return min((suite.until_accuracy for suite in suites if suite.until_accuracy is not None), default=ACCURACY)

@@ -7,7 +7,7 @@ import pandas as pd
 
 from tfdist.bench.report.costs import PHASES, cost_per_million
 from tfdist.bench.report.format import EMPTY, number
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.section import Section, Table
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.report.unit import in_unit
@@ -87,7 +87,7 @@ def _mega(size: int | None) -> float | None:
     return None if size is None else size / 1e6
 
 
-def costs_section(measured: Measured) -> Section | None:
+def costs_section(measured: ReportData) -> Section | None:
     """None if nothing was measured."""
     rows = [row for row in measured.rows if row.measured]
     header, *lines = cost_table(rows, measured.price_per_hour) or [[]]

@@ -8,7 +8,7 @@ import pandas as pd
 from tfdist.bench.report.arm_chart import arm_chart, described, draw_interval, write, write_status
 from tfdist.bench.report.colors import PALETTE, RED
 from tfdist.bench.report.format import number
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.section import Section
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.report.unit import in_unit
@@ -23,7 +23,7 @@ _TEXT = (
 )
 
 
-def efficiency_section(measured: Measured) -> Section | None:
+def efficiency_section(measured: ReportData) -> Section | None:
     """None without a baseline."""
     rows = [row for row in measured.rows if row.one_device or row.independent or not row.measured]
     if not any(row.measured for row in rows):

@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Sequence
 
 from tfdist.bench.report.across import OTHER_MACHINE, Change, changes, find_anchor, machine_differences
-from tfdist.bench.report.measured import Measured
 from tfdist.bench.report.ratios import ratio_chart, ratio_table, verdict_of
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.section import Section
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import ArmVerdict
 from tfdist.launch.text import counted, shortened
 
 
-def folders_section(measured: Measured) -> Section | None:
+def folders_section(measured: ReportData) -> Section | None:
     """Every later folder compared with the first one; None if no arm is in two of them."""
     folders = list(dict.fromkeys(row.folder for row in measured.rows))
     groups = [[row for row in measured.rows if row.folder == folder] for folder in folders]

@@ -7,7 +7,7 @@ import pandas as pd
 
 from tfdist.bench.report.arm_chart import EXCHANGE, draw_interval, figure_text, name_rows, write
 from tfdist.bench.report.columns import COLUMNS, values_of
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.scaling import scaling_of
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.report.summary import WRONG, ArmRow, statistics_of
@@ -34,7 +34,7 @@ _Kind = tuple[str, str, Exchange]
 """Folder, kind of hardware, exchange."""
 
 
-def kinds_section(measured: Measured) -> Section | None:
+def kinds_section(measured: ReportData) -> Section | None:
     """None with fewer than two kinds."""
     kinds = _by_kind(measured.rows)
     if len(kinds) < 2:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tfdist.bench.learning import Curve, Reached
+from tfdist.bench.learning import AccuracyReach, Curve
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.seeds import OverSeeds, over_seeds
 
@@ -13,7 +13,7 @@ class Learner:
 
     row: ArmRow
     curves: tuple[Curve, ...]
-    reached: Reached
+    reached: AccuracyReach
 
     @property
     def examples(self) -> OverSeeds | None:

@@ -5,19 +5,19 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from tfdist.bench.lost_time import LostTime, Part, Turns, Undivided, lost_time
+from tfdist.bench.lost_time import LostTime, Part, Turns, UnknownLoss, lost_time
 from tfdist.bench.mean import Mean
 from tfdist.bench.references import Reference, Spec, explainable, identity, reference
 from tfdist.bench.report.format import EMPTY
 from tfdist.bench.report.lost_time_advice import advice_on
 from tfdist.bench.report.lost_time_chart import Lost, lost_time_chart, values_of
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.section import Section, Table
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import FEWEST_ROUNDS
 from tfdist.models.datasets.table import SYNTHETIC
 
-Losses = Sequence[tuple[ArmRow, LostTime | Undivided]]
+Losses = Sequence[tuple[ArmRow, LostTime | UnknownLoss]]
 _Key = tuple[str, int, str]
 """Folder, number of hosts, and what an arm does."""
 
@@ -64,7 +64,7 @@ class _Arms:
         same = self.alike(row, _spec(row), row.hosts)
         return [] if _spec(row).get("step_times") else [other for other in same if _spec(other).get("step_times")]
 
-    def lost_time(self, row: ArmRow) -> LostTime | Undivided:
+    def lost_time(self, row: ArmRow) -> LostTime | UnknownLoss:
         spec = reference(_spec(row), Reference.SYNTHETIC) if _real(row) else _spec(row)
         found = {
             which: self.alike(row, reference(spec, which), row.hosts if which is Reference.INDEPENDENT else 1)
@@ -107,7 +107,7 @@ _METHOD = (
 _Explained = Sequence[tuple[ArmRow, LostTime]]
 
 
-def lost_time_section(measured: Measured) -> Section | None:
+def lost_time_section(measured: ReportData) -> Section | None:
     """None for a bench that was not asked to explain, and had no step times."""
     rows = [row for row in measured.rows if row.measured]
     asked = any(folder.bench and folder.bench.suite.explain for folder in measured.folders)
@@ -126,8 +126,8 @@ def lost_time_section(measured: Measured) -> Section | None:
     return Section("lost-time", "Where the time goes", answer, charts, (table,), _METHOD)
 
 
-def _rest(found: Losses) -> Iterator[Undivided]:
-    yield from (lost for _, lost in found if isinstance(lost, Undivided))
+def _rest(found: Losses) -> Iterator[UnknownLoss]:
+    yield from (lost for _, lost in found if isinstance(lost, UnknownLoss))
 
 
 def _answer(explained: _Explained) -> Iterator[str]:

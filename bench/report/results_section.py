@@ -17,7 +17,7 @@ from tfdist.bench.report.arm_chart import (
 )
 from tfdist.bench.report.colors import INK, RED
 from tfdist.bench.report.columns import COLUMNS, columns_of, values_of
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.scaling import DESCRIPTIONS, scaling_of
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.report.summary import WRONG, ArmRow
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _DATA = ("folder", "arm", "exchange", "devices", "images_per_s", "images_per_s_low", "images_per_s_high", "status")
 
 
-def results_section(measured: Measured) -> Section:
+def results_section(measured: ReportData) -> Section:
     """Every arm, those that failed included."""
     rows = measured.rows
     table = frame(rows, scaling_of(rows), measured.price_per_hour)

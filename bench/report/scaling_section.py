@@ -9,7 +9,7 @@ import pandas as pd
 from tfdist.bench.report.arm_chart import is_narrow
 from tfdist.bench.report.colors import NONE, PALETTE, RED
 from tfdist.bench.report.columns import values_of
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.scaling import DESCRIPTIONS, scaling_of
 from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import WRONG, ArmRow
@@ -30,7 +30,7 @@ _DATA = (
 _Curves = Mapping[str, Sequence[ArmRow]]
 
 
-def scaling_section(measured: Measured) -> Section | None:
+def scaling_section(measured: ReportData) -> Section | None:
     """None if all arms ran on the same number of devices, or without a baseline on one device."""
     rows = [row for row in measured.rows if row.measured and row.devices and row.one_device and row.status != WRONG]
     if len({row.devices for row in rows}) < 2:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from tfdist.bench.report.colors import PALETTE
 from tfdist.bench.report.format import interval, number
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.report.shared_cores import mark_seconds
 from tfdist.bench.report.summary import WRONG, ArmRow, statistics_of
@@ -24,7 +24,7 @@ _SERVER = "ps-"
 
 
 @dataclass(frozen=True)
-class Stored:
+class StorageArm:
     """An arm with the variables that its first start reported, by device or server."""
 
     row: ArmRow
@@ -36,9 +36,9 @@ class Stored:
         return {name: held for name, held in self.devices.items() if name.startswith(_SERVER)}
 
 
-def storage_section(measured: Measured) -> Section | None:
+def storage_section(measured: ReportData) -> Section | None:
     """None unless arms with parameter servers differ in placement or partitioner."""
-    stored = [Stored(row, devices) for row in measured.rows if (devices := _devices(row))]
+    stored = [StorageArm(row, devices) for row in measured.rows if (devices := _devices(row))]
     served = [each for each in stored if each.servers]
     if len({_placed(each.row) for each in served}) < 2:
         return None
@@ -66,7 +66,7 @@ def _placed(row: ArmRow) -> tuple[Any, ...]:
     return spec["placement"], spec["variable_partitioner"]
 
 
-def _fastest(stored: Sequence[Stored], measured: Measured) -> Iterator[str]:
+def _fastest(stored: Sequence[StorageArm], measured: ReportData) -> Iterator[str]:
     rows = [each.row for each in stored if each.row.images_per_s and _ranked(each.row)]
     if len(rows) > 1:
         best = max(rows, key=lambda row: row.images_per_s or 0.0)
@@ -91,7 +91,7 @@ def _compared(best: ArmRow, others: Sequence[ArmRow], rows: Sequence[ArmRow]) ->
     return "; ".join(f"{what}: {', '.join(names)}" for what, names in parts if names)
 
 
-def _balance(served: Sequence[Stored]) -> Iterator[str]:
+def _balance(served: Sequence[StorageArm]) -> Iterator[str]:
     several = [each for each in served if len(each.servers) > 1 and _largest_share(each.servers)]
     if several:
         shares = (f"{each.row.label} {_largest_share(each.servers):.0%}" for each in several)
@@ -107,7 +107,7 @@ def _largest_share(servers: Mapping[str, Storage]) -> float:
     return max(moved) / sum(moved) if sum(moved) else 0.0
 
 
-def _chart(served: Sequence[Stored]) -> Chart:
+def _chart(served: Sequence[StorageArm]) -> Chart:
     rows = [
         {"arm": each.row.label, "server": name, "megabytes_per_step": _moved(held) / 1e6}
         for each in served
@@ -124,7 +124,7 @@ def _chart(served: Sequence[Stored]) -> Chart:
     )
 
 
-def _paint(axes: "Axes", served: Sequence[Stored]) -> None:
+def _paint(axes: "Axes", served: Sequence[StorageArm]) -> None:
     for index, each in enumerate(served):
         left = 0.0
         for number_of, (name, held) in enumerate(each.servers.items()):
@@ -137,7 +137,7 @@ def _paint(axes: "Axes", served: Sequence[Stored]) -> None:
     axes.set_xlabel("MB per step of a worker")
 
 
-def _table(stored: Sequence[Stored]) -> Table:
+def _table(stored: Sequence[StorageArm]) -> Table:
     lines = [(each.row, name, held) for each in stored for name, held in each.devices.items()]
     return Table(
         "storage",

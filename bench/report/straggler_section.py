@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tfdist.bench.references import DISTRIBUTION, identity
-from tfdist.bench.report.claims import Claim, Outcome, above, below
+from tfdist.bench.report.claims import Claim, ClaimResult, above, below
 from tfdist.bench.report.colors import ASYNC, NONE, SYNC
 from tfdist.bench.report.format import EMPTY, interval, number
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.report.shared_cores import mark_seconds
 from tfdist.bench.report.summary import ArmRow, statistics_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Slowed:
+class StragglerArm:
     """An arm with a slow worker, beside the same arm without."""
 
     row: ArmRow
@@ -106,7 +106,7 @@ def _slowness(row: ArmRow) -> tuple[float, float] | None:
     return None if spec.get("slow_worker") is None or how == (1.0, 0.0) else how
 
 
-def slowed_arms(rows: Sequence[ArmRow]) -> list[Slowed]:
+def slowed_arms(rows: Sequence[ArmRow]) -> list[StragglerArm]:
     """The measured arms with a slow worker whose job was also measured without one."""
     steady: dict[tuple[Any, ...], ArmRow] = {}
     for row in rows:
@@ -119,7 +119,7 @@ def slowed_arms(rows: Sequence[ArmRow]) -> list[Slowed]:
 
 def _of_pair(
     row: ArmRow, comparison: Comparison, rows: Sequence[ArmRow], steady: Mapping[tuple[Any, ...], ArmRow]
-) -> Slowed:
+) -> StragglerArm:
     (factor, extra_ms), workers, before = _slowness(row) or (1.0, 0.0), row.devices or 1, steady[job_of(row)]
     step_s = (row.batch_global or 0) / (before.images_per_s or 1.0)
     alone = next((other for other in rows if _trains_alone(other, row) and job_of(other) in steady), None)
@@ -127,7 +127,7 @@ def _of_pair(
     extra_s = by_itself if alone is None else _extra_s(alone, steady[job_of(alone)])
     slowest = step_s / (step_s + extra_s)
     average = (workers - 1 + slowest) / workers
-    return Slowed(row, before, factor, extra_ms, comparison, slowest, average, alone.label if alone else "")
+    return StragglerArm(row, before, factor, extra_ms, comparison, slowest, average, alone.label if alone else "")
 
 
 def _extra_s(alone: ArmRow, steady: ArmRow) -> float:
@@ -152,7 +152,7 @@ def _speeds(row: ArmRow) -> list[float]:
     return [examples / seconds for _, (examples, seconds) in sorted(tasks.items())]
 
 
-def straggler_section(measured: Measured) -> Section | None:
+def straggler_section(measured: ReportData) -> Section | None:
     """None without an arm with a slow worker and the same arm without."""
     slowed = slowed_arms([row for row in measured.rows if row.measured])
     if not slowed:
@@ -176,7 +176,7 @@ def straggler_section(measured: Measured) -> Section | None:
     )
 
 
-_CLAIMS: Sequence[tuple[str, Callable[..., Outcome], Callable[[Slowed], bool]]] = (
+_CLAIMS: Sequence[tuple[str, Callable[..., ClaimResult], Callable[[StragglerArm], bool]]] = (
     (
         "Synchronous training goes at the pace of the slowest worker",
         below,
@@ -191,26 +191,26 @@ _CLAIMS: Sequence[tuple[str, Callable[..., Outcome], Callable[[Slowed], bool]]] 
 )
 
 
-def _claims(slowed: Sequence[Slowed]) -> Iterator[Claim]:
+def _claims(slowed: Sequence[StragglerArm]) -> Iterator[Claim]:
     for text, judge, applies in _CLAIMS:
         each = list(filter(applies, slowed))
         if each:
-            outcomes: tuple[Outcome, ...] = tuple(judge(one.comparison.interval, one.middle) for one in each)
+            outcomes: tuple[ClaimResult, ...] = tuple(judge(one.comparison.interval, one.middle) for one in each)
             yield Claim(text, tuple(map(_clause, each)), outcomes)
 
 
-def _clause(one: Slowed) -> str:
+def _clause(one: StragglerArm) -> str:
     between = f" ({interval(one.comparison.interval, '.2f')})" if one.comparison.interval else ""
     kept = f"{one.row.label} kept {one.comparison.ratio:.2f}{between} of its images/s with a worker slowed "
     return f"{kept}{_how(one)}; waiting would leave {one.slowest:.2f}, not waiting {one.average:.2f}"
 
 
-def _how(one: Slowed, times: str = "{:g} times", extra: str = "by {:g} ms a step") -> str:
+def _how(one: StragglerArm, times: str = "{:g} times", extra: str = "by {:g} ms a step") -> str:
     parts = [times.format(one.factor)] if one.factor != 1 else []
     return " and ".join(parts + ([extra.format(one.extra_ms)] if one.extra_ms else []))
 
 
-def _chart(slowed: Sequence[Slowed]) -> Chart:
+def _chart(slowed: Sequence[StragglerArm]) -> Chart:
     texts = (f"{one.row.label} {one.comparison.ratio:.2f}" for one in slowed)
     return Chart(
         "stragglers_throughput",
@@ -222,19 +222,19 @@ def _chart(slowed: Sequence[Slowed]) -> Chart:
     )
 
 
-def _slow_quantity(slowed: Sequence[Slowed]) -> str:
+def _slow_quantity(slowed: Sequence[StragglerArm]) -> str:
     what = "step takes" if any(one.extra_ms for one in slowed) else "gradients take"
     return f"times as long that one worker's {what}"
 
 
-def _names(slowed: Sequence[Slowed]) -> dict[tuple[Any, ...], str]:
+def _names(slowed: Sequence[StragglerArm]) -> dict[tuple[Any, ...], str]:
     """Names by job: its strategy, or, where several have the same one, its arm without a slow worker."""
     strategies = {job_of(one.row): one.strategy for one in slowed}
     shared = Counter(strategies.values())
     return {job_of(one.row): one.strategy if shared[one.strategy] == 1 else one.steady.label for one in slowed}
 
 
-def _paint(axes: "Axes", slowed: Sequence[Slowed]) -> None:
+def _paint(axes: "Axes", slowed: Sequence[StragglerArm]) -> None:
     colors = {Exchange.SYNC: SYNC, Exchange.ASYNC: ASYNC, Exchange.NONE: NONE}
     groups = _names(slowed)
     for number_of, (job, strategy) in enumerate(groups.items()):
@@ -254,7 +254,7 @@ def _paint(axes: "Axes", slowed: Sequence[Slowed]) -> None:
     axes.set_ylim(bottom=0)
 
 
-def _table(slowed: Sequence[Slowed]) -> Table:
+def _table(slowed: Sequence[StragglerArm]) -> Table:
     return Table(
         "stragglers",
         "What a slow worker costs",
@@ -263,7 +263,7 @@ def _table(slowed: Sequence[Slowed]) -> Table:
     )
 
 
-def _shown(one: Slowed) -> dict[str, str]:
+def _shown(one: StragglerArm) -> dict[str, str]:
     updates = one.updates
     share = updates.shares[one.worker] if updates and updates.shares else None
     return {
@@ -280,7 +280,7 @@ def _shown(one: Slowed) -> dict[str, str]:
     }
 
 
-def _values(one: Slowed) -> dict[str, Any]:
+def _values(one: StragglerArm) -> dict[str, Any]:
     between, updates = one.comparison.interval, one.updates
     own = updates.of_worker(one.worker) if updates else None
     every = updates.staleness if updates else None

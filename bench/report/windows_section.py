@@ -8,7 +8,7 @@ import pandas as pd
 
 from tfdist.bench.report.arm_chart import EXCHANGE, arm_chart, described, write_status
 from tfdist.bench.report.colors import INK
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.section import Section
 from tfdist.bench.report.summary import ArmRow
 from tfdist.models.throughput import window_step_ms
@@ -20,7 +20,7 @@ _FEW_DOTS = 20
 """More windows of an arm than this are drawn as smaller dots."""
 
 
-def windows_section(measured: Measured) -> Section | None:
+def windows_section(measured: ReportData) -> Section | None:
     """None if nothing was measured."""
     rows = measured.rows
     if not any(row.measured for row in rows):

@@ -11,7 +11,7 @@ from tfdist.launch.errors import MissingHardwareError, TfdistError
 from tfdist.launch.machine import Machine, Machines, assign_slots, combined
 from tfdist.launch.program import program_of
 from tfdist.launch.text import counted
-from tfdist.models.presets import Resolved, resolve, resolve_strategy
+from tfdist.models.presets import CompleteSpec, resolve, resolve_strategy
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
@@ -65,12 +65,12 @@ def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None) ->
     return Arms(specs, refused, tuple(warnings), placed, commands)
 
 
-def _resolve(arm: Arm, hosts: Machines, preset: str | None) -> Resolved[StrategyChoice]:
+def _resolve(arm: Arm, hosts: Machines, preset: str | None) -> CompleteSpec[StrategyChoice]:
     machine = combined(hosts)
     _check_devices(arm, machine, hosts)
     if not arm.command:
         resolved = resolve(arm.choices, machine, preset)
-        return Resolved(resolved.spec, resolved.notes, resolved.warnings)
+        return CompleteSpec(resolved.spec, resolved.notes, resolved.warnings)
     program_of(arm.command, {}, hosts)
     # a core for each device, as in the built-in training: else arms of one device would use all cores
     pins = CATALOG[arm.choices["strategy"]].pins_cores and not machine.gpus

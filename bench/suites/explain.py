@@ -33,7 +33,7 @@ def explained(suite: Suite, specs: Mapping[str, StrategyChoice]) -> tuple[Suite,
         raise TfdistError(
             f"explain: the arms of suite {suite.name} end at an accuracy; use a suite without until_accuracy"
         )
-    known = [_Known(arm, _spec(arm, specs[arm.name])) for arm in suite.arms if arm.name in specs]
+    known = [_SuiteArm(arm, _spec(arm, specs[arm.name])) for arm in suite.arms if arm.name in specs]
     if len(known) == len(suite.arms) and not any(explainable(each.spec) for each in known):
         raise TfdistError(f"explain: no arm of suite {suite.name} has several devices that exchange gradients; omit it")
     known = _with_references(known)
@@ -44,7 +44,7 @@ def explained(suite: Suite, specs: Mapping[str, StrategyChoice]) -> tuple[Suite,
 
 
 @dataclass(frozen=True)
-class _Known:
+class _SuiteArm:
     """An arm and its complete spec."""
 
     arm: Arm
@@ -56,7 +56,7 @@ class _Known:
         return self.arm.hosts, identity(self.spec)
 
 
-def _with_references(known: Sequence[_Known]) -> list[_Known]:
+def _with_references(known: Sequence[_SuiteArm]) -> list[_SuiteArm]:
     """The arms, and those that they are compared with and that are not among them."""
     every = {each.key: each for each in reversed(known)}
     found = list(known)
@@ -72,13 +72,13 @@ def _spec(arm: Arm, choice: StrategyChoice) -> Spec:
     return {**choice.to_json(), **({"command": list(arm.command)} if arm.command else {})}
 
 
-def _needed(entry: _Known, names: Set[str]) -> Iterator[_Known]:
+def _needed(entry: _SuiteArm, names: Set[str]) -> Iterator[_SuiteArm]:
     arm, spec = entry.arm, entry.spec
     if spec.get("dataset", SYNTHETIC) != SYNTHETIC:
         spec = reference(spec, Reference.SYNTHETIC)
         choices = {key: value for key, value in arm.choices.items() if key not in _OF_REAL_DATA}
         arm = replace(arm, choices={**choices, "dataset": SYNTHETIC, "classes": spec["classes"]})
-        yield _Known(replace(arm, name=f"{arm.name} (synthetic data)"), spec)
+        yield _SuiteArm(replace(arm, name=f"{arm.name} (synthetic data)"), spec)
     for which in (Reference.ONE_DEVICE, Reference.PLAIN, Reference.INDEPENDENT):
         wanted = reference(spec, which)
         choices = {key: value for key, value in arm.choices.items() if key not in DISTRIBUTION}
@@ -89,10 +89,10 @@ def _needed(entry: _Known, names: Set[str]) -> Iterator[_Known]:
         size = f"/{wanted['workers']}" if wanted["workers"] > 1 else ""
         name = f"{which}{size}" + (f"/{hosts}-hosts" if hosts > 1 else "")
         name = f"{name} for {entry.arm.name}" if name in names else name
-        yield _Known(Arm(name, choices, hosts, arm.command), wanted)
+        yield _SuiteArm(Arm(name, choices, hosts, arm.command), wanted)
 
 
-def _timed(entry: _Known, known: Sequence[_Known]) -> Iterator[Arm]:
+def _timed(entry: _SuiteArm, known: Sequence[_SuiteArm]) -> Iterator[Arm]:
     """The arm with step times, or its copy with them, if an explanation needs them."""
     spec = entry.spec
     if spec.get("step_times") or not has_step_times(spec) or not _needs_phases(entry, known):
@@ -101,7 +101,7 @@ def _timed(entry: _Known, known: Sequence[_Known]) -> Iterator[Arm]:
     yield replace(entry.arm, name=name, choices={**entry.arm.choices, "step_times": True})
 
 
-def _needs_phases(entry: _Known, known: Sequence[_Known]) -> bool:
+def _needs_phases(entry: _SuiteArm, known: Sequence[_SuiteArm]) -> bool:
     if explainable(entry.spec):
         return entry.spec.get("dataset") == SYNTHETIC
     independents = (

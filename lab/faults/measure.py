@@ -13,7 +13,7 @@ RESTART = re.compile(r"; restart \d+ of \d+: ")
 
 
 @dataclass(frozen=True)
-class Measured:
+class FaultResult:
     """What happened. Times are seconds; None: it did not happen."""
 
     code: int | None
@@ -48,7 +48,7 @@ class Measured:
     """Why the scenario could not be measured."""
 
 
-def measure(live: Live, code: int | None, ended_at: float, orphans: tuple[str, ...], error: str) -> Measured:
+def measure(live: Live, code: int | None, ended_at: float, orphans: tuple[str, ...], error: str) -> FaultResult:
     """What a launch that has ended shows."""
     fault_at = live.injected_at if live.injected_at is not None else live.started_at
     outcome = live.outcome()
@@ -65,7 +65,7 @@ def measure(live: Live, code: int | None, ended_at: float, orphans: tuple[str, .
     next_step = live.first("step", attempt=1)
     resumed = live.first("resumed", attempt=1)
     sentence = restart[1] if restart else blocks[0][1] if blocks else str(outcome.get("reason", ""))
-    return Measured(
+    return FaultResult(
         code=code,
         culprit=attempts[0]["culprit"] if len(attempts) > 1 else outcome.get("culprit"),
         sentence=sentence.strip().removeprefix("tfdist: "),
@@ -109,12 +109,12 @@ def _cold_start(live: Live) -> float | None:
     return first.at - started if first is not None and started is not None else None
 
 
-def named_right(scenario: Scenario, measured: Measured) -> bool:
+def named_right(scenario: Scenario, measured: FaultResult) -> bool:
     """Whether the culprit is the one that caused the fault, as far as that can be known."""
     return scenario.expected.culprit in (ANY, measured.culprit)
 
 
-def deviations(scenario: Scenario, measured: Measured) -> list[str]:
+def deviations(scenario: Scenario, measured: FaultResult) -> list[str]:
     """What is not as expected; empty if all is."""
     expected = scenario.expected
     found = [measured.error] if measured.error else []

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, get_args
 
-from lab.faults.measure import Measured, deviations, named_right
+from lab.faults.measure import FaultResult, deviations, named_right
 from lab.faults.scenario import Scenario
 
 FOLDER = Path(__file__).parents[2] / "bench_results" / "faults"
@@ -61,7 +61,7 @@ def without_paths(sentence: str) -> str:
     return re.sub(scenario, "", sentence.replace(f"{FOLDER.parents[1]}/", ""))
 
 
-def row_of(scenario: Scenario, measured: Measured, took_s: float) -> Row:
+def row_of(scenario: Scenario, measured: FaultResult, took_s: float) -> Row:
     """The row of a scenario."""
     wrong = deviations(scenario, measured)
     return Row(

@@ -7,7 +7,7 @@ from pathlib import Path
 from lab.faults.jobs import PARAMETER_SERVER, arguments
 from lab.faults.leftovers import kill_left, left_over
 from lab.faults.live import Live, Seen, launched
-from lab.faults.measure import Measured, measure
+from lab.faults.measure import FaultResult, measure
 from lab.faults.sandbox import sandbox
 from lab.faults.scenario import MIDDLE_STEP, Moment, Scenario
 from tests.integration.namespaces import Network
@@ -25,7 +25,7 @@ ORDERED = {
 """The moments of orders, see `programs/sitecustomize.py`."""
 
 
-def run(scenario: Scenario, folder: Path, net: Network | None) -> Measured:
+def run(scenario: Scenario, folder: Path, net: Network | None) -> FaultResult:
     """Run a scenario in an empty folder."""
     with sandbox(folder, net, uuid.uuid4().hex) as box:
         prepared = scenario.fault.prepare(box, scenario) if scenario.fault.prepare else ()

@@ -11,7 +11,7 @@ BAR = "bar"
 
 
 @dataclass(frozen=True)
-class Column:
+class TaskColumn:
     """A column of the table."""
 
     name: str
@@ -22,14 +22,14 @@ class Column:
 
 
 COLUMNS = (
-    Column("task", 8),
-    Column("host", 4),
-    Column("state", 11),
-    Column("step", 7, number=True),
-    Column(BAR, 8),
-    Column("images/s", 8, number=True),
-    Column("loss", 6, number=True),
-    Column("time left", 9, number=True),
+    TaskColumn("task", 8),
+    TaskColumn("host", 4),
+    TaskColumn("state", 11),
+    TaskColumn("step", 7, number=True),
+    TaskColumn(BAR, 8),
+    TaskColumn("images/s", 8, number=True),
+    TaskColumn("loss", 6, number=True),
+    TaskColumn("time left", 9, number=True),
 )
 DROPPED = (BAR, "loss", "host", "time left", "images/s", "step", "state")
 """Columns that are dropped, in this order, if the terminal is too narrow."""

@@ -8,7 +8,7 @@ from functools import cache
 from tfdist.launch.diagnosis.case import Case
 from tfdist.launch.diagnosis.evidence import MOST_LINES
 from tfdist.launch.diagnosis.failures import Diagnosis
-from tfdist.launch.diagnosis.history import Stalled
+from tfdist.launch.diagnosis.history import Stall
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import NO_GPUS
 from tfdist.launch.text import listed, shortened
@@ -134,9 +134,9 @@ _Found = tuple[tuple[str, ...], str]
 _parsed = cache(stacks_of)
 
 
-def stalled(case: Case, stall: Stalled) -> Diagnosis:
+def stalled(case: Case, stall: Stall) -> Diagnosis:
     """The diagnosis of a stall: the task that is behind, if the evidence names one."""
-    rules: tuple[Callable[[Case, Stalled], _Found | None], ...]
+    rules: tuple[Callable[[Case, Stall], _Found | None], ...]
     rules = (_suspended, _outside_tensorflow, _fewer_steps, _not_listening, _busy)
     tasks, words = next((found for rule in rules if (found := rule(case, stall)) is not None), _nobody(case))
     return Diagnosis(f"no step for {stall.timeout_s:g} s: {words}", ExitCode.STALL, tasks)
@@ -165,7 +165,7 @@ def _named(case: Case, tasks: Sequence[str]) -> str:
     return f"{listed(who)} {'is' if len(tasks) == 1 else 'are'}"
 
 
-def _suspended(case: Case, _: Stalled) -> _Found | None:
+def _suspended(case: Case, _: Stall) -> _Found | None:
     """Tasks that a signal or a debugger has stopped, or that wait for a device in the kernel."""
     states = {task: case.history.states[task] for task in _running(case) if task in case.history.states}
     stopped = tuple(task for task, state in states.items() if state.state in ("T", "t"))
@@ -178,7 +178,7 @@ def _suspended(case: Case, _: Stalled) -> _Found | None:
     return waiting, f"{_named(case, waiting)} in the kernel (state D: waits for {wait})"
 
 
-def _outside_tensorflow(case: Case, _: Stalled) -> _Found | None:
+def _outside_tensorflow(case: Case, _: Stall) -> _Found | None:
     """Tasks that execute something else while the others are in TensorFlow, where they wait for each other."""
     stacks = {task: each for task in _running(case) if (each := _stacks(case, task))}
     leading = case.job.leading  # the others serve, and their programs may do so outside TensorFlow
@@ -199,7 +199,7 @@ def _outside(stacks: Sequence[Stack], leads: bool) -> Stack | None:
     return main or next((stack for stack in stacks if stack.is_callback), None)
 
 
-def _fewer_steps(case: Case, _: Stalled) -> _Found | None:
+def _fewer_steps(case: Case, _: Stall) -> _Found | None:
     """Tasks that have reported fewer steps. Those that report none at all are no evidence, unless they would.
 
     Nor are tasks that all wait in TensorFlow: each task of a custom program may report after another number of steps.
@@ -219,7 +219,7 @@ def _fewer_steps(case: Case, _: Stalled) -> _Found | None:
     return behind, f"{_named(case, behind)} behind (step {steps[behind[0]]}, {rest} {ahead})"
 
 
-def _not_listening(case: Case, _: Stalled) -> _Found | None:
+def _not_listening(case: Case, _: Stall) -> _Found | None:
     """Tasks that do not accept connections yet, for which the others wait."""
     with_port = [plan.task.name for plan in case.job.plans if case.job.cluster.port(plan.task)]
     missing = tuple(task for task in _running(case) if task in with_port and task not in case.listening)
@@ -229,7 +229,7 @@ def _not_listening(case: Case, _: Stalled) -> _Found | None:
     return missing, f"{listed([f'{task}{case.place(task)}' for task in missing])} {listens} yet"
 
 
-def _busy(case: Case, stall: Stalled) -> _Found | None:
+def _busy(case: Case, stall: Stall) -> _Found | None:
     """One task that computes while the others are idle. With GPUs, NCCL may use the cores of those that wait."""
     used: Mapping[str, float] = stall.cores_used
     busy = tuple(task for task, cores in used.items() if cores >= BUSY_CORES)

@@ -7,14 +7,14 @@ from functools import cached_property
 from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Stopped
 from tfdist.launch.agents.messages import Exited, Listening, NotStarted, Stuck
 from tfdist.launch.diagnosis.endings import describe_ending, describe_stopped, describe_stuck
-from tfdist.launch.diagnosis.evidence import Raised, exception_at_exit, is_peer_failure
+from tfdist.launch.diagnosis.evidence import ErrorText, exception_at_exit, is_peer_failure
 from tfdist.launch.diagnosis.history import (
-    Failed,
-    Frozen,
+    Freeze,
     History,
     NotFinite,
     NotJoined,
-    Stalled,
+    ReportedError,
+    Stall,
     StartTimedOut,
     TimedOut,
 )
@@ -22,7 +22,7 @@ from tfdist.launch.errors import SIGNALS, ExitCode
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Job
 
-StopReason = Interrupted | TimedOut | StartTimedOut | Stalled | NotFinite
+StopReason = Interrupted | TimedOut | StartTimedOut | Stall | NotFinite
 """Why the launcher stops tasks that have not failed."""
 
 
@@ -79,7 +79,7 @@ class Case:
                 stops = {**dict.fromkeys(tasks, (index, -math.inf)), **stops}
         return stops
 
-    def _before_its_stop(self, at: int, entry: Exited | Failed) -> bool:
+    def _before_its_stop(self, at: int, entry: Exited | ReportedError) -> bool:
         index, stopped_at = self._stops.get(entry.task, (len(self.history.entries), math.inf))
         return self._before(at, entry.time, index, stopped_at)
 
@@ -106,9 +106,9 @@ class Case:
         return {task: exit for task, exit in self.by_themselves.items() if exit.code != 0}
 
     @cached_property
-    def reports(self) -> dict[str, Failed]:
+    def reports(self) -> dict[str, ReportedError]:
         """The exceptions that tasks reported before the launcher stopped them."""
-        pairs = [(at, entry) for at, entry in enumerate(self.history.entries) if isinstance(entry, Failed)]
+        pairs = [(at, entry) for at, entry in enumerate(self.history.entries) if isinstance(entry, ReportedError)]
         return {entry.task: entry for at, entry in pairs if self._before_its_stop(at, entry)}
 
     @cached_property
@@ -131,9 +131,9 @@ class Case:
         return next(iter(self.history.select(NotJoined)), None)
 
     @cached_property
-    def frozen(self) -> Frozen | None:
+    def frozen(self) -> Freeze | None:
         """Tasks whose processes were stopped by a signal for too long."""
-        return next(iter(self.history.select(Frozen)), None)
+        return next(iter(self.history.select(Freeze)), None)
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ class Case:
         serving = {task: self.by_themselves[task] for task in self.by_themselves if task in self.job.serving}
         return {task: exit for task, exit in serving.items() if exit.code == 0 and exit.time < end}
 
-    def exception(self, task: str) -> Raised | None:
+    def exception(self, task: str) -> ErrorText | None:
         """The exception that ended a task that has failed by itself."""
         exit = self.failed_exits.get(task)
         return exception_at_exit(task, exit.code if exit is not None else 1, self.history)

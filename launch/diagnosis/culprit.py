@@ -13,7 +13,7 @@ from tfdist.launch.diagnosis.case import Case
 from tfdist.launch.diagnosis.endings import exit_code
 from tfdist.launch.diagnosis.evidence import exception_before, is_peer_failure, named_peers, reported
 from tfdist.launch.diagnosis.failures import Diagnosis, Failure, failure_of, failures_of, single, unfinished
-from tfdist.launch.diagnosis.history import History, NotFinite, Stalled
+from tfdist.launch.diagnosis.history import History, NotFinite, Stall
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job
 from tfdist.launch.text import last_line, listed
@@ -163,7 +163,7 @@ def shows_cause(history: History, job: Job) -> bool:
     case = Case(history, job)
     if case.not_started or case.lost or case.early or failures_of(case) or case.frozen or case.not_joined:
         return True
-    if isinstance(case.stop_reason, Stalled | NotFinite):
+    if isinstance(case.stop_reason, Stall | NotFinite):
         return True
     victims = victims_of(case)
     return bool(victims) and any(rule(case, victims) for rule in (raised_later, frozen, left_early))

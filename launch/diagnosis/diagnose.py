@@ -11,7 +11,7 @@ from tfdist.launch.diagnosis.culprit import find_culprit
 from tfdist.launch.diagnosis.endings import exit_code
 from tfdist.launch.diagnosis.evidence import exception_before, last_lines
 from tfdist.launch.diagnosis.failures import Diagnosis
-from tfdist.launch.diagnosis.history import History, NotFinite, Stalled, StartTimedOut, TimedOut
+from tfdist.launch.diagnosis.history import History, NotFinite, Stall, StartTimedOut, TimedOut
 from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.incompatibilities import hints
@@ -56,7 +56,7 @@ def _diagnosis(case: Case) -> tuple[Status, Diagnosis]:
         case StartTimedOut(timeout_s, tasks):
             reason = f"{listed(tasks)} not started within --start-timeout {timeout_s:g} s"
             return Status.FAILED, Diagnosis(reason, ExitCode.START_TIMEOUT)
-        case Stalled() as stall:
+        case Stall() as stall:
             return Status.FAILED, stalled(case, stall)
         case NotFinite(task, step, loss):
             reason = f"loss of {task}{case.place(task)} is {loss} at step {step}"
@@ -91,7 +91,7 @@ def _warnings(case: Case) -> Iterator[str]:
 def _log(case: Case, culprit: str) -> tuple[str, ...]:
     if culprit in case.failed_exits:
         return last_lines(culprit, case.history, case.exception(culprit))
-    if isinstance(case.stop_reason, Stalled) and (lines := stack_lines(case, culprit)):
+    if isinstance(case.stop_reason, Stall) and (lines := stack_lines(case, culprit)):
         return lines
     exception = exception_before(case.stopped_at, culprit, case.history)
     return last_lines(culprit, case.history, exception, case.stopped_at)

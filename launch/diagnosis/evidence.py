@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tfdist.launch.diagnosis.history import Failed, History, Line
+from tfdist.launch.diagnosis.history import History, OutputLine, ReportedError
 from tfdist.launch.noise import LOG_LINE, NOISE
 
 PEER_FAILURE = re.compile(
@@ -48,7 +48,7 @@ _ENDED_ON_REQUEST = ("KeyboardInterrupt", "SystemExit")
 
 
 @dataclass(frozen=True)
-class Raised:
+class ErrorText:
     """An exception that ended a task, or is about to."""
 
     type: str
@@ -77,12 +77,12 @@ class Raised:
         return f"{self.causes}\n{self.type}: {self.message}"
 
 
-def reported(failed: Failed) -> Raised:
+def reported(failed: ReportedError) -> ErrorText:
     """The exception of a `failed` event."""
-    return Raised(failed.type.rpartition(".")[2], failed.message, failed.time, failed.causes, reported=True)
+    return ErrorText(failed.type.rpartition(".")[2], failed.message, failed.time, failed.causes, reported=True)
 
 
-def raised(lines: Sequence[Line]) -> Raised | None:
+def raised(lines: Sequence[OutputLine]) -> ErrorText | None:
     """The last exception in a log; None if there is none. The start of its traceback may be missing."""
     texts = [line.text for line in lines]
     headers = [index for index, text in enumerate(texts) if text == _HEADER]
@@ -102,7 +102,7 @@ def raised(lines: Sequence[Line]) -> Raised | None:
     until = next((index for index, text in enumerate(rest) if LOG_LINE.match(text)), len(rest))
     message = "\n".join([match[2] or "", *rest[:until]])
     shown = tuple(text for text in texts[start : end + 1 + until] if not NOISE.match(text))
-    return Raised(match[1].rpartition(".")[2], message, lines[end].time, "\n".join(texts[start:end]), shown)
+    return ErrorText(match[1].rpartition(".")[2], message, lines[end].time, "\n".join(texts[start:end]), shown)
 
 
 def _chain_start(texts: Sequence[str], headers: Sequence[int]) -> int:
@@ -114,10 +114,10 @@ def _chain_start(texts: Sequence[str], headers: Sequence[int]) -> int:
     return start
 
 
-def exception_of(task: str, history: History) -> Raised | None:
+def exception_of(task: str, history: History) -> ErrorText | None:
     """The last exception of a task: as it reported it, with the traceback of its log, or only from its log."""
     logged = raised(history.lines(task)) or raised(history.lines(task, "stdout"))
-    failed = next((entry for entry in history.select(Failed) if entry.task == task), None)
+    failed = next((entry for entry in history.select(ReportedError) if entry.task == task), None)
     if failed is None:
         return logged
     report = reported(failed)
@@ -126,7 +126,7 @@ def exception_of(task: str, history: History) -> Raised | None:
     return replace(report, causes=report.causes or logged.causes, lines=logged.lines)
 
 
-def exception_at_exit(task: str, code: int, history: History) -> Raised | None:
+def exception_at_exit(task: str, code: int, history: History) -> ErrorText | None:
     """The exception that ended a task; None if it only logged one, and ended for another reason.
 
     An exception that nothing catches ends a Python process with code 1, possibly after seconds of cleaning up.
@@ -137,7 +137,7 @@ def exception_at_exit(task: str, code: int, history: History) -> Raised | None:
     return exception if code in (*range(2, 126), 134, -6) and not _continued(task, history, exception) else None
 
 
-def exception_before(time: float, task: str, history: History) -> Raised | None:
+def exception_before(time: float, task: str, history: History) -> ErrorText | None:
     """The exception of a task that still ran at that time, unless the task continued, or a peer's failure caused it."""
     exception = exception_of(task, history)
     if exception is None or exception.type in _ENDED_ON_REQUEST or exception.time >= time:
@@ -147,7 +147,7 @@ def exception_before(time: float, task: str, history: History) -> Raised | None:
     return exception
 
 
-def _continued(task: str, history: History, exception: Raised, until: float = math.inf) -> bool:
+def _continued(task: str, history: History, exception: ErrorText, until: float = math.inf) -> bool:
     # What C++ threads log while the process ends does not count; a message of theirs has several lines.
     lines = [*history.lines(task, "stdout"), *history.lines(task)]
     logged = {line.time for line in lines if LOG_LINE.match(line.text)}
@@ -166,7 +166,7 @@ def named_peers(text: str, coordinator: str) -> list[str]:
     return names or ([coordinator] if _COORDINATOR in text else [])
 
 
-def last_lines(task: str, history: History, exception: Raised | None, before: float = math.inf) -> tuple[str, ...]:
+def last_lines(task: str, history: History, exception: ErrorText | None, before: float = math.inf) -> tuple[str, ...]:
     """The traceback of a task, or else its last lines before that time, without what TensorFlow logs on start-up."""
     if exception is not None and exception.lines:
         lines = exception.lines
@@ -175,6 +175,6 @@ def last_lines(task: str, history: History, exception: Raised | None, before: fl
     return next(filter(None, streams), ())
 
 
-def _without_noise(lines: Iterable[Line], before: float) -> tuple[str, ...]:
+def _without_noise(lines: Iterable[OutputLine], before: float) -> tuple[str, ...]:
     texts = (line.text for line in lines if line.time < before)
     return tuple(text for text in texts if text.strip() and not NOISE.match(text))[-LAST_LINES:]

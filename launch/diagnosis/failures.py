@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from tfdist.launch.agents.messages import Exited
 from tfdist.launch.diagnosis.case import Case
 from tfdist.launch.diagnosis.endings import describe_ending, exit_code
-from tfdist.launch.diagnosis.evidence import Raised, is_peer_failure, last_lines, reported
+from tfdist.launch.diagnosis.evidence import ErrorText, is_peer_failure, last_lines, reported
 from tfdist.launch.errors import ExitCode
 
 
@@ -29,7 +29,7 @@ class Failure:
     time: float
     ending: str
     """`exited with code 1 on h2`"""
-    raised: Raised | None
+    raised: ErrorText | None
     code: int
     last_line: str
 
@@ -62,7 +62,7 @@ def failures_of(case: Case) -> list[Failure]:
     return sorted(failures, key=lambda failure: failure.time)
 
 
-def failure_of(case: Case, exit: Exited, raised: Raised | None) -> Failure:
+def failure_of(case: Case, exit: Exited, raised: ErrorText | None) -> Failure:
     """The failure of a task that has exited."""
     time = min(exit.time, raised.time) if raised is not None else exit.time
     lines = last_lines(exit.task, case.history, raised)
@@ -70,7 +70,7 @@ def failure_of(case: Case, exit: Exited, raised: Raised | None) -> Failure:
     return Failure(exit.task, time, ending, raised, exit_code(exit.code), lines[-1] if lines else "")
 
 
-def unfinished(case: Case, task: str, raised: Raised) -> Failure:
+def unfinished(case: Case, task: str, raised: ErrorText) -> Failure:
     """The failure of a task that raised an exception, and was stopped by tfdist before it had exited."""
     exit = case.exits.get(task)
     if exit is not None and 0 < exit.code < 128:

@@ -2,7 +2,7 @@
 
 from tfdist.launch.agents.launcher_messages import AgentLost
 from tfdist.launch.agents.messages import Exited
-from tfdist.launch.diagnosis.history import Failed, Frozen, History, NotFinite, NotJoined, Stalled
+from tfdist.launch.diagnosis.history import Freeze, History, NotFinite, NotJoined, ReportedError, Stall
 from tfdist.launch.text import shortened
 
 
@@ -10,7 +10,7 @@ def first_failure(history: History) -> str:
     """`worker-1 failed`; the diagnosis at the end says why, and may find another culprit."""
     for entry in history.entries:
         match entry:
-            case Failed(task):
+            case ReportedError(task):
                 return f"{task} failed"
             case Exited(task, code) if code != 0:
                 return f"{task} failed"
@@ -18,9 +18,9 @@ def first_failure(history: History) -> str:
                 return f"lost {host}"
             case NotJoined(task):
                 return f"{task} did not join the cluster"
-            case Frozen(tasks):
+            case Freeze(tasks):
                 return f"{shortened(tasks)} stopped by a signal"
-            case Stalled(timeout_s):
+            case Stall(timeout_s):
                 return f"no step for {timeout_s:g} s"
             case NotFinite(task, step, loss):
                 return f"loss of {task} is {loss} at step {step}"

@@ -22,7 +22,7 @@ MOST_TEXT = 10_000
 
 
 @dataclass(frozen=True)
-class Failed:
+class ReportedError:
     """A task's own report of the exception that ends it, from its `failed` event: first-hand evidence."""
 
     task: str
@@ -47,7 +47,7 @@ class NotJoined:
 
 
 @dataclass(frozen=True)
-class Frozen:
+class Freeze:
     """A signal has stopped these tasks' processes, and nothing continued them."""
 
     tasks: tuple[str, ...]
@@ -70,7 +70,7 @@ class StartTimedOut:
 
 
 @dataclass(frozen=True)
-class Stalled:
+class Stall:
     """No task has taken a step for `timeout_s`."""
 
     timeout_s: float
@@ -95,14 +95,14 @@ Entry = (
     | Exited
     | NotStarted
     | Stuck
-    | Failed
+    | ReportedError
     | NotJoined
-    | Frozen
+    | Freeze
     | AgentLost
     | Interrupted
     | TimedOut
     | StartTimedOut
-    | Stalled
+    | Stall
     | NotFinite
     | Stopped
 )
@@ -127,7 +127,7 @@ class ProcessState:
     """When the launcher learned of it."""
 
 
-class Line(NamedTuple):
+class OutputLine(NamedTuple):
     """A line that a task wrote."""
 
     time: float
@@ -146,7 +146,7 @@ class History:
     """The step of the last checkpoint that a task reported."""
     outputs: dict[str, float] = field(default_factory=dict)
     """When each task last wrote anything."""
-    tails: dict[tuple[str, str], deque[Line]] = field(default_factory=dict)
+    tails: dict[tuple[str, str], deque[OutputLine]] = field(default_factory=dict)
     """The last lines of each task's `stdout` and `stderr`, by task and stream."""
     states: dict[str, ProcessState] = field(default_factory=dict)
     """Processes of the tasks that ran at the last `Inspect` request."""
@@ -176,7 +176,7 @@ class History:
 
     def _append(self, entry: Entry) -> None:
         """Append an entry; of those about a task, only the first of each kind and attempt: an agent may send many."""
-        if isinstance(entry, TaskMessage | Failed):
+        if isinstance(entry, TaskMessage | ReportedError):
             key = type(entry), entry.task, entry.attempt
             if key in self._known:
                 return
@@ -196,9 +196,9 @@ class History:
         lines = self.tails.setdefault((task, stream), deque(maxlen=TAIL_LINES))
         start = lines.pop().text if (task, stream) in self._open else ""
         *whole, rest = (start + text).rsplit("\n", TAIL_LINES)[-TAIL_LINES:]
-        lines.extend(Line(now, _kept(line)) for line in whole)
+        lines.extend(OutputLine(now, _kept(line)) for line in whole)
         if rest:
-            lines.append(Line(now, _kept(rest)))
+            lines.append(OutputLine(now, _kept(rest)))
             self._open.add((task, stream))
         else:
             self._open.discard((task, stream))
@@ -211,7 +211,7 @@ class History:
         """The time of a task's last output or step; 0 without any."""
         return max(self.outputs.get(task, 0.0), self.steps.get(task, (0, 0.0))[1])
 
-    def lines(self, task: str, stream: str = "stderr") -> list[Line]:
+    def lines(self, task: str, stream: str = "stderr") -> list[OutputLine]:
         """The last lines that a task wrote to a stream, with the times of their arrival."""
         return list(self.tails.get((task, stream), ()))
 
@@ -225,9 +225,9 @@ def _without(entry: Entry, tasks: Collection[str]) -> Entry | None:
     match entry:
         case AgentLost() | Interrupted() | TimedOut():
             return entry
-        case Stalled():
+        case Stall():
             return None
-        case Stopped(names) | Frozen(names) | StartTimedOut(tasks=names):
+        case Stopped(names) | Freeze(names) | StartTimedOut(tasks=names):
             left = tuple(name for name in names if name not in tasks)
             return replace(entry, tasks=left) if left else None
     return None if entry.task in tasks else entry
@@ -238,8 +238,8 @@ def _kept(line: str) -> str:
     return line.rstrip("\r").rpartition("\r")[2][:MOST_LINE]
 
 
-def _failed(task: str, event: Mapping[str, Any], time: float, attempt: int) -> Failed:
+def _failed(task: str, event: Mapping[str, Any], time: float, attempt: int) -> ReportedError:
     kind, message, where, causes = (
         str(event.get(name, ""))[:MOST_TEXT] for name in ("type", "message", "where", "causes")
     )
-    return Failed(task, kind, message, where, time, attempt, causes)
+    return ReportedError(task, kind, message, where, time, attempt, causes)

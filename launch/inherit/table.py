@@ -33,7 +33,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Inherited:
+class ClusterRole:
     """The task that this process is, and its cluster, normalized."""
 
     cluster: Cluster
@@ -167,7 +167,7 @@ def detect(environ: Mapping[str, str]) -> SourceName | None:
     return next((name for name, source in SOURCES.items() if all(map(environ.get, source.variables))), None)
 
 
-def inherited(name: SourceName, environ: Mapping[str, str], port: int | None, flag: str) -> Inherited | None:
+def inherited(name: SourceName, environ: Mapping[str, str], port: int | None, flag: str) -> ClusterRole | None:
     """This task and its cluster; None if `name` is auto and no source is set.
 
     Args:
@@ -190,7 +190,7 @@ def inherited(name: SourceName, environ: Mapping[str, str], port: int | None, fl
         raise TfdistError(f"--port {port}: {source.variables[0]} in the environment has the ports; omit --port")
     cluster, named = source.read(environ, port)
     check_addresses(cluster)
-    return Inherited(*normalize(cluster, named), source.variables[0], named)
+    return ClusterRole(*normalize(cluster, named), source.variables[0], named)
 
 
 def normalize(cluster: Cluster, task: Task) -> tuple[Cluster, Task]:

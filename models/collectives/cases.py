@@ -13,7 +13,7 @@ MOST_ITERATIONS = 100_000
 
 
 @dataclass(frozen=True)
-class Case:
+class SizeCase:
     """The tensors of one operation."""
 
     elements: tuple[int, ...]
@@ -24,7 +24,7 @@ class Case:
     """CommunicationOptions.bytes_per_pack; 0: not set."""
 
 
-def cases_of(spec: CollectiveSpec, gradients: Sequence[int]) -> tuple[Case, ...]:
+def cases_of(spec: CollectiveSpec, gradients: Sequence[int]) -> tuple[SizeCase, ...]:
     """The cases of `spec`: its sizes, rounded down to whole elements, then the gradients in packs of each size.
 
     Args:
@@ -34,12 +34,12 @@ def cases_of(spec: CollectiveSpec, gradients: Sequence[int]) -> tuple[Case, ...]
     item = spec.gradient_dtype.item_bytes
     parts = spec.replicas if spec.op is CollectiveOp.ALL_GATHER else 1
     counts = dict.fromkeys(max(1, size // (item * parts)) for size in spec.sizes)
-    single = [Case((count,), count * item * parts) for count in counts]
+    single = [SizeCase((count,), count * item * parts) for count in counts]
     packs = spec.pack_sizes if gradients else ()
-    return (*single, *(Case(tuple(gradients), sum(gradients) * item, pack) for pack in packs))
+    return (*single, *(SizeCase(tuple(gradients), sum(gradients) * item, pack) for pack in packs))
 
 
-def shuffled(cases: Sequence[Case], seed: int, turn: int) -> list[Case]:
+def shuffled(cases: Sequence[SizeCase], seed: int, turn: int) -> list[SizeCase]:
     """The cases in the order of a turn, the same on all ranks."""
     order = list(cases)
     random.Random(f"{seed}/{turn}").shuffle(order)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.models.collectives.cases import Case, iterations_for
+from tfdist.models.collectives.cases import SizeCase, iterations_for
 from tfdist.models.collectives.operations import Sample, Values, sample_of
 from tfdist.models.collectives.spec import CollectiveSpec
 from tfdist.models.collectives.values import own_values, wrong_elements
@@ -33,14 +33,14 @@ class Measurement:
 
 
 @dataclass
-class Exchange:
+class TaskRanks:
     """Every task calls the same methods with the same cases, in the same order."""
 
     spec: CollectiveSpec
     strategy: tf.distribute.Strategy
-    samples: dict[Case, Sample] = field(default_factory=dict)
+    samples: dict[SizeCase, Sample] = field(default_factory=dict)
     """Samples of one shape each: TensorFlow identifies a collective by its place in the graph."""
-    operation_s: dict[Case, float] = field(default_factory=dict)
+    operation_s: dict[SizeCase, float] = field(default_factory=dict)
     """Seconds of one operation when it was measured last, equal on all tasks."""
 
     def __post_init__(self) -> None:
@@ -55,7 +55,7 @@ class Exchange:
 
         self._broadcast_first = broadcast_first
 
-    def open(self, case: Case) -> None:
+    def open(self, case: SizeCase) -> None:
         """Trace the operation and estimate its time."""
         self.samples[case] = sample_of(self.strategy, self.spec, case.pack_bytes, 1 + len(self.samples))
         values = self._values(case)
@@ -67,7 +67,7 @@ class Exchange:
             seconds = self._agreed(self._run(case, values, iterations)[0] / iterations)
         self.operation_s[case] = seconds
 
-    def measure(self, case: Case, seconds: float) -> Measurement:
+    def measure(self, case: SizeCase, seconds: float) -> Measurement:
         """Run the operation for about `seconds`, but once at least, and check what it has computed."""
         values, expected_s = self._values(case), self.operation_s[case]
         iterations = iterations_for(seconds, expected_s)
@@ -80,7 +80,7 @@ class Exchange:
         wrong = self.count_wrong(case, results)
         return Measurement(case.bytes, len(case.elements), case.pack_bytes, iterations, elapsed, wrong)
 
-    def count_wrong(self, case: Case, results: Values) -> int:
+    def count_wrong(self, case: SizeCase, results: Values) -> int:
         """The wrong elements in the results of this task's ranks."""
         ranks = self.strategy.num_replicas_in_sync
         return sum(
@@ -89,13 +89,13 @@ class Exchange:
             for local in self.strategy.experimental_local_results(result)
         )
 
-    def _run(self, case: Case, values: Values, iterations: int) -> tuple[float, Values]:
+    def _run(self, case: SizeCase, values: Values, iterations: int) -> tuple[float, Values]:
         started = time.perf_counter()
         results = self.samples[case](values, iterations)
         wait_for_devices(self.strategy)
         return time.perf_counter() - started, results
 
-    def _values(self, case: Case) -> Values:
+    def _values(self, case: SizeCase) -> Values:
         """What the ranks of this task contribute, each on its device."""
         return [self._value(tensor, elements) for tensor, elements in enumerate(case.elements)]
 

@@ -9,7 +9,7 @@ from tfdist.launch import events
 from tfdist.launch.cluster import Task
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Phase
-from tfdist.models.collectives.cases import Case, cases_of, shuffled
+from tfdist.models.collectives.cases import SizeCase, cases_of, shuffled
 from tfdist.models.collectives.spec import CollectiveSpec
 from tfdist.models.record import RankRecord
 from tfdist.models.training import observation
@@ -19,7 +19,7 @@ from tfdist.strategies.build import build
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from tfdist.models.collectives.exchange import Exchange
+    from tfdist.models.collectives.exchange import TaskRanks
 
 
 def main() -> int:
@@ -36,13 +36,13 @@ def _spec() -> CollectiveSpec:
 
 def _measure(spec: CollectiveSpec, task: Task) -> None:
     import_tensorflow(spec.keras)
-    from tfdist.models.collectives.exchange import Exchange
+    from tfdist.models.collectives.exchange import TaskRanks
 
     strategy = build(spec)
     events.emit("ready")
     events.emit("phase", phase=Phase.BUILDING)
     cases = cases_of(spec, _gradients(spec))
-    exchange = Exchange(spec, strategy)
+    exchange = TaskRanks(spec, strategy)
     events.emit("phase", phase=Phase.TRACING)
     for case in cases:
         exchange.open(case)
@@ -52,7 +52,7 @@ def _measure(spec: CollectiveSpec, task: Task) -> None:
     leave(ExitCode.SUCCESS)
 
 
-def _take_turns(spec: CollectiveSpec, exchange: "Exchange", cases: Sequence[Case]) -> None:
+def _take_turns(spec: CollectiveSpec, exchange: "TaskRanks", cases: Sequence[SizeCase]) -> None:
     """Measure every case in each turn that the launcher releases."""
     for number in _releases(spec.turn_s):
         measured = [exchange.measure(case, spec.turn_s / len(cases)) for case in shuffled(cases, spec.seed, number)]

@@ -14,7 +14,7 @@ from tfdist.models.graph.steps import AsyncSteps, InGraphSteps, SyncSteps
 from tfdist.models.graph.variables import Copies, Variables, copies
 from tfdist.models.record import Storage
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training.context import Trained
+from tfdist.models.training.context import TrainingState
 from tfdist.models.training.pace import Loop
 from tfdist.models.training.storage import bytes_of, device_name
 from tfdist.strategies.options import StrategyName
@@ -70,7 +70,7 @@ def _place(operation: tf.Operation) -> str:
     return device_name(operation.device)
 
 
-class Steps(Loop, Protocol):
+class ChiefLoop(Loop, Protocol):
     """The loop of a chief."""
 
     @property
@@ -84,12 +84,12 @@ def connect(spec: TrainingSpec, cluster: Cluster, task: Task) -> GraphContext:
     return GraphContext(spec, tf.distribute.get_strategy(), task, 1, server=server)
 
 
-def prepare(job: GraphContext) -> tuple[Steps, Callable[[], Trained]]:
+def prepare(job: GraphContext) -> tuple[ChiefLoop, Callable[[], TrainingState]]:
     """The loop of the chief, and what has been trained so far."""
     return _in_graph(job) if job.spec.strategy is StrategyName.IN_GRAPH else _between(job)
 
 
-def _between(job: GraphContext) -> tuple[Steps, Callable[[], Trained]]:
+def _between(job: GraphContext) -> tuple[ChiefLoop, Callable[[], TrainingState]]:
     spec, start = job.spec, job.start
     built = between.build(spec, job.task)
     session = sessions.open_session(spec, job.server, built.graph, ["/job:ps", "/job:chief"])
@@ -102,13 +102,13 @@ def _between(job: GraphContext) -> tuple[Steps, Callable[[], Trained]]:
     ours.upload(session, built.variables, start.step, others)
     session.run(built.prepare)
     sessions.watch(session, built.probe)
-    steps: Steps = AsyncSteps(session, spec, built.tickets, start.step)
+    steps: ChiefLoop = AsyncSteps(session, spec, built.tickets, start.step)
     if built.update is not None:
         steps = SyncSteps(session, spec, built.tickets, built.update, start.step)
     return steps, _trained(job, session, steps, built.variables, ours, crossings_of_step(built.step))
 
 
-def _in_graph(job: GraphContext) -> tuple[Steps, Callable[[], Trained]]:
+def _in_graph(job: GraphContext) -> tuple[ChiefLoop, Callable[[], TrainingState]]:
     spec, start = job.spec, job.start
     built = in_graph.build(spec, job.task)
     session = sessions.open_session(spec, job.server, built.graph)
@@ -131,20 +131,20 @@ def _refuse_used(session: Any, used: tf.Tensor) -> None:
 
 
 def _trained(
-    job: GraphContext, session: Any, steps: Steps, variables: Variables, ours: Copies, requests: dict[str, Storage]
-) -> Callable[[], Trained]:
+    job: GraphContext, session: Any, steps: ChiefLoop, variables: Variables, ours: Copies, requests: dict[str, Storage]
+) -> Callable[[], TrainingState]:
     """A function that copies what has been trained so far from the session.
 
     It raises a TfdistError if there are other updates than steps were trained: more are possible after asynchronous
     workers were restarted.
     """
 
-    def trained() -> Trained:
+    def trained() -> TrainingState:
         updates = ours.download(session, variables)
         if updates < steps.steps or (job.spec.synchronous and updates != steps.steps):
             raise TfdistError(f"{updates} updates were applied in {steps.steps} steps", ExitCode.FAILED)
         held = (*variables.weights, *variables.slots, *variables.averages)
         examples = job.examples_at(steps.steps)
-        return Trained(ours.model, ours.optimizer, examples, updates, session, requests, ours.averages, held)
+        return TrainingState(ours.model, ours.optimizer, examples, updates, session, requests, ours.averages, held)
 
     return trained

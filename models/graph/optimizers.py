@@ -14,7 +14,7 @@ _EPSILON = 1e-7  # of Keras; that of tf.compat.v1 is 1e-8
 
 
 @dataclass(frozen=True)
-class Kind:
+class UpdateRule:
     """An optimizer that computes the same updates as Keras' one of that name."""
 
     build: Callable[[float], Any]
@@ -25,11 +25,11 @@ class Kind:
     """The bases of its other variables, by name: after t updates they hold the base to the power of t + 1."""
 
 
-KINDS: Mapping[Optimizer, Kind] = {
-    Optimizer.ADAM: Kind(
+KINDS: Mapping[Optimizer, UpdateRule] = {
+    Optimizer.ADAM: UpdateRule(
         lambda rate: _train.AdamOptimizer(rate, *_BETAS.values(), epsilon=_EPSILON), slots=("m", "v"), powers=_BETAS
     ),
-    Optimizer.SGD: Kind(_train.GradientDescentOptimizer),
+    Optimizer.SGD: UpdateRule(_train.GradientDescentOptimizer),
 }
 
 

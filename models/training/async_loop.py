@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfdist.models.calls import calls
 from tfdist.models.record import Storage
 from tfdist.models.training import feed, optimizers, restore, step, storage, update_counts
-from tfdist.models.training.context import Trained, TrainingContext
+from tfdist.models.training.context import TrainingContext, TrainingState
 from tfdist.models.training.step import ReplicaStep
 from tfdist.models.training.update_counts import UpdateCounts
 from tfdist.models.training.windows import WindowLog
@@ -147,7 +147,7 @@ class AsyncLoop:
         return now
 
 
-def prepare(job: TrainingContext) -> tuple[AsyncLoop, Callable[[], Trained]]:
+def prepare(job: TrainingContext) -> tuple[AsyncLoop, Callable[[], TrainingState]]:
     """The loop of the chief, and what the workers have trained so far."""
     coordinator = tf.distribute.experimental.coordinator.ClusterCoordinator(job.strategy)
     model, optimizer, averages, replica_step = step.build(job)
@@ -173,8 +173,8 @@ def prepare(job: TrainingContext) -> tuple[AsyncLoop, Callable[[], Trained]]:
     # dropping a coordinator waits for its workers
     keep_alive = batches, coordinator
 
-    def trained() -> Trained:
+    def trained() -> TrainingState:
         examples = int(applied.read_value())
-        return Trained(model, optimizer, examples, optimizers.updates(optimizer), keep_alive, requests, averages)
+        return TrainingState(model, optimizer, examples, optimizers.updates(optimizer), keep_alive, requests, averages)
 
     return loop, trained

@@ -14,7 +14,7 @@ from tfdist.strategies.catalog import CATALOG
 
 
 @dataclass(frozen=True)
-class Start:
+class StartPoint:
     """Where a training starts: at the beginning, or at a checkpoint."""
 
     step: int = 0
@@ -33,7 +33,7 @@ class TrainingContext:
     task: Task
     workers: int
     """Tasks that step together; 1 for independent tasks and for parameter-server, whose workers step alone."""
-    start: Start = field(default_factory=Start)
+    start: StartPoint = field(default_factory=StartPoint)
 
     @property
     def replicas(self) -> int:
@@ -57,7 +57,7 @@ class TrainingContext:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingState:
     """What a task has trained so far."""
 
     model: tf.keras.Model

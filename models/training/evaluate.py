@@ -13,7 +13,7 @@ from tfdist.launch.events import Phase
 from tfdist.models.architectures.build import build as build_model
 from tfdist.models.datasets import pipeline, table
 from tfdist.models.training import agreement, feed
-from tfdist.models.training.context import Trained, TrainingContext
+from tfdist.models.training.context import TrainingContext, TrainingState
 
 REPORT_S = 10.0
 """Seconds between two reports that the evaluation continues."""
@@ -29,7 +29,7 @@ class HeldOut:
     """The share, 0..1, that it classifies correctly."""
 
 
-def held_out(job: TrainingContext) -> Callable[[Trained], HeldOut]:
+def held_out(job: TrainingContext) -> Callable[[TrainingState], HeldOut]:
     """A function that measures what has been trained so far; every worker of a synchronous job must call it.
 
     Each worker evaluates its part of the examples on a plain copy of the model, and the counts are summed. So workers
@@ -42,7 +42,7 @@ def held_out(job: TrainingContext) -> Callable[[Trained], HeldOut]:
     examples = pipeline.held_out(table.examples(job.spec.dataset, job.spec.data_dir), job.spec, part)
     count, total = counter(model), agreement.make_sum(job)
 
-    def measure(trained: Trained) -> HeldOut:
+    def measure(trained: TrainingState) -> HeldOut:
         model.set_weights(join_shards(trained.evaluated_weights(), shapes))
         correct, number, loss = total(count(_reported(examples)))
         return HeldOut(loss / number, correct / number)

@@ -11,7 +11,7 @@ from tfdist.launch import events
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.events import Phase
 from tfdist.models.checkpointing import Checkpointing
-from tfdist.models.checkpoints import Listing, Manifest, list_checkpoints
+from tfdist.models.checkpoints import CheckpointList, Manifest, list_checkpoints
 from tfdist.models.checks import check_held_out
 from tfdist.models.datasets import pipeline, table
 from tfdist.models.spec import TrainingSpec
@@ -55,7 +55,9 @@ def follow(spec: TrainingSpec) -> None:
         sys.stdout.flush()
 
 
-def new_checkpoints(spec: TrainingSpec, look: Callable[[], Listing], wait: Callable[[], None]) -> Iterator[Manifest]:
+def new_checkpoints(
+    spec: TrainingSpec, look: Callable[[], CheckpointList], wait: Callable[[], None]
+) -> Iterator[Manifest]:
     """Each checkpoint once, the oldest first, until the final one of this training.
 
     A folder that is resumed holds the final checkpoint of a shorter training: after that one, more follow.
@@ -99,11 +101,11 @@ def lower_priority() -> None:
         Path("/proc/self/autogroup").write_text(str(NICENESS))
 
 
-def _looks_into(folder: str) -> Callable[[], Listing]:
+def _looks_into(folder: str) -> Callable[[], CheckpointList]:
     """A function that lists the folder. While it cannot be read, it has no checkpoints; the first time is a warning."""
     warned = False
 
-    def look() -> Listing:
+    def look() -> CheckpointList:
         nonlocal warned
         try:
             return list_checkpoints(folder, GFiles())
@@ -111,7 +113,7 @@ def _looks_into(folder: str) -> Callable[[], Listing]:
             if not warned:
                 _warn(f"{folder} cannot be read ({error}); trying again every {POLL_S:g} s")
             warned = True
-            return Listing((), {})
+            return CheckpointList((), {})
 
     return look
 

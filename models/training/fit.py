@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfdist.models.architectures.build import build as build_model
 from tfdist.models.training import feed, moving_averages, optimizers, restore
-from tfdist.models.training.context import Trained, TrainingContext
+from tfdist.models.training.context import TrainingContext, TrainingState
 from tfdist.models.training.moving_averages import MovingAverages
 from tfdist.models.training.sync import wait_for_devices
 from tfdist.models.training.windows import WindowLog
@@ -81,7 +81,7 @@ class FitLoop:
         return tf.keras.callbacks.LambdaCallback(on_epoch_begin=begin, on_epoch_end=end)
 
 
-def prepare(job: TrainingContext) -> tuple[FitLoop, Callable[[], Trained]]:
+def prepare(job: TrainingContext) -> tuple[FitLoop, Callable[[], TrainingState]]:
     """The loop of this task, and what it has trained so far."""
     model, averages = _compiled(job)
     optimizer = model.optimizer
@@ -90,9 +90,9 @@ def prepare(job: TrainingContext) -> tuple[FitLoop, Callable[[], Trained]]:
         moving_averages.after_each_step(model, averages.update)
     loop = FitLoop(job, model, _data(job, optimizer), job.start.step)
 
-    def trained() -> Trained:
+    def trained() -> TrainingState:
         own = job.examples_at(loop.steps) // job.workers
-        return Trained(model, optimizer, own, optimizers.updates(optimizer), loop.keep_alive, averages=averages)
+        return TrainingState(model, optimizer, own, optimizers.updates(optimizer), loop.keep_alive, averages=averages)
 
     return loop, trained
 

@@ -18,7 +18,7 @@ from tfdist.models.record import RankRecord
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import async_loop, fit, observation, pace, storage
 from tfdist.models.training import loop as sync_loop
-from tfdist.models.training.context import Trained, TrainingContext
+from tfdist.models.training.context import TrainingContext, TrainingState
 from tfdist.models.training.evaluate import held_out
 from tfdist.models.training.exit_barrier import wait_before_exit
 from tfdist.models.training.gpu_software import peak_gpu_memory
@@ -34,7 +34,7 @@ from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import Api
 
 Context = TypeVar("Context", bound=TrainingContext)
-Prepare = Callable[[Context], tuple[pace.Loop, Callable[[], Trained]]]
+Prepare = Callable[[Context], tuple[pace.Loop, Callable[[], TrainingState]]]
 
 
 def connect(spec: TrainingSpec, task: Task) -> TrainingContext:
@@ -46,7 +46,7 @@ def connect(spec: TrainingSpec, task: Task) -> TrainingContext:
     return TrainingContext(spec, strategy, task, spec.workers if spec.synchronous and row.has_cluster else 1)
 
 
-def prepare(job: TrainingContext) -> tuple[pace.Loop, Callable[[], Trained]]:
+def prepare(job: TrainingContext) -> tuple[pace.Loop, Callable[[], TrainingState]]:
     """The loop of this training, and what it has trained so far."""
     if job.spec.api is Api.FIT:
         return fit.prepare(job)
@@ -101,7 +101,7 @@ def _train_saved(
     saving: Checkpointing,
     loop: pace.Loop,
     log: WindowLog,
-    trained: Callable[[], Trained],
+    trained: Callable[[], TrainingState],
     report: Callable[[Windows, bool], None],
 ) -> None:
     saver = Saver(job, saving, trained)
@@ -111,7 +111,7 @@ def _train_saved(
     saver.end()
 
 
-def _evaluation(job: TrainingContext, trained: Callable[[], Trained]) -> Callable[[WindowLog], None]:
+def _evaluation(job: TrainingContext, trained: Callable[[], TrainingState]) -> Callable[[WindowLog], None]:
     """Measures what has been trained so far, and notes it in a log."""
     measure = held_out(job)
 
@@ -124,7 +124,7 @@ def _evaluation(job: TrainingContext, trained: Callable[[], Trained]) -> Callabl
 
 
 def _record(
-    job: TrainingContext, windows: Windows, trained: Trained, phases: dict[str, float], evaluate: bool
+    job: TrainingContext, windows: Windows, trained: TrainingState, phases: dict[str, float], evaluate: bool
 ) -> RankRecord:
     if evaluate:
         events.emit("phase", phase=Phase.EVALUATING)
@@ -147,7 +147,7 @@ def _record(
     )
 
 
-def _variables(trained: Trained) -> list[Any]:
+def _variables(trained: TrainingState) -> list[Any]:
     """The model's, their averages and the optimizer's, which is a function in tf_keras."""
     if trained.variables:
         return [*trained.variables]

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tfdist.models.calls import calls
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import feed, optimizers, restore, step
-from tfdist.models.training.context import Trained, TrainingContext
+from tfdist.models.training.context import TrainingContext, TrainingState
 from tfdist.models.training.stamps import stamp
 from tfdist.models.training.sync import wait_for_devices
 from tfdist.models.training.windows import WindowLog, train_windows
@@ -112,7 +112,7 @@ class SyncLoop:
         return loss
 
 
-def prepare(job: TrainingContext) -> tuple[SyncLoop, Callable[[], Trained]]:
+def prepare(job: TrainingContext) -> tuple[SyncLoop, Callable[[], TrainingState]]:
     """The loop of this task, and what it has trained so far."""
     spec, strategy = job.spec, job.strategy
     model, optimizer, averages, replica_step = step.build(job)
@@ -133,9 +133,9 @@ def prepare(job: TrainingContext) -> tuple[SyncLoop, Callable[[], Trained]]:
         times,
     )
 
-    def trained() -> Trained:
+    def trained() -> TrainingState:
         own = job.examples_at(loop.steps) // job.workers
-        return Trained(model, optimizer, own, optimizers.updates(optimizer), batches, averages=averages)
+        return TrainingState(model, optimizer, own, optimizers.updates(optimizer), batches, averages=averages)
 
     return loop, trained
 

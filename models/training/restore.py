@@ -10,10 +10,10 @@ import tensorflow as tf
 from tfdist.launch import events
 from tfdist.launch.errors import TfdistError
 from tfdist.models.checkpointing import Checkpointing
-from tfdist.models.checkpoints import Listing, Manifest, check_empty, check_same_training, list_checkpoints
+from tfdist.models.checkpoints import CheckpointList, Manifest, check_empty, check_same_training, list_checkpoints
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.agreement import make_sum
-from tfdist.models.training.context import Start, TrainingContext
+from tfdist.models.training.context import StartPoint, TrainingContext
 from tfdist.models.training.gfile import GFiles
 from tfdist.models.training.moving_averages import MovingAverages
 from tfdist.models.training.store import check_writable
@@ -52,7 +52,7 @@ def started(job: Context, options: Checkpointing, attempt: int) -> Context:
         manifest = manifest if saves(job) or step < 0 else _with_step(job, options.folder, round(step))
     if manifest is None:
         return job
-    return replace(job, start=Start(manifest.step, manifest.examples, f"{options.folder}/{manifest.name}"))
+    return replace(job, start=StartPoint(manifest.step, manifest.examples, f"{options.folder}/{manifest.name}"))
 
 
 def _choose(spec: TrainingSpec, options: Checkpointing, resumes: bool) -> Manifest | None:
@@ -71,7 +71,7 @@ def _choose(spec: TrainingSpec, options: Checkpointing, resumes: bool) -> Manife
     return manifest
 
 
-def newest_intact(listing: Listing, damage: Callable[[str], str]) -> tuple[Manifest | None, list[str]]:
+def newest_intact(listing: CheckpointList, damage: Callable[[str], str]) -> tuple[Manifest | None, list[str]]:
     """The newest checkpoint that can be read, and the problems of those that are newer.
 
     Args:
@@ -110,7 +110,7 @@ def _with_step(job: TrainingContext, folder: str, step: int) -> Manifest:
     return found
 
 
-def _list(folder: str) -> Listing:
+def _list(folder: str) -> CheckpointList:
     try:
         return list_checkpoints(folder, GFiles())
     except OSError as error:

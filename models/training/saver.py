@@ -12,7 +12,7 @@ from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.models.checkpointing import Checkpointing
 from tfdist.models.checkpoints import Manifest
 from tfdist.models.training.agreement import make_sum
-from tfdist.models.training.context import Trained, TrainingContext
+from tfdist.models.training.context import TrainingContext, TrainingState
 from tfdist.models.training.exit_barrier import wait_before_exit
 from tfdist.models.training.preemption import PreemptedError, SaveRequests
 from tfdist.models.training.restore import io_options, saves
@@ -26,7 +26,7 @@ CHECK_S = 1.0
 class Saver:
     """Saves one training. All ranks must call it at the same steps."""
 
-    def __init__(self, job: TrainingContext, options: Checkpointing, trained: Callable[[], Trained]) -> None:
+    def __init__(self, job: TrainingContext, options: Checkpointing, trained: Callable[[], TrainingState]) -> None:
         """Save what `trained` returns, from now on also when a signal requests it."""
         self._job, self._options, self._trained = job, options, trained
         self._sum = make_sum(job)
@@ -137,7 +137,7 @@ class Saver:
         )
 
 
-def _write_function(job: TrainingContext, trained: Callable[[], Trained]) -> Callable[[], object]:
+def _write_function(job: TrainingContext, trained: Callable[[], TrainingState]) -> Callable[[], object]:
     """A function that writes what is trained into memory; that of a session is copied before.
 
     Under parameter-server it is traced once: TensorFlow builds a graph of all variables for each save, which takes
@@ -158,7 +158,7 @@ def _write_function(job: TrainingContext, trained: Callable[[], Trained]) -> Cal
     return result
 
 
-def _checkpoint_of(trained: Trained) -> tf.train.Checkpoint:
+def _checkpoint_of(trained: TrainingState) -> tf.train.Checkpoint:
     """The weights, their moving averages, and the state of the optimizer with its loss scale."""
     averages = {} if trained.averages is None else {"averages": list(trained.averages.averages)}
     return tf.train.Checkpoint(model=trained.model, optimizer=trained.optimizer, **averages)

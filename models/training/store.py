@@ -14,7 +14,7 @@ from threading import Thread
 import tensorflow as tf
 
 from tfdist.launch.errors import TfdistError
-from tfdist.models.checkpoints import Listing, Manifest, list_checkpoints, step_of
+from tfdist.models.checkpoints import CheckpointList, Manifest, list_checkpoints, step_of
 from tfdist.models.training.gfile import GFiles
 
 MEMORY = "ram://tfdist/snapshot"
@@ -127,7 +127,7 @@ def _prune(folder: str, keep: int) -> None:
         return
 
 
-def obsolete(names: Sequence[str], listing: Listing, keep: int) -> list[str]:
+def obsolete(names: Sequence[str], listing: CheckpointList, keep: int) -> list[str]:
     """The files of checkpoints that are not among the newest `keep`, manifests first, and of those without manifest.
 
     A newer one that is damaged stays: it was perhaps only unreadable for a moment.

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfdist.bench.design import Block
-from tfdist.bench.lost_time import LostTime, Part, Slowest, Turns, Undivided, lost_time, phases_of
+from tfdist.bench.lost_time import LostTime, Part, Slowest, Turns, UnknownLoss, lost_time, phases_of
 from tfdist.bench.mean import mean_of
 from tfdist.bench.references import Reference
 from tfdist.models.record import Record
@@ -124,13 +124,13 @@ def test_a_step_of_all_workers_of_an_asynchronous_job_is_compared() -> None:
 def test_without_the_arms_it_is_compared_with_a_loss_has_a_reason(missing: Reference) -> None:
     known = {which: turns for which, turns in references().items() if which not in (missing, Reference.PLAIN)}
     found = lost_time("arm", {1: arm("multiworker", [0.1, 0.1])}, known)
-    assert isinstance(found, Undivided)
+    assert isinstance(found, UnknownLoss)
     assert str(missing) in found.reason
 
 
 def test_arms_without_a_common_round_have_a_reason() -> None:
     found = lost_time("arm", {2: arm("multiworker", [0.1, 0.1])}, references())
-    assert isinstance(found, Undivided)
+    assert isinstance(found, UnknownLoss)
     assert "no round in common" in found.reason
 
 

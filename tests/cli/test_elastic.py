@@ -8,7 +8,7 @@ from tfdist.cli.elastic import ElasticHosts
 from tfdist.cli.host_selection import HostfileChanges
 from tfdist.cli.plan_launch import LaunchOptions, plan_request, with_checkpoints
 from tfdist.launch.agent_program.description import describe
-from tfdist.launch.attempts import Saved
+from tfdist.launch.attempts import SavedState
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import assign_slots, machines_of
@@ -51,7 +51,7 @@ def spec_of(job):
 
 def test_a_lost_host_is_left_out_and_the_remaining_examples_stay():
     choice, job = started((H1, H2, H3))
-    next_plan = choice.plan(job, hellos(H1, H3), Saved(33, 33 * 96))
+    next_plan = choice.plan(job, hellos(H1, H3), SavedState(33, 33 * 96))
     assert tasks(next_plan.job) == {"worker-0": "h1", "worker-1": "h3"}
     expected = "global batch 64 instead of 96, 401 steps left instead of 267"
     assert next_plan.note == f"2 workers instead of 3 (lost h2): {expected}"
@@ -62,13 +62,13 @@ def test_a_lost_host_is_left_out_and_the_remaining_examples_stay():
 
 def test_the_same_job_goes_on_where_no_host_has_changed():
     choice, job = started((H1, H2))
-    assert choice.plan(job, hellos(H1, H2), Saved()).job is job
+    assert choice.plan(job, hellos(H1, H2), SavedState()).job is job
 
 
 def test_a_host_that_is_back_joins():
     choice, job = started((H1, H2, H3))
-    fewer = choice.plan(job, hellos(H1, H3), Saved(33, 33 * 96)).job
-    later = Saved(133, 33 * 96 + 100 * 64)
+    fewer = choice.plan(job, hellos(H1, H3), SavedState(33, 33 * 96)).job
+    later = SavedState(133, 33 * 96 + 100 * 64)
     again = choice.plan(fewer, hellos(H1, H2, H3), later)
     assert tasks(again.job) == {"worker-0": "h1", "worker-1": "h2", "worker-2": "h3"}
     assert again.note == (
@@ -78,33 +78,33 @@ def test_a_host_that_is_back_joins():
 
 def test_a_plan_that_was_not_used_changes_nothing():
     choice, job = started((H1, H2, H3))
-    choice.plan(job, hellos(H1), Saved())
-    again = choice.plan(job, hellos(H1, H2), Saved())
+    choice.plan(job, hellos(H1), SavedState())
+    again = choice.plan(job, hellos(H1, H2), SavedState())
     assert again.note.startswith("2 workers instead of 3 (lost h3): global batch 64 instead of 96")
-    assert choice.plan(job, hellos(H1, H2, H3), Saved()).job is job
+    assert choice.plan(job, hellos(H1, H2, H3), SavedState()).job is job
     assert choice.planned[1].workers == 3
 
 
 def test_new_hosts_are_used_up_to_the_number_of_workers():
-    assert len(started((H1, H2))[0].plan(started((H1, H2))[1], hellos(H1, H2, H3), Saved()).job.plans) == 3
+    assert len(started((H1, H2))[0].plan(started((H1, H2))[1], hellos(H1, H2, H3), SavedState()).job.plans) == 3
     choice, job = started((H1, H2), {**SPEC, "workers": 2})
-    swapped = choice.plan(job, hellos(H2, H3), Saved())
+    swapped = choice.plan(job, hellos(H2, H3), SavedState())
     assert swapped.note == "2 workers (lost h1, with h3)"
-    assert choice.plan(job, hellos(H1, H2, H3), Saved()).job is job
+    assert choice.plan(job, hellos(H1, H2, H3), SavedState()).job is job
 
 
 def test_too_few_hosts():
     choice, job = started((H1, H2, H3), least=2)
     with pytest.raises(TfdistError, match=r"^1 worker fits on h1, but --min-workers is 2$") as caught:
-        choice.plan(job, hellos(H1), Saved())
+        choice.plan(job, hellos(H1), SavedState())
     assert caught.value.exit_code == 69
     with pytest.raises(TfdistError, match=r"^no host for workers is left, but --min-workers is 2$"):
-        choice.plan(job, {}, Saved())
+        choice.plan(job, {}, SavedState())
 
 
 def test_slots_count_and_a_host_may_get_fewer_workers_than_it_has_slots():
     choice, job = started((host("h1", slots=2), host("h2", slots=2)), {**SPEC, "workers": 3})
-    fewer = choice.plan(job, hellos(host("h2", slots=2)), Saved())
+    fewer = choice.plan(job, hellos(host("h2", slots=2)), SavedState())
     assert tasks(fewer.job) == {"worker-0": "h2", "worker-1": "h2"}
 
 
@@ -112,7 +112,7 @@ def test_parameter_servers_move_to_the_hosts_that_are_left():
     choices = {"strategy": "parameter-server", "preset": "smoke", "ps": 2, "steps": 600}
     choice, job = started((H1, H2, H3), choices)
     assert tasks(job)["ps-1"] == "h2"
-    fewer = choice.plan(job, hellos(H1, H3), Saved(100, 3200))
+    fewer = choice.plan(job, hellos(H1, H3), SavedState(100, 3200))
     assert tasks(fewer.job) == {"chief-0": "h1", "worker-0": "h1", "worker-1": "h3", "ps-0": "h1", "ps-1": "h3"}
     assert fewer.note == "2 workers instead of 3 (lost h2)"
     assert spec_of(fewer.job).steps == 600
@@ -121,7 +121,7 @@ def test_parameter_servers_move_to_the_hosts_that_are_left():
 def test_hosts_for_parameter_servers():
     servers = host("h2", role="ps"), host("h3", role="ps")
     choice, job = started((H1, *servers), {"strategy": "parameter-server", "preset": "smoke"})
-    fewer = choice.plan(job, hellos(H1, servers[1]), Saved())
+    fewer = choice.plan(job, hellos(H1, servers[1]), SavedState())
     assert fewer.note == "1 parameter server instead of 2 (lost h2)"
     assert tasks(fewer.job)["ps-0"] == "h3"
 
@@ -132,15 +132,15 @@ def test_a_host_that_has_come_back_without_its_gpus_is_left_out():
     options = LaunchOptions({**SPEC, "communication": "ring"})
     planned = plan_request(options, assign_slots(machines_of(hellos(H1, H2, **with_gpus)), None, 1))
     choice = ElasticHosts(planned, lambda: (H1, H2), None, 1)
-    fewer = choice.plan(planned.job, hellos(H1, H2, h1=gpus), Saved())
+    fewer = choice.plan(planned.job, hellos(H1, H2, h1=gpus), SavedState())
     assert tasks(fewer.job) == {"worker-0": "h1"}
-    assert choice.plan(planned.job, hellos(H1, H2, h1=gpus, h2={"gpu_devices": 1}), Saved()).note == fewer.note
+    assert choice.plan(planned.job, hellos(H1, H2, h1=gpus, h2={"gpu_devices": 1}), SavedState()).note == fewer.note
 
 
 def test_a_program_of_the_user_gets_another_cluster_and_keeps_its_folder(tmp_path):
     choices = {"strategy": "multiworker"}
     choice, job = started((H1, H2), choices, command=("python", "train.py"), folder=str(tmp_path))
-    fewer = choice.plan(job, hellos(H2), Saved())
+    fewer = choice.plan(job, hellos(H2), SavedState())
     assert fewer.note == "1 worker instead of 2 (lost h1)"
     assert tasks(fewer.job) == {"worker-0": "h2"}
     assert fewer.job.plans[0].program.env[Checkpointing.FOLDER_VARIABLE] == str(tmp_path)

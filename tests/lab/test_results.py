@@ -1,13 +1,13 @@
 import tempfile
 from dataclasses import replace
 
-from lab.faults.measure import Measured, deviations
+from lab.faults.measure import FaultResult, deviations
 from lab.faults.page import page
 from lab.faults.results import FOLDER, load, row_of, save, without_paths
 from lab.faults.table import SCENARIOS
 
 SCENARIO = next(each for each in SCENARIOS if each.name == "sigkill/multiworker/worker-1/middle/restarts")
-MEASURED = Measured(
+MEASURED = FaultResult(
     code=0,
     culprit="worker-1",
     sentence="worker-1 was killed by SIGKILL (not by tfdist); restart 1 of 5: all tasks, from step 60",

@@ -10,7 +10,7 @@ from tfdist.launch import incompatibilities, noise, restarts
 from tfdist.launch.agents import connect
 from tfdist.launch.diagnosis import behind, evidence
 from tfdist.launch.diagnosis.behind import Frame, stacks_of
-from tfdist.launch.diagnosis.history import Line
+from tfdist.launch.diagnosis.history import OutputLine
 from tfdist.launch.hosts import transport
 from tfdist.launch.hosts.host import Host
 
@@ -50,9 +50,9 @@ READERS = (
     incompatibilities.hints,
     evidence.is_peer_failure,
     lambda text: evidence.named_peers(text, "worker-0"),
-    lambda text: evidence.raised([Line(1.0, line) for line in ("Traceback (most recent call last):", "", text)]),
-    lambda text: evidence.raised([Line(1.0, text)]),
-    lambda text: evidence.Raised("ValueError", text, 1.0).headline,
+    lambda text: evidence.raised([OutputLine(1.0, line) for line in ("Traceback (most recent call last):", "", text)]),
+    lambda text: evidence.raised([OutputLine(1.0, text)]),
+    lambda text: evidence.ErrorText("ValueError", text, 1.0).headline,
     lambda text: noise.NoiseFilter(in_options=True).keep(["W0000 ] SessionOptions:", text]),
     lambda text: noise.NoiseFilter().keep([text]),
     noise.LOG_LINE.match,

@@ -7,7 +7,7 @@ from tfdist.launch.diagnosis.outcome import Outcome, Status
 from tfdist.launch.job import Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import Machine, local_machines
 from tfdist.launch.policy import Policy, RestartOn
-from tfdist.launch.restarts import Refusal, Restart, announcement, decide, delay_s, tasks_to_restart
+from tfdist.launch.restarts import NoRestart, Restart, announcement, decide, delay_s, tasks_to_restart
 
 MULTI_WORKER = {"worker": RoleShape(3, restarts=("worker",))}
 PARAMETER_SERVER = {
@@ -82,7 +82,7 @@ def test_a_restart_of_all_tasks_is_whole_and_that_of_some_is_not():
     ],
 )  # fmt: skip
 def test_what_is_not_restarted(outcome, policy, reason):
-    assert decide(outcome, job_of(MULTI_WORKER), policy, attempts_of(5)) == Refusal(reason)
+    assert decide(outcome, job_of(MULTI_WORKER), policy, attempts_of(5)) == NoRestart(reason)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_lost_host_is_a_failure_and_all_tasks_are_restarted():
 def test_max_restarts_counts_all_restarts():
     job, policy = job_of(MULTI_WORKER), Policy(max_restarts=2)
     assert isinstance(decide(failed(), job, policy, attempts_of(5, 10)), Restart)
-    assert decide(failed(), job, policy, attempts_of(5, 10, 15)) == Refusal("--max-restarts 2 is used up")
+    assert decide(failed(), job, policy, attempts_of(5, 10, 15)) == NoRestart("--max-restarts 2 is used up")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_max_restarts_counts_all_restarts():
 )
 def test_the_same_failure_at_the_same_step_is_tried_three_times(steps, reason):
     decision = decide(failed(), job_of(MULTI_WORKER), Policy(max_restarts=99), attempts_of(*steps))
-    assert (decision.reason if isinstance(decision, Refusal) else None) == reason
+    assert (decision.reason if isinstance(decision, NoRestart) else None) == reason
 
 
 def test_different_culprits_at_the_same_step_are_different_failures():
@@ -133,20 +133,20 @@ def test_a_task_without_steps_may_fail_three_times_within_a_minute(seconds, rest
     job = job_of(MULTI_WORKER, reports_steps=False)
     decision = decide(failed(), job, Policy(max_restarts=99), attempts_of(None, None, None, seconds=seconds))
     assert decision == (Restart(("worker-0", "worker-1", "worker-2"), True, 2.0) if restarts else
-                        Refusal("worker-1 failed 3 times within 60 s"))  # fmt: skip
+                        NoRestart("worker-1 failed 3 times within 60 s"))  # fmt: skip
 
 
 def test_a_server_that_fails_at_once_is_not_restarted_for_ever_while_the_chief_takes_steps():
     decision = decide(
         failed(), job_of(PARAMETER_SERVER), Policy(max_restarts=99), attempts_of(10, 20, 30, seconds=20.0)
     )
-    assert decision == Refusal("worker-1 failed 3 times within 60 s")
+    assert decision == NoRestart("worker-1 failed 3 times within 60 s")
 
 
 @pytest.mark.parametrize("reason", ["was killed by SIGKILL: out of memory", "ResourceExhaustedError: OOM when", "MemoryError"])  # fmt: skip
 def test_out_of_memory_is_restarted_only_after_a_step(reason):
     outcome, job = failed(reason=reason), job_of(MULTI_WORKER)
-    assert decide(outcome, job, POLICY, attempts_of(None)) == Refusal("it was out of memory before its first step")
+    assert decide(outcome, job, POLICY, attempts_of(None)) == NoRestart("it was out of memory before its first step")
     assert isinstance(decide(outcome, job, POLICY, attempts_of(5)), Restart)
     own = job_of(MULTI_WORKER, reports_steps=False)
     assert isinstance(decide(outcome, own, POLICY, attempts_of(None)), Restart)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tfdist.launch.agents.messages import Event, Exited, Output, Started
-from tfdist.launch.diagnosis.history import History, ProcessState, Stalled
+from tfdist.launch.diagnosis.history import History, ProcessState, Stall
 from tfdist.launch.stalls import EVIDENCE_S, SecondLook, StallWatch, Suspicion
 
 from .jobs import python_job
@@ -69,7 +69,7 @@ def test_the_job_has_stalled_when_the_evidence_is_complete():
     watch.look(worker_0=1.0, worker_1=3.0)
     assert watch.until(315.0) == []
     watch.watch.missing_stacks.clear()
-    assert watch.until(316.0) == [Stalled(300.0, TIME + 316.0, {"worker-0": 0.0, "worker-1": 1.0})]
+    assert watch.until(316.0) == [Stall(300.0, TIME + 316.0, {"worker-0": 0.0, "worker-1": 1.0})]
     assert watch.watch.deadline == math.inf
     assert watch.until(1000.0) == []
 
@@ -80,7 +80,7 @@ def test_evidence_is_waited_for_only_a_while():
     watch.until(310.0)
     watch.watch.missing_stacks = {"worker-1"}
     assert watch.until(310.0 + EVIDENCE_S - 1) == [SecondLook()]
-    assert watch.until(310.0 + EVIDENCE_S) == [Stalled(300.0, TIME + 310.0 + EVIDENCE_S, {})]
+    assert watch.until(310.0 + EVIDENCE_S) == [Stall(300.0, TIME + 310.0 + EVIDENCE_S, {})]
 
 
 def test_a_step_after_the_warning_ends_the_suspicion():
@@ -121,14 +121,14 @@ def test_a_training_that_reports_steps_is_watched_before_its_first_step():
     assert watch.note(Output("worker-0", "stderr", "downloading\n"), 290.0) == ""
     (suspicion,) = watch.until(590.0)
     assert suspicion.warning.startswith("no step for 300 s (worker-0 before its first step, worker-1 before its")
-    assert [type(each) for each in watch.until(640.0)] == [SecondLook, Stalled]
+    assert [type(each) for each in watch.until(640.0)] == [SecondLook, Stall]
 
 
 def test_a_program_that_took_steps_in_an_earlier_attempt_is_watched_from_its_start():
     watch = Watch()
     watch.watch.took_steps = True
     assert len(watch.until(300.0)) == 1
-    assert [type(each) for each in watch.until(330.0)] == [SecondLook, Stalled]
+    assert [type(each) for each in watch.until(330.0)] == [SecondLook, Stall]
 
 
 def test_a_program_without_steps_gets_one_warning():
@@ -149,7 +149,7 @@ def test_a_task_that_is_led_elsewhere_is_watched_once_it_reports_steps():
     assert watch.until(5000.0) == []
     assert watch.watch.deadline == math.inf
     watch.step("worker-0", 1, 5001.0)
-    assert [type(each) for each in watch.until(5330.0, ("worker-0",))] == [Suspicion, SecondLook, Stalled]
+    assert [type(each) for each in watch.until(5330.0, ("worker-0",))] == [Suspicion, SecondLook, Stall]
 
 
 def test_after_a_pause_of_the_launcher_the_time_starts_again():

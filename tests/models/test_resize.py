@@ -1,13 +1,13 @@
 """Specs with another number of workers."""
 
-from tfdist.launch.attempts import Saved
+from tfdist.launch.attempts import SavedState
 from tfdist.models.resize import effect, resized
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
 
 MULTI = TrainingSpec(strategy=StrategyName.MULTI_WORKER, workers=3, batch_size=32, steps=300, learning_rate=0.1)
-SAVED = Saved(step=33, examples=33 * 96)
+SAVED = SavedState(step=33, examples=33 * 96)
 
 
 def test_the_remaining_examples_stay_and_so_do_batch_and_learning_rate():
@@ -20,7 +20,7 @@ def test_the_remaining_examples_stay_and_so_do_batch_and_learning_rate():
 
 def test_back_to_the_first_number_of_workers():
     fewer = resized(MULTI, 2, 0, SAVED)
-    later = Saved(step=133, examples=33 * 96 + 100 * 64)
+    later = SavedState(step=133, examples=33 * 96 + 100 * 64)
     again = resized(fewer, 3, 0, later)
     assert again.examples == fewer.examples
     assert again.steps == 133 + 201
@@ -28,17 +28,17 @@ def test_back_to_the_first_number_of_workers():
 
 
 def test_from_the_start_without_a_checkpoint():
-    assert resized(MULTI, 1, 0, Saved()).steps == 900
+    assert resized(MULTI, 1, 0, SavedState()).steps == 900
 
 
 def test_the_steps_of_a_parameter_server_training_stay():
     spec = TrainingSpec(strategy=StrategyName.PARAMETER_SERVER, workers=3, ps=2, steps=600)
-    fewer = resized(spec, 2, 1, Saved(200, 200 * 64))
+    fewer = resized(spec, 2, 1, SavedState(200, 200 * 64))
     assert (fewer.workers, fewer.ps, fewer.steps, fewer.examples) == (2, 1, 600, None)
-    assert effect(spec, fewer, Saved()) == ""
+    assert effect(spec, fewer, SavedState()) == ""
 
 
 def test_a_program_of_the_user_has_no_steps():
     choice = StrategyChoice(strategy=StrategyName.MULTI_WORKER, workers=3)
-    assert resized(choice, 2, 0, Saved()) == StrategyChoice(strategy=StrategyName.MULTI_WORKER, workers=2)
-    assert effect(choice, resized(choice, 2, 0, Saved()), Saved()) == ""
+    assert resized(choice, 2, 0, SavedState()) == StrategyChoice(strategy=StrategyName.MULTI_WORKER, workers=2)
+    assert effect(choice, resized(choice, 2, 0, SavedState()), SavedState()) == ""

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from tests.bench.conftest import record
 from tests.bench.predict.sweeps import RING, save_sweep, sweep
 from tfdist.bench.folder import BenchPaths
-from tfdist.bench.predict.prediction import Asked, Prediction, predict
-from tfdist.bench.predict.ring import Link
+from tfdist.bench.predict.prediction import Prediction, PredictionOptions, predict
+from tfdist.bench.predict.ring import RingLink
 from tfdist.bench.predict.section import prediction_section
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import save_json
@@ -60,7 +60,7 @@ def rates(prediction: Prediction, arm: int = 0) -> list[float]:
 
 
 def test_steps_without_spread_take_the_compute_time_and_the_ring(folders: tuple[Path, Path]) -> None:
-    found = predict(*folders, Asked(DEVICES))
+    found = predict(*folders, PredictionOptions(DEVICES))
     expected = [n * 10 / (STEP_S + float(RING.seconds(n, BYTES))) for n in DEVICES]
     assert rates(found) == pytest.approx(expected, rel=5e-3)
     assert found.curves[0].points[1].parts_ms == pytest.approx(
@@ -71,34 +71,38 @@ def test_steps_without_spread_take_the_compute_time_and_the_ring(folders: tuple[
 
 
 def test_another_link_changes_the_exchange_only(folders: tuple[Path, Path]) -> None:
-    found = predict(*folders, Asked((2, 8), bandwidth=12e6, latency_s=1e-3))
-    ring = RING.over(Link(120e6, 100e-6), Link(12e6, 1e-3))
+    found = predict(*folders, PredictionOptions((2, 8), bandwidth=12e6, latency_s=1e-3))
+    ring = RING.over(RingLink(120e6, 100e-6), RingLink(12e6, 1e-3))
     assert rates(found) == pytest.approx([n * 10 / (STEP_S + float(ring.seconds(n, BYTES))) for n in (2, 8)], rel=5e-3)
-    assert predict(*folders, Asked((2,), bandwidth=10e6)).curves[0].points[0].extrapolated
+    assert predict(*folders, PredictionOptions((2,), bandwidth=10e6)).curves[0].points[0].extrapolated
 
 
 def test_what_the_model_misses_stays_as_the_rest(tmp_path: Path) -> None:
     exchange_s = float(RING.seconds(2, BYTES))
     bench = save_bench(tmp_path / "bench", exchange_s + 0.05)
-    found = predict(bench, save_sweep(tmp_path / "sweep", sweep(noise=0.001)), Asked((1, 2, 4)))
+    found = predict(bench, save_sweep(tmp_path / "sweep", sweep(noise=0.001)), PredictionOptions((1, 2, 4)))
     assert [point.parts_ms[3] for point in found.curves[0].points] == pytest.approx([0, 50, 50], abs=1.5)
     assert found.curves[0].points[0].efficiency == pytest.approx(1.0)
 
 
 def test_a_bench_of_one_host_and_a_sweep_of_two_are_told_apart(tmp_path: Path) -> None:
-    own_s = float(RING.over(Link(120e6, 100e-6), Link()).seconds(2, BYTES))
+    own_s = float(RING.over(RingLink(120e6, 100e-6), RingLink()).seconds(2, BYTES))
     bench = save_bench(tmp_path / "bench", own_s, link=None)
-    found = predict(bench, save_sweep(tmp_path / "sweep", sweep(noise=0.001)), Asked((2,)))
+    found = predict(bench, save_sweep(tmp_path / "sweep", sweep(noise=0.001)), PredictionOptions((2,)))
     assert rates(found) == pytest.approx([20 / (STEP_S + float(RING.seconds(2, BYTES)))], rel=5e-3)
 
 
 def test_devices_pay_until_the_next_one_adds_too_little(folders: tuple[Path, Path]) -> None:
     def until(latency_s: float, worth: float = 0.5) -> int | None:
-        asked = Asked((1, 2, 4, 512), bandwidth=1e12, latency_s=latency_s, worth=worth, arms=("multiworker/*",))
+        asked = PredictionOptions(
+            (1, 2, 4, 512), bandwidth=1e12, latency_s=latency_s, worth=worth, arms=("multiworker/*",)
+        )
         return predict(*folders, asked).curves[0].pays_until
 
     assert until(1e-9, worth=0.2) is None
-    free = predict(*folders, Asked((1, 512), bandwidth=1e12, latency_s=1e-9, worth=0.2, arms=("multiworker/*",)))
+    free = predict(
+        *folders, PredictionOptions((1, 512), bandwidth=1e12, latency_s=1e-9, worth=0.2, arms=("multiworker/*",))
+    )
     assert (
         "Up to 512, each device adds at least 20% of what one device alone does" in prediction_section(free).answer[0]
     )
@@ -109,7 +113,7 @@ def test_devices_pay_until_the_next_one_adds_too_little(folders: tuple[Path, Pat
 
 
 def test_parameter_servers_serve_at_most_their_rate(folders: tuple[Path, Path]) -> None:
-    found = predict(folders[0], None, Asked((1, 2, 512), arms=("parameter-server",)))
+    found = predict(folders[0], None, PredictionOptions((1, 2, 512), arms=("parameter-server",)))
     (curve,) = found.curves
     assert curve.points[1].images_per_s == pytest.approx(10 / (STEP_S * 0.75), rel=1e-3)
     assert curve.service is not None
@@ -118,10 +122,10 @@ def test_parameter_servers_serve_at_most_their_rate(folders: tuple[Path, Path]) 
 
 def test_a_slower_link_slows_the_parameter_servers(folders: tuple[Path, Path]) -> None:
     def served(bandwidth: float) -> float:
-        asked = Asked((2, 64), bandwidth=bandwidth, latency_s=100e-6, arms=("parameter-server",))
+        asked = PredictionOptions((2, 64), bandwidth=bandwidth, latency_s=100e-6, arms=("parameter-server",))
         return predict(*folders, asked).curves[0].service or 0.0
 
-    alone = predict(*folders, Asked((2,))).curves[1].service
+    alone = predict(*folders, PredictionOptions((2,))).curves[1].service
     assert alone is not None
     assert served(1e15) == pytest.approx(alone, rel=1e-3)
     assert served(12e6) == pytest.approx(10 / (10 / alone + BYTES / 12e6), rel=1e-3)
@@ -130,7 +134,7 @@ def test_a_slower_link_slows_the_parameter_servers(folders: tuple[Path, Path]) -
 
 def test_a_missing_option_of_the_link_is_that_of_the_bench(folders: tuple[Path, Path]) -> None:
     def rate(**asked: float) -> float:
-        wanted = Asked((16,), arms=("parameter-server",), **asked)
+        wanted = PredictionOptions((16,), arms=("parameter-server",), **asked)
         return predict(folders[0], None, wanted).curves[0].points[0].images_per_s
 
     save_all = {"link": LINK}
@@ -139,7 +143,9 @@ def test_a_missing_option_of_the_link_is_that_of_the_bench(folders: tuple[Path, 
     assert rate(latency_s=100e-6) == pytest.approx(rate(), rel=1e-6)
     assert rate(latency_s=20e-3) < rate(latency_s=100e-6)
     far, near = (
-        predict(folders[0], None, Asked((2,), bandwidth=speed, arms=("parameter-server",))).curves[0].points[0]
+        predict(folders[0], None, PredictionOptions((2,), bandwidth=speed, arms=("parameter-server",)))
+        .curves[0]
+        .points[0]
         for speed in (12e9, 240e6)
     )
     assert (far.extrapolated, near.extrapolated) == (True, False)
@@ -149,7 +155,7 @@ def test_each_arm_has_gradients_of_its_own_size(folders: tuple[Path, Path]) -> N
     for arm in ("one-device", "independent", "multiworker/ring"):
         changed(folders[0], arm, alpha=0.35)
     changed(folders[0], "parameter-server", alpha=0.35, classes=10)
-    found = predict(folders[0], folders[1], Asked((2,), arms=("multiworker/ring",)))
+    found = predict(folders[0], folders[1], PredictionOptions((2,), arms=("multiworker/ring",)))
     small = found.curves[0].gradient_bytes
     assert small < BYTES / 2
     assert found.fits[0][1] == small
@@ -157,36 +163,36 @@ def test_each_arm_has_gradients_of_its_own_size(folders: tuple[Path, Path]) -> N
 
 
 def test_a_program_of_ones_own_is_predicted_with_the_batch_that_was_measured(folders: tuple[Path, Path]) -> None:
-    expected = rates(predict(*folders, Asked((2, 8), arms=("multiworker/ring",))))
+    expected = rates(predict(*folders, PredictionOptions((2, 8), arms=("multiworker/ring",))))
     for arm in ("one-device", "independent", "multiworker/ring", "parameter-server"):
         changed(folders[0], arm, command=["python", "train.py"], batch_size=None)
     with pytest.raises(TfdistError, match="a program of its own: give the size of its gradients, as --gradient-bytes"):
-        predict(*folders, Asked((2, 8)))
-    found = predict(*folders, Asked((2, 8), gradient_bytes=BYTES))
+        predict(*folders, PredictionOptions((2, 8)))
+    found = predict(*folders, PredictionOptions((2, 8), gradient_bytes=BYTES))
     assert rates(found) == pytest.approx(expected)
     assert prediction_section(found).answer
 
 
 def test_an_interval_does_not_exceed_the_devices_that_were_asked_for(folders: tuple[Path, Path]) -> None:
-    asked = Asked((1, 64), bandwidth=1e12, latency_s=1e-9, worth=0.1, arms=("multiworker/*",))
+    asked = PredictionOptions((1, 64), bandwidth=1e12, latency_s=1e-9, worth=0.1, arms=("multiworker/*",))
     assert predict(*folders, asked).curves[0].pays_interval == (64, None)
 
 
 def test_a_sweep_is_required_by_synchronous_arms_only(folders: tuple[Path, Path]) -> None:
     with pytest.raises(TfdistError, match=r"multiworker/ring exchanges gradients .* --collectives"):
-        predict(folders[0], None, Asked((2,)))
+        predict(folders[0], None, PredictionOptions((2,)))
     with pytest.raises(TfdistError, match=r"--arm mirrored: cannot be predicted; choose from multiworker/ring"):
-        predict(*folders, Asked((2,), arms=("mirrored",)))
+        predict(*folders, PredictionOptions((2,), arms=("mirrored",)))
 
 
 def test_a_one_device_arm_of_the_same_work_is_required(tmp_path: Path) -> None:
     bench = save_bench(tmp_path / "bench", 0.1, alike=False)
     with pytest.raises(TfdistError, match="no one-device arm of the same work"):
-        predict(bench, save_sweep(tmp_path / "sweep", sweep()), Asked((2,), arms=("multiworker/*",)))
+        predict(bench, save_sweep(tmp_path / "sweep", sweep()), PredictionOptions((2,), arms=("multiworker/*",)))
 
 
 def test_extrapolations_are_dashed_and_references_have_their_source(folders: tuple[Path, Path]) -> None:
-    section = prediction_section(predict(*folders, Asked(DEVICES, bandwidth=1.25e8)))
+    section = prediction_section(predict(*folders, PredictionOptions(DEVICES, bandwidth=1.25e8)))
     for chart in section.charts:
         axes = Figure().subplots()
         chart.paint(axes)

@@ -5,7 +5,7 @@ import pytest
 
 from tests.bench.predict.sweeps import RING, sweep
 from tfdist.bench.collectives.results import Sweep
-from tfdist.bench.predict.ring import Link, Ring, RingFit, fit_ring, link_of, ring_lines
+from tfdist.bench.predict.ring import Ring, RingFit, RingLink, fit_ring, link_of, ring_lines
 from tfdist.launch.errors import TfdistError
 from tfdist.strategies.options import Communication
 
@@ -38,7 +38,7 @@ def test_several_numbers_of_ranks_tell_latency_from_fixed_costs() -> None:
 
 
 def test_another_link_replaces_only_what_the_link_took() -> None:
-    measured, slow = Link(120e6, 100e-6), Link(12e6, 1e-3)
+    measured, slow = RingLink(120e6, 100e-6), RingLink(12e6, 1e-3)
     ring = RING.over(measured, slow)
     own = 1e-8 - 1 / 120e6
     assert ring.seconds_per_byte == pytest.approx(own + 1 / 12e6)
@@ -48,8 +48,8 @@ def test_another_link_replaces_only_what_the_link_took() -> None:
 
 
 def test_of_a_single_host_all_of_it_is_the_processes_own_work() -> None:
-    assert RING.over(Link(), Link(1e9, 1e-3)).seconds_per_byte == pytest.approx(1e-8 + 1e-9)
-    assert RING.over(Link(1e6), Link()).seconds_per_byte == 0.0  # never less than nothing
+    assert RING.over(RingLink(), RingLink(1e9, 1e-3)).seconds_per_byte == pytest.approx(1e-8 + 1e-9)
+    assert RING.over(RingLink(1e6), RingLink()).seconds_per_byte == 0.0  # never less than nothing
 
 
 def test_a_sweep_of_one_size_is_refused() -> None:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.report.build import sections_of
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.summary import summarize
 from tfdist.models.record import Record
 
@@ -17,7 +17,7 @@ MakeRecord = Callable[..., Record]
 
 def painted(name: str, records: Sequence[Record]) -> Axes:
     folders = (ResultFolder("here", None, tuple(records), (), ()),)
-    sections = sections_of(Measured(folders, summarize(folders)))
+    sections = sections_of(ReportData(folders, summarize(folders)))
     (chart,) = (chart for section in sections for chart in section.charts if chart.name == name)
     axes = Figure(figsize=(10, 5)).subplots()
     chart.paint(axes)

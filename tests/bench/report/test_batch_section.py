@@ -7,7 +7,7 @@ import pytest
 from tests.bench.conftest import record
 from tests.bench.report.rows import folder
 from tfdist.bench.report.batch_section import batch_section
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.section import Section
 from tfdist.bench.report.summary import WRONG, summarize
 from tfdist.models.record import Record
@@ -27,7 +27,7 @@ def size(batch: int, rate: float, **spec: object) -> list[Record]:
 
 def section_of(*sizes: list[Record]) -> Section | None:
     folders = (folder([record for size in sizes for record in size]),)
-    return batch_section(Measured(folders, summarize(folders)))
+    return batch_section(ReportData(folders, summarize(folders)))
 
 
 @pytest.fixture
@@ -86,6 +86,6 @@ def test_each_series_is_named_by_what_distinguishes_it():
 def test_wrong_losses_are_not_ranked():
     folders = (folder([one for batch in (1, 2, 4, 8) for one in size(batch, 50.0 * batch)]),)
     rows = [replace(row, status=WRONG) if row.batch_per_replica == 8 else row for row in summarize(folders)]
-    found = batch_section(Measured(folders, tuple(rows)))
+    found = batch_section(ReportData(folders, tuple(rows)))
     assert found is not None
     assert found.answer == ("one-device: batch 4 has the most images/s, 200.0.",)

@@ -8,7 +8,7 @@ import pytest
 from tests.bench.conftest import record
 from tests.bench.report.rows import folder
 from tfdist.bench.report.convergence_section import _percent, convergence_section
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.section import Section
 from tfdist.bench.report.summary import summarize
 from tfdist.models.record import Record
@@ -33,7 +33,7 @@ def training(arm: str, per_turn: Sequence[int], **spec: object) -> list[Record]:
 
 def section_of(*arms: Sequence[Record]) -> Section:
     folders = [folder([record for arm in arms for record in arm])]
-    section = convergence_section(Measured(tuple(folders), summarize(folders)))
+    section = convergence_section(ReportData(tuple(folders), summarize(folders)))
     assert section is not None
     return section
 
@@ -49,7 +49,7 @@ def section():
 
 def test_without_evaluations_there_is_no_section():
     folders = (folder([record()]),)
-    assert convergence_section(Measured(folders, summarize(folders))) is None
+    assert convergence_section(ReportData(folders, summarize(folders))) is None
 
 
 def test_the_table_has_examples_seconds_and_staleness(section):

@@ -7,7 +7,7 @@ import pytest
 from tests.bench.conftest import record
 from tests.bench.report.rows import folder, timed
 from tfdist.bench.report.kinds_section import kinds_section
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.section import Section
 from tfdist.bench.report.summary import summarize
 from tfdist.models.record import Record
@@ -25,7 +25,7 @@ def servers(seconds: float) -> list[Record]:
 
 def section(records: Sequence[Record]) -> Section | None:
     folders = (folder(records),)
-    return kinds_section(Measured(folders, summarize(folders)))
+    return kinds_section(ReportData(folders, summarize(folders)))
 
 
 def test_the_fastest_arm_of_each_kind_is_shown() -> None:

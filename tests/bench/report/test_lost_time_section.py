@@ -9,7 +9,7 @@ import pytest
 from tests.bench.conftest import record
 from tests.bench.test_lost_time import arm, one
 from tfdist.bench.report.lost_time_section import lost_time_section
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.section import Section
 from tfdist.bench.report.summary import summarize
 from tfdist.models.record import Record
@@ -48,7 +48,7 @@ def slower(turn: Record, number: int) -> Record:
 
 def section(records: Sequence[Record]) -> Section | None:
     folders = (folder(records),)
-    return lost_time_section(Measured(folders, summarize(folders)))
+    return lost_time_section(ReportData(folders, summarize(folders)))
 
 
 def answer(*arms: Record, rounds: int = 4) -> str:

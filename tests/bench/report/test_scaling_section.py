@@ -4,7 +4,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from tests.bench.report.rows import folder, timed
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.scaling_section import scaling_section
 from tfdist.bench.report.section import Section
 from tfdist.bench.report.summary import summarize
@@ -23,7 +23,7 @@ TWO, FOUR = mirrored("mirrored/2", 0.11, 2), mirrored("mirrored/4", 0.125, 4)
 
 def section(records: list[Record]) -> Section | None:
     folders = (folder(records),)
-    return scaling_section(Measured(folders, summarize(folders)))
+    return scaling_section(ReportData(folders, summarize(folders)))
 
 
 def test_arms_that_differ_in_size_only_are_one_curve() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.bench.conftest import record
 from tests.bench.report.rows import folder
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.section import Section
 from tfdist.bench.report.storage_section import storage_section
 from tfdist.bench.report.summary import summarize
@@ -31,7 +31,7 @@ def ps(name: str, *servers: Storage, seconds: float = 0.1, **spec: object) -> li
 
 def section_of(*arms: list[Record]) -> Section | None:
     folders = (folder([record for arm in arms for record in arm]),)
-    return storage_section(Measured(folders, summarize(folders)))
+    return storage_section(ReportData(folders, summarize(folders)))
 
 
 ONE = Storage(4, 400 * KB, 2, 100 * KB, 2, 100 * KB)

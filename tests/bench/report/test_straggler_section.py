@@ -7,7 +7,7 @@ import pytest
 
 from tests.bench.conftest import record
 from tests.bench.report.rows import folder
-from tfdist.bench.report.measured import Measured
+from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.section import Section
 from tfdist.bench.report.straggler_section import straggler_section
 from tfdist.bench.report.summary import summarize
@@ -41,7 +41,7 @@ def alone() -> list[Record]:
 
 def section_of(records: Sequence[Record]) -> Section | None:
     folders = (folder(records),)
-    return straggler_section(Measured(folders, summarize(folders)))
+    return straggler_section(ReportData(folders, summarize(folders)))
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.models.collectives.cases import MOST_ITERATIONS, Case, cases_of, iterations_for, shuffled
+from tfdist.models.collectives.cases import MOST_ITERATIONS, SizeCase, cases_of, iterations_for, shuffled
 from tfdist.models.collectives.op import CollectiveOp
 from tfdist.models.collectives.spec import CollectiveSpec
 from tfdist.strategies.options import GradientDtype, StrategyName
@@ -12,23 +12,23 @@ def spec(**values):
 
 
 def test_sizes_are_whole_elements_and_measured_once():
-    assert cases_of(spec(sizes=(1, 4, 1025, 1027)), ()) == (Case((1,), 4), Case((256,), 1024))
+    assert cases_of(spec(sizes=(1, 4, 1025, 1027)), ()) == (SizeCase((1,), 4), SizeCase((256,), 1024))
 
 
 def test_the_size_of_an_all_gather_is_that_of_its_result():
-    assert cases_of(spec(op=CollectiveOp.ALL_GATHER, sizes=(1024,)), ()) == (Case((85,), 1020),)
+    assert cases_of(spec(op=CollectiveOp.ALL_GATHER, sizes=(1024,)), ()) == (SizeCase((85,), 1020),)
 
 
 def test_smaller_types_have_more_elements_in_the_same_bytes():
-    assert cases_of(spec(sizes=(1024,), gradient_dtype=GradientDtype.BFLOAT16), ()) == (Case((512,), 1024),)
+    assert cases_of(spec(sizes=(1024,), gradient_dtype=GradientDtype.BFLOAT16), ()) == (SizeCase((512,), 1024),)
 
 
 def test_gradients_are_one_case_for_each_pack_size():
-    assert cases_of(spec(pack_sizes=(0, 100)), (5, 7)) == (Case((5, 7), 48, 0), Case((5, 7), 48, 100))
+    assert cases_of(spec(pack_sizes=(0, 100)), (5, 7)) == (SizeCase((5, 7), 48, 0), SizeCase((5, 7), 48, 100))
 
 
 def test_pack_sizes_mean_nothing_without_gradients():
-    assert cases_of(spec(sizes=(4,), pack_sizes=(0, 100)), ()) == (Case((1,), 4),)
+    assert cases_of(spec(sizes=(4,), pack_sizes=(0, 100)), ()) == (SizeCase((1,), 4),)
 
 
 def test_every_rank_has_the_same_order_and_each_turn_another():

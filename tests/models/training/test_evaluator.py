@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfdist.models.checkpoints import Listing, Manifest
+from tfdist.models.checkpoints import CheckpointList, Manifest
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.evaluator import new_checkpoints
 
@@ -19,7 +19,7 @@ SPEC = TrainingSpec(steps=300)
 def saved(*steps, final=None, attempt=0):
     """The listing of a folder with checkpoints of these steps."""
     manifests = [Manifest(step, step * 64, {}, {}, attempt, final=step == final) for step in steps]
-    return Listing(tuple(reversed(manifests)), {})
+    return CheckpointList(tuple(reversed(manifests)), {})
 
 
 def evaluated(*listings, spec=SPEC):
@@ -50,13 +50,13 @@ def test_the_oldest_is_evaluated_first_and_deleted_ones_are_skipped():
 
 def test_a_step_that_is_saved_again_after_a_restart_is_evaluated_again():
     before = saved(100)
-    after = Listing((*saved(300, final=300, attempt=1).complete, *saved(100, attempt=1).complete), {})
+    after = CheckpointList((*saved(300, final=300, attempt=1).complete, *saved(100, attempt=1).complete), {})
     assert evaluated(before, before, after)[0] == [100, 100, 300]
 
 
 def test_the_end_of_a_shorter_training_is_not_the_end_of_a_resumed_one():
     short, resumed = saved(200, final=200), saved(200, 300, final=300)
-    final_of_short = Listing((*saved(300, final=300).complete, *short.complete), {})
+    final_of_short = CheckpointList((*saved(300, final=300).complete, *short.complete), {})
     assert evaluated(short, short, final_of_short)[0] == [200, 300]
     assert evaluated(resumed, resumed)[0] == [200, 300]
 
@@ -64,7 +64,7 @@ def test_the_end_of_a_shorter_training_is_not_the_end_of_a_resumed_one():
 @pytest.mark.parametrize(("examples", "steps"), [(200 * 64, [200]), (300 * 64, [200, 300])])
 def test_after_a_change_of_workers_the_number_of_examples_counts(examples, steps):
     short = saved(200, final=200)
-    longer = Listing((*saved(300, final=300).complete, *short.complete), {})
+    longer = CheckpointList((*saved(300, final=300).complete, *short.complete), {})
     assert evaluated(short, short, longer, spec=replace(SPEC, examples=examples))[0] == steps
 
 

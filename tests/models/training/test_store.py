@@ -12,7 +12,7 @@ import pytest
 
 from tests.disks import small_disk
 from tfdist.launch.errors import TfdistError
-from tfdist.models.checkpoints import Listing, Manifest, list_checkpoints
+from tfdist.models.checkpoints import CheckpointList, Manifest, list_checkpoints
 from tfdist.models.spec import TrainingSpec
 
 SPEC = json.loads(json.dumps(TrainingSpec().to_json()))
@@ -146,7 +146,7 @@ def test_the_last_checkpoint_is_marked_as_final(store, tmp_path):
 def newest(damaged, problems=()):
     from tfdist.models.training.restore import newest_intact
 
-    listing = Listing(tuple(manifest(step) for step in (40, 30, 20)), dict.fromkeys(problems, "no index"))
+    listing = CheckpointList(tuple(manifest(step) for step in (40, 30, 20)), dict.fromkeys(problems, "no index"))
     return newest_intact(listing, lambda name: "checksum" if int(name[-2:]) in damaged else "")
 
 

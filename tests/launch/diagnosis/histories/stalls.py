@@ -1,6 +1,6 @@
 """Jobs that took no more steps."""
 
-from tfdist.launch.diagnosis.history import Stalled
+from tfdist.launch.diagnosis.history import Stall
 
 from . import START, Happened, Replay, exited, state, stepped, stopped, wrote
 
@@ -50,7 +50,7 @@ BOTH = {"worker-0": "stopped by tfdist", "worker-1": "stopped by tfdist"}
 
 def stalled(at: float = 345.0, **cores_used: float) -> Happened:
     used = {task.replace("_", "-"): cores for task, cores in cores_used.items()}
-    return at, Stalled(300.0, START + at, used)
+    return at, Stall(300.0, START + at, used)
 
 
 def ended(*tasks: str) -> tuple[Happened, ...]:

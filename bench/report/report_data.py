@@ -9,7 +9,7 @@ from tfdist.bench.report.summary import ArmRow
 
 
 @dataclass(frozen=True)
-class Measured:
+class ReportData:
     """The records of a report, and what follows from them."""
 
     folders: tuple[ResultFolder, ...]
