@@ -30,7 +30,7 @@ def test_the_stacks_that_faulthandler_writes():
     assert main.position.function == "test_the_stacks_that_faulthandler_writes"
     assert "wait" in [other.position.function for other in others]
     assert main.caller.words(__file__.rpartition("/")[0]).startswith(
-        f"{main.position.function}() at test_stack_text.py:"
+        f"{main.position.function}() at test_behind.py:"
     )
 
 
