@@ -29,9 +29,7 @@ def test_the_stacks_that_faulthandler_writes():
     assert not any(other.main for other in others)
     assert main.position.function == "test_the_stacks_that_faulthandler_writes"
     assert "wait" in [other.position.function for other in others]
-    assert main.caller.words(__file__.rpartition("/")[0]).startswith(
-        f"{main.position.function}() at test_behind.py:"
-    )
+    assert main.caller.words(__file__.rpartition("/")[0]).startswith(f"{main.position.function}() at test_behind.py:")
 
 
 def test_the_main_thread_is_known_although_the_oldest_threads_are_left_out():
