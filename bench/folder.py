@@ -16,7 +16,6 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.text import plain
 from tfdist.launch.typed_json import PositiveInt, from_json, parse_json, with_texts
-from tfdist.models.record import Record
 
 FORMAT = 2
 READABLE = (1, FORMAT)
@@ -80,8 +79,8 @@ class BenchPaths:
 
     @property
     def records(self) -> Path:
-        """One JSON file per incarnation of an arm."""
-        return self.root / "records"
+        """A `Record` in each line: of an incarnation when it is ready and when it has ended, and of refused arms."""
+        return self.root / "records.jsonl"
 
     @property
     def turns(self) -> Path:
@@ -93,22 +92,9 @@ class BenchPaths:
         """The measurements of `tfdist collectives` that the ceiling comes from."""
         return self.root / "collectives"
 
-    def record(self, record: Record) -> Path:
-        """The file of one record; its number makes it unique."""
-        return self.records / f"{record.order:03d}-{slug(record.arm)}-i{record.incarnation}.json"
-
-    def refused(self, number: int, arm: str) -> Path:
-        """The record of a refused arm; `number` is its position in the suite."""
-        return self.records / f"refused-{number:02d}-{slug(arm)}.json"
-
     def run(self, order: int, arm: str, incarnation: int) -> Path:
         """The logs of one incarnation of an arm."""
         return self.root / "runs" / f"{order:03d}-{slug(arm)}-i{incarnation}"
-
-    def last_number(self) -> int:
-        """The highest number of any run or record, unfinished ones included; 0 without any."""
-        names = [path.name for folder in (self.records, self.root / "runs") for path in folder.glob("[0-9]*")]
-        return max((int(name.partition("-")[0]) for name in names if name.partition("-")[0].isdigit()), default=0)
 
 
 def slug(name: str) -> str:

@@ -1,15 +1,17 @@
 """Reads the folder of a bench or launch; files that are not readable are listed, not raised."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tfdist.bench.folder import BenchFile, BenchPaths, parse_printable, printable, read_bench
 from tfdist.bench.suites.arm import LONGEST_NAME
 from tfdist.launch.errors import TfdistError
 from tfdist.models.record import Record, RecordStatus, TurnRecord
 from tfdist.models.throughput import throughput
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -44,24 +46,22 @@ def read_folder(root: Path, label: str) -> ResultFolder:
     if not root.is_dir():
         raise TfdistError(f"{root}: no such folder; give the folder of a bench or of a launch")
     if not holds_records(root):
-        raise TfdistError(f"{root} has no records/*.json: give the folder of a bench or of a launch")
-    readable: list[Record] = []
+        raise TfdistError(f"{root} has no records.jsonl: give the folder of a bench or of a launch")
     unreadable: list[Unreadable] = []
     bench = None
     try:
         bench = read_bench(root)
     except TfdistError as error:
         unreadable.append(Unreadable("bench.json", printable(str(error))))
-    for path in sorted(BenchPaths(root).records.glob("*.json")):
-        try:
-            readable.append(read_record(path))
-        except (TfdistError, OSError) as error:
-            unreadable.append(Unreadable(printable(f"records/{path.name}"), printable(str(error))))
-    turns, bad_turns = _read_turns(BenchPaths(root).turns)
+    readable, bad_records = read_records(BenchPaths(root).records)
+    turns, bad_turns = _read_lines(BenchPaths(root).turns, TurnRecord.from_json)
     merged, repeated = merge(readable, turns)
     usable, unusable = _usable(merged)
+    unreadable += [*bad_records, *bad_turns, *unusable]
     records, replaced = _latest(usable)
-    return ResultFolder(printable(label), bench, records, (*repeated, *replaced), (*unreadable, *bad_turns, *unusable))
+    return ResultFolder(
+        printable(label), bench, records, (*repeated, *replaced), (*unreadable, *bad_records, *bad_turns, *unusable)
+    )
 
 
 def merge(records: Sequence[Record], turns: Sequence[TurnRecord]) -> tuple[list[Record], list[Record]]:
@@ -124,42 +124,64 @@ def _usable(records: Iterable[Record]) -> tuple[list[Record], list[Unreadable]]:
     return usable, bad
 
 
-def _read_turns(path: Path) -> tuple[list[TurnRecord], list[Unreadable]]:
-    turns: list[TurnRecord] = []
+def _read_lines(path: Path, read: Callable[[dict[str, Any]], T]) -> tuple[list[T], list[Unreadable]]:
+    """What `read` makes of each line of a file of JSON objects, and the lines that it refuses."""
+    values: list[T] = []
     bad: list[Unreadable] = []
     if not path.exists():
-        return turns, bad
+        return values, bad
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError as error:
-        return turns, [Unreadable(path.name, str(error.strerror))]
+        return values, [Unreadable(path.name, str(error.strerror))]
     for number, line in enumerate(lines, start=1):
         try:
             if line:
-                turns.append(TurnRecord.from_json(_object(line)))
+                values.append(read(_object(line)))
         except TfdistError as error:
             bad.append(Unreadable(f"{path.name}, line {number}", printable(str(error))))
-    return turns, bad
+    return values, bad
 
 
 def turns_in(root: Path) -> list[TurnRecord]:
     """Those that can be read in the folder of a bench, in the order in which they were measured."""
-    return _read_turns(BenchPaths(root).turns)[0]
+    return _read_lines(BenchPaths(root).turns, TurnRecord.from_json)[0]
 
 
 def holds_records(root: Path) -> bool:
     """Whether a bench was started in it, or a launch measured something."""
     paths = BenchPaths(root)
-    return paths.bench.exists() or paths.records.is_dir()
+    return paths.bench.exists() or paths.records.exists()
 
 
-def read_record(path: Path) -> Record:
-    """One record that statistics can be computed from.
+def read_records(path: Path) -> tuple[list[Record], list[Unreadable]]:
+    """The last record of each start of an arm, in their order, and the lines that cannot be read.
+
+    An arm that was refused, and was started when the bench was continued, is no longer refused.
+    """
+    lines, bad = _read_lines(path, _usable_record)
+    last = {(record.order, record.arm, record.round, record.incarnation): record for record in lines}
+    started = {record.arm for record in last.values() if record.status is not RecordStatus.REFUSED}
+    records = [each for each in last.values() if each.status is not RecordStatus.REFUSED or each.arm not in started]
+    return sorted(records, key=lambda record: record.order), bad
+
+
+def last_number(root: Path) -> int:
+    """The highest number of a run or record in the folder of a bench, unfinished runs included; 0 without any."""
+    runs = (path.name.partition("-")[0] for path in (root / "runs").glob("[0-9]*"))
+    records, _ = read_records(BenchPaths(root).records)
+    return max(
+        [*(int(number) for number in runs if number.isdigit()), *(record.order for record in records)], default=0
+    )
+
+
+def _usable_record(values: dict[str, Any]) -> Record:
+    """A record that statistics can be computed from.
 
     Raises:
-        TfdistError: truncated, of another format, or `ok` without complete windows.
+        TfdistError: of another format, or `ok` without complete windows.
     """
-    record = Record.from_json(_object(path.read_text(encoding="utf-8", errors="replace")))
+    record = Record.from_json(values)
     needed = ("strategy",) if record.status is RecordStatus.REFUSED else ("strategy", "workers", "devices")
     missing = next((f"spec: {name} is missing" for name in needed if name not in record.spec), "")
     try:

@@ -16,14 +16,14 @@ from tfdist.bench.group import STOPPED_BY, Group, InterruptedBenchError, Pace
 from tfdist.bench.memory import Memory
 from tfdist.bench.plan import PlannedRun, start_of
 from tfdist.bench.progress import Progress
-from tfdist.bench.reading import turns_in
+from tfdist.bench.reading import last_number, turns_in
 from tfdist.bench.suites.arms import Arms
 from tfdist.bench.traces import NO_TRACES, Traces, trace
 from tfdist.bench.until import accuracy_of, has_learned
 from tfdist.launch.agents.signals import interruptions
 from tfdist.launch.doctor.links import Links, slowest
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.json_files import append_line, dumps, save_json
+from tfdist.launch.json_files import append_line, dumps
 from tfdist.launch.machine import combined
 from tfdist.launch.policy import Policy
 from tfdist.launch.text import counted
@@ -111,7 +111,7 @@ class _BenchRun:
 
     def __post_init__(self) -> None:
         self.paths = BenchPaths(self.root)
-        self.number = self.paths.last_number()
+        self.number = last_number(self.root)
         turns = turns_in(self.root)
         self.incarnation = max((turn.incarnation for turn in turns), default=0)
         self.order = max((turn.order for turn in turns), default=0)
@@ -262,16 +262,14 @@ class _BenchRun:
             hosts=len(machines),
             link=slowest(self.hooks.links, list(machines)),
         )
-        save_json(self.paths.record(record), record.to_json())
+        append_line(self.paths.records, dumps(record.to_json()))
 
 
 def _save_refusals(bench: BenchFile, arms: Arms, root: Path) -> None:
-    """Save one record for each refused arm, so that reports show its reason; remove those of arms that now run."""
-    for number, arm in enumerate(bench.suite.arms, start=1):
-        path = BenchPaths(root).refused(number, arm.name)
-        path.unlink(missing_ok=True)
+    """Save one record for each refused arm, so that reports show its reason."""
+    for arm in bench.suite.arms:
         if arm.name in arms.refused:
             reason = arms.refused[arm.name]
             choices = dict(arm.choices)
             refused = Record(arm.name, 1, choices, RecordStatus.REFUSED, reason, ExitCode.USAGE, hosts=arm.hosts)
-            save_json(path, refused.to_json())
+            append_line(BenchPaths(root).records, dumps(refused.to_json()))

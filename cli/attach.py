@@ -4,13 +4,12 @@ import re
 import shlex
 import sys
 import time
-from contextlib import suppress
 from itertools import chain
 from typing import Annotated, TextIO
 
 import typer
 
-from tfdist.bench.reading import read_record
+from tfdist.bench.reading import read_records
 from tfdist.cli.options import Json, option
 from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
 from tfdist.cli.show_outcome import show_outcome
@@ -20,7 +19,7 @@ from tfdist.launch.cluster import Task
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.console.table import LiveTable
 from tfdist.launch.console.terminal import can_redraw
-from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.errors import ExitCode
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job, Program, TaskPlan
 from tfdist.launch.json_files import dumps
@@ -137,10 +136,8 @@ def _show_end(run: Run, json: bool, console: PrefixedLines | None) -> int:
 
 def _record(run_dir: RunDir) -> Record | None:
     """The record of the built-in training, if there is one that can be read."""
-    for path in run_dir.records.glob("*.json"):
-        with suppress(TfdistError, OSError):
-            return read_record(path)
-    return None
+    records, _ = read_records(run_dir.records)
+    return records[-1] if records else None
 
 
 def _command(run_dir: RunDir) -> str:

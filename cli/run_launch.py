@@ -266,7 +266,7 @@ def _run_kept(
         return run_job(job, writer, policy, console.handle, fleet=fleet, hosts=hosts), None
     arm = str(spec.strategy)
     outcome, record = run_training(job, spec, writer, policy, console.handle, fleet=fleet, hosts=hosts, arm=arm)
-    writer.save(writer.run_dir.records / f"{arm}.json", record.to_json())
+    writer.save_text(writer.run_dir.records, dumps(record.to_json()) + "\n")
     if outcome.status is Status.OK and record.status is not RecordStatus.OK:
         failed = replace(outcome, status=Status.FAILED, exit_code=record.exit_code, reason=record.reason)
         writer.save_outcome(failed.to_json())

@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from tests.bench.conftest import save_record
 from tfdist.bench.folder import BenchFile, BenchPaths, read_bench
-from tfdist.bench.reading import of_turn, read_record
+from tfdist.bench.reading import of_turn, read_records
 from tfdist.bench.suites.arm import Arm
 from tfdist.launch.json_files import save_json
 from tfdist.models.record import Record, TurnRecord, Window
@@ -60,7 +61,7 @@ def write_bench(root: Path, in_records: bool) -> int:
     )
     suite = replace(bench.suite, name="large", arms=arms, rounds=ROUNDS)
     save_json(BenchPaths(root).bench, BenchFile(suite, bench.command, bench.started, ()).to_json())
-    starts = [read_record(path) for path in sorted((RECORDED / "records").glob("*.json"))]
+    starts, _ = read_records(BenchPaths(RECORDED).records)
     by_start = {(start.arm, start.incarnation): start for start in starts}
     lines = (RECORDED / "turns.jsonl").read_text().splitlines()
     turns = list(repeated([TurnRecord.from_json(json.loads(line)) for line in lines]))
@@ -69,7 +70,7 @@ def write_bench(root: Path, in_records: bool) -> int:
         for number, start in enumerate(starts) for batch in BATCHES
     ]  # fmt: skip
     for record in records:
-        save_json(BenchPaths(root).record(record), record.to_json())
+        save_record(root, record)
     if not in_records:
         BenchPaths(root).turns.write_text("".join(json.dumps(turn.to_json()) + "\n" for _, _, turn in turns))
     return len(turns)

@@ -61,8 +61,8 @@ class RunDir:
 
     @property
     def records(self) -> Path:
-        """The folder of measurements for `tfdist report`."""
-        return self.path / "records"
+        """The measurements for `tfdist report`, a line each."""
+        return self.path / "records.jsonl"
 
     @property
     def checkpoints(self) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tfdist.bench.folder import BenchPaths
-from tfdist.launch.json_files import save_json
+from tfdist.launch.json_files import append_line, dumps
 from tfdist.launch.machine import Machine
 from tfdist.models.record import RankRecord, Record, TaskUsage, Window
 from tfdist.models.spec import TrainingSpec
@@ -60,6 +60,12 @@ def record(
     )  # fmt: skip
 
 
+def save_record(root: Path, record: Record) -> None:
+    """Append a record to those of a folder, which is created."""
+    root.mkdir(parents=True, exist_ok=True)
+    append_line(BenchPaths(root).records, dumps(record.to_json()))
+
+
 @pytest.fixture
 def make_record() -> MakeRecord:
     return record
@@ -77,7 +83,7 @@ def save_all() -> Callable[[Path, Sequence[Record]], Path]:
     def save(root: Path, records: Sequence[Record]) -> Path:
         for number, one in enumerate(records, start=1):
             numbered = replace(one, order=number)
-            save_json(BenchPaths(root).record(numbered), numbered.to_json())
+            save_record(root, numbered)
         return root
 
     return save

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.conftest import save_record
 from tfdist.bench.folder import BenchPaths, slug
-from tfdist.bench.reading import read_folder, read_record
+from tfdist.bench.reading import last_number, read_folder, read_records
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.json_files import save_json
+from tfdist.launch.json_files import append_line
 from tfdist.models.record import Record
 
 MakeRecord = Callable[..., Record]
@@ -18,14 +19,20 @@ SaveAll = Callable[[Path, Sequence[Record]], Path]
 
 def test_a_record_survives_its_file(tmp_path: Path, make_record: MakeRecord) -> None:
     made = make_record("an arm", [[0.1, 0.2], [0.3, 0.4]], strategy="multiworker", workers=2)
-    save_json(tmp_path / "r.json", made.to_json())
-    assert read_record(tmp_path / "r.json") == made
+    save_record(tmp_path, made)
+    assert read_records(tmp_path / "records.jsonl") == ([made], [])
+
+
+def test_a_refused_arm_that_was_started_later_is_no_longer_refused(tmp_path: Path, make_record: MakeRecord) -> None:
+    refused = replace(make_record("a", status="refused", reason="no GPUs"), order=0)
+    for one in (refused, replace(refused, arm="b"), make_record("a"), refused):
+        save_record(tmp_path, one)
+    assert [(one.arm, one.status) for one in read_folder(tmp_path, "").records] == [("b", "refused"), ("a", "ok")]
 
 
 @pytest.mark.parametrize("name", ["../../etc", "a b", "it's", 'quo"te', "semi;colon", "", "...", "ü/中", "x" * 300])
-def test_no_arm_name_escapes_the_folder(tmp_path: Path, make_record: MakeRecord, name: str) -> None:
-    path = BenchPaths(tmp_path).record(make_record(name))
-    assert path.parent == tmp_path / "records"
+def test_no_arm_name_escapes_the_folder(tmp_path: Path, name: str) -> None:
+    assert BenchPaths(tmp_path).run(1, name, 1).parent == tmp_path / "runs"
     assert slug(name).isascii()
     assert 0 < len(slug(name)) <= 60
 
@@ -33,7 +40,6 @@ def test_no_arm_name_escapes_the_folder(tmp_path: Path, make_record: MakeRecord,
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "truncated"),
         ('{"format": 1, "arm": "a', "truncated"),
         ("[1]", "incomplete record"),
         ('{"format": 3}', "format 3"),
@@ -44,11 +50,11 @@ def test_unreadable_files_are_listed_and_the_rest_is_kept(
     tmp_path: Path, make_record: MakeRecord, save_all: SaveAll, text: str, reason: str
 ) -> None:
     root = save_all(tmp_path, [make_record()])
-    (root / "records" / "broken.json").write_text(text)
+    append_line(root / "records.jsonl", text)
     folder = read_folder(root, "here")
     assert len(folder.records) == 1
     (bad,) = folder.unreadable
-    assert bad.file == "records/broken.json"
+    assert bad.file == "records.jsonl, line 2"
     assert re.search(reason, bad.reason)
 
 
@@ -59,10 +65,11 @@ def test_unreadable_files_are_listed_and_the_rest_is_kept(
 def test_an_ok_record_without_usable_data_is_refused(
     tmp_path: Path, make_record: MakeRecord, change: dict[str, object]
 ) -> None:
-    path = tmp_path / "r.json"
+    path = tmp_path / "records.jsonl"
     path.write_text(json.dumps({**make_record().to_json(), **change}))
-    with pytest.raises(TfdistError, match="incomplete record"):
-        read_record(path)
+    records, (bad,) = read_records(path)
+    assert records == []
+    assert "incomplete record" in bad.reason
 
 
 def test_the_last_record_of_an_arm_and_round_counts(tmp_path: Path, make_record: MakeRecord, save_all: SaveAll) -> None:
@@ -82,9 +89,9 @@ def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:
 
 def test_numbers_continue_after_the_highest(tmp_path: Path, make_record: MakeRecord) -> None:
     paths = BenchPaths(tmp_path)
-    assert paths.last_number() == 0
+    assert last_number(tmp_path) == 0
     made = replace(make_record(), order=7)
-    save_json(paths.record(made), made.to_json())
-    assert paths.last_number() == 7
+    save_record(tmp_path, made)
+    assert last_number(tmp_path) == 7
     paths.run(12, "arm", 1).mkdir(parents=True)
-    assert paths.last_number() == 12
+    assert last_number(tmp_path) == 12

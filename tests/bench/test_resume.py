@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench.conftest import record
+from tests.bench.conftest import record, save_record
 from tfdist.bench.folder import BenchPaths, read_bench
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.plan import interleave
@@ -35,7 +35,7 @@ def interrupted(options: BenchOptions, rounds: int) -> Session:
     save_json(BenchPaths(session.root).bench, session.bench.to_json())
     for number, run in enumerate(run for run in session.bench.plan if run.round <= rounds):
         one = replace(record(run.arm, round=run.round), order=number)
-        save_json(BenchPaths(session.root).record(one), one.to_json())
+        save_record(session.root, one)
     return session
 
 
@@ -108,7 +108,7 @@ def test_a_secret_of_the_command_must_be_given_again(tmp_path: Path) -> None:
     options = BenchOptions(suite="smoke", out=tmp_path / "out", program=program, patterns=("one-device",))
     session = prepare(options, MACHINES)
     save_json(BenchPaths(session.root).bench, session.bench.to_json())
-    (session.root / "records").mkdir()
+    BenchPaths(session.root).records.touch()
     with pytest.raises(TfdistError, match="has secrets, which are not saved"):
         resume(session)
     assert resume(session, program=program).arms.commands == {"one-device": program}
@@ -135,7 +135,7 @@ def test_failed_turns_are_left(options: BenchOptions) -> None:
     session = interrupted(options, 4)
     run = session.bench.plan[0]
     failed = replace(record(run.arm, round=run.round, status="failed"), order=99)
-    save_json(BenchPaths(session.root).record(failed), failed.to_json())
+    save_record(session.root, failed)
     assert resume(session).to_run == (run,)
 
 

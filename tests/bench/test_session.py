@@ -77,7 +77,12 @@ def test_no_path_of_the_machine_is_saved(options: BenchOptions, tmp_path: Path) 
 def test_files_stay_in_the_folder_and_are_strict_json(options: BenchOptions) -> None:
     session = prepare(options, MACHINES)
     run_session(session, hooks(FakeArms()))
-    assert sorted(path.name for path in session.root.iterdir()) == ["bench.json", "records", "runs", "turns.jsonl"]
+    assert sorted(path.name for path in session.root.iterdir()) == [
+        "bench.json",
+        "records.jsonl",
+        "runs",
+        "turns.jsonl",
+    ]
     for path in session.root.rglob("*.json"):
         assert "NaN" not in path.read_text()
 

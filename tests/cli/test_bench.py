@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.conftest import save_record
 from tests.bench.fake_arms import FakeArms
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.progress import Progress
@@ -212,9 +213,8 @@ def save_nothing(session: Session, *_: object) -> int:
     """As a bench without turns: bench.json, and a record of each refused arm."""
     paths = BenchPaths(session.root)
     save_json(paths.bench, session.bench.to_json())
-    for number, (arm, reason) in enumerate(session.arms.refused.items(), start=1):
-        choices = {"strategy": "one-device"}
-        save_json(paths.refused(number, arm), Record(arm, 1, choices, RecordStatus.REFUSED, reason, 2).to_json())
+    for arm, reason in session.arms.refused.items():
+        save_record(session.root, Record(arm, 1, {"strategy": "one-device"}, RecordStatus.REFUSED, reason, 2))
     return 0
 
 

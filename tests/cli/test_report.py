@@ -11,10 +11,11 @@ from shutil import copytree
 
 import pytest
 
+from tests.bench.conftest import save_record
 from tfdist.bench.report.build import make_report
 from tfdist.cli.main import run
 from tfdist.cli.show_report import list_unreadable, show
-from tfdist.launch.json_files import save_json
+from tfdist.launch.json_files import append_line
 from tfdist.launch.text import has_controls
 from tfdist.models.record import RankRecord, Record, Window
 from tfdist.models.spec import TrainingSpec
@@ -25,7 +26,7 @@ def bench(tmp_path: Path) -> Path:
     root = tmp_path / 'a "bench"; it\'s'
     rank = RankRecord("worker-0", "box", 1, (), (Window(10, 640, 2.0, 0.5),), {}, 640, 10)
     record = Record("one-device", 1, TrainingSpec().to_json(), "ok", "", 0, ranks=(rank,), command="tfdist bench")
-    save_json(root / "records" / "001-one-device-r1.json", record.to_json())
+    save_record(root, record)
     return root
 
 
@@ -41,7 +42,7 @@ def test_the_report_is_written_into_the_first_folder(bench: Path, capsys: pytest
 def test_out_is_where_it_goes(bench: Path, tmp_path: Path) -> None:
     assert run(["report", str(bench), "--out", str(tmp_path / "else")]) == 0
     assert (tmp_path / "else" / "report.md").exists()
-    assert [path.name for path in bench.iterdir()] == ["records"]
+    assert [path.name for path in bench.iterdir()] == ["records.jsonl"]
 
 
 def test_a_joint_report_replaces_none(bench: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,7 +75,7 @@ def test_a_price_must_be_positive(bench: Path, price: str, capsys: pytest.Captur
 
 def test_refused_arms_are_named_and_the_last_line_is_the_page(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = Record("gpus", 1, {"strategy": "mirrored"}, "refused", "no GPUs", 2)
-    save_json(bench / "records" / "refused-02-gpus.json", record.to_json())
+    save_record(bench, record)
     assert run(["report", str(bench)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "refused: 1 of 2 arms: gpus" in lines
@@ -117,9 +118,9 @@ def test_json_is_the_last_line_of_stdout(bench: Path, capsys: pytest.CaptureFixt
 def test_a_broken_record_is_listed_on_stderr_and_the_rest_is_reported(
     bench: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (bench / "records" / "002.json").write_text('{"format": 7}')
+    append_line(bench / "records.jsonl", '{"format": 7}')
     assert run(["report", str(bench)]) == 0
-    assert "records/002.json: a record of format 7" in capsys.readouterr().err
+    assert "records.jsonl, line 2: a record of format 7" in capsys.readouterr().err
 
 
 def test_nothing_to_report_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,7 +164,7 @@ def test_figures_of_a_program_of_ones_own_are_examples(tmp_path: Path, capsys: p
     rank = RankRecord("worker-0", "box", 1, (), (Window(10, 640, 2.0, None),), {}, 640, 10)
     spec = {**TrainingSpec().to_json(), "command": ["python", "train.py"]}
     record = Record("one-device", 1, spec, "ok", "", 0, ranks=(rank,), command="tfdist bench")
-    save_json(tmp_path / "records" / "001-one-device-r1.json", record.to_json())
+    save_record(tmp_path, record)
     assert run(["report", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert "examples/s (whole job)" in printed
@@ -180,9 +181,9 @@ def test_texts_of_records_are_shown_as_they_are_without_controls(
     name, reason = "[red]a[/red]:smile:\x1b]0;x\x07\x9b\u202e", "[link=x]b[/link]\x1b[2J\x9d"
     good = Record(name, 1, TrainingSpec().to_json(), "ok", "", 0, ranks=(rank,), command="tfdist bench", order=2)
     bad = Record("other" + name, 1, TrainingSpec().to_json(), "failed", reason, 1, command="tfdist bench", order=3)
-    for number, record in enumerate((good, bad), start=2):
-        save_json(bench / "records" / f"00{number}.json", record.to_json())
-    (bench / "records" / "x\x1b]0;x\x07.json").write_text("{")
+    for record in (good, bad):
+        save_record(bench, record)
+    append_line(bench / "records.jsonl", '{"arm": "x\x1b]0;x\x07')
     report, screen = make_report([bench]), stream()
     show(report, screen)
     shown = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())

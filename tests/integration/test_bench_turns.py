@@ -67,9 +67,8 @@ class Bench:
         return read_lines(path)
 
     def record(self, arm: str) -> dict[str, Any]:
-        (path,) = self.out.glob(f"records/*-{arm}-i1.json")
-        record: dict[str, Any] = json.loads(path.read_text())
-        return record
+        records = [each for each in read_lines(self.out / "records.jsonl") if each["arm"] == arm]
+        return records[-1]
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

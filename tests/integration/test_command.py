@@ -57,8 +57,7 @@ class Training:
     left_running: list[str]
 
     def record(self) -> Record:
-        (path,) = (self.run_dir / "records").iterdir()
-        return Record.from_json(json.loads(path.read_text()))
+        return Record.from_json(json.loads((self.run_dir / "records.jsonl").read_text()))
 
 
 @pytest.fixture(scope="module", params=STRATEGIES)

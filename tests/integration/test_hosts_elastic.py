@@ -201,5 +201,5 @@ def test_a_training_continues_with_fewer_workers_and_trains_the_remaining_exampl
     assert manifest["examples"] == 600 * 24  # the steps before were of 24 examples, the others of 16
     resumed = run.outcome()["attempts"][1]["resumed_from"]
     assert manifest["step"] == resumed + (600 - resumed) * 24 // 16
-    record = json.loads((launcher.run_dir / "records" / "multiworker.json").read_text())
+    record = json.loads((launcher.run_dir / "records.jsonl").read_text())
     assert (record["status"], record["spec"]["workers"], len(record["ranks"])) == ("ok", 2, 2)

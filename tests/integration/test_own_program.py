@@ -81,7 +81,7 @@ def test_a_coordinator_of_ones_own_applies_every_counted_step(tmp_path, monkeypa
     monkeypatch.setenv("TOTAL", str(tmp_path / "total"))
     program = ["python", str(tmp_path / "train.py")]
     folder = tfdist.bench.run(tmp_path / "suite.toml", arms=["parameter-server"], program=program, out=tmp_path / "out")
-    (path,) = (folder / "records").iterdir()
+    path = folder / "records.jsonl"
     steps = tfdist.bench.load(folder, rows="windows")["steps"].sum()
     total = int((tmp_path / "total").read_text())
     assert f'"updates_applied": {total}' in path.read_text()

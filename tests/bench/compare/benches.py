@@ -6,9 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.bench.conftest import HARDWARE, record
-from tfdist.bench.folder import BenchPaths
-from tfdist.launch.json_files import save_json
+from tests.bench.conftest import HARDWARE, record, save_record
 from tfdist.models.record import Record
 
 STEP_S = {"one-device": 0.1, "mirrored/auto": 0.12, "multiworker/ring": 0.13}
@@ -35,7 +33,7 @@ def save_bench(
             one = _record(arm, seconds, round_, number, values)
             one = replace(one, hardware={**HARDWARE, **(machine or {})}, started=f"2026-01-{day:02d}T00:00:00+00:00",
                           git_commit=f"{day:040x}")  # fmt: skip
-            save_json(BenchPaths(root).record(one), one.to_json())
+            save_record(root, one)
     return root
 
 

@@ -4,11 +4,9 @@ from pathlib import Path
 import pytest
 
 from tests.bench.compare.benches import STEP_S, save_bench
-from tests.bench.conftest import record
+from tests.bench.conftest import record, save_record
 from tfdist.bench.compare.folders import compare_folders
-from tfdist.bench.folder import BenchPaths
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.json_files import save_json
 
 
 def verdicts(compared: object) -> dict[str, str]:
@@ -79,7 +77,7 @@ def test_arms_of_one_side_are_listed_with_the_reason(tmp_path: Path) -> None:
     base = save_bench(tmp_path / "a")
     new = save_bench(tmp_path / "b", arms={**dict(list(STEP_S.items())[:2]), "mirrored/new": 0.1})
     failed = replace(record("multiworker/ring", strategy="multiworker", status="failed", reason="boom"), order=99)
-    save_json(BenchPaths(new).record(failed), failed.to_json())
+    save_record(new, failed)
     compared = compare_folders(base, new)
     assert compared.only_base == ("multiworker/ring (failed in b: boom)",)
     assert compared.only_new == ("mirrored/new",)

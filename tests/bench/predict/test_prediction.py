@@ -5,14 +5,12 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from tests.bench.conftest import record
+from tests.bench.conftest import record, save_record
 from tests.bench.predict.sweeps import RING, save_sweep, sweep
-from tfdist.bench.folder import BenchPaths
 from tfdist.bench.predict.prediction import Prediction, PredictionOptions, predict
 from tfdist.bench.predict.ring import RingLink
 from tfdist.bench.predict.section import prediction_section
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.json_files import save_json
 
 STEP_S, BYTES = 0.2, 4 * 3_504_872
 LINK = {"bytes_per_s": 120e6, "rtt_s": 200e-6}
@@ -30,22 +28,24 @@ def save_bench(root: Path, exchange_s: float, link: dict[str, float] | None = LI
             one = record(arm, [[seconds * (1 + 1e-6 * round_)] * 4] * workers, round=round_, strategy=strategy,
                          workers=workers, order=number, batch_size=10 if alike or workers > 1 else 20)  # fmt: skip
             one = replace(one, link=link or {}, hosts=2 if link else 1)
-            save_json(BenchPaths(root).record(one), one.to_json())
+            save_record(root, one)
         number += 1
         server = record("parameter-server", [[STEP_S * 0.75] * 4], round=round_, strategy="parameter-server", workers=2,
                         ps=1, tasks=["chief-0"], order=number, examples=10)  # fmt: skip
-        save_json(BenchPaths(root).record(server), server.to_json())
+        save_record(root, server)
     return root
 
 
 def changed(root: Path, arm: str, **spec: object) -> Path:
     """The records of an arm with other fields in their spec; None: without the field."""
-    for path in (root / "records").iterdir():
-        content = json.loads(path.read_text())
+    path = root / "records.jsonl"
+    lines = []
+    for content in map(json.loads, path.read_text().splitlines()):
         if content["arm"] == arm:
             values = {**content["spec"], **spec}
             content["spec"] = {key: value for key, value in values.items() if value is not None}
-            save_json(path, content)
+        lines.append(json.dumps(content) + "\n")
+    path.write_text("".join(lines))
     return root
 
 
@@ -138,8 +138,8 @@ def test_a_missing_option_of_the_link_is_that_of_the_bench(folders: tuple[Path, 
         return predict(folders[0], None, wanted).curves[0].points[0].images_per_s
 
     save_all = {"link": LINK}
-    for path in (folders[0] / "records").iterdir():
-        save_json(path, {**json.loads(path.read_text()), **save_all})
+    path = folders[0] / "records.jsonl"
+    path.write_text("".join(json.dumps(json.loads(line) | save_all) + "\n" for line in path.read_text().splitlines()))
     assert rate(latency_s=100e-6) == pytest.approx(rate(), rel=1e-6)
     assert rate(latency_s=20e-3) < rate(latency_s=100e-6)
     far, near = (

@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -8,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tfdist.bench.folder import BenchPaths
+from tests.bench.conftest import save_record
 from tfdist.bench.report.build import make_report
 from tfdist.bench.report.columns import COLUMNS, values_of
 from tfdist.bench.report.costs_section import COST_COLUMNS
@@ -17,7 +18,7 @@ from tfdist.bench.report.markdown import to_table
 from tfdist.bench.report.results_section import shown_table
 from tfdist.bench.report.write import write_report
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.json_files import save_json
+from tfdist.launch.json_files import append_line
 from tfdist.models.record import HostUsage, Record, TurnRecord, Window
 
 MakeRecord = Callable[..., Record]
@@ -80,21 +81,20 @@ def test_csv_and_json_hold_every_arm_with_exact_figures(root: Path) -> None:
 
 
 def test_a_broken_record_is_listed_and_the_rest_is_reported(root: Path) -> None:
-    broken = root / "records" / "099-cut.json"
-    broken.write_text('{"format": 1, "arm"')
+    append_line(root / "records.jsonl", '{"format": 1, "arm"')
     report = make_report([root])
     write_report(report, root)
     assert len(report.rows) == 7
     text = (root / "report.md").read_text()
-    assert "records/099-cut.json: truncated" in text
-    assert json.loads((root / "report.json").read_text())["unreadable"][0]["file"] == "records/099-cut.json"
+    assert re.search(r"records\.jsonl, line \d+: truncated", text)
+    assert json.loads((root / "report.json").read_text())["unreadable"][0]["file"].startswith("records.jsonl, line ")
 
 
 def test_no_readable_record_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "records").mkdir()
+    (tmp_path / "records.jsonl").touch()
     with pytest.raises(TfdistError, match="none written"):
         make_report([tmp_path])
-    (tmp_path / "records" / "a.json").write_text('{"format": 99}')
+    (tmp_path / "records.jsonl").write_text('{"format": 99}')
     with pytest.raises(TfdistError, match="format 99") as raised:
         make_report([tmp_path])
     assert raised.value.exit_code == 2
@@ -196,7 +196,7 @@ def in_turns(tmp_path: Path, make_record: MakeRecord) -> Path:
     """An arm of one start and three turns, the second of which was disturbed and repeated."""
     root = tmp_path / "turns"
     start = replace(make_record("one", [[]]), incarnation=1)
-    save_json(BenchPaths(root).record(start), start.to_json())
+    save_record(root, start)
     windows = {"worker-0": tuple(Window(1, 10, 0.1, 1.0) for _ in range(4))}
     quiet, busy = (HostUsage(10.0, 2, {"worker-0": 10.0}, 10.0 + other, 0.0) for other in (0.0, 8.0))
     turns = [TurnRecord("one", round, 1, 1, order, "", windows, (usage,))

@@ -157,7 +157,7 @@ def test_a_folder_that_is_exchanged_for_a_link_changes_no_other_file(tmp_path):
         run_dir.path.symlink_to(elsewhere)
         writer.write(Output("worker-0", "stdout", "x\n"))
         writer.write(Started("worker-0", 7, 1.0))
-        writer.save(run_dir.records / "one.json", {})
+        writer.save(run_dir.records, {})
         writer.save_text(run_dir.commands, "tfdist launch\n")
         writer.save_outcome({"status": "ok"})
     assert list(elsewhere.iterdir()) == []
