@@ -59,9 +59,7 @@ def read_folder(root: Path, label: str) -> ResultFolder:
     usable, unusable = _usable(merged)
     unreadable += [*bad_records, *bad_turns, *unusable]
     records, replaced = _latest(usable)
-    return ResultFolder(
-        printable(label), bench, records, (*repeated, *replaced), (*unreadable, *bad_records, *bad_turns, *unusable)
-    )
+    return ResultFolder(printable(label), bench, records, (*repeated, *replaced), tuple(unreadable))
 
 
 def merge(records: Sequence[Record], turns: Sequence[TurnRecord]) -> tuple[list[Record], list[Record]]:
