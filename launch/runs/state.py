@@ -89,13 +89,12 @@ class _OutcomeFields(TypedDict, total=False):
 
 def read_run(run_dir: RunDir) -> Run:
     """The run in a folder."""
-    outcome, launcher = _read(run_dir.outcome), read_launcher(run_dir)
+    ending, launcher = _ending(run_dir), read_launcher(run_dir)
     started = launcher.started if launcher else run_dir.created or _modified(run_dir.path)
-    try:
-        ending = from_json(outcome, _OutcomeFields)
-    except ValueError as error:
-        ending = _OutcomeFields(status=RunState.FAILED, reason=f"{run_dir.outcome.name} cannot be read: {error}")
-    state, wall_s = _state(run_dir, ending, launcher, started), ending.get("wall_s")
+    state = _state(run_dir, ending, launcher, started)
+    if state is RunState.LOST and (ending := _ending(run_dir)):  # it has written its outcome and ended since
+        state = _state(run_dir, ending, launcher, started)
+    wall_s = ending.get("wall_s")
     if state is RunState.RUNNING:
         wall_s = max(0.0, time.time() - started)
     return Run(
@@ -132,6 +131,13 @@ def tasks_of(run_dir: RunDir) -> Mapping[str, str]:
     except ValueError:
         return {}
     return {plan["task"]: plan["host"] for plan in plans}
+
+
+def _ending(run_dir: RunDir) -> _OutcomeFields:
+    try:
+        return from_json(_read(run_dir.outcome), _OutcomeFields)
+    except ValueError as error:
+        return _OutcomeFields(status=RunState.FAILED, reason=f"{run_dir.outcome.name} cannot be read: {error}")
 
 
 def _state(run_dir: RunDir, ending: _OutcomeFields, launcher: Launcher | None, started: float) -> RunState:

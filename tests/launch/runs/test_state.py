@@ -16,7 +16,7 @@ from tfdist.launch.diagnosis.outcome import Status
 from tfdist.launch.json_files import save_json
 from tfdist.launch.runs.control import serve
 from tfdist.launch.runs.find import list_runs
-from tfdist.launch.runs.launcher import read_launcher, this_launcher
+from tfdist.launch.runs.launcher import Launcher, read_launcher, this_launcher
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import RunState, read_outcome, read_run, tasks_of
 
@@ -54,6 +54,19 @@ def test_a_run_is_lost_if_its_launcher_is_gone(tmp_path):
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
     assert read_run(run_dir).state is RunState.LOST
     assert read_run(run_dir).reason == "the launcher ended without an outcome"
+
+
+def test_a_launcher_that_ends_while_its_run_is_read_is_not_lost(tmp_path, monkeypatch):
+    run_dir = RunDir(tmp_path)
+    save_json(run_dir.launcher, this_launcher().to_json())
+
+    def ends(launcher):
+        save_json(run_dir.outcome, {"status": "ok", "exit_code": 0, "wall_s": 1.0, "reason": ""})
+        return False
+
+    monkeypatch.setattr(Launcher, "alive", property(ends))
+    found = read_run(run_dir)
+    assert (found.state, found.exit_code, found.reason) == (RunState.OK, 0, "")
 
 
 @pytest.mark.parametrize("change", [{"ticks": 1}, {"boot": "another"}])
