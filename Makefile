@@ -19,7 +19,7 @@ VERSIONS := $(VENV)/versions$(if $(WITH_CUDA),-cuda)
 # share the launches of their module's fixtures.
 PYTEST := $(PY) -m pytest -n 3 --dist worksteal --durations=20 --durations-min=1
 # Folders too: moving a file changes the time of its folder, not its own. With a dot, because `bench` alone is a target.
-SOURCES := $(shell find package/. cli/. launch/. strategies/. models/. bench/. -not -path '*__pycache__*')
+SOURCES := $(shell find package/. cli/. launch/. strategies/. models/. jobs/. bench/. -not -path '*__pycache__*')
 
 .DEFAULT_GOAL := help
 .PHONY: help install bench bench-launch calibrate check-compare check-prediction faults soak test test-all test-pythons check format format-check lint types lock build clean

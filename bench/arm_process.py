@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfdist.bench.turns import HostReading, Parked
+from tfdist.jobs.plan import plan_collective, plan_command, plan_training
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import Inbox
@@ -26,9 +27,7 @@ from tfdist.launch.program import program_of
 from tfdist.launch.redact import redact_command
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.models.collectives.plan import plan_collective
 from tfdist.models.collectives.spec import CollectiveSpec
-from tfdist.models.plan import plan_command, plan_training
 from tfdist.models.record import Observed, Record, RecordStatus, Window, from_event
 from tfdist.models.run import hardware, ranks_of, run_training
 from tfdist.models.spec import TrainingSpec

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tfdist.bench.collectives.figures import SizeFigure, figures_of
 from tfdist.bench.collectives.results import Sweep
 from tfdist.bench.statistics import Interval
-from tfdist.launch.sizes import size_text
+from tfdist.launch.quantities import size_text
 from tfdist.launch.text import counted
 from tfdist.models.architectures.parameters import gradient_bytes
 from tfdist.models.collectives.op import CollectiveOp, bus_factor

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tfdist.bench.plan import PlannedRun
 from tfdist.bench.suites.suite import Suite
-from tfdist.models.plan import task_count
+from tfdist.jobs.plan import task_count
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
 

@@ -13,10 +13,10 @@ from tfdist.bench.memory import Memory
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import of_turn
 from tfdist.bench.turns import END, Parked, plan_turn, plan_warmup
+from tfdist.jobs.plan import task_count
 from tfdist.launch.agents.launcher_messages import Interrupted, Message
 from tfdist.launch.agents.messages import Event
 from tfdist.launch.events import Turn
-from tfdist.models.plan import task_count
 from tfdist.models.record import Record, RecordStatus, TurnRecord
 from tfdist.models.throughput import throughput
 from tfdist.strategies.catalog import CATALOG

@@ -1,10 +1,8 @@
 """Finds the fastest options of a strategy: successive halving over turns, then the best against the defaults."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from functools import partial
-from typing import Any
 
 from tfdist.bench.estimate import seconds_left
 from tfdist.bench.folder import BenchPaths
@@ -18,8 +16,8 @@ from tfdist.bench.statistics import ArmVerdict, Block, Comparison, Statistics
 from tfdist.bench.suites.arm import Arm
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import save_json
-from tfdist.launch.text import flag_of
 from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import option_words
 
 _NOT_PRINTED = ("strategy", "dataset", "evaluate", "evaluate_turns", "count_updates", "step_times", "gpus")
 """Choices of an arm that are the user's, or are no options of `tfdist launch`."""
@@ -158,16 +156,7 @@ def launch_words(arm: Arm, preset: str | None, spec: StrategyChoice, hosts: Sequ
     choices = dict(arm.choices)
     if arm.command and spec.cores_per_device is not None:
         choices["cores_per_device"] = spec.cores_per_device
-    options = [word for key, value in choices.items() for word in _option(key, value)]
+    options = [word for key, value in choices.items() if key not in _NOT_PRINTED for word in option_words(key, value)]
     options += hosts if arm.hosts > 1 else []
     program = ["--", *arm.command] if arm.command else []
     return ["tfdist", "launch", "--strategy", str(arm.choices["strategy"]), *words, *options, *program]
-
-
-def _option(key: str, value: Any) -> Iterator[str]:
-    if key in _NOT_PRINTED:
-        return
-    if isinstance(value, bool):
-        yield flag_of(key if value else f"no_{key}")
-    else:
-        yield from (flag_of(key), str(value.value if isinstance(value, Enum) else value))

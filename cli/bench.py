@@ -14,13 +14,14 @@ from tfdist.bench.reading import read_folder
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import Session, prepare, run_session
 from tfdist.bench.suites.suite import built_in_suites
-from tfdist.cli.durations import parse_seconds
-from tfdist.cli.host_options import FOR_A_BENCH, host_options
-from tfdist.cli.host_selection import HostSelection
-from tfdist.cli.options import TIMING, WHAT, Json, option, refuse_tf_config
+from tfdist.cli.options import Json, host_options, option, refuse_tf_config, seconds, timeout_options
 from tfdist.cli.output import never_block, wait_for_reader
 from tfdist.cli.show_bench import announce, limits, refusals, show_plan, show_traces
-from tfdist.cli.timeout_options import timeout_options, timeout_words
+from tfdist.cli.steps import connected
+from tfdist.jobs.host_selection import HostSelection
+from tfdist.jobs.options import TIMING, WHAT, Seconds
+from tfdist.jobs.recovery import timeout_words
+from tfdist.jobs.scheduler import BenchPlan
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.doctor.links import Links
 from tfdist.launch.doctor.preflight import measure_neighbours
@@ -43,7 +44,7 @@ def run_bench(
         TfdistError: an option or the suite is wrong.
     """
     stream = sys.stderr if json else sys.stdout
-    with selection.connected(policy, quiet=quiet) as fleet:
+    with connected(selection, policy, quiet=quiet) as fleet:
         session = prepare(options, selection.raw_machines(fleet))
         if dry_run:
             show_plan(session, json)
@@ -67,6 +68,11 @@ def run_bench(
         content = report.to_json() if report else {}
         typer.echo(dumps({"exit_code": code, "folder": str(session.root), **content}))
     return code
+
+
+def plan_of(session: Session) -> BenchPlan:
+    """What to print of a bench that a scheduler will run."""
+    return BenchPlan((*session.notes, *(f"refused: {text}" for text in refusals(session))), session.arms.warnings)
 
 
 def _measure_links(fleet: Fleet | None, session: Session) -> Links:
@@ -136,7 +142,7 @@ Rounds = Annotated[
     option("--rounds", "Turns of each arm, in all; 3 or more for a verdict. Default: the suite's, or 12.", TIMING),
 ]
 Turn = Annotated[
-    str | None, option("--turn", "Timed seconds of a turn, for example 5s. Default: the suite's, or 2.5.", TIMING)
+    Seconds | None, seconds("--turn", "Timed part of a turn, for example 5s. Default: the suite's, or 2.5s.", TIMING)
 ]
 Incarnations = Annotated[
     int | None,
@@ -150,8 +156,8 @@ Isolated = Annotated[
     bool, option("--isolated", "Restart an arm's processes for each turn, with no other arm alive. Slow.", TIMING)
 ]
 Budget = Annotated[
-    str | None,
-    option(
+    Seconds | None,
+    seconds(
         "--budget", "As many rounds as fit into this time, for example 10m. With --rounds: at most that many.", TIMING
     ),
 ]
@@ -177,12 +183,19 @@ Trace = Annotated[
 Seed = Annotated[int | None, option("--seed", "Seed of the order of turns. Default: the suite's.", TIMING)]
 Out = Annotated[Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-SUITE.")]
 Resume = Annotated[
-    Path | None, option("--resume", "Continue the bench in this folder; with --rounds, up to that many.")
+    Path | None,
+    option(
+        "--resume",
+        "Continue the bench in this folder; with --rounds, up to that many. Variable: TFDIST_RESUME_BENCH.",
+        variable="TFDIST_RESUME_BENCH",  # TFDIST_RESUME is for launch
+    ),
 ]
 DryRun = Annotated[bool, option("--dry-run", "Show the turns and about how long they take; start nothing.")]
 Quiet = Annotated[bool, option("--quiet", "Print only the path of the report.", short=("-q",))]
 
 
+NOT_FOR_BENCHES = ("workers_per_host",)
+"""A suite sets the number of workers of each arm."""
 Command = Annotated[
     list[str] | None,
     typer.Argument(
@@ -202,9 +215,10 @@ def refuse_suite(command: list[str] | None) -> None:
         raise TfdistError(f"{name}: unexpected argument; a suite is given with --suite {name}")
 
 
-@host_options(FOR_A_BENCH)
+@host_options(NOT_FOR_BENCHES)
 @timeout_options()
 def bench(
+    ctx: typer.Context,
     command: Command = None,
     suite: Suite = None,
     arm: ArmPattern = None,
@@ -258,15 +272,18 @@ def bench(
         resume=resume,
         seed=seed,
         command=redact_command(["tfdist", *sys.argv[1:]]),
-        turn_s=parse_seconds(turn, "--turn"),
+        turn_s=turn,
         incarnations=incarnations,
         isolated=isolated,
-        budget_s=parse_seconds(budget, "--budget"),
+        budget_s=budget,
         program=tuple(command or ()),
         explain=explain,
         trace=trace,
         collectives=collectives,
     )
+    if ctx.obj is not None:
+        ctx.obj.submit(ctx, lambda machines: plan_of(prepare(options, machines)), policy)
+        return
     never_block()
     code = run_bench(options, selection, policy, dry_run=dry_run, json=json, quiet=quiet)
     if dry_run:

@@ -20,21 +20,21 @@ from tfdist.bench.estimate import start_s
 from tfdist.bench.progress import progress_on
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.runner import RunnerHooks
-from tfdist.cli.bench import Quiet
-from tfdist.cli.durations import parse_seconds
-from tfdist.cli.host_options import FOR_A_BENCH, host_options
-from tfdist.cli.host_selection import HostSelection
-from tfdist.cli.options import HOW, SIZE, TIMING, WHAT, Json, option, refuse_tf_config, training_options
+from tfdist.cli.bench import NOT_FOR_BENCHES, Quiet
+from tfdist.cli.options import Json, host_options, option, refuse_tf_config, seconds, timeout_options, training_options
 from tfdist.cli.output import never_block, wait_for_reader
-from tfdist.cli.timeout_options import timeout_options
+from tfdist.cli.steps import connected
+from tfdist.jobs.host_selection import HostSelection
+from tfdist.jobs.options import HOW, SIZE, TIMING, WHAT, Seconds
+from tfdist.jobs.scheduler import BenchPlan
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.doctor.links import Links
 from tfdist.launch.doctor.preflight import measure_neighbours
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy
+from tfdist.launch.quantities import parse_size, parse_sizes, size_text
 from tfdist.launch.redact import redact_command
-from tfdist.launch.sizes import parse_size, parse_sizes, size_text
 from tfdist.launch.text import counted, did_you_mean, duration, plain, shortened
 from tfdist.models.collectives.op import CollectiveOp
 from tfdist.models.collectives.spec import CollectiveSpec
@@ -127,7 +127,7 @@ def run(
         TfdistError: an option is wrong, or no arm can run.
     """
     stream = sys.stderr if json else sys.stdout
-    with selection.connected(policy, quiet=quiet) as fleet:
+    with connected(selection, policy, quiet=quiet) as fleet:
         plan = plan_collectives(options, selection.raw_machines(fleet))
         if dry_run:
             show_plan(plan, json)
@@ -234,16 +234,19 @@ Packs = Annotated[
 ]
 Dtype = Annotated[str, option("--gradient-dtype", "float32, bfloat16 or float16.", HOW)]
 Rounds = Annotated[int, option("--rounds", "Turns of each arm; 3 or more give intervals.", TIMING)]
-Turn = Annotated[str, option("--turn", "Timed seconds of a turn, divided between its sizes.", TIMING)]
+Turn = Annotated[
+    Seconds | None, seconds("--turn", "Timed part of a turn, divided between its sizes. Default: 5s.", TIMING)
+]
 Seed = Annotated[int, option("--seed", "Seed of the order of turns and sizes.", TIMING)]
 Out = Annotated[Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-collectives.")]
 DryRun = Annotated[bool, option("--dry-run", "Show the turns and the sizes; start nothing.")]
 
 
-@host_options(FOR_A_BENCH)
+@host_options(NOT_FOR_BENCHES)
 @timeout_options()
 @training_options(("model", "alpha", "classes"))
 def collectives(
+    ctx: typer.Context,
     op: Op = "all-reduce",
     sizes: Sizes = None,
     model_gradients: Gradients = False,
@@ -254,7 +257,7 @@ def collectives(
     bytes_per_pack: Packs = None,
     gradient_dtype: Dtype = "float32",
     rounds: Rounds = 6,
-    turn: Turn = "5s",
+    turn: Turn = None,
     seed: Seed = 0,
     out: Out = None,
     dry_run: DryRun = False,
@@ -296,16 +299,23 @@ def collectives(
         pack_sizes=tuple(parse_size(part, "--bytes-per-pack", 0) for part in _words(bytes_per_pack)),
         gradient_dtype=_one(closed.GradientDtype, gradient_dtype, "--gradient-dtype"),
         rounds=rounds,
-        turn_s=parse_seconds(turn, "--turn") or 0.0,
+        turn_s=turn or CollectiveOptions.turn_s,
         seed=seed,
         out=out,
         command=redact_command(["tfdist", *sys.argv[1:]]),
     )
+    if ctx.obj is not None:
+        ctx.obj.submit(ctx, lambda machines: _batch_plan(plan_collectives(options, machines)), policy)
+        return
     never_block()
     code = run(options, selection, policy, dry_run=dry_run, json=json, quiet=quiet)
     if dry_run:
         wait_for_reader()
     raise typer.Exit(code)
+
+
+def _batch_plan(plan: CollectivePlan) -> BenchPlan:
+    return BenchPlan(tuple(_refusals(plan.arms.refused)), plan.arms.warnings)
 
 
 def _words(text: str | None) -> list[str]:

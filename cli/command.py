@@ -1,9 +1,8 @@
-"""What all subcommands share: help, and one sentence for wrong input that names the option, variable or file."""
+"""What all subcommands share: help, the words that give their options, and one sentence for wrong input."""
 
 import os
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import shlex
+from collections.abc import Callable, Collection
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -12,111 +11,34 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from tfdist.cli.options import CHOICES
+from tfdist.cli.options import variable_of
+from tfdist.jobs.options import CHOICES, KEYS, OPTIONS, Bytes, Seconds
 from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.redact import redact_command, redact_value
 from tfdist.launch.text import check_name, did_you_mean
-from tfdist.strategies.options import fix_of_choice
-
-
-@dataclass(frozen=True)
-class _Source:
-    """Where the value of an option came from, if not from the command line."""
-
-    flag: str
-    name: str
-    """`TFDIST_WORKERS=` or `workers = `."""
-    raw: str
-    """The value as written there."""
-    words: tuple[str, ...]
-    """The values that messages may quote."""
-    omit: str
-    """`unset TFDIST_WORKERS` or `remove workers`."""
-
-    def rename(self, sentence: str) -> str:
-        """The sentence with the name for the flag where a value follows the flag, or where it starts the sentence."""
-        forms = {*self.words, *map(repr, self.words)}
-        longest_first = "|".join(map(re.escape, sorted(forms, key=len, reverse=True)))
-        sentence = re.sub(rf"{self.flag} ({longest_first})(?!\w)", lambda match: self.name + match[1], sentence)
-        if sentence.startswith(f"{self.flag}:"):  # a flag such as --evaluate
-            sentence = f"{self.name}{self.raw}{sentence.removeprefix(self.flag)}"
-        return re.sub(rf"\b(drop|omit) {self.flag}(?![\w-])", self.omit, sentence)
-
-
-def name_sources(sentence: str, ctx: Any) -> str:
-    """The sentence with TFDIST_WORKERS=2 or `workers = 2` for `--workers 2` if the environment or a job file set it."""
-    for source in _variables(ctx):
-        sentence = source.rename(sentence)
-    if sentence.startswith("TFDIST_"):
-        sentence = re.sub(r"\bomit it\b", "unset it", sentence)
-    before = sentence
-    for source in _keys(ctx):
-        sentence = source.rename(sentence)
-    if sentence == before:
-        return sentence
-    in_file = re.sub(r"\bomit it\b", "remove it", sentence)
-    return f"{ctx.params['config']}: {in_file}"
-
-
-def _variables(ctx: Any) -> Iterator[_Source]:
-    for param in _params_from("ENVIRONMENT", ctx):
-        raw = os.environ[param.envvar]
-        words = (raw, *raw.split(), *_forms(ctx.params.get(param.name)))
-        yield _Source(param.opts[0], f"{param.envvar}=", raw, words, f"unset {param.envvar}")
-
-
-def _keys(ctx: Any) -> Iterator[_Source]:
-    for param in _params_from("DEFAULT_MAP", ctx):
-        value = ctx.default_map[param.name]
-        words = (*value, ",".join(value)) if isinstance(value, list) else (str(value),)
-        words += _forms(ctx.params.get(param.name))
-        raw = str(value).lower() if isinstance(value, bool) else str(value)
-        yield _Source(param.opts[0], f"{param.name} = ", raw, words, f"remove {param.name}")
-
-
-def _params_from(source: str, ctx: Any) -> list[Any]:
-    named = {param: ctx.get_parameter_source(param.name) for param in ctx.command.params}
-    return [param for param, origin in named.items() if origin is not None and origin.name == source]
-
-
-def _forms(value: Any) -> tuple[str, ...]:
-    return (str(value), f"{value:g}") if isinstance(value, float) else (str(value),)
-
-
-EPILOG = "Each option can also be set by an environment variable, for example --ssh-port by TFDIST_SSH_PORT."
-_EXPECTED = {"integer": "must be an integer", "number": "must be a number", "boolean": "must be true or false"}
-_EMPTY = "''"
-_ANY_TEXT = ("command", "env")
-"""Parameters whose values reach the tasks as they are."""
-_USAGE = (
-    (r"Option '(.+)' requires an argument\.", r"\1: needs a value"),
-    (r"Option '(.+)' does not take a value\.", r"\1: takes no value"),
-    (r"Got unexpected extra argument\(?s?\)? \((.*)\)", r"\1: unexpected argument"),
-    (r"Missing argument '([^'.]+).*", r"\1: missing argument"),
-)
-"""Typer's messages about words of the command line, and ours."""
-
+from tfdist.strategies.options import fix_of_choice, option_words
 
 SENTENCES = {
     "launch": "Run a training: the built-in MobileNetV2, or your program.",
     "runs": "List the recent runs, the newest first.",
     "logs": "Print what the tasks of a run wrote.",
-    "attach": "Show a run as its launcher does.",
     "stop": "Stop a run and wait until it has ended.",
-    "sbatch": "Print a batch script for Slurm.",
     "export": "Write the model of the last checkpoint of a run.",
     "bench": "Measure every arm of a suite, in turns.",
     "tune": "Find the fastest options of a strategy.",
     "collectives": "Measure all-reduce and other collectives by size.",
     "report": "Write a report of the records in DIR; nothing is run.",
     "compare": "Show which arms became faster or slower between two benches.",
-    "history": "Show arms over many benches, by date and commit.",
     "predict": "Predict images/s on more devices or another network.",
     "doctor": "Check whether a job could start.",
     "strategies": "List the strategies, their options and their Keras support.",
     "tf-config": "Print the TF_CONFIG of every task.",
-    "manifest": "Print a Kubernetes manifest that runs a training.",
+    "sbatch": "Print a Slurm batch script that runs another command.",
+    "manifest": "Print a Kubernetes manifest that runs another command.",
 }
 """The subcommands, each with the first sentence of its help: the list of them imports none."""
+SCHEDULERS = {"sbatch": ("launch", "bench", "tune", "collectives"), "manifest": ("launch", "bench")}
+"""Commands that print how a scheduler runs another command: which ones."""
 
 
 class Commands(TyperGroup):
@@ -133,7 +55,10 @@ class Commands(TyperGroup):
             TfdistError: it does not exist.
         """
         if args[0] not in self.commands and not ctx.resilient_parsing:
-            raise TfdistError(f"no command {args[0]!r}: {did_you_mean(args[0], self.commands)}")
+            fix = REPLACED.get(args[0])
+            raise TfdistError(
+                f"no command {args[0]!r}: {f'use {fix}' if fix else did_you_mean(args[0], self.commands)}"
+            )
         name, _, rest = super().resolve_command(ctx, args)
         return name, name and _command(name), rest
 
@@ -143,11 +68,24 @@ def _command(name: str) -> Any:
     word = name.replace("-", "_")
     module = import_module(f"{__package__}.{word}")
     function: Callable[..., Any] = getattr(module, word)
-    with_program = "command" in signature(function).parameters  # what follows the program are its own options
     app = typer.Typer(add_completion=False)
-    settings = {"allow_interspersed_args": not with_program}
-    app.command(name, cls=Command, context_settings=settings, help=getattr(module, "HELP", None))(function)
+    text = getattr(module, "HELP", None)
+    if name in SCHEDULERS:
+        app.info.name = name
+        app.callback(cls=Scheduled, help=text, subcommand_metavar="COMMAND ...")(function)
+    else:
+        with_program = "command" in signature(function).parameters  # what follows the program are its own options
+        app.command(name, cls=Command, context_settings={"allow_interspersed_args": not with_program}, help=text)(
+            function
+        )
     return typer.main.get_command(app)
+
+
+EPILOG = "Each option can also be set by an environment variable, for example --batch-size by TFDIST_BATCH_SIZE."
+_NOTATIONS = {Seconds: "<time>", Bytes: "<size>"}
+_EXPECTED = {int: "must be an integer", float: "must be a number", bool: "must be true or false"}
+_ANY_TEXT = ("command", "env")
+"""Parameters whose values reach the tasks as they are."""
 
 
 class Command(TyperCommand):
@@ -158,18 +96,35 @@ class Command(TyperCommand):
 
     def get_params(self, ctx: Any) -> Any:
         """The options and arguments, with short placeholders for the values of options."""
-        params = super().get_params(ctx)
-        for param in params:
-            if isinstance(param, TyperOption) and (param.is_flag or param.multiple or param.name in CHOICES):
-                param.metavar = "" if param.is_flag else "<str>" if param.multiple else "<name>"
-        return params
+        return _with_placeholders(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Read the options; the keys of --set also from variables and from the job file."""
+        try:
+            rest = super().parse_args(ctx, args)
+        except TfdistError as error:
+            raise TfdistError(f"{error}{sources(str(error), ctx)}", error.exit_code) from error
+        if "set" in ctx.params:
+            source = ctx.get_parameter_source("set")
+            given = [] if source is None or source.name == "DEFAULT_MAP" else ctx.params["set"] or []
+            variables = {key: os.environ.get(variable_of(key)) for key in KEYS}
+            words = [f"{key}={value}" for key, value in variables.items() if value]
+            ctx.params["set"] = [*(ctx.default_map or {}).get("set", ()), *words, *given]
+        return rest
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help. An option that is off by default is not shown with its --no- form."""
+        for param in self.params:
+            if isinstance(param, TyperOption) and param.is_flag and not param.default:
+                param.secondary_opts = []
+        super().format_help(ctx, formatter)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command.
 
         Raises:
-            TfdistError: as the command raises it, but naming where wrong values came from; a value has a control
-                character; or interrupted.
+            TfdistError: as the command raises it, with where its values came from; a value has a control character; or
+                interrupted.
         """
         try:
             _check_texts(ctx)
@@ -177,7 +132,94 @@ class Command(TyperCommand):
         except KeyboardInterrupt:  # Typer would exit without a message
             raise TfdistError("interrupted", ExitCode.INTERRUPTED) from None
         except TfdistError as error:
-            raise TfdistError(name_sources(str(error), ctx), error.exit_code) from error
+            raise TfdistError(f"{error}{sources(str(error), ctx)}", error.exit_code) from error
+
+
+class Scheduled(TyperGroup):
+    """A command whose options precede another command, as those of srun do: it prints how to run that command."""
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**{**values, "rich_markup_mode": "rich", "epilog": EPILOG})
+        self.commands = {name: TyperCommand(name, help=SENTENCES[name]) for name in SCHEDULERS[str(self.name)]}
+
+    def get_params(self, ctx: Any) -> Any:
+        """The options, with short placeholders for their values."""
+        return _with_placeholders(super().get_params(ctx))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Import the other command.
+
+        Raises:
+            TfdistError: it does not run under this scheduler.
+        """
+        _check_texts(ctx)
+        if args[0] not in self.commands and not ctx.resilient_parsing:
+            known = ", ".join(self.commands)
+            what = "does not run there" if args[0] in SENTENCES else "is no command"
+            raise TfdistError(f"{self.name} {args[0]}: {what}; after its options, {self.name} takes one of {known}")
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, name and _command(name), rest
+
+
+def _with_placeholders(params: Any) -> Any:
+    for param in params:
+        kind = param.type_descriptor.annotation if isinstance(param, TyperOption) else None
+        if kind in _NOTATIONS:
+            param.metavar = _NOTATIONS[kind]
+        elif isinstance(param, TyperOption) and (param.is_flag or param.multiple or param.name in CHOICES):
+            param.metavar = "" if param.is_flag else "<str>" if param.multiple else "<name>"
+    return params
+
+
+def given_words(ctx: typer.Context, without: Collection[str], fix: str) -> list[str]:
+    """The words that give a command its values, whether the command line, a variable or a file did.
+
+    Secrets of --env are left out: a launch copies them from its environment.
+
+    Args:
+        ctx: of the command.
+        without: parameters that are left out.
+        fix: where else a secret can be given.
+
+    Raises:
+        TfdistError: an option other than --env, or the program of the user, holds a secret.
+    """
+    words: list[str] = []
+    for param in ctx.command.params:
+        name, value = str(param.name), ctx.params.get(str(param.name))
+        source = ctx.get_parameter_source(name)
+        if name in (*without, "command", "config") or source is None or value is None:
+            continue
+        if name == "env":
+            value = [text.partition("=")[0] if text in secrets(ctx) else text for text in value]
+        if name == "set" or source.name != "DEFAULT":
+            words += option_words(name, value)
+    command = ctx.params.get("command")
+    program = ["--", *command] if command else []
+    if redact_command([*words, *program]) != shlex.join([*words, *program]):
+        raise TfdistError(f"{redact_command([*words, *program])}: holds a secret, which others could read; {fix}")
+    return words if "command" in without else [*words, *program]
+
+
+def secrets(ctx: typer.Context) -> list[str]:
+    """The values of --env, as NAME=VALUE, that hold a secret."""
+    pairs = [(text, *text.partition("=")[::2]) for text in ctx.params.get("env") or ()]
+    return [text for text, name, value in pairs if redact_value(name, value) != value]
+
+
+def sources(sentence: str, ctx: Any) -> str:
+    """The variables and the file that gave the options of a message, in brackets; empty if the command line did."""
+    mentioned = {word.strip(":;,.'()").partition("=")[0] for word in sentence.split()}
+    found = []
+    for param in ctx.command.params:
+        origin = ctx.get_parameter_source(param.name)
+        if origin is not None and mentioned & {*param.opts, *param.secondary_opts}:
+            found += [param.envvar] if origin.name == "ENVIRONMENT" else []
+            found += [str(ctx.params.get("config"))] if origin.name == "DEFAULT_MAP" else []
+    found += [variable_of(key) for key in KEYS if key in mentioned and variable_of(key) in os.environ]
+    in_file = {word.partition("=")[0] for word in (ctx.default_map or {}).get("set", ())}
+    found += [str(ctx.params.get("config"))] if mentioned & in_file else []
+    return f" (set by {', '.join(dict.fromkeys(found))})" if found else ""
 
 
 def _check_texts(ctx: Any) -> None:
@@ -197,30 +239,51 @@ def usage_sentence(error: Any, arguments: list[str]) -> str:
         arguments: the command line, which Typer's own message leaves out.
     """
     ctx, param = getattr(error, "ctx", None), getattr(error, "param", None)
+    words = [] if ctx else [word for word in arguments[:1] if word in SENTENCES]
+    help_hint = f"see '{ctx.command_path if ctx else ' '.join(['tfdist', *words])} --help'"
     if hasattr(error, "possibilities"):
-        nearest = f"did you mean {error.possibilities[0]}? See" if error.possibilities else "see"
-        return f"{error.option_name}: no such option; {nearest} '{error.ctx.command_path} --help'"
+        return f"{error.option_name}: no such option; {_replacement(error, help_hint)}"
     if ctx is None or not isinstance(param, TyperOption):
-        return _about_words(" ".join(error.format_message().split()), arguments)
+        option = f"{error.option_name}: " if getattr(error, "option_name", None) else ""
+        return f"{option}{' '.join(error.format_message().split()).rstrip('.')}; {help_hint}"
+    name, kind = param.opts[0], param.type_descriptor.annotation
     if type(error).__name__ == "MissingParameter":
-        return f"{param.opts[0]}: missing option; see '{ctx.command_path} --help'"
+        return f"{name}: missing option; {help_hint}"
+    value = str(_value(ctx, param, arguments) or "''")
+    fix = _EXPECTED.get(kind, error.message.rstrip("."))
+    if param.name in CHOICES:
+        fix = fix_of_choice(str(param.name), value.strip("'"), CHOICES[str(param.name)])
+    return f"{name} {value}: {fix}{sources(name, ctx)}"
+
+
+def _value(ctx: Any, param: TyperOption, arguments: list[str]) -> Any:
+    """The value of an option that could not be read."""
     words = arguments[arguments.index(ctx.info_name) + 1 :]
     value = ctx.command.make_parser(ctx).parse_args(words)[0].get(param.name)
-    if value is None:
-        value = os.environ.get(str(param.envvar)) or (ctx.default_map or {}).get(param.name, "")
-    value = str(value)
-    expected = re.match(r"Input should be a valid (\w+)", error.message)
-    fix = error.message
-    if param.name in CHOICES:
-        fix = fix_of_choice(param.name, value, CHOICES[param.name])
-    if error.message.endswith("is not readable."):
-        fix = "not readable; change its permissions, or choose another file"
-    return name_sources(f"{param.opts[0]} {value or _EMPTY}: {_EXPECTED[expected[1]] if expected else fix}", ctx)
+    return value or os.environ.get(str(param.envvar)) or (ctx.default_map or {}).get(param.name)
 
 
-def _about_words(sentence: str, arguments: list[str]) -> str:
-    command = "tfdist" if arguments[0].startswith("-") else f"tfdist {arguments[0]}"
-    for pattern, ours in _USAGE:
-        if re.fullmatch(pattern, sentence):
-            return f"{re.sub(pattern, ours, sentence)}; see '{command} --help'"
-    return sentence
+def _replacement(error: Any, help_hint: str) -> str:
+    name = error.option_name.removeprefix("--").replace("-", "_")
+    key = name.removeprefix("no_")
+    if key in KEYS and any(param.name == "set" for param in error.ctx.command.params):
+        return f"use --set {key}={'false' if key != name else 'VALUE'}"
+    if name in REPLACED:
+        return f"use {REPLACED[name]}"
+    if error.ctx.info_name in SCHEDULERS and key in {*KEYS, "set", *(row.name for row in OPTIONS)}:
+        return f"it belongs to the command: write '{error.ctx.command_path} ... launch {error.option_name}'"
+    nearest = f"did you mean {error.possibilities[0]}? See" if error.possibilities else "see"
+    return f"{nearest}{help_hint.removeprefix('see')}"
+
+
+REPLACED = {
+    "ssh_option": "--ssh 'ssh -o OPTION', or ~/.ssh/config",
+    "ssh_port": "--ssh 'ssh -p PORT', or ~/.ssh/config",
+    "identity": "--ssh 'ssh -i KEY', or ~/.ssh/config",
+    "inherit_tf_config": "--inherit tf-config",
+    "include": "--hosts or --exclude",
+    "save_config": "a file of the same options, and --config FILE",
+    "attach": "tfdist logs RUN --follow",
+    "history": "tfdist compare DIR DIR DIR...",
+}
+"""Options and commands of earlier versions, and the words that replace them."""

@@ -11,11 +11,14 @@ import typer
 from tfdist.bench.compare.answers import one_sided, sentences
 from tfdist.bench.compare.folders import ComparedFolders, compare_folders
 from tfdist.bench.compare.gate import is_too_slow, parse_share
+from tfdist.bench.compare.page import write_comparison
 from tfdist.bench.report.across import Change
 from tfdist.bench.report.ratios import shown_row
 from tfdist.cli.options import Json, option
 from tfdist.cli.plain_console import PlainConsole
+from tfdist.cli.show_history import show_history
 from tfdist.cli.show_rows import show_rows
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
 
 NARROW = ("arm", "ratio", "interval", "verdict")
@@ -55,8 +58,14 @@ def _row(change: Change, anchor: str | None, bound: float | None) -> dict[str, s
     return row
 
 
-Base = Annotated[Path, typer.Argument(metavar="BASE", help="Folder of the earlier bench.", show_default=False)]
-New = Annotated[Path, typer.Argument(metavar="NEW", help="Folder of the later bench.", show_default=False)]
+Folders = Annotated[
+    list[Path],
+    typer.Argument(metavar="DIR...", help="Two benches, the earlier one first, or more.", show_default=False),
+]
+Arms = Annotated[
+    list[str] | None,
+    option("--arm", "With more than two benches: only the arms that match, as 'mirrored/*'. Repeatable."),
+]
 FailSlower = Annotated[
     str | None,
     option("--fail-slower", "Exit with code 1 if an arm is surely slower by more than this share: 5% or 0.05."),
@@ -76,18 +85,20 @@ Out = Annotated[
 
 
 def compare(
-    base: Base,
-    new: New,
+    folders: Folders,
     fail_slower: FailSlower = None,
     anchor: Anchor = None,
+    arm: Arms = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Show which arms became faster or slower between two benches. With intervals; nothing is run.
+    """Show which arms became faster or slower between two benches. Or over many, by date and commit; nothing is run.
 
     Arms are matched by name. One whose work differs (model, batch, data, devices) is listed, not compared. Turns of two
     benches did not alternate, so a change of the machine's speed would look like one of every arm: arms are compared by
     their speed-up over the one-device arm, if both benches have it.
+
+    Of more than two folders, those without records are skipped, so that a whole folder of results can be given.
 
     Exit codes: 0; 1 if an arm is slower than --fail-slower allows; 2 for wrong input.
 
@@ -97,12 +108,20 @@ def compare(
       tfdist compare before after --fail-slower 5%          # in a CI job
       tfdist compare before after --anchor mirrored/auto
       tfdist compare before after --out comparison
-      tfdist compare before after --json
+      tfdist compare bench_results/*-cpu --arm multiworker/ring --out history
     """
-    from tfdist.bench.compare.page import write_comparison
-
+    if len(folders) < 2:
+        raise TfdistError(f"{folders[0]}: only one folder; give two benches, or more for their history")
     bound = None if fail_slower is None else parse_share(fail_slower, "--fail-slower")
-    compared = compare_folders(base, new, anchor)
+    if len(folders) > 2:
+        stray = f"--fail-slower {fail_slower}" if fail_slower else f"--anchor {anchor}" if anchor else ""
+        if stray:
+            raise TfdistError(f"{stray}: compares two folders, and {len(folders)} were given; omit it, or give two")
+        show_history(folders, arm or (), out, json=json)
+        return
+    if arm:
+        raise TfdistError(f"--arm {arm[0]}: is for more than two folders; omit it")
+    compared = compare_folders(folders[0], folders[1], anchor)
     show(compared, bound, sys.stderr if json else sys.stdout)
     if out:
         typer.echo(f"\nreport: {write_comparison(compared, bound, out)}", err=json)

@@ -47,7 +47,6 @@ def _announcement(run: DetachedRun) -> str:
     path = shlex.quote(run.run_dir)
     return (
         f"{run.run_dir} runs in the background (process {run.pid})\n"
-        f"  see it:    tfdist attach {path}\n"
-        f"  its logs:  tfdist logs {path} --follow\n"
+        f"  see it:    tfdist logs {path} --follow\n"
         f"  stop it:   tfdist stop {path}"
     )

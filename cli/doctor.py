@@ -11,13 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from tfdist.cli.host_options import host_options
-from tfdist.cli.host_selection import HostSelection
-from tfdist.cli.options import Port, option
+from tfdist.cli.options import Port, host_options, option, timeout_options
 from tfdist.cli.output import never_block, wait_for_reader
 from tfdist.cli.steps import Steps, connecting
 from tfdist.cli.strategies import keras_json, show_keras
-from tfdist.cli.timeout_options import timeout_options
+from tfdist.jobs.host_selection import HostSelection
 from tfdist.launch.doctor.checks import run_checks
 from tfdist.launch.doctor.links import Link
 from tfdist.launch.doctor.results import CheckResult, Survey, Verdict, can_start
@@ -137,7 +135,7 @@ Json = Annotated[bool, option("--json", "Print the rows as JSON.")]
 
 
 @host_options()
-@timeout_options(("start_timeout",))
+@timeout_options(without=("grace_period", "launcher_timeout"))
 def doctor(selection: HostSelection, policy: Policy, port: Port = None, json: Json = False) -> None:
     """Check whether a job could start. Shows how to fix what is wrong, on this machine or on many hosts.
 

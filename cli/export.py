@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from tfdist.cli.checkpoint_source import find_source, listing_of, no_checkpoint
 from tfdist.cli.options import Json
 from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
+from tfdist.jobs.checkpoint_source import find_source, listing_of, no_checkpoint
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.text import plain

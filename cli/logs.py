@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from tfdist.cli.options import option
+from tfdist.cli.follow import follow as follow_run
+from tfdist.cli.options import Json, option
 from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
 from tfdist.launch.agents.messages import Output, StreamName
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
@@ -28,15 +29,28 @@ TaskName = Annotated[
     ),
 ]
 Follow = Annotated[
-    bool, option("--follow", "Continue with what the tasks write, until the run has ended.", short=("-f",))
+    bool,
+    option(
+        "--follow",
+        "Continue until the run has ended: on a terminal as its launcher shows it, with the outcome.",
+        short=("-f",),
+    ),
 ]
 Stderr = Annotated[bool, option("--stderr", "Only stderr. Default: stdout of one TASK, both of all tasks.")]
 
 
 def logs(
-    run: RunName, task: TaskName = None, runs_dir: RunsDir = RUNS_DIR, follow: Follow = False, stderr: Stderr = False
+    run: RunName,
+    task: TaskName = None,
+    runs_dir: RunsDir = RUNS_DIR,
+    follow: Follow = False,
+    stderr: Stderr = False,
+    json: Json = False,
 ) -> None:
     """Print what the tasks of a run wrote. TensorFlow's own messages are included.
+
+    With --follow, it attaches to any running launch. Ctrl-C detaches, with exit code 130; the run continues. The exit
+    code is then that of the run.
 
     \b
     Examples:
@@ -46,6 +60,10 @@ def logs(
       tfdist logs 20260101T120000Z-launch worker-0 > worker-0.txt
     """
     run_dir = find_run(run, runs_dir)
+    if json and (task is not None or not follow):
+        raise TfdistError("--json: prints the outcome of all tasks at the end; use it with --follow and without TASK")
+    if follow and task is None:
+        raise typer.Exit(follow_run(run_dir, ("stderr",) if stderr else STREAMS, json=json))
     try:
         show = _all_tasks(run_dir, stderr) if task is None else _one_task(run_dir, task, stderr, follow)
         _show(run_dir, show, follow)

@@ -4,22 +4,23 @@ PyYAML leaves 1e-3, 0o17 and y without quotes: they are strings in its YAML. For
 (https://pkg.go.dev/sigs.k8s.io/yaml), which no argument and no variable may be.
 """
 
-import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import typer
 import yaml
 
-from tfdist.cli.given_options import given_words
-from tfdist.cli.launch import Command, Config, Env, EnvFile, Timeout, check_timeout
-from tfdist.cli.options import TRAINING, annotation, gather, training_options
-from tfdist.cli.plan_manifest import ManifestRequest, plan_workload
-from tfdist.cli.recovery_options import Recovery, recovery_options
-from tfdist.cli.timeout_options import timeout_options
-from tfdist.launch.environment import forwarded_variables
+from tfdist.cli.command import given_words
+from tfdist.cli.options import annotation, gather
+from tfdist.jobs.host_selection import HostSelection, imagined
+from tfdist.jobs.launch_plan import LaunchOptions
+from tfdist.jobs.manifest_plan import ManifestRequest, plan_bench, plan_workload
+from tfdist.jobs.options import KUBERNETES_OPTIONS
+from tfdist.jobs.scheduler import PlanOn, check_hosts, check_parameters
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.kubernetes.manifest import manifest as objects_of
 from tfdist.launch.kubernetes.options import Kind, KubernetesOptions, check_options
 from tfdist.launch.policy import Policy
@@ -61,31 +62,79 @@ def _style(text: str) -> str | None:
 _Dumper.add_representer(str, _string)
 
 
-KUBERNETES = "Kubernetes"
+HELP = """Print a Kubernetes manifest that runs another command.
 
-_ROWS: tuple[tuple[str, Any, str], ...] = (
-    ("image", str, "Container image with tfdist on its PATH and, for a COMMAND, your program. Required."),
-    ("name", str, "Name of the objects, and of the job's folder on the volume. Default: training."),
-    ("namespace", str, "Namespace of the objects. Default: that of kubectl."),
-    ("kind", str, "jobset, or job: an Indexed Job (multiworker only, no restarts). Default: jobset."),
-    ("queue", str, "LocalQueue of Kueue."),
-    ("pvc", str, "Claim of a volume that all pods can write (ReadWriteMany), for checkpoints and the folders of runs."),
-    ("secret", str, "Secret whose keys become environment variables of every pod."),
-    ("network_policy", bool, "Let only the job's own pods connect to its pods (NetworkPolicy). Default: yes."),
-    ("gpus", int, "Number of GPUs of each worker; other pods have none. Default: 0."),
-    ("cpus", int, "Number of CPUs of each pod. Default: no limit."),
-    ("memory", str, "Memory of each pod, for example 8Gi. Default: no limit."),
-    ("port", int, "Port of each task; each pod has its own address. Default: 2222."),
+Nothing is started: pipe the manifest to kubectl.
+
+\b
+Examples:
+  tfdist manifest --image REGISTRY/tfdist:1 --pvc data \\
+    launch --workers 4 --checkpoint-every 200 | kubectl apply -f -
+  tfdist manifest --image REGISTRY/tfdist:1 --gpus 8 \\
+    launch --strategy mirrored | kubectl apply -f -
+  tfdist manifest --image REGISTRY/tfdist:1 --gpus 1 --cpus 8 --memory 32Gi \\
+    --queue team-a launch --workers 2 --ps 1
+  tfdist manifest --image REGISTRY/mine:1 --kind job \\
+    launch --workers 2 -- python train.py
+  tfdist manifest --image REGISTRY/tfdist:1 --gpus 4 --pvc data bench
+
+A launch runs each task of a cluster in a pod, with 'tfdist launch --inherit tf-config', and other strategies in one
+pod. A bench runs in one pod.
+
+The cluster needs JobSet 0.10 or newer, unless --kind is job. --timeout limits each attempt.
+
+--max-restarts counts restarts after failures; after a preemption all pods are restarted in any case.
+"""
+_PLANNED = (
+    "strategy", "preset", "workers", "ps", "devices", "command", "env", "env_file", "timeout", "port", "runs_dir",
+    "checkpoint_dir", "resume", "evaluator", "max_restarts", "restart_on", "min_workers", "name", "requeue",
 )  # fmt: skip
-_OPTIONS: Mapping[str, Any] = {name: annotation(name, kind, KUBERNETES, text) for name, kind, text in _ROWS}
+"""Options of a launch that pods get in another form, or not at all."""
+_HERE = ("runs_dir", "name", "requeue", "workers_per_host", "python", "chdir", "cores_per_device", "no_wait_for_peers")
+"""Options of a launch that mean something on one machine or in a Slurm job only."""
+_FIX = "put it into a Secret whose keys become variables, and name it with --secret"
 
 
-def kubernetes_options() -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command these options; its parameter `options` is the KubernetesOptions that they mean."""
-    return gather("options", _OPTIONS, read_kubernetes_options)
+@dataclass(frozen=True)
+class Pods:
+    """What Kubernetes is asked for."""
+
+    values: Mapping[str, Any]
+    """By option name; only those that were given."""
+
+    def select(self, ctx: typer.Context, values: Mapping[str, Any]) -> HostSelection:
+        """No hosts: Kubernetes finds them.
+
+        Raises:
+            TfdistError: an option names hosts.
+        """
+        check_hosts(ctx, "the pods are the hosts")
+        return HostSelection()
+
+    def submit(self, ctx: typer.Context, plan: PlanOn, policy: Policy, job: LaunchOptions | None = None) -> None:
+        """Print the manifest.
+
+        Raises:
+            TfdistError: an option is wrong, or cannot work in pods.
+        """
+        options = read_kubernetes_options({**self.values, "port": ctx.params.get("port")})
+        check_parameters(ctx, "manifest")
+        if job is None:
+            planned = plan({LOCAL: imagined(LOCAL, options.gpus)})
+            workload, notes = plan_bench(given_words(ctx, (), _FIX), options)
+            notes = (*planned.notes, *(f"warning: {warning}" for warning in planned.warnings), *notes)
+        else:
+            check_parameters(ctx, "manifest", _HERE)
+            words = tuple(given_words(ctx, _PLANNED, _FIX))
+            request = ManifestRequest(job.choices, words, job.command, job.env, job.recovery, policy, policy.timeout_s)
+            workload, notes = plan_workload(request, options)
+        text = to_yaml(objects_of(workload, options))
+        for note in notes:
+            typer.echo(note, err=True)
+        typer.echo(text, nl=False)
 
 
-def read_kubernetes_options(values: Mapping[str, Any]) -> Any:
+def read_kubernetes_options(values: Mapping[str, Any]) -> KubernetesOptions:
     """The KubernetesOptions with these values, by option name; None counts as not given.
 
     Raises:
@@ -108,56 +157,7 @@ def _kind(name: str) -> Kind:
         raise TfdistError(f"--kind {name}: {did_you_mean(name, map(str, Kind))}") from None
 
 
-_OF_ONE_MACHINE = ("cores_per_device", "logical_gpus")
-_TRAINING = tuple(name for name in TRAINING if name not in _OF_ONE_MACHINE)
-_DECIDED_HERE = ("strategy", "preset", "workers", "ps", "devices")
-_FOR_PODS = (
-    *(name for name in _TRAINING if name not in _DECIDED_HERE),
-    "checkpoint_every", "keep", "stall_timeout", "stop_on_nan", "start_timeout", "grace_period",
-)  # fmt: skip
-"""Options that each pod gets as they were given."""
-
-
-@training_options(_TRAINING)
-@recovery_options()
-@timeout_options(("start_timeout", "grace_period"))
-@kubernetes_options()
-def manifest(
-    ctx: typer.Context,
-    choices: Mapping[str, Any],
-    options: KubernetesOptions,
-    *,
-    recovery: Recovery,
-    timeout: Timeout = None,
-    policy: Policy,
-    command: Command = None,
-    config: Config = None,
-    env: Env = None,
-    env_file: EnvFile = None,
-) -> None:
-    """Print a Kubernetes manifest that runs a training. Start nothing.
-
-    \b
-    Examples:
-      tfdist manifest --image REGISTRY/tfdist:1 --workers 4 \\
-        --pvc data --checkpoint-every 200 | kubectl apply -f -
-      tfdist manifest --image REGISTRY/tfdist:1 --workers 2 --ps 1 \\
-        --gpus 1 --cpus 8 --memory 32Gi --queue team-a
-      tfdist manifest --image REGISTRY/mine:1 --kind job --workers 2 \\
-        -- python train.py
-
-    The other options are those of 'tfdist launch'. Each pod runs one task, with 'tfdist launch --inherit-tf-config'.
-
-    The cluster needs JobSet 0.10 or newer, unless --kind is job. --timeout limits each attempt.
-
-    --max-restarts counts restarts after failures; after a preemption all pods are restarted in any case.
-    """
-    check_timeout(timeout)
-    variables = forwarded_variables(env or (), env_file, os.environ)
-    words = tuple(given_words(ctx, _FOR_PODS))
-    request = ManifestRequest(choices, words, tuple(command or ()), variables, recovery, policy, timeout)
-    workload, notes = plan_workload(request, options)
-    text = to_yaml(objects_of(workload, options))
-    for note in notes:
-        typer.echo(note, err=True)
-    typer.echo(text, nl=False)
+@gather("options", {row.name: annotation(row) for row in KUBERNETES_OPTIONS}, lambda _, values: values)
+def manifest(ctx: typer.Context, options: Mapping[str, Any]) -> None:
+    """Pass what Kubernetes is asked for to the other command. HELP is the text for users."""
+    ctx.obj = Pods({name: value for name, value in options.items() if value is not None})

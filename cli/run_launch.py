@@ -11,16 +11,23 @@ from typing import Any, TextIO
 
 import typer
 
-from tfdist.cli.config import JobFile
 from tfdist.cli.detach import BackgroundLines
-from tfdist.cli.elastic import ElasticHosts, elastic_hosts
-from tfdist.cli.host_selection import HostSelection
-from tfdist.cli.output_tasks import output_tasks
-from tfdist.cli.plan_launch import LaunchOptions, PlannedLaunch, busy_warnings, plan_request, with_checkpoints
-from tfdist.cli.requeue import requeue, without_sigterm
-from tfdist.cli.resume import resume_command
 from tfdist.cli.show_outcome import show_outcome
+from tfdist.cli.steps import connected
 from tfdist.cli.termination import log_outcome
+from tfdist.jobs.elastic import ElasticHosts, elastic_hosts
+from tfdist.jobs.host_selection import HostSelection
+from tfdist.jobs.launch_plan import (
+    LaunchOptions,
+    PlannedLaunch,
+    busy_warnings,
+    output_tasks,
+    plan_request,
+    with_checkpoints,
+)
+from tfdist.jobs.requeue import requeue, without_sigterm
+from tfdist.jobs.resume_source import resume_command
+from tfdist.jobs.saved_spec import SavedSpec
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.launcher_messages import Note
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
@@ -47,7 +54,6 @@ from tfdist.models.checkpointing import Checkpointing
 from tfdist.models.checkpoints import check_folder_name
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.run import run_training
-from tfdist.models.saved_spec import SavedSpec
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 
@@ -100,8 +106,6 @@ class RunOptions:
     """Value of --output."""
     lines: LineOptions
     """Without its tasks, which `output` names."""
-    job_file: JobFile | None = None
-    """Written before the tasks start."""
     requeue: int | None = None
     """Put the Slurm job back into its queue after exit code 42, at most this many times; None: never."""
 
@@ -132,15 +136,12 @@ def run_launch(
     """
     check_runs_dir(run_options.runs_dir)
     policy = replace(policy, kill_wait_s=kill_wait_s(os.environ))
-    selection.try_out(lambda machines: _checked_plan(options, run_options, machines), options.devices)
-    with selection.connected(policy, quiet=run_options.lines.quiet) as fleet:
+    selection.try_out(lambda machines: checked_plan(options, run_options, machines), options.devices)
+    with connected(selection, policy, quiet=run_options.lines.quiet) as fleet:
         machines = selection.machines(fleet, options.devices)
-        planned = _checked_plan(options, run_options, machines)
+        planned = checked_plan(options, run_options, machines)
         if not run_options.lines.quiet:
             _show_notes(planned, run_options, machines)
-        if run_options.job_file is not None:
-            for line in run_options.job_file.save():
-                typer.echo(line, err=True)
         if run_options.dry_run:
             folder = run_options.runs_dir.absolute() / f"TIME-{run_options.name}" / "checkpoints"
             _show_plan(with_checkpoints(planned, str(folder), check=False), fleet, run_options)
@@ -180,7 +181,12 @@ def _resume_command(planned: PlannedLaunch, run_dir: RunDir) -> str:
     return resume_command(sys.argv[1:], run_dir.path, planned.checkpointing, own=bool(planned.argv))
 
 
-def _checked_plan(options: LaunchOptions, run_options: RunOptions, machines: Machines) -> PlannedLaunch:
+def checked_plan(options: LaunchOptions, run_options: RunOptions, machines: Machines) -> PlannedLaunch:
+    """The job on these machines; the options about its run are right, too.
+
+    Raises:
+        TfdistError: an option is wrong.
+    """
     planned = plan_request(options, machines)
     output_tasks(run_options.output, planned.job)
     if planned.checkpointing is not None and not planned.argv:

@@ -14,8 +14,9 @@ from tfdist.bench.progress import progress_on
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import Session, prepare
 from tfdist.bench.tune import Tuning, launch_words, search_arms, search_s, tune
-from tfdist.cli.host_selection import HostSelection
 from tfdist.cli.show_bench import refusals
+from tfdist.cli.steps import connected
+from tfdist.jobs.host_selection import HostSelection
 from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
@@ -31,7 +32,7 @@ def run_tune(
         TfdistError: an option or the suite is wrong, or the default arm failed.
     """
     stream = sys.stderr if json else sys.stdout
-    with selection.connected(policy, quiet=quiet) as fleet:
+    with connected(selection, policy, quiet=quiet) as fleet:
         session = prepare(options, selection.raw_machines(fleet))
         arms = search_arms(session)
     if not quiet or dry_run:

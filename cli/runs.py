@@ -9,17 +9,17 @@ from typing import Annotated
 
 import typer
 
-from tfdist.cli.durations import parse_seconds
 from tfdist.cli.options import Json, option
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
 from tfdist.cli.show_rows import aligned
+from tfdist.jobs.saved_spec import read_saved_spec
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
+from tfdist.launch.quantities import parse_seconds
 from tfdist.launch.runs.find import list_runs
 from tfdist.launch.runs.prune import OldRun, delete, old_runs
 from tfdist.launch.runs.state import Run
 from tfdist.launch.text import ago, counted, duration, plain
-from tfdist.models.saved_spec import read_saved_spec
 
 
 def prune_runs(runs_dir: Path, age: str, *, yes: bool, json: bool) -> None:

@@ -1,13 +1,20 @@
 """The current step of a command, on stderr, for commands that take longer than expected."""
 
 import shutil
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TextIO
 
+from tfdist.jobs.host_selection import HostSelection
+from tfdist.launch.agents.connect import connect
+from tfdist.launch.agents.fleet import Fleet
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
+from tfdist.launch.policy import Policy
 from tfdist.launch.text import shortened
 
 PATIENCE_S = 2.0
@@ -74,6 +81,26 @@ class Steps:
     def _write(self, text: str) -> None:
         self._out.write(text)
         self._out.flush()
+
+
+@contextmanager
+def connected(selection: HostSelection, policy: Policy, *, quiet: bool = False) -> Iterator[Fleet | None]:
+    """The hosts' agents, until the context ends; None for only this machine, whose agent starts with the job.
+
+    Raises:
+        TfdistError: as `connect`; or the launcher's timeout is set, but there is no other host.
+    """
+    if not selection.hosts:
+        if policy.launcher_timeout_s != Policy().launcher_timeout_s:
+            flag = f"--launcher-timeout {policy.launcher_timeout_s:g}"
+            raise TfdistError(f"{flag}: has no effect without --hosts or --hostfile; omit it")
+        yield None
+        return
+    with ExitStack() as stack:
+        with Steps(sys.stderr, quiet=quiet) as steps:
+            progress = connecting(selection.hosts, steps)
+            fleet = stack.enter_context(connect(selection.hosts, policy, on_progress=progress))
+        yield fleet
 
 
 def connecting(hosts: Sequence[Host], steps: Steps) -> Callable[[Sequence[Host]], None]:

@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from tfdist.cli.options import option
+from tfdist.jobs.options import KEYS, Bytes, Option, Seconds
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.machine import Machine, local_machine
+from tfdist.launch.text import did_you_mean
 from tfdist.strategies.catalog import CATALOG, Strategy
-from tfdist.strategies.options import Api, Keras, StrategyName
+from tfdist.strategies.options import Api, Keras, StrategyName, option_name
 from tfdist.strategies.refusals import Refusal, keras_refusal
 
 if TYPE_CHECKING:
@@ -23,7 +27,19 @@ KerasCells = Mapping[str, Refusal | None]
 """Why a strategy does not work with a Keras and an API, as `3 fit`; None if it does."""
 
 
+Name = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="STRATEGY",
+        help="Only this strategy, with its options and the keys of --set.",
+        show_default=False,
+        autocompletion=lambda incomplete: [str(name) for name in CATALOG if name.startswith(incomplete)],
+    ),
+]
+
+
 def strategies(
+    strategy: Name = None,
     json: Annotated[bool, option("--json", "Print the table as JSON.")] = False,
 ) -> None:
     """List the strategies, their options and their Keras support.
@@ -31,10 +47,19 @@ def strategies(
     \b
     Examples:
       tfdist strategies
+      tfdist strategies mirrored
       tfdist strategies --json
     """
     machine = local_machine()
-    if json:
+    if strategy is not None:
+        row = next((row for row in CATALOG.values() if row.name == strategy), None)
+        if row is None:
+            raise TfdistError(f"{strategy}: {did_you_mean(strategy, map(str, CATALOG))}")
+        if json:
+            typer.echo(dumps({**_row(row, machine), "keys": [_key_row(key) for key in keys_of(row)]}, indent=1))
+        else:
+            _show_one(row)
+    elif json:
         typer.echo(dumps([_row(strategy, machine) for strategy in CATALOG.values()], indent=1))
     else:
         _show(machine)
@@ -46,7 +71,7 @@ def _row(strategy: Strategy, machine: Machine) -> dict[str, Any]:
         "tensorflow": strategy.tf_name,
         "summary": strategy.summary,
         "exchange": str(strategy.exchange),
-        "options": list(strategy.options),
+        "options": [option_name(name) for name in strategy.options],
         "needs": strategy.needs,
         "here": availability(strategy),
         "nccl_here": bool(machine.gpus),
@@ -82,11 +107,45 @@ def _show(machine: Machine) -> None:
     for strategy in CATALOG.values():
         console.print(f"[bold]{strategy.name}[/bold] ({strategy.exchange}, {strategy.tf_name})")
         facts = [strategy.summary, f"needs {strategy.needs}; here: {availability(strategy)}"]
-        facts += [f"options: {' '.join(strategy.options)}"] if strategy.options else []
+        facts += [f"options: {', '.join(map(option_name, strategy.options))}"] if strategy.options else []
         console.print(Padding("\n".join(facts), (0, 0, 1, 4)), markup=False)
     show_keras(console)
     gpus = f"{len(machine.gpus)} GPUs" if machine.gpus else "no GPU, so no NCCL"
     console.print(f"\nThis machine: {len(machine.cores)} cores, {gpus}.")
+
+
+def keys_of(strategy: Strategy) -> list[Option]:
+    """The keys of --set that have an effect under a strategy."""
+    others = {name for row in CATALOG.values() for name in row.options} - set(strategy.options)
+    return [key for key in KEYS.values() if key.field not in others]
+
+
+def _key_row(key: Option) -> dict[str, Any]:
+    kind = {Seconds: "time", Bytes: "size", str: "text", float: "number", int: "integer", bool: "true or false"}
+    text, _, default = key.text.partition(" Default: ")
+    return {
+        "key": key.name,
+        "type": ", ".join(key.choices) or kind[key.kind],
+        "default": default.removesuffix("."),
+        "help": text,
+    }
+
+
+def _show_one(strategy: Strategy) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    console.print(f"[bold]{strategy.name}[/bold] ({strategy.exchange}, {strategy.tf_name})")
+    console.print(f"{strategy.summary}; needs {strategy.needs}", markup=False)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("--set KEY=VALUE", "type", "default", ""):
+        table.add_column(heading, overflow="fold")
+    for row in map(_key_row, keys_of(strategy)):
+        table.add_row(*map(escape, row.values()))
+    plain = [option_name(name) for name in strategy.options if not option_name(name).startswith("--set ")]
+    console.print(f"\nOptions: {', '.join(plain) or 'none of its own'}\n", markup=False)
+    console.print(table)
 
 
 def show_keras(console: "Console") -> None:

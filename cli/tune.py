@@ -7,14 +7,16 @@ from typing import Annotated
 import typer
 
 from tfdist.bench.options import BenchOptions
-from tfdist.cli.bench import Command, Quiet, Seed, Turn, refuse_suite
-from tfdist.cli.durations import parse_seconds
-from tfdist.cli.host_options import FOR_A_BENCH, host_options
-from tfdist.cli.host_selection import HostSelection
-from tfdist.cli.options import TIMING, WHAT, Json, option, refuse_tf_config
+from tfdist.bench.session import prepare
+from tfdist.bench.tune import search_arms
+from tfdist.cli.bench import NOT_FOR_BENCHES, Command, Quiet, Seed, Turn, plan_of, refuse_suite
+from tfdist.cli.options import Json, host_options, option, refuse_tf_config, timeout_options
 from tfdist.cli.output import never_block
 from tfdist.cli.run_tune import run_tune
-from tfdist.cli.timeout_options import timeout_options
+from tfdist.jobs.host_selection import HostSelection
+from tfdist.jobs.options import TIMING, WHAT
+from tfdist.jobs.scheduler import BenchPlan
+from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
 from tfdist.strategies.options import StrategyName
@@ -41,9 +43,10 @@ Out = Annotated[Path | None, option("--out", "A new folder for the results. Defa
 DryRun = Annotated[bool, option("--dry-run", "Show the candidates and about how long it takes; start nothing.")]
 
 
-@host_options(FOR_A_BENCH)
+@host_options(NOT_FOR_BENCHES)
 @timeout_options()
 def tune(
+    ctx: typer.Context,
     strategy: Strategy,
     command: Command = None,
     suite: Suite = "knobs",
@@ -80,9 +83,18 @@ def tune(
         out=out,
         seed=seed,
         command=redact_command(["tfdist", *sys.argv[1:]]),
-        turn_s=parse_seconds(turn, "--turn"),
+        turn_s=turn,
         program=tuple(command or ()),
         strategy=strategy,
     )
+    if ctx.obj is not None:
+        ctx.obj.submit(ctx, lambda machines: _plan(options, machines), policy)
+        return
     never_block()
     raise typer.Exit(run_tune(options, selection, policy, dry_run=dry_run, json=json, quiet=quiet))
+
+
+def _plan(options: BenchOptions, machines: Machines) -> BenchPlan:
+    session = prepare(options, machines)
+    search_arms(session)  # raises if there is nothing to search
+    return plan_of(session)

@@ -32,9 +32,9 @@ from tfdist.bench.reading import read_folder
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import prepare, run_session
 from tfdist.bench.statistics import Block, Statistics
+from tfdist.jobs.presets import resolve
 from tfdist.launch.machine import combined, local_machines
 from tfdist.launch.policy import Policy
-from tfdist.models.presets import resolve
 from tfdist.models.record import TurnRecord
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.throughput import throughput

@@ -20,9 +20,9 @@ STRETCH = 3
 
 def main(strategy_name: str, pairs: int, preset: str) -> None:
     """Print the ratio of wall and CPU times, with and without step times."""
+    from tfdist.jobs.presets import resolve
     from tfdist.launch.cluster import Task
     from tfdist.launch.machine import local_machine
-    from tfdist.models.presets import resolve
     from tfdist.models.training import loop
     from tfdist.models.training.context import TrainingContext
     from tfdist.strategies.build import build

@@ -17,8 +17,9 @@ _OURS = {
     "nodes": "--nodes",
     "exclusive": "--exclusive",
     "gpus-per-node": "--gpus-per-node",
-    "job-name": "--name",
     "requeue": "--requeue",
+    "partition": "--partition",
+    "time": "--time",
 }
 """Options of sbatch that the script has from an option of tfdist."""
 
@@ -44,7 +45,9 @@ class BatchScript:
             check_name("sbatch", text)
 
     def __str__(self) -> str:
-        lines = [f"job-name={shlex.quote(self.name)}", f"nodes={self.nodes}"]
+        named = any(option.startswith("job-name=") for option in self.options)
+        lines = [] if named else [f"job-name={shlex.quote(self.name)}"]
+        lines += [f"nodes={self.nodes}"]
         lines += ["exclusive"] if self.exclusive else []
         lines += [f"gpus-per-node={self.gpus_per_node}"] if self.gpus_per_node else []
         lines += ["requeue", "open-mode=append"] if self.requeue else []
@@ -68,5 +71,5 @@ def parse_option(text: str) -> str:
     if match is None:
         raise TfdistError(f"--sbatch-option {text!r}: not NAME or NAME=VALUE; use a long option of sbatch, as qos=high")
     if match[1] in _OURS:
-        raise TfdistError(f"--sbatch-option {text}: use {_OURS[match[1]]} of tfdist sbatch")
+        raise TfdistError(f"--sbatch-option {text}: use {_OURS[match[1]]}")
     return text.removeprefix("--")

@@ -8,7 +8,7 @@ from pathlib import Path
 from tfdist.launch.errors import TfdistError
 
 COMPUTED: Mapping[str, str] = {
-    "TF_CONFIG": "omit it, or use --inherit-tf-config",
+    "TF_CONFIG": "omit it, or use --inherit tf-config",
     "CUDA_VISIBLE_DEVICES": "choose GPUs with gpus= in the hostfile, or set it for tfdist itself",
     "TFDIST_CHECKPOINT_DIR": "use --checkpoint-dir",
     **dict.fromkeys(

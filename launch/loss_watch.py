@@ -32,7 +32,7 @@ class LossWatch:
             self.fail(bad, now)
         else:
             what = f"loss of {bad.task} is {bad.loss} at step {bad.step}"
-            self.tasks.announce(Note("tfdist", f"{what}; the training continues (--stop-on-nan stops it)"))
+            self.tasks.announce(Note("tfdist", f"{what}; the training continues (--set stop_on_nan=true stops it)"))
 
     def forget(self, tasks: Collection[str]) -> None:
         """Warn again after a restart."""

@@ -59,7 +59,7 @@ class Machine:
         if len(self.gpus) != 1:
             found = counted(len(self.gpus), "GPU")
             fix = "choose one with CUDA_VISIBLE_DEVICES or gpus=" if self.gpus else "run it on a machine with a GPU"
-            raise MissingHardwareError(f"--logical-gpus {parts} cuts one GPU, and {found} can be used: {fix}")
+            raise MissingHardwareError(f"--set logical_gpus={parts} cuts one GPU, and {found} can be used: {fix}")
         return replace(
             self, gpus=self.gpus * parts, gpu_ids=(self.gpu_ids or ("0",)) * parts, gpu_cores=self.gpu_cores * parts
         )

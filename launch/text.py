@@ -122,15 +122,3 @@ def did_you_mean(value: str, choices: Iterable[str], most: int = 99) -> str:
 def labelled(label: str, text: str) -> str:
     """`label: text`; only the text if it starts with the label: `interrupted by SIGINT`."""
     return text if text.startswith(label) else f"{label}: {text}"
-
-
-def flag_of(name: str) -> str:
-    """The option of a parameter or field, without its unit: `--timeout-collective` for `timeout_collective_s`."""
-    return "--" + name.removesuffix("_s").removesuffix("_mb").replace("_", "-")
-
-
-def option_of(name: str, value: object) -> str:
-    """A parameter or field with its value, as it is given: `--ps 2`, `--sync`, `--no-sync`."""
-    if isinstance(value, bool):
-        return flag_of(name if value else f"no_{name}")
-    return f"{flag_of(name)} {value}"

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.text import flag_of, listed
+from tfdist.launch.text import listed
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG, Exchange
 from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import option_text
 
 FORMAT = 1
 MAY_CHANGE = frozenset([
@@ -169,10 +170,10 @@ def _complete(folder: str, name: str, files: Files) -> Manifest:
 
 
 def differences(saved: Mapping[str, Any], spec: TrainingSpec) -> tuple[str, ...]:
-    """The options that differ and may not, as `--seed 0 (now 1)`. `saved`: the spec of a manifest."""
+    """The options that differ and may not, as `--set seed=0 (now 1)`. `saved`: the spec of a manifest."""
     defaults, now = TrainingSpec().to_json(), spec.to_json()
     return tuple(
-        f"{flag_of(name)} {saved.get(name, defaults[name])} (now {now[name]})"
+        f"{option_text(name, saved.get(name, defaults[name]))} (now {now[name]})"
         for name in now
         if name not in MAY_CHANGE and saved.get(name, defaults[name]) != now[name]
     )

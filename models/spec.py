@@ -8,6 +8,11 @@ from tfdist.launch.typed_json import PositiveInt
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import Api, GradientDtype, Precision
 
+EVALUATOR = "evaluator"
+"""The role of tasks outside the cluster that evaluate checkpoints."""
+INHERITED = "TFDIST_INHERITED"
+"""Set for a leading task of the built-in training whose peers have launchers of their own."""
+
 
 class Architecture(StrEnum):
     """The built-in models; each is a file in architectures/."""

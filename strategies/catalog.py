@@ -55,7 +55,7 @@ class Strategy:
     has_cluster: bool = False
     """Its tasks talk to each other: they have ports and a TF_CONFIG."""
     options: tuple[str, ...] = ()
-    """The options of the command line that change it."""
+    """The fields of StrategyChoice and TrainingSpec that change it."""
     replicas_known: bool = True
     """The launcher knows the number of replicas; False: only a running task does."""
     pins_cores: bool = True
@@ -118,7 +118,7 @@ _ROWS = (
         tf_name="MirroredStrategy",
         summary="one process, a replica on each device, gradients all-reduced between the devices",
         needs="one host",
-        options=("--devices", "--cross-device", "--packs", "--bytes-per-pack", "--gradient-dtype"),
+        options=("devices", "cross_device", "packs", "bytes_per_pack", "gradient_dtype"),
     ),
     Strategy(
         StrategyName.MULTI_WORKER,
@@ -129,12 +129,12 @@ _ROWS = (
         roles=_WORKERS,
         has_cluster=True,
         options=(
-            "--workers",
-            "--devices",
-            "--communication",
-            "--bytes-per-pack",
-            "--gradient-dtype",
-            "--timeout-collective",
+            "workers",
+            "devices",
+            "communication",
+            "bytes_per_pack",
+            "gradient_dtype",
+            "timeout_collective_s",
         ),
         many_cpu_devices=False,
         keras3_problems={Api.FIT: "Keras 3's fit cannot convert MultiWorkerMirroredStrategy's PerReplica values"},
@@ -145,7 +145,7 @@ _ROWS = (
         tf_name="experimental.CentralStorageStrategy",
         summary="one process, one copy of the variables (on the CPU), a replica on each device",
         needs="one host",
-        options=("--devices",),
+        options=("devices",),
         scales_loss=False,
         keras3_problems=dict.fromkeys(
             Api, "Keras 3's BatchNorm names no aggregation for its variables, which central-storage requires"
@@ -164,7 +164,7 @@ _ROWS = (
         ),
         exchange=Exchange.ASYNC,
         has_cluster=True,
-        options=("--workers", "--ps", "--devices", "--variable-partitioner", "--placement"),
+        options=("workers", "ps", "devices", "variable_partitioner", "placement"),
         many_cpu_devices=False,
         scales_loss=False,
         keras3_problems={
@@ -178,7 +178,7 @@ _ROWS = (
         module="",
         tf_name="tf.compat.v1: sessions, SyncReplicasOptimizer",
         summary="the classic: each worker builds its own graph, with variables on parameter servers; asynchronous, or "
-        "synchronous with --sync, which may leave out the slowest with --backup-workers",
+        "synchronous with --sync, which may leave out the slowest with --set backup_workers",
         needs="a free port for the chief, each worker and each ps",
         roles=(
             Role("chief", "one", computes=False, restarts=_ALL),
@@ -187,7 +187,7 @@ _ROWS = (
         ),
         exchange=Exchange.ASYNC,
         has_cluster=True,
-        options=("--workers", "--ps", "--sync", "--backup-workers", "--variable-partitioner", "--placement"),
+        options=("workers", "ps", "sync", "backup_workers", "variable_partitioner", "placement"),
         many_cpu_devices=False,
         **_GRAPH,
     ),
@@ -204,7 +204,7 @@ _ROWS = (
             Role("ps", "ps", computes=False, serves=True, restarts=_ALL),
         ),
         has_cluster=True,
-        options=("--workers", "--ps", "--variable-partitioner", "--placement"),
+        options=("workers", "ps", "variable_partitioner", "placement"),
         many_cpu_devices=False,
         least_ps=0,
         **_GRAPH,
@@ -228,7 +228,7 @@ _ROWS = (
         needs="one device for each worker",
         roles=(Role("worker", "workers", restarts=None),),
         exchange=Exchange.NONE,
-        options=("--workers",),
+        options=("workers",),
     ),
 )
 

@@ -104,7 +104,7 @@ def _cut_gpu(gpu: "tf.config.PhysicalDevice", parts: int, devices: int) -> None:
 
     memory = (describe()["gpu_memory"] or [0])[0]
     if not memory:
-        raise TfdistError(f"--logical-gpus {parts}: nvidia-smi does not report the GPU's memory; omit it")
+        raise TfdistError(f"--set logical_gpus={parts}: nvidia-smi does not report the GPU's memory; omit it")
     part = tf.config.LogicalDeviceConfiguration(memory_limit=int(memory * LOGICAL_SHARE / parts) >> 20)
     tf.config.set_logical_device_configuration(gpu, [part] * devices)
 

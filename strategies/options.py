@@ -1,6 +1,7 @@
-"""The closed choices of the command line, each listed once. No TensorFlow."""
+"""The closed choices of the command line, each listed once, and how its options are written. No TensorFlow."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.text import did_you_mean
@@ -105,3 +106,40 @@ _GONE = {
 def fix_of_choice(name: str, value: str, choices: Iterable[str]) -> str:
     """How to fix a value that is none of the choices of an option: what replaces it, or which one is meant."""
     return _GONE.get((name, value.casefold())) or did_you_mean(value, choices)
+
+
+SETTINGS = frozenset(
+    {
+        "packs", "timeout_collective", "gpu_threads", "variable_partitioner", "placement", "backup_workers",
+        "logical_gpus", "memory_growth", "memory_limit", "soft_placement", "log_device_placement", "intra_op_threads",
+        "alpha", "classes", "bn_momentum", "ema", "shuffle", "data_dir", "warmup_steps", "steps_per_window", "seed",
+        "learning_rate", "optimizer", "evaluate", "evaluator", "cores_per_device", "keep", "restart_on", "stop_on_nan",
+        "log_limit",
+    }
+)  # fmt: skip
+"""Options that few need: they are given as `--set packs=2`."""
+
+
+def option_name(name: str) -> str:
+    """The option of a parameter or field, without its unit: `--ps`, `--set timeout_collective`."""
+    name = name.removesuffix("_s").removesuffix("_mb")
+    return f"--set {name}" if name in SETTINGS else "--" + name.replace("_", "-")
+
+
+def option_words(name: str, value: Any) -> list[str]:
+    """The words that give a parameter or field this value: `--ps 2`, `--set packs=2`, `--no-sync`, `-x A=1 -x B=2`."""
+    if isinstance(value, list | tuple):
+        return [word for one in value for word in option_words(name, one)]
+    text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    if option_name(name).startswith("--set "):
+        unit = "M" if name.endswith("_mb") else ""
+        key, value = option_name(name).removeprefix("--set "), text.lower() if isinstance(value, bool) else text
+        return ["--set", f"{key}={value}{unit}"]
+    if isinstance(value, bool):
+        return [option_name(name if value else f"no_{name}")]
+    return [option_name(name), text]
+
+
+def option_text(name: str, value: Any) -> str:
+    """A parameter or field with its value, in a message: `--ps 2`, `--set packs=2`, `--no-sync`."""
+    return " ".join(option_words(name, value))

@@ -1,4 +1,4 @@
-"""The syntax of --variable-partitioner: none, fixed:N, min-size:BYTES or max-size:BYTES. No TensorFlow."""
+"""The syntax of --set variable_partitioner: none, fixed:N, min-size:BYTES or max-size:BYTES. No TensorFlow."""
 
 from dataclasses import dataclass
 
@@ -25,5 +25,5 @@ def parse_partitioner(text: str) -> Partitioner | None:
         return None
     kind, _, size = text.partition(":")
     if kind not in KINDS or not (size.isascii() and size.isdecimal() and int(size) > 0):
-        raise TfdistError(f"--variable-partitioner {text}: use none, fixed:N, min-size:BYTES or max-size:BYTES")
+        raise TfdistError(f"--set variable_partitioner={text}: use none, fixed:N, min-size:BYTES or max-size:BYTES")
     return Partitioner(kind, int(size))

@@ -1,11 +1,11 @@
-"""A package imports only packages below it, cli > bench > models > strategies > launch, and there are no cycles."""
+"""A package imports only packages below it, cli > bench > jobs > models > strategies > launch, and there are no cycles."""
 
 import ast
 from graphlib import TopologicalSorter
 from itertools import chain
 from pathlib import Path
 
-ORDER = ("launch", "strategies", "models", "bench", "cli")
+ORDER = ("launch", "strategies", "models", "jobs", "bench", "cli")
 ROOT = Path(__file__).parents[1]
 FILES = [path.relative_to(ROOT) for package in ORDER for path in sorted((ROOT / package).rglob("*.py"))]
 

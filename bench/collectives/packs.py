@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from tfdist.bench.collectives.results import Line
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, Block, Comparison, Statistics
-from tfdist.launch.sizes import size_text
+from tfdist.launch.quantities import size_text
 from tfdist.launch.text import listed
 
 _ONE = "one"

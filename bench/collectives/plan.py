@@ -11,15 +11,15 @@ from tfdist.bench.folder import check_writable
 from tfdist.bench.plan import PlannedRun, interleave
 from tfdist.bench.suites.arm import Arm
 from tfdist.bench.suites.arms import Arms, resolve_arms
+from tfdist.jobs.exchange_checks import uses_nccl
+from tfdist.jobs.presets import resolve
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machines, combined
-from tfdist.launch.sizes import parse_sizes
+from tfdist.launch.quantities import parse_sizes
 from tfdist.models.collectives.op import CollectiveOp
 from tfdist.models.collectives.spec import CollectiveSpec
 from tfdist.models.collectives.support import collective_refusal
-from tfdist.models.exchange_checks import uses_nccl
-from tfdist.models.presets import resolve
-from tfdist.strategies.options import Communication, CrossDevice, GradientDtype, StrategyName
+from tfdist.strategies.options import Communication, CrossDevice, GradientDtype, StrategyName, option_text
 from tfdist.strategies.refusals import gradient_dtype_refusal, refuse
 
 COMMAND = ("python", "-m", "tfdist.models.collectives.task")
@@ -95,7 +95,7 @@ def _check(options: CollectiveOptions) -> None:
         raise TfdistError("--bytes-per-pack: has no effect on single tensors; add --model-gradients")
     for name, value in options.model.items():
         if not options.model_gradients:
-            raise TfdistError(f"--{name} {value}: has no effect without --model-gradients")
+            raise TfdistError(f"{option_text(name, value)}: has no effect without --model-gradients")
     within = () if _between_processes(options) else options.cross_device
     if options.pack_sizes and within and CrossDevice.AUTO not in within:
         raise TfdistError(f"--bytes-per-pack: has no effect with --cross-device {within[0]}; use auto, or omit it")

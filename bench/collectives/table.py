@@ -6,7 +6,7 @@ from typing import Any
 
 from tfdist.bench.collectives.figures import SizeFigure, figures_of
 from tfdist.bench.collectives.results import Sweep
-from tfdist.launch.sizes import size_text
+from tfdist.launch.quantities import size_text
 
 
 @dataclass(frozen=True)

@@ -101,8 +101,6 @@ def _planned_devices(spec: Mapping[str, Any]) -> int | None:
     strategy = CATALOG[StrategyName(spec["strategy"])]
     if not strategy.replicas_known:
         return None
-    if (strategy.many_processes and workers is None) or (
-        "--devices" in strategy.options and workers is devices is None
-    ):
+    if (strategy.many_processes and workers is None) or ("devices" in strategy.options and workers is devices is None):
         return None
     return int((workers or 1) * (devices or 1))

@@ -15,7 +15,7 @@ from tfdist.bench.report.colors import PALETTE
 from tfdist.bench.report.report_data import ReportData
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.statistics import Interval
-from tfdist.launch.sizes import size_text
+from tfdist.launch.quantities import size_text
 from tfdist.launch.text import counted, shortened
 
 if TYPE_CHECKING:

@@ -88,7 +88,7 @@ def _not_separated(row: ArmRow, lost: LostTime) -> str:
     if row.exchange is Exchange.ASYNC:
         return (
             "Workers read the variables from the parameter servers and send gradients back in every step. Try more "
-            "--ps, --placement greedy, or a larger batch."
+            "--ps, --set placement=greedy, or a larger batch."
         )
     return "Exchange and waiting are separated only for tfdist's own loop with one step in a call (api = loop)."
 

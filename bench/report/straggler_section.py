@@ -64,7 +64,7 @@ class StragglerArm:
     def strategy(self) -> str:
         """The strategy with the options that say whether its workers wait."""
         sync = " --sync" if _spec(self.row).get("sync") else ""
-        return f"{self.row.strategy}{sync}" + (f" --backup-workers {self.backup}" if self.backup else "")
+        return f"{self.row.strategy}{sync}" + (f" --set backup_workers={self.backup}" if self.backup else "")
 
     @property
     def worker(self) -> int:

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 from tfdist.bench.suites.arm import Arm, parse_arms
 from tfdist.bench.suites.check import check_keys, check_value
+from tfdist.jobs.presets import PRESETS
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.text import did_you_mean, flag_of
-from tfdist.models.presets import PRESETS
+from tfdist.launch.text import did_you_mean
+from tfdist.strategies.options import option_text
 
 MOST_ROUNDS = 100_000
 SetBy = Callable[[str, Any], str]
@@ -202,7 +203,7 @@ def adjust(suite: Suite, changes: Mapping[str, Any]) -> Suite:
     if "rounds" in given and suite.incarnations == suite.rounds:  # limited by them
         suite = replace(suite, incarnations=max(suite.incarnations, Suite.incarnations))
     adjusted = _with_incarnations(replace(suite, **given), "incarnations" in given)
-    check_amounts(adjusted, lambda key, value: f"{flag_of(key)} {value:g}")
+    check_amounts(adjusted, option_text)
     return adjusted
 
 

@@ -8,8 +8,8 @@ from lab.faults.scenario import SAVED, Job, Scenario
 PACE_S = 0.05
 """Pause after each window of 5 steps."""
 TINY = (
-    "--preset", "smoke", "--model", "tiny", "--dataset", "digits", "--no-evaluate",
-    "--steps-per-window", "5", "--warmup-steps", "5",
+    "--preset", "smoke", "--model", "tiny", "--dataset", "digits", "--set", "evaluate=false",
+    "--set", "steps_per_window=5", "--set", "warmup_steps=5",
 )  # fmt: skip
 _WORKERS = ("--strategy", "multiworker", "--workers", "2")
 _PS = ("--strategy", "parameter-server", "--workers", "2", "--ps", "1")

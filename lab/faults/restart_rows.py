@@ -41,7 +41,7 @@ RESTART_ROWS: tuple[Scenario, ...] = (
     _restarted(f.EXCEPTION, MULTIWORKER, W1, "ValueError: bad data", WORKERS),
     _restarted(f.EXIT_0, MULTIWORKER, W1, "worker-1 exited with code 0", WORKERS),
     _restarted(f.EXIT_0, PARAMETER_SERVER, PS, "ps-0 exited with code 0", SERVERS),
-    _restarted(f.EXIT_42, ONE_DEVICE, W0, "exited with code 42", (W0,), options=("--restart-on", "preemption")),
+    _restarted(f.EXIT_42, ONE_DEVICE, W0, "exited with code 42", (W0,), options=("--set", "restart_on=preemption")),
     _restarted(f.SIGSTOP, MULTIWORKER, W1, f"{W1} {FROZEN}", WORKERS),
     _restarted(f.SIGSTOP, PARAMETER_SERVER, PS, f"{PS} {FROZEN}", SERVERS),
     _restarted(f.SLEEP, MULTIWORKER, W1, f"no step for {STALL_S} s", WORKERS, options=STALL),
@@ -52,7 +52,7 @@ RESTART_ROWS: tuple[Scenario, ...] = (
     ),
     Scenario(
         f.EXIT_42, MULTIWORKER, Expected(PREEMPTED, W1, "exited with code 42"), W1,
-        options=("--restart-on", "failure"), steps=ENDLESS, restarts=RESTARTS,
+        options=("--set", "restart_on=failure"), steps=ENDLESS, restarts=RESTARTS,
     ),
     Scenario(
         f.ALWAYS, MULTIWORKER, Expected(1, W1, "ValueError: bad data", restarts=2), W1,

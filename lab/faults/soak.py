@@ -41,7 +41,7 @@ LATE = 2.0
 
 PARTS = (
     Part("parameter-server", ("--strategy", "parameter-server", "--ps", "1"), ("worker-0", "worker-1"), 60.0, 1.4),
-    Part("multiworker", ("--strategy", "multiworker", "--evaluate"), ("worker-0", "worker-1"), 180.0, 0.75),
+    Part("multiworker", ("--strategy", "multiworker", "--set", "evaluate=true"), ("worker-0", "worker-1"), 180.0, 0.75),
 )
 
 
@@ -123,7 +123,7 @@ def undisturbed(steps: int, folder: Path) -> list[float]:
     accuracies = []
     for seed in range(SEEDS):
         with sandbox(folder / str(seed), None, uuid.uuid4().hex) as box:
-            options = [*TINY, *PARTS[1].options, "--workers", "2", "--steps", str(steps), "--seed", str(seed)]
+            options = [*TINY, *PARTS[1].options, "--workers", "2", "--steps", str(steps), "--set", f"seed={seed}"]
             with launched(box, options) as live:
                 live.end(3600)
             soaked = Soaked(PARTS[1], steps)

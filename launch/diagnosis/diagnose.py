@@ -60,7 +60,7 @@ def _diagnosis(case: Case) -> tuple[Status, Diagnosis]:
             return Status.FAILED, stalled(case, stall)
         case NotFinite(task, step, loss):
             reason = f"loss of {task}{case.place(task)} is {loss} at step {step}"
-            return Status.FAILED, Diagnosis(reason, ExitCode.FAILED, (task,), "--stop-on-nan ends the run")
+            return Status.FAILED, Diagnosis(reason, ExitCode.FAILED, (task,), "--set stop_on_nan=true ends the run")
     stopped = next((entry.reason for entry in case.history.select(Stopped) if entry.reason), "")
     if stopped:
         return Status.FAILED, Diagnosis(stopped, ExitCode.FAILED)

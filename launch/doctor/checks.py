@@ -27,7 +27,7 @@ def run_checks(survey: Survey) -> tuple[CheckResult, ...]:
 def _environment(survey: Survey) -> Iterator[CheckResult]:
     if survey.tf_config:
         text = "TF_CONFIG is already set, and would contradict the one that every task gets"
-        fix = "run 'unset TF_CONFIG', or run the one task that it describes with --inherit-tf-config"
+        fix = "run 'unset TF_CONFIG', or run the one task that it describes with --inherit tf-config"
         yield CheckResult("environment", "this machine", Verdict.FAILED, text, fix)
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.hosts.transport import TransportOptions, ssh_client, transport_of
+from tfdist.launch.hosts.transport import TransportOptions, ssh_words, transport_of
 
 SSH_CONFIG_S = 10.0
 """Timeout of `ssh -G`. It only reads files, but a `Match exec` in them may be slow."""
@@ -116,8 +116,7 @@ def _ssh_configs(hosts: Sequence[Host], options: TransportOptions) -> dict[str, 
 
 def _ssh_config(host: Host, options: TransportOptions) -> dict[str, str]:
     # `ssh -G` prints what the user's ssh configuration has for an alias: hostname, proxyjump, ...
-    ssh_options = (word for one in options.ssh_options for word in ("-o", one))
-    command = [*ssh_client(options), *ssh_options, "-G", "--", host.target]
+    command = [*ssh_words(options.ssh), "-G", "--", host.target]
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=SSH_CONFIG_S
@@ -132,7 +131,7 @@ def _ssh_config(host: Host, options: TransportOptions) -> dict[str, str]:
         ) from None
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise TfdistError(f"ssh -G {host.name}: {lines[-1]}; check --ssh-option and ~/.ssh/config")
+        raise TfdistError(f"ssh -G {host.name}: {lines[-1]}; check --ssh and ~/.ssh/config")
     return {name: value for name, _, value in (line.partition(" ") for line in done.stdout.splitlines())}
 
 

@@ -1,4 +1,4 @@
-"""The hosts that `--hosts`, `--hostfile`, `--include` and `--exclude` select.
+"""The hosts that `--hosts`, `--hostfile` and `--exclude` select.
 
 A hostfile has one host per line: `[user@]host[:slots]`, then settings `key=value`.
 """
@@ -116,26 +116,18 @@ _KEYS: Mapping[str, Callable[[str, str], Any]] = {
 }
 
 
-def read_hosts(
-    hosts: str | None, hostfile: Path | None, include: Sequence[str] = (), exclude: Sequence[str] = ()
-) -> tuple[Host, ...]:
-    """The hosts of the list or the file whose names match the patterns, in order; none if neither option is given.
+def read_hosts(hosts: str | None, hostfile: Path | None, exclude: Sequence[str] = ()) -> tuple[Host, ...]:
+    """The hosts of the list or the file whose names match no pattern, in order; none if neither option is given.
 
     Raises:
-        TfdistError: an option is invalid, or the patterns match no host. The message has the value, or file and line.
+        TfdistError: an option is invalid, or no host is left. The message has the value, or file and line.
     """
     if hosts is None and hostfile is None:
         return ()
     listed = parse_hostfile(hostfile) if hostfile is not None else parse_hosts(hosts or "")
-    selected = tuple(
-        host for host in listed if (not include or _matches(host.name, include)) and not _matches(host.name, exclude)
-    )
+    selected = tuple(host for host in listed if not any(fnmatchcase(host.name, pattern) for pattern in exclude))
     if not selected:
-        patterns = " ".join([*(f"--include {one}" for one in include), *(f"--exclude {one}" for one in exclude)])
+        patterns = " ".join(f"--exclude {one}" for one in exclude)
         names = shortened(host.name for host in listed)
         raise TfdistError(f"{patterns}: no host is left of {names}; change the patterns")
     return selected
-
-
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.hosts.host import Host
@@ -22,12 +23,7 @@ class TransportOptions:
     transport: str = "ssh"
     """`ssh`, `srun`, or `exec:` or `shell:` and a command that contains {host}."""
     ssh: str = "ssh"
-    """The ssh client."""
-    ssh_options: tuple[str, ...] = ()
-    """Values for `ssh -o`."""
-    identity: str = ""
-    """Private key file."""
-    ssh_port: int | None = None
+    """The ssh client, with options of its own."""
     remote_prefix: str = ""
     """Shell words before the command on each host, for ssh."""
     python: str = ""
@@ -41,18 +37,22 @@ class TransportOptions:
 def ssh(host: Host, options: TransportOptions) -> tuple[str, ...]:
     """The system's OpenSSH client. It never prompts, and checks host keys as the user has configured.
 
-    It forwards nothing unless `ssh_options` ask for it: root on a host could use a forwarded agent or display.
+    It forwards nothing unless the options of `--ssh` ask for it: root on a host could use a forwarded agent or display.
     """
-    fixed, no_forwarding = ("BatchMode=yes", "RemoteCommand=none"), ("ForwardAgent=no", "ForwardX11=no")
-    defaults = (*no_forwarding, "ClearAllForwardings=yes", f"ConnectTimeout={CONNECT_TIMEOUT_S}")
-    ordered = (*fixed, *options.ssh_options, *defaults)  # the first value of an option wins
-    return (*ssh_client(options), "-T", *(word for one in ordered for word in ("-o", one)), "--", host.target)
+    client, *words = ssh_words(options.ssh)
+    no_forwarding = ("-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "ClearAllForwardings=yes")
+    defaults = (*no_forwarding, "-o", f"ConnectTimeout={CONNECT_TIMEOUT_S}")  # the first value of an option wins
+    fixed = ("-T", "-o", "BatchMode=yes", "-o", "RemoteCommand=none")
+    return (client, *fixed, *words, *defaults, "--", host.target)
 
 
-def ssh_client(options: TransportOptions) -> tuple[str, ...]:
-    """The ssh client with port and key: the part that connecting and `ssh -G` share."""
-    port = ("-p", str(options.ssh_port)) if options.ssh_port else ()
-    return (options.ssh, *port, *(("-i", options.identity) if options.identity else ()))
+def ssh_words(text: str) -> list[str]:
+    """The words of `--ssh`: a path, which may have spaces, or a command.
+
+    Raises:
+        ValueError: an open quote.
+    """
+    return [text] if Path(text).is_file() else shlex.split(text)
 
 
 def srun(host: Host, options: TransportOptions) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ _SSH_FAULTS: tuple[_Fault, ...] = (
     (
         r"Permission denied \(",
         "login denied for {user}",
-        "run 'ssh-copy-id {target}', pass --identity, or name another user: USER@{name}",
+        "run 'ssh-copy-id {target}', pass --ssh 'ssh -i KEY', or name another user: USER@{name}",
     ),
     (
         r"Could not resolve",
@@ -180,7 +180,7 @@ _SSH_FAULTS: tuple[_Fault, ...] = (
         "sshd closed the connection before the login",
         "raise MaxStartups there or on the jump host, or look for the reason in its log; to try: {trial}",
     ),
-    (r"Connection refused", "nothing listens on the SSH port", "start sshd on the host, or pass --ssh-port"),
+    (r"Connection refused", "nothing listens on the SSH port", "start sshd on the host, or pass --ssh 'ssh -p PORT'"),
     (
         r"timed out|No route to host|[Uu]nreachable",
         "the host does not answer",

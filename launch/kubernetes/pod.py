@@ -67,14 +67,15 @@ def pod_template(
 
 
 def _container(workload: Workload, options: KubernetesOptions, role: str, gpus: int) -> dict[str, Any]:
-    run_name = f"{options.name}-{role}-{reference(INDEX)}"
-    arguments = [*map(literal, workload.arguments), "--name", run_name]
+    arguments = list(map(literal, workload.arguments))
+    if arguments[0] == "launch":
+        arguments += ["--name", f"{options.name}-{role}-{reference(INDEX)}"]
     if workload.command:
         arguments += ["--", *map(literal, workload.command)]
     container: dict[str, Any] = {
         "name": CONTAINER,
         "image": options.image,
-        "command": ["tfdist", "launch"],
+        "command": ["tfdist"],
         "args": arguments,
     }
     limits = {"cpu": str(options.cpus or ""), "memory": options.memory or "", GPU: str(gpus or "")}
@@ -98,7 +99,9 @@ def _environment(
     if not workload.roles[role].computes:
         defaults["CUDA_VISIBLE_DEVICES"] = variable("CUDA_VISIBLE_DEVICES", NO_GPUS)
     users = {name: variable(name, literal(value)) for name, value in workload.env.items()}
-    fixed = [index_variable(), *map(dict, variables), variable("TF_CONFIG", tf_config(addresses, role))]
+    fixed = [index_variable(), *map(dict, variables)]
+    if "--inherit" in workload.arguments:
+        fixed.append(variable("TF_CONFIG", tf_config(addresses, role)))
     return [*fixed, *{**defaults, **users}.values()]
 
 

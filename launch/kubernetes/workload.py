@@ -13,7 +13,7 @@ class Workload:
     roles: Mapping[str, RoleShape]
     """Shapes by role, in the order of the tasks."""
     arguments: tuple[str, ...]
-    """Arguments of `tfdist launch` in every pod."""
+    """Arguments of `tfdist` in every pod, from the command on."""
     command: tuple[str, ...] = ()
     """The user's own program; empty for the built-in training."""
     env: Mapping[str, str] = field(default_factory=dict)

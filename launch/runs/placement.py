@@ -66,6 +66,6 @@ def save_placement(writer: RunWriter) -> str:
     except OSError as error:
         return f"no table of placed operations: {error}"
     if not placed:
-        return "no operation was placed: --log-device-placement acts in tfdist.strategies.current()"
+        return "no operation was placed: --set log_device_placement=true acts in tfdist.strategies.current()"
     writer.save_text(writer.run_dir.placement, to_csv(placed))
     return f"operations by device: {writer.run_dir.placement}"

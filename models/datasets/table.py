@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdist.launch.errors import TfdistError
 from tfdist.models.datasets.info import DataInfo
+from tfdist.models.spec import TrainingSpec
 
 if TYPE_CHECKING:
     from tfdist.models.datasets.pipeline import Examples
@@ -50,3 +51,26 @@ def _module_and_name(dataset: str) -> tuple[ModuleType, str]:
     if kind not in _MODULES or bool(name) != (kind in WITH_NAME):
         raise TfdistError(f"--dataset {dataset}: unknown; use synthetic, digits, tfds:NAME or folder:PATH")
     return import_module(f"tfdist.models.datasets.{_MODULES[kind]}"), name
+
+
+def check_data(spec: TrainingSpec, data: DataInfo) -> None:
+    """Refuse other classes than the data set has, evaluation without held-out examples, and a batch larger than it."""
+    if data.classes not in (None, spec.classes):
+        raise TfdistError(
+            f"--set classes={spec.classes}: {spec.dataset} has {data.classes} classes; omit --set classes"
+        )
+    if spec.evaluate:
+        check_held_out(spec, data, "--set evaluate=true")
+    if spec.evaluate_turns:
+        check_held_out(spec, data, "evaluate_turns")
+    if data.train_examples is not None and data.train_examples < spec.global_batch_size:
+        raise TfdistError(
+            f"{spec.dataset} has {data.train_examples} training examples, less than one global batch of "
+            f"{spec.global_batch_size}: use a smaller --batch-size"
+        )
+
+
+def check_held_out(spec: TrainingSpec, data: DataInfo, option: str) -> None:
+    """Refuse an option that needs held-out examples if there are none."""
+    if not data.test_examples:
+        raise TfdistError(f"{option}: {spec.dataset} has no held-out examples; omit it, or use --dataset digits")

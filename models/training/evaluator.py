@@ -12,8 +12,8 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.events import Phase
 from tfdist.models.checkpointing import Checkpointing
 from tfdist.models.checkpoints import CheckpointList, Manifest, list_checkpoints
-from tfdist.models.checks import check_held_out
 from tfdist.models.datasets import pipeline, table
+from tfdist.models.datasets.table import check_held_out
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.evaluate import counter
 from tfdist.models.training.gfile import GFiles
@@ -35,8 +35,10 @@ def follow(spec: TrainingSpec) -> None:
     """
     checkpointing = Checkpointing.from_env(os.environ)
     if checkpointing is None:
-        raise TfdistError(f"{Checkpointing.VARIABLE} is not set: start evaluators with `tfdist launch --evaluator`")
-    check_held_out(spec, table.describe(spec.dataset, spec.data_dir), "--evaluator")
+        raise TfdistError(
+            f"{Checkpointing.VARIABLE} is not set: start evaluators with `tfdist launch --set evaluator=true`"
+        )
+    check_held_out(spec, table.describe(spec.dataset, spec.data_dir), "--set evaluator=true")
     lower_priority()
     measure = _accuracy_of(spec)
     events.emit("ready")

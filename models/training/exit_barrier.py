@@ -7,7 +7,7 @@ from contextlib import suppress
 import tensorflow as tf
 
 from tfdist.launch import events
-from tfdist.models.plan import INHERITED
+from tfdist.models.spec import INHERITED
 from tfdist.models.training.agreement import Sum, make_sum
 from tfdist.models.training.context import TrainingContext
 

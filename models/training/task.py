@@ -13,10 +13,9 @@ from tfdist.launch.cluster import Cluster, Task, parse_tf_config
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Phase
 from tfdist.launch.stack_dumps import dump_on_request
-from tfdist.models.checks import check_combinations, check_data
 from tfdist.models.datasets import table
-from tfdist.models.plan import EVALUATOR
-from tfdist.models.spec import TrainingSpec
+from tfdist.models.datasets.table import check_data
+from tfdist.models.spec import EVALUATOR, TrainingSpec
 from tfdist.models.training.preemption import PreemptedError
 from tfdist.strategies.options import Keras
 from tfdist.strategies.serve import serve, serves
@@ -55,7 +54,6 @@ def spec_of_environment() -> TrainingSpec:
     spec = TrainingSpec.from_env(os.environ)
     if spec is None:
         raise TfdistError(f"{TrainingSpec.VARIABLE} is not set: start trainings with `tfdist launch`")
-    check_combinations(spec)
     check_data(spec, table.describe(spec.dataset, spec.data_dir))
     return spec
 

@@ -134,14 +134,16 @@ def test_the_command_line_has_the_options_of_the_arm(tmp_path: Path) -> None:
     )
     assert printed(path) == (
         "tfdist launch --strategy multiworker --preset cpu --workers 2 --communication ring "
-        "--gradient-dtype bfloat16 --batch-size 32 --intra-op-threads 2 --no-xla --timeout-collective 5.0"
+        "--gradient-dtype bfloat16 --batch-size 32 --set intra_op_threads=2 --no-xla --set timeout_collective=5"
     )
 
 
 def test_the_command_line_of_a_program_ends_with_it(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     path.write_text('arms = [{ name = "a", strategy = "one-device", command = ["true", "--x"] }]')
-    assert printed(path) == "tfdist launch --strategy one-device --cores-per-device 1 -- true --x", "as in the bench"
+    assert printed(path) == "tfdist launch --strategy one-device --set cores_per_device=1 -- true --x", (
+        "as in the bench"
+    )
 
 
 def test_the_command_line_of_an_arm_on_several_hosts_names_them(tmp_path: Path) -> None:

@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
+from tfdist.jobs.saved_spec import SavedSpec
 from tfdist.launch.json_files import save_json
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.models.checkpointing import Checkpointing
 from tfdist.models.checkpoints import Manifest, name_of
-from tfdist.models.saved_spec import SavedSpec
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 

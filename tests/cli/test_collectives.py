@@ -39,7 +39,7 @@ def folder(tmp_path, monkeypatch):
         (["--bytes-per-pack", "1M"], "--bytes-per-pack: has no effect on single tensors; add --model-gradients"),
         (["--turn", "0"], "--turn 0: must be positive"),
         (["--rounds", "0"], "--rounds 0: must be at least 1"),
-        (["--ssh-port", "22"], "--ssh-port 22 has no effect without --hosts"),
+        (["--ssh", "s"], "--ssh s has no effect without --hosts"),
     ],
 )
 def test_a_wrong_option_is_one_sentence_with_its_value(arguments, sentence, capsys, folder):

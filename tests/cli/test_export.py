@@ -27,7 +27,7 @@ def _elsewhere(tmp_path, monkeypatch):
         (["mine", "new"], "RUN mine: was of your own program; only the built-in training can be exported"),
         (["damaged", "new"], "RUN damaged: no complete checkpoint in "),
         (["gs://b/ck", "new"], "RUN gs://b/ck: its checkpoints are in gs://b/ck; copy that folder here"),
-        (["last"], "TARGET: missing argument; see 'tfdist export --help'"),
+        (["last"], "Missing argument 'TARGET'; see 'tfdist export --help'"),
     ],
 )
 def test_what_is_refused(arguments, message, capsys):

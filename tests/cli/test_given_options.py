@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tfdist.cli.given_options import given_words
+from tfdist.cli.command import given_words
 from tfdist.cli.options import option
 
 app = typer.Typer()
@@ -20,7 +20,7 @@ def command(
     fast: Annotated[bool | None, option("--fast/--no-fast", "")] = None,
     other: Annotated[str, option("--other", "")] = "",
 ) -> None:
-    print(*given_words(ctx, ("size", "share", "fast")))
+    print(*given_words(ctx, ("other",), ""))
 
 
 @pytest.mark.parametrize(

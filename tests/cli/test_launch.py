@@ -261,7 +261,7 @@ def test_inherit_runs_only_the_task_of_tf_config(capsys, monkeypatch):
     Path("s.py").write_text(SHOW)
     tf_config = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(tf_config))
-    assert run(["launch", "--inherit-tf-config", "--no-wait-for-peers", "s.py"]) == 0
+    assert run(["launch", "--inherit", "tf-config", "--no-wait-for-peers", "s.py"]) == 0
     out = capsys.readouterr().out
     assert "this task, from TF_CONFIG: worker 1" in out
     (line,) = [line for line in out.splitlines() if line.startswith("[worker-1] ")]
@@ -346,7 +346,7 @@ def test_names_and_values_may_hold_any_bytes(tmp_path):
 
 TWO_JOBS = """
 import os, subprocess, sys
-TFDIST = [sys.executable, "-m", "tfdist.cli", "launch", "--strategy", "one-device", "--cores-per-device", "1", "--"]
+TFDIST = [sys.executable, "-m", "tfdist.cli", "launch", "--strategy", "one-device", "--set", "cores_per_device=1", "--"]
 SHOW = "import os, time; print('cores', *os.sched_getaffinity(0), flush=True); time.sleep(float(os.environ['SLEEP']))"
 
 

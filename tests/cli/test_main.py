@@ -8,11 +8,9 @@ import sys
 import pytest
 
 import tfdist
-from tfdist.cli import recovery_options
 from tfdist.cli.__main__ import FAILED, INTERRUPTED, run_command
-from tfdist.cli.inherit_options import InheritFrom
 from tfdist.cli.main import run
-from tfdist.cli.options import CHOICES, TRAINING, variable_of
+from tfdist.jobs.options import CHOICES, HOST_OPTIONS, RECOVERY_OPTIONS, TIMEOUT_OPTIONS, TRAINING
 from tfdist.launch.errors import ExitCode
 
 COMMANDS = (
@@ -20,7 +18,6 @@ COMMANDS = (
     "runs",
     "logs",
     "export",
-    "attach",
     "stop",
     "sbatch",
     "bench",
@@ -28,7 +25,6 @@ COMMANDS = (
     "collectives",
     "report",
     "compare",
-    "history",
     "predict",
     "doctor",
     "strategies",
@@ -73,21 +69,48 @@ def test_help_truncates_nothing_and_explains_environment_variables(command, colu
     assert run([command, "-h"]) == 0
     out = capsys.readouterr().out
     assert "…" not in out
-    assert "--ssh-port by TFDIST_SSH_PORT" in " ".join(out.split())
+    assert "--batch-size by TFDIST_BATCH_SIZE" in " ".join(out.split())
     assert max(map(len, out.splitlines())) <= columns
 
 
-def test_every_option_of_a_training_is_set_by_the_variable_that_the_help_describes():
-    for name, annotation in TRAINING.items():
-        (option,) = annotation.__metadata__
-        assert option.envvar == variable_of(name)
+@pytest.mark.parametrize(
+    "option", [*TRAINING, *HOST_OPTIONS, *RECOVERY_OPTIONS, *TIMEOUT_OPTIONS], ids=lambda row: row.name
+)
+def test_the_help_of_an_option_with_choices_lists_them(option):
+    assert [choice for choice in CHOICES.get(option.name, ()) if choice not in option.text] == []
 
 
-def test_the_help_of_an_option_with_choices_lists_them():
-    options = {**TRAINING, **recovery_options._OPTIONS, "inherit": InheritFrom}
-    for name, choices in CHOICES.items():
-        (option,) = options[name].__metadata__
-        assert [choice for choice in choices if choice not in option.help] == []
+def test_the_help_of_launch_fits_its_reader(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "100")
+    assert run(["launch", "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 150
+    assert sum(line.startswith("│ --") for line in lines) <= 61  # --help is one
+
+
+@pytest.mark.parametrize("scheduler", ["sbatch", "manifest"])
+def test_a_scheduler_has_few_options_before_the_command(scheduler, capsys):
+    assert run([scheduler, "--help"]) == 0
+    assert sum(line.startswith("│ --") for line in capsys.readouterr().out.splitlines()) <= 16
+
+
+@pytest.mark.parametrize("scheduler", ["sbatch", "manifest"])
+def test_the_help_of_the_second_command_is_that_of_the_command(scheduler, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "100")
+    assert run(["launch", "--help"]) == 0
+    alone = capsys.readouterr().out.splitlines()
+    assert run([scheduler, "launch", "--help"]) == 0
+    behind = capsys.readouterr().out.splitlines()
+    assert behind[1].startswith(f" Usage: tfdist {scheduler} ")
+    assert behind[-140:] == alone[-140:]
+
+
+@pytest.mark.parametrize(("scheduler", "command"), [("sbatch", "report"), ("manifest", "tune"), ("sbatch", "lunch")])
+def test_a_scheduler_refuses_other_commands_by_name(scheduler, command, capsys):
+    assert run([scheduler, command]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"tfdist: {scheduler} {command}: ")
+    assert f"{scheduler} takes one of launch, bench" in err
 
 
 def completions(line, monkeypatch, capsys):
@@ -108,7 +131,9 @@ def completions(line, monkeypatch, capsys):
         ("tfdist launch --preset s", ["smoke"]),
         ("tfdist launch --strategy m", ["mirrored", "multiworker"]),
         ("tfdist launch --model ", ["mobilenet_v2", "tiny"]),
-        ("tfdist launch --optimizer a", ["adam"]),
+        ("tfdist launch --set opt", ["optimizer="]),
+        ("tfdist sbatch --nodes 2 launch --preset s", ["smoke"]),
+        ("tfdist manifest la", ["launch"]),
         ("tfdist launch --precision mixed_b", ["mixed_bfloat16"]),
         (
             "tfdist bench --suite ",
@@ -138,8 +163,6 @@ def test_the_shell_completes_commands_options_and_values(line, values, tmp_path,
 
 IMPORTED = """
 import sys
-from tfdist.cli import recovery_options
-from tfdist.cli.inherit_options import InheritFrom
 from tfdist.cli.main import run
 code = run({arguments!r})
 bench = sorted(name for name in sys.modules if name.startswith("tfdist.bench"))

@@ -50,7 +50,7 @@ def test_what_is_not_plainly_a_word_is_in_quotes_and_in_one_line(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["training", "kubernetes.io/x", "registry/tfdist:1", "/tmp/runs", "--learning-rate", "gs://b/c", "A_1", "yn"],
+    ["training", "kubernetes.io/x", "registry/tfdist:1", "/tmp/runs", "--set", "gs://b/c", "A_1", "yn"],
 )
 def test_a_word_has_no_quotes(text):
     assert written(text) == text
@@ -80,6 +80,9 @@ def test_bytes_that_are_not_utf_8_are_refused():
 
 
 IMAGE = ("manifest", "--image", "registry/tfdist:1")
+OPTIONS = (
+    "--name", "--namespace", "--kind", "--queue", "--pvc", "--secret", "--gpus", "--cpus", "--memory", "--image",
+)  # fmt: skip
 MULTI_WORKER = ("--strategy", "multiworker", "--workers", "2")
 PARAMETER_SERVER = ("--workers", "2", "--ps", "1")
 
@@ -91,8 +94,22 @@ def _elsewhere(tmp_path, monkeypatch):
         monkeypatch.delenv(name)
 
 
+def line(*arguments):
+    """A command line whose options are sorted into those of manifest and those of launch."""
+    before, after, rest = [], [], list(arguments)
+    while rest:
+        if rest[0] == "--":
+            after += rest
+            break
+        where = before if rest[0] in (*OPTIONS, "--no-network-policy") else after
+        where.append(rest.pop(0))
+        if where[-1] in OPTIONS:
+            where.append(rest.pop(0))
+    return [*IMAGE, *before, "launch", *after]
+
+
 def objects_of(capsys, *arguments):
-    assert run([*IMAGE, *arguments]) == 0
+    assert run(line(*arguments)) == 0
     return list(yaml.safe_load_all(capsys.readouterr().out))
 
 
@@ -105,14 +122,14 @@ def words_of(capsys, *arguments):
 
 
 def refusal(capsys, *arguments):
-    assert run([*IMAGE, *arguments]) == 2
+    assert run(line(*arguments)) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     return err.removeprefix("tfdist: ").rstrip("\n")
 
 
 def test_stdout_is_the_manifest_and_stderr_says_what_was_decided(capsys):
-    assert run([*IMAGE, "--workers", "2"]) == 0
+    assert run(line("--workers", "2")) == 0
     out, err = capsys.readouterr()
     policy, jobset = out.removeprefix("---\n").split("---\n")
     assert policy.startswith("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata:\n  name: training\n")
@@ -124,32 +141,31 @@ def test_stdout_is_the_manifest_and_stderr_says_what_was_decided(capsys):
 
 def test_a_pod_gets_the_options_that_were_given_and_those_that_depend_on_the_machine(capsys):
     assert words_of(capsys, *MULTI_WORKER) == (
-        "--inherit-tf-config --strategy multiworker --preset cpu --start-timeout 600 --runs-dir /tmp/runs"
+        "--inherit tf-config --strategy multiworker --preset cpu --start-timeout 600 --runs-dir /tmp/runs"
     )
     assert words_of(
-        capsys, *MULTI_WORKER, "--preset", "smoke", "--xla", "--no-evaluate", "--learning-rate", "0.01"
+        capsys, *MULTI_WORKER, "--preset", "smoke", "--xla", "--set", "evaluate=false", "--set", "learning_rate=0.01"
     ) == (
-        "--inherit-tf-config --strategy multiworker --preset smoke --learning-rate 0.01 --xla --no-evaluate "
+        "--inherit tf-config --strategy multiworker --preset smoke --xla --set evaluate=false --set learning_rate=0.01 "
         "--start-timeout 600 --runs-dir /tmp/runs"
     )
-    assert words_of(capsys, *MULTI_WORKER, "--gpus", "2", "--start-timeout", "60", "--stop-on-nan") == (
-        "--inherit-tf-config --strategy multiworker --preset reference --devices 2 --stop-on-nan --start-timeout 60 "
+    assert words_of(capsys, *MULTI_WORKER, "--gpus", "2", "--start-timeout", "60", "--set", "stop_on_nan=true") == (
+        "--inherit tf-config --strategy multiworker --preset reference --devices 2 --set stop_on_nan=true "
+        "--start-timeout 60 "
         "--runs-dir /tmp/runs"
     )
 
 
 def test_options_come_from_the_environment_and_a_job_file_too(capsys, monkeypatch):
     monkeypatch.setenv("TFDIST_BATCH_SIZE", "7")
-    Path("job.toml").write_text('workers = 3\noptimizer = "sgd"\nimage = "other"\n')
+    Path("job.toml").write_text('workers = 3\noptimizer = "sgd"\n')
     found = pods(objects_of(capsys, "--config", "job.toml"))
-    assert [pod.container["image"] for pod in found] == ["registry/tfdist:1"] * 3
-    assert "--batch-size 7 --optimizer sgd" in " ".join(found[0].argv)
+    assert len(found) == 3
+    assert "--batch-size 7 --set optimizer=sgd" in " ".join(found[0].argv)
 
 
-def test_a_job_file_can_switch_the_network_policy_off(capsys):
-    Path("job.toml").write_text("network_policy = false\n")
-    (jobset,) = objects_of(capsys, "--config", "job.toml")
-    assert (jobset,) == tuple(objects_of(capsys, "--no-network-policy"))
+def test_the_network_policy_can_be_switched_off(capsys):
+    assert [each["kind"] for each in objects_of(capsys, "--no-network-policy")] == ["JobSet"]
 
 
 def test_the_default_is_two_workers(capsys):
@@ -159,27 +175,39 @@ def test_the_default_is_two_workers(capsys):
 def test_the_volume_holds_runs_and_checkpoints_from_which_a_restart_continues(capsys):
     volume = ("--pvc", "data", "--name", "mine")
     assert words_of(capsys, *PARAMETER_SERVER, *volume, "--preset", "smoke", "--checkpoint-every", "10m") == (
-        "--inherit-tf-config --strategy parameter-server --preset smoke --checkpoint-every 10m --start-timeout 600 "
+        "--inherit tf-config --strategy parameter-server --preset smoke --checkpoint-every 10m --start-timeout 600 "
         "--runs-dir /tfdist/mine/runs --checkpoint-dir /tfdist/mine/checkpoints --resume auto"
     )
     assert "--checkpoint-dir /tfdist/old --resume auto" in words_of(capsys, *volume, "--checkpoint-dir", "/tfdist/old")
-    assert words_of(capsys, "--checkpoint-dir", "gs://b/c", "--keep", "2").endswith(
-        "--keep 2 --start-timeout 600 --runs-dir /tmp/runs --checkpoint-dir gs://b/c --resume auto"
+    assert words_of(capsys, "--checkpoint-dir", "gs://b/c", "--set", "keep=2").endswith(
+        "--set keep=2 --start-timeout 600 --runs-dir /tmp/runs --checkpoint-dir gs://b/c --resume auto"
     )
 
 
 def test_a_program_gets_no_preset_and_resumes_by_itself(capsys):
     assert words_of(capsys, "--pvc", "data", *MULTI_WORKER, "--", "python", "train.py", "--workers", "9") == (
-        "--inherit-tf-config --strategy multiworker --start-timeout 600 --runs-dir /tfdist/training/runs "
+        "--inherit tf-config --strategy multiworker --start-timeout 600 --runs-dir /tfdist/training/runs "
         "--checkpoint-dir /tfdist/training/checkpoints -- python train.py --workers 9"
     )
 
 
 def test_the_program_need_not_exist_here_nor_a_data_set(capsys):
     assert words_of(capsys, "--", "/opt/in/the/image").endswith("-- /opt/in/the/image")
-    data = ("--dataset", "tfds:not_here", "--data-dir", "/tfdist/tfds", "--epochs", "3", "--shuffle", "9", "--evaluate")
+    data = (
+        "--dataset",
+        "tfds:not_here",
+        "--set",
+        "data_dir=/tfdist/tfds",
+        "--epochs",
+        "3",
+        "--set",
+        "shuffle=9",
+        "--set",
+        "evaluate=true",
+    )
     words = words_of(capsys, "--preset", "smoke", *data)
-    assert "--epochs 3 --evaluate --dataset tfds:not_here --data-dir /tfdist/tfds --shuffle 9" in words
+    settings = "--set data_dir=/tfdist/tfds --set shuffle=9 --set evaluate=true"
+    assert f"--epochs 3 --dataset tfds:not_here {settings}" in words
 
 
 def test_restarts_and_time_limits_are_those_of_the_jobset(capsys):
@@ -197,10 +225,10 @@ def test_restarts_and_time_limits_are_those_of_the_jobset(capsys):
 
 def test_text_that_looks_like_a_number_or_a_boolean_is_in_quotes(capsys):
     def lines(*arguments):
-        assert run([*IMAGE, *arguments]) == 0
+        assert run(line(*arguments)) == 0
         return "\n".join(map(str.strip, capsys.readouterr().out.splitlines()))
 
-    assert "- --learning-rate\n- '1e-05'\n" in lines(*MULTI_WORKER, "--learning-rate", "1e-5")
+    assert "- '0.5'\n" in lines(*MULTI_WORKER, "--grace-period", "0.5")
     out = lines("-x", "A=1e-3", "-x", "B=y", "--", "train", "0o17")
     assert "- name: A\nvalue: '1e-3'\n- name: B\nvalue: 'y'" in out
     assert "- train\n- '0o17'\n" in out
@@ -222,20 +250,18 @@ def test_variables_are_copied_and_secrets_are_not(capsys, monkeypatch):
         "--secret"
     )
     sentence = refusal(capsys, "--", "python", "train.py", "--token", "abc")
-    assert sentence.startswith("a manifest must not hold secrets (python train.py --token ***): put them into a Secret")
+    assert "-- python train.py --token ***: holds a secret, which others could read; put it into a Secret" in sentence
 
 
 REFUSED = [
     (["--kind", "jobst"], "--kind jobst: did you mean jobset? Choose from jobset, job"),
     (["--kind", "job", "--ps", "1"], "--kind job: all its pods are alike, and these have the roles chief, worker and ps"),
-    (["--strategy", "mirrored"], "--strategy mirrored: has no cluster and so no TF_CONFIG; use one of multiworker"),
-    (["--strategy", "independent"], "--strategy independent: has no cluster"),
     (["--workers", "0"], "--workers 0: must be at least 1"),
     (["--workers", "-1"], "--workers -1: must be at least 1"),
     (["--workers", "1", "--strategy", "multiworker", "--batch-size", "0"], "--batch-size 0: must be at least 1"),
-    (["--evaluator"], "--evaluator: a pod runs one task of TF_CONFIG; omit it"),
+    (["--set", "evaluator=true"], "--set evaluator=true: a pod runs one task of TF_CONFIG; omit it"),
     (["--max-restarts", "1", "--min-workers", "1"], "--min-workers 1: all workers are restarted together; omit it"),
-    (["--max-restarts", "1", "--restart-on", "any"], "--restart-on any: all pods are restarted after each preemption"),
+    (["--max-restarts", "1", "--set", "restart_on=any"], "--set restart_on=any: all pods are restarted after each preemption"),
     (["--resume", "last"], "--resume last: a job continues from what its --checkpoint-dir holds; omit --resume"),
     (["--resume", "auto"], "--resume auto: the pods have no common folder; add --pvc CLAIM, or --checkpoint-dir with a"),
     (["--checkpoint-every", "9"], "--checkpoint-every 9: the pods have no common folder; add --pvc CLAIM"),
@@ -245,19 +271,22 @@ REFUSED = [
     (["--preset", "smoke", "--", "true"], "--preset smoke is for the built-in training"),
     (["--preset", "smok"], "--preset smok: did you mean smoke?"),
     (["--dataset", "nothing"], "--dataset nothing: unknown"),
-    (["--dataset", "digits", "--classes", "3"], "--classes 3: digits has 10 classes"),
-    (["--timeout", "0"], "--timeout 0: must be positive; omit it for no limit"),
+    (["--dataset", "digits", "--set", "classes=3"], "--set classes=3: digits has 10 classes"),
+    (["--timeout", "0"], "--timeout 0: must be positive"),
     (["-x", "TF_CONFIG={}"], "--env TF_CONFIG: tfdist sets it for every task"),
     (["-x", "TFDIST_INDEX=1"], "--env TFDIST_INDEX: the manifest sets it; omit it"),
     (["-x", "TF_USE_LEGACY_KERAS=0"], "--env TF_USE_LEGACY_KERAS: the built-in training sets it; use --keras 2 or 3"),
     (["--devices", "2"], "--devices 2: without GPUs MultiWorkerMirroredStrategy uses one device of each worker"),
     (["--devices", "2", "--gpus", "4"], "--devices 2: a worker uses all of its --gpus 4; omit --devices"),
     (["--ps", "1", "--gpus", "2"], "--gpus 2: the chief has no GPU, and plans for one device of each worker then; use --"),
-    (["--ps", "1", "--gpus", "1", "--gpu-threads", "gpu_private"], "the chief has no GPU and would refuse: --gpu-threads"),
+    (["--ps", "1", "--gpus", "1", "--set", "gpu_threads=gpu_private"], "the chief has no GPU and would refuse: --set gpu_threads"),
     (["--strategy", "in-graph"], "--strategy in-graph without ps: in a TF_CONFIG without ps, the chief is a worker; add "),
     (["--communication", "nccl"], "--communication nccl needs GPUs, and none was found"),
-    (["--hosts", "a"], "--hosts: no such option"),
-    (["--cores-per-device", "2"], "--cores-per-device: no such option"),
+    (["--hosts", "a"], "--hosts a: the pods are the hosts; omit it"),
+    (["--set", "cores_per_device=2"], "--set cores_per_device"),
+    (["--dry-run"], "--dry-run: manifest prints how to run the command, and starts nothing; omit it"),
+    (["--runs-dir", "d"], "--runs-dir d: has no effect with manifest; omit it"),
+    (["--strategy", "mirrored", "--devices", "9", "--gpus", "8"], "9 devices (1 workers x 9) but only 8 GPUs"),
 ]  # fmt: skip
 
 
@@ -267,7 +296,7 @@ def test_what_cannot_work_in_pods_is_refused(arguments, message, capsys):
 
 
 def test_the_image_is_required(capsys):
-    assert run(["manifest"]) == 2
+    assert run(["manifest", "launch"]) == 2
     assert capsys.readouterr().err == "tfdist: --image: missing option; give the container image that the pods run\n"
 
 
@@ -296,3 +325,40 @@ def test_each_pod_accepts_its_command_line_and_plans_its_task(arguments, capsys,
         assert task["cores"] == []  # others may have tasks on the same node
         assert json.loads(task["env"]["TF_CONFIG"]) == json.loads(pod.env["TF_CONFIG"])
         assert "TF_NUM_INTRAOP_THREADS" not in task["env"]
+
+
+ONE_POD = [
+    (["--gpus", "8"], ["--strategy", "mirrored"], "--strategy mirrored --preset reference --devices 8"),
+    ([], ["--strategy", "mirrored", "--devices", "3"], "--strategy mirrored --preset cpu --devices 3"),
+    ([], ["--strategy", "independent", "--workers", "3"], "--strategy independent --preset cpu --workers 3"),
+    (["--gpus", "1"], ["--strategy", "one-device", "--preset", "cpu"], "--strategy one-device --preset cpu"),
+]
+
+
+@pytest.mark.parametrize(("options", "arguments", "words"), ONE_POD, ids=str)
+def test_a_strategy_without_a_cluster_runs_in_one_pod(options, arguments, words, capsys):
+    (pod,) = pods(objects_of(capsys, *options, *arguments))
+    assert f"launch {words} --start-timeout 600" in " ".join(pod.argv)
+    assert "TF_CONFIG" not in pod.env
+    if options:
+        assert pod.container["resources"]["limits"]["nvidia.com/gpu"] == options[1]
+
+
+def test_the_pod_of_a_strategy_without_a_cluster_accepts_its_command_line(capsys, monkeypatch):
+    (pod,) = pods(objects_of(capsys, "--strategy", "mirrored", "--devices", "2", "--preset", "smoke"))
+    for name, value in pod.env.items():
+        monkeypatch.setenv(name, value)
+    assert run(["launch", "--dry-run", "--json", *pod.argv[2:]]) == 0
+    (task,) = json.loads(capsys.readouterr().out)
+    assert task["task"] == "worker-0"
+
+
+def test_a_bench_runs_in_one_pod_and_keeps_its_results_on_the_volume(capsys):
+    assert run([*IMAGE, "--gpus", "2", "--pvc", "data", "bench", "--suite", "gpu", "--rounds", "3"]) == 0
+    (pod,) = pods(list(yaml.safe_load_all(capsys.readouterr().out)))
+    assert " ".join(pod.argv) == "tfdist bench --out /tfdist/training/bench --suite gpu --rounds 3"
+    assert run([*IMAGE, "bench", "--suite", "smoke"]) == 0
+    out, err = capsys.readouterr()
+    (pod,) = pods(list(yaml.safe_load_all(out)))
+    assert pod.argv[:4] == ("tfdist", "bench", "--out", "/tmp/bench")
+    assert "no --pvc: the results end with the pod" in err

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tfdist.cli.main import run
+from tfdist.jobs.saved_spec import SavedSpec
 from tfdist.launch.runs.launcher import this_launcher
 from tfdist.launch.runs.prune import delete
 from tfdist.models.checkpointing import Checkpointing
-from tfdist.models.saved_spec import SavedSpec
 from tfdist.models.spec import TrainingSpec
 
 

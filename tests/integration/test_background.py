@@ -58,13 +58,13 @@ def test_a_detached_run_outlives_its_terminal(folder, survivors):
         first.type(f"{shlex.join([*TFDIST, COUNTING[0], '--detach', *COUNTING[1:]])}; echo code=$?\n")
         first.wait_for(r"\ncode=0")
         run_path = first.wait_for(r"[\r\n](runs/\S+-launch) runs in the background")[1]
-        assert f"tfdist attach {run_path}" in first.text
+        assert f"tfdist logs {run_path} --follow" in first.text
     listed = tfdist("runs")
     assert re.search(rf"{Path(run_path).name} .* running ", listed.stdout)
     with Terminal([*TFDIST, "logs", "last", "worker-1", "--follow"], folder) as second:
         number = int(second.wait_for(r"count (\d+)\n")[1])
         second.wait_for(rf"count {number + 3}\n")
-    with Terminal([*TFDIST, "attach", "last"], folder) as third:
+    with Terminal([*TFDIST, "logs", "last", "--follow"], folder) as third:
         third.wait_for(r"\[worker-0\] count \d+\n")
         third.wait_for(r"\[worker-1\] count \d+\n")
         third.type("\x03")
@@ -83,7 +83,7 @@ def test_a_detached_run_outlives_its_terminal(folder, survivors):
 def test_a_run_of_another_terminal_can_be_attached_to_until_its_end(folder, survivors):
     with Terminal([*TFDIST, *COUNTING], folder) as first, Terminal(["true"], folder):
         first.wait_for(r"\[worker-0\] count 1\n")
-        with Terminal([*TFDIST, "attach", "last"], folder) as second:
+        with Terminal([*TFDIST, "logs", "last", "--follow"], folder) as second:
             second.wait_for(r"\[worker-1\] count \d+\n")
             (folder / "stop").touch()
             assert second.wait() == 0
@@ -102,7 +102,7 @@ def test_attach_shows_the_last_lines_and_exits_with_the_code_of_the_run(folder, 
             run_dir.log("worker-0", "stdout").exists() and "line 30" in run_dir.log("worker-0", "stdout").read_text()
         )
     )
-    with Terminal([*TFDIST, "attach", "last"], folder) as terminal:
+    with Terminal([*TFDIST, "logs", "last", "--follow"], folder) as terminal:
         terminal.wait_for(r"\[worker-0\] line 30\n")
         Path("go").write_text("\n")
         assert terminal.wait() == 7
@@ -110,11 +110,11 @@ def test_attach_shows_the_last_lines_and_exits_with_the_code_of_the_run(folder, 
     assert "line 20\n" not in terminal.text.partition("\ntfdist: ")[0]
     assert "again: tfdist launch --detach" in terminal.text
     assert "| why" not in terminal.text  # the line is on the screen already
-    again = tfdist("attach", "last", "--json")
+    again = tfdist("logs", "last", "--follow", "--json")
     assert again.returncode == 7
     assert json.loads(again.stdout.splitlines()[-1])["exit_code"] == 7
     assert "worker-0 exited with code 7" in again.stderr
-    assert "| why" in again.stderr
+    assert "why" in again.stderr
     assert survivors() == []
 
 
@@ -127,7 +127,7 @@ def test_the_table_of_a_training_counts_from_the_start_of_its_phases(folder, cap
     save_json(run_dir.cluster, tasks)
     past = time.time() - 1200
     run_dir.events.write_text(json.dumps({"kind": "Started", "task": "worker-1", "pid": 1, "time": past}) + "\n")
-    with Terminal([*TFDIST, "attach", "last"], folder) as terminal:
+    with Terminal([*TFDIST, "logs", "last", "--follow"], folder) as terminal:
         terminal.wait_for(r"worker-1 +starting 20 min")
         terminal.type("\x03")
         assert terminal.wait() == 130
@@ -136,7 +136,7 @@ def test_the_table_of_a_training_counts_from_the_start_of_its_phases(folder, cap
 @pytest.mark.thorough
 def test_a_detached_training_shows_its_table_and_its_results_when_attached(folder, survivors):
     detach("--strategy", "multiworker", *TINY, "--steps", "3000")
-    with Terminal([*TFDIST, "attach", "last"], folder) as terminal:
+    with Terminal([*TFDIST, "logs", "last", "--follow"], folder) as terminal:
         assert terminal.wait(timeout_s=120) == 0
     assert "images/s" in terminal.text
     assert re.search(r"worker-1 +done +3,?000", terminal.text)
@@ -186,7 +186,7 @@ def test_a_run_whose_launcher_was_killed_is_lost(folder, survivors):
     stop = tfdist("stop", "last")
     assert stop.returncode == 1
     assert "its launcher was killed, so there is nothing to stop" in stop.stderr
-    attach = tfdist("attach", "last")
+    attach = tfdist("logs", "last", "--follow")
     assert attach.returncode == 1
     assert "the launcher ended without an outcome" in attach.stderr
     assert tfdist("logs", "last", "--follow").returncode == 0

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.disks import small_disk
+from tfdist.jobs.plan import plan_training
 from tfdist.launch.agents.messages import Event, Started
 from tfdist.launch.diagnosis.outcome import Outcome
 from tfdist.launch.machine import local_machines
@@ -21,7 +22,6 @@ from tfdist.launch.runs.rundir import create_run_dir
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.models.checkpointing import Checkpointing
 from tfdist.models.checkpoints import list_checkpoints
-from tfdist.models.plan import plan_training
 from tfdist.models.record import Record
 from tfdist.models.run import run_training
 from tfdist.models.spec import TrainingSpec

@@ -12,7 +12,7 @@ import pytest
 from tfdist.bench.collectives.results import read_collectives
 
 TFDIST = [sys.executable, "-m", "tfdist.cli", "collectives"]
-GRADIENTS = ["--model-gradients", "--model", "tiny", "--classes", "10", "--bytes-per-pack", "4K"]
+GRADIENTS = ["--model-gradients", "--model", "tiny", "--set", "classes=10", "--bytes-per-pack", "4K"]
 
 
 def measure(folder: Path, *arguments: str) -> dict[str, Any]:

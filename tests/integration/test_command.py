@@ -27,7 +27,7 @@ TINY = ["--preset", "smoke", "--model", "tiny"]
 ENDLESS = ["launch", "--strategy", "multiworker", "--workers", "2", *TINY, "--steps", "1000000"]
 STEPS = 200
 # Narrower, or with longer steps, some asynchronous trainings do not learn: their units die.
-QUICK = [*TINY, "--alpha", "1", "--dataset", "digits", "--learning-rate", "0.003", "--steps", str(STEPS)]
+QUICK = [*TINY, "--set", "alpha=1", "--dataset", "digits", "--set", "learning_rate=0.003", "--steps", str(STEPS)]
 STRATEGIES = {
     "one-device": [],
     "mirrored": ["--devices", "2"],

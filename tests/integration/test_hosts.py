@@ -21,7 +21,9 @@ def test_the_hosts_python_has_no_tfdist(bare_python, tmp_path):
 
 
 def test_multiworker_trains_on_two_hosts(launcher):
-    command = "--strategy multiworker --hosts h1,h2 --preset smoke --model tiny --learning-rate 0.01 --steps 20 --json"
+    command = (
+        "--strategy multiworker --hosts h1,h2 --preset smoke --model tiny --set learning_rate=0.01 --steps 20 --json"
+    )
     done = launcher.run(*command.split(), timeout_s=240)
     assert done.code == 0, done.err[-4000:]
     outcome = json.loads(done.out.splitlines()[-1])

@@ -44,7 +44,7 @@ def refused(done, *words):
         ("h1,gone", ["gone: the host does not answer", "check that it is up", "ssh -v gone"]),
         ("h1,changed", ["changed: the host key differs", "ssh-keygen -R"]),
         ("h1,unknown", ["unknown: the host key is unknown", "run 'ssh unknown' once"]),
-        ("h1,nobody-here@h2", ["h2: login denied for nobody-here", "ssh-copy-id nobody-here@h2", "--identity"]),
+        ("h1,nobody-here@h2", ["h2: login denied for nobody-here", "ssh-copy-id nobody-here@h2", "--ssh"]),
         ("h1,no-such-name.invalid", ["no-such-name.invalid: the name cannot be resolved", "~/.ssh/config"]),
     ],
     ids=["down", "key-changed", "key-unknown", "user", "name"],
@@ -61,7 +61,9 @@ def test_all_hosts_that_fail_are_named(launcher):
 
 
 def test_a_closed_ssh_port(launcher):
-    refused(launcher.run(*OWN, "--ssh-port", "2222", "--", "true"), "h1: nothing listens", "h2: nothing", "--ssh-port")
+    refused(
+        launcher.run(*OWN, "--ssh", "ssh -p 2222", "--", "true"), "h1: nothing listens", "h2: nothing", "ssh -p PORT"
+    )
 
 
 def test_a_missing_ssh_client(launcher):

@@ -15,8 +15,8 @@ from tests.ports import free_ports
 from tfdist.launch.agent_program.ports import listening_ports
 
 TRAINING = (
-    "--model", "tiny", "--dataset", "digits", "--batch-size", "8", "--image-size", "32", "--steps-per-window", "3",
-    "--steps", "24", "--warmup-steps", "2", "--checkpoint-every", "6", "--checkpoint-dir", "ckpt", "--resume", "auto",
+    "--model", "tiny", "--dataset", "digits", "--batch-size", "8", "--image-size", "32", "--set", "steps_per_window=3",
+    "--steps", "24", "--set", "warmup_steps=2", "--checkpoint-every", "6", "--checkpoint-dir", "ckpt", "--resume", "auto",
 )  # fmt: skip
 
 

@@ -123,7 +123,7 @@ def test_tensorflows_handler_saves_when_the_launcher_is_told_to_end(launch):
 
 @pytest.mark.thorough
 def test_a_preempted_worker_makes_all_save_and_restart(launch):
-    run = launch(PREEMPTED, "--max-restarts", "1", "--restart-on", "preemption")
+    run = launch(PREEMPTED, "--max-restarts", "1", "--set", "restart_on=preemption")
     run.wait_for_line("trains")
     os.kill(run.pid_of("worker-1"), signal.SIGTERM)
     assert run.end() == 0, "\n".join(run.lines)

@@ -1,4 +1,4 @@
-"""--log-device-placement: the table of operations by device, and a console without its log."""
+"""--set log_device_placement=true: the table of operations by device, and a console without its log."""
 
 import csv
 import subprocess
@@ -8,12 +8,12 @@ from collections import Counter
 import pytest
 
 pytestmark = pytest.mark.thorough
-TINY = ("--model", "tiny", "--preset", "smoke", "--steps", "8", "--warmup-steps", "2")
+TINY = ("--model", "tiny", "--preset", "smoke", "--steps", "8", "--set", "warmup_steps=2")
 
 
 def placed(folder, *options) -> dict[tuple[str, str], Counter[str]]:
     """Number of nodes by device, of each task's operations."""
-    command = [sys.executable, "-m", "tfdist.cli", "launch", *TINY, "--log-device-placement", *options]
+    command = [sys.executable, "-m", "tfdist.cli", "launch", *TINY, "--set", "log_device_placement=true", *options]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     assert "[tfdist] operations by device: " in done.stderr
@@ -26,7 +26,7 @@ def placed(folder, *options) -> dict[tuple[str, str], Counter[str]]:
 
 
 def test_each_replica_computes_on_its_device(tmp_path):
-    found = placed(tmp_path, "--strategy", "mirrored", "--devices", "2", "--no-soft-placement")
+    found = placed(tmp_path, "--strategy", "mirrored", "--devices", "2", "--set", "soft_placement=false")
     convolutions = found["worker-0", "Conv2DBackpropFilter"]
     assert convolutions["CPU:0"] == convolutions["CPU:1"] > 0
 

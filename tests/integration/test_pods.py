@@ -15,8 +15,8 @@ from . import namespaces
 from .pods import CPUS, JobSetRun, environment_of, expand, missing, pods_of
 
 TRAINING = (
-    "--preset", "smoke", "--model", "tiny", "--dataset", "digits", "--steps", "400", "--steps-per-window", "3",
-    "--warmup-steps", "2", "--checkpoint-every", "20",
+    "--preset", "smoke", "--model", "tiny", "--dataset", "digits", "--steps", "400", "--set", "steps_per_window=3",
+    "--set", "warmup_steps=2", "--checkpoint-every", "20",
 )  # fmt: skip
 MULTI_WORKER = ("--strategy", "multiworker", "--workers", "2")
 SERVED = ("--strategy", "parameter-server", "--workers", "1", "--ps", "1")

@@ -135,7 +135,7 @@ SHOW = (
 @pytest.mark.core
 def test_multiworker_trains_in_an_allocation(jobs):
     job = jobs.submit(
-        "--nodes", "2", "--strategy", "multiworker", "--preset", "smoke", "--model", "tiny", "--learning-rate", "0.01",
+        "--nodes", "2", "--strategy", "multiworker", "--preset", "smoke", "--model", "tiny", "--set", "learning_rate=0.01",
         "--steps", "20",
     )  # fmt: skip
     assert jobs.end_of(job) == ("COMPLETED", "0:0"), jobs.output

@@ -5,12 +5,12 @@ from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
+from tfdist.jobs.plan import plan_command, plan_training
 from tfdist.launch.job import Program
 from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.runs.rundir import create_run_dir
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.models.plan import plan_command, plan_training
 from tfdist.models.record import RankRecord, RecordStatus
 from tfdist.models.run import run_training
 from tfdist.models.spec import Architecture, TrainingSpec

@@ -92,7 +92,7 @@ def test_one_gpu_is_cut_into_logical_ones():
     [((), "0 GPUs can be used: run it on a machine with"), (("A",) * 2, "2 GPUs can be used: choose one with CUDA_V")],
 )
 def test_only_one_gpu_is_cut(gpus, words):
-    with pytest.raises(TfdistError, match=f"--logical-gpus 2 cuts one GPU, and {words}"):
+    with pytest.raises(TfdistError, match=f"--set logical_gpus=2 cuts one GPU, and {words}"):
         Machine((0,), gpus).cut(2)
 
 

@@ -120,9 +120,9 @@ def test_a_loss_that_is_not_finite(tmp_path, stops):
     if stops:
         assert (outcome.exit_code, outcome.reason) == (1, "loss of worker-0 is nan at step 120")
         assert (outcome.culprit, len(outcome.attempts)) == ("worker-0", 1)
-        assert outcome.not_restarted == "--stop-on-nan ends the run"
+        assert outcome.not_restarted == "--set stop_on_nan=true ends the run"
     else:
         assert outcome.exit_code == 0
         (note,) = notes(messages)
-        assert note == "loss of worker-0 is nan at step 120; the training continues (--stop-on-nan stops it)"
+        assert note == "loss of worker-0 is nan at step 120; the training continues (--set stop_on_nan=true stops it)"
         assert len(messages.of(Event)) == 4

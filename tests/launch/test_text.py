@@ -15,7 +15,6 @@ from tfdist.launch.text import (
     is_utf8,
     labelled,
     last_line,
-    option_of,
     plain,
     replace_surrogates,
     shortened,
@@ -87,11 +86,6 @@ def test_a_terminal_obeys_nothing_in_a_plain_text(text):
 def test_a_plain_text_keeps_lines_tabs_letters_and_bytes_that_are_not_utf_8():
     text = "a\n\tä 漢 \udcff"
     assert plain(text) == text
-
-
-def test_options_are_written_as_they_are_given():
-    assert option_of("timeout_collective_s", 3) == "--timeout-collective 3"
-    assert (option_of("sync", True), option_of("memory_growth", False)) == ("--sync", "--no-memory-growth")
 
 
 def test_bytes_that_are_not_utf8_are_found():

@@ -94,14 +94,16 @@ def test_steps_hosts_and_timeouts_may_change():
 def test_another_training_is_refused_with_every_difference(tmp_path):
     manifest = save(tmp_path, 50)
     changed = replace(SPEC, seed=4, optimizer=Optimizer.SGD)
-    with pytest.raises(TfdistError, match=r"step 50.*--optimizer adam \(now sgd\) and --seed 3 \(now 4\).*use the"):
+    with pytest.raises(
+        TfdistError, match=r"step 50.*--set optimizer=adam \(now sgd\) and --set seed=3 \(now 4\).*use the"
+    ):
         check_same_training(manifest, changed, str(tmp_path))
 
 
 def test_a_field_that_the_saved_spec_lacks_had_its_default():
     saved = {key: value for key, value in SPEC.to_json().items() if key != "xla"}
     assert differences(saved, SPEC) == ()
-    assert differences(saved, replace(SPEC, xla=True)) == ("--xla False (now True)",)
+    assert differences(saved, replace(SPEC, xla=True)) == ("--no-xla (now True)",)
 
 
 def test_a_folder_with_checkpoints_is_refused_without_resume(tmp_path):

@@ -117,7 +117,7 @@ def test_a_gpu_of_unknown_memory_is_not_cut(monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["GPU:0"])
     monkeypatch.setattr(devices, "describe", lambda: {"gpu_memory": []})
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    with pytest.raises(TfdistError, match="--logical-gpus 2: nvidia-smi does not report"):
+    with pytest.raises(TfdistError, match="--set logical_gpus=2: nvidia-smi does not report"):
         devices.configure(TrainingSpec(devices=2, gpus=True, logical_gpus=2))
 
 

@@ -111,8 +111,8 @@ def test_an_operation_is_measured_where_tensorflow_has_it(plan, op, arms):
         ({"op": CollectiveOp.BROADCAST, "model_gradients": True}, "--op broadcast --model-gradients: gradients are all-reduced"),
         ({"pack_sizes": (1,)}, "--bytes-per-pack: has no effect on single tensors; add --model-gradients"),
         ({"model_gradients": True, "pack_sizes": (1,), "cross_device": (CrossDevice.REDUCTION_TO_ONE,)}, "no effect with --cross-device reduction-to-one"),
-        ({"model": {"alpha": 0.5}}, "--alpha 0.5: has no effect without --model-gradients"),
-        ({"model_gradients": True, "model": {"alpha": 0.6}}, "--alpha 0.6: choose from 0.35"),
+        ({"model": {"alpha": 0.5}}, "--set alpha=0.5: has no effect without --model-gradients"),
+        ({"model_gradients": True, "model": {"alpha": 0.6}}, "--set alpha=0.6: choose from 0.35"),
     ],
 )  # fmt: skip
 def test_wrong_options_are_refused_with_the_value_and_the_way_out(plan, options, sentence):

@@ -83,7 +83,7 @@ def test_comparisons_histories_predictions_and_sweeps_show_text_as_text(tmp_path
     sweep = spoil(RESULTS / "prediction" / "sweep", tmp_path / "sweep", ALL)
     for number, words in enumerate((
         ["compare", str(base), str(again)],
-        ["history", str(base), str(again)],
+        ["compare", str(base), str(again), str(base)],
         ["predict", str(base), "--collectives", str(sweep), "--devices", "2,4"],
         ["report", str(sweep)],
     )):  # fmt: skip

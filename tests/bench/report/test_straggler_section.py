@@ -131,7 +131,7 @@ def test_a_backup_worker_has_a_claim_and_a_line_of_its_own():
     axes = Figure().subplots()
     found.charts[0].paint(axes)
     labels = set(axes.get_legend_handles_labels()[1])
-    assert {"between-graph --sync", "between-graph --sync --backup-workers 1"} <= labels
+    assert {"between-graph --sync", "between-graph --sync --set backup_workers=1"} <= labels
 
 
 def test_milliseconds_make_a_worker_slow_too():

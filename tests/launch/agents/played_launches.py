@@ -21,7 +21,7 @@ def result_of(session: str, folder: Path) -> dict[str, object]:
     transport = f"exec:{shlex.join([sys.executable, '-S', '-I', str(AGENT), session])} {{host}}"
     runs = ["--runs-dir", str(folder / "runs")]
     launch = ["launch", *runs, "--hosts", "127.0.0.2", "--transport", transport, "--verbose", "--", "true"]
-    shows = [["runs", *runs], ["runs", "--json", *runs], ["attach", "last", *runs], ["logs", "last", *runs]]
+    shows = [["runs", *runs], ["runs", "--json", *runs], ["logs", "last", "--follow", *runs], ["logs", "last", *runs]]
     errors: list[str] = []
     threading.excepthook = lambda raised: errors.append("".join(traceback.format_exception(raised.exc_value)))
     code, started = None, time.process_time()

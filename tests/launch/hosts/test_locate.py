@@ -1,3 +1,4 @@
+import shlex
 import socket
 
 import psutil
@@ -131,9 +132,7 @@ def test_addresses_are_what_the_ssh_client_resolves(options):
 
 
 def test_ssh_g_gets_the_options_of_the_connection(client):
-    options = TransportOptions(
-        ssh=str(client), ssh_options=("User=x", "ProxyJump=gate"), identity="/my key", ssh_port=2222
-    )
+    options = TransportOptions(ssh=f"{shlex.quote(str(client))} -p 2222 -i '/my key' -o User=x -o ProxyJump=gate")
     located("me@h1", options)
     arguments = client.with_name("my ssh.log").read_text().splitlines()
     assert arguments == ["-p", "2222", "-i", "/my key", "-o", "User=x", "-o", "ProxyJump=gate", "-G", "--", "me@h1"]

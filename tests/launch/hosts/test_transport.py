@@ -47,11 +47,13 @@ def test_host_key_checking_is_left_to_the_users_configuration():
 
 def test_user_options_cannot_override_batch_mode_but_override_the_timeout():
     options = TransportOptions(
-        ssh="/opt/ssh", ssh_options=("ProxyJump=gate", "ConnectTimeout=30"), identity="/my key", ssh_port=2222
+        ssh="/opt/ssh -p 2222 -i '/my key' -o ProxyJump=gate -o BatchMode=no -o ConnectTimeout=30"
     )
     argv = ssh(Host("h1"), options)
-    assert argv[:5] == ("/opt/ssh", "-p", "2222", "-i", "/my key")
+    assert argv[0] == "/opt/ssh"
+    assert "-p 2222 -i /my key -o ProxyJump=gate" in " ".join(argv)
     values = ssh_options(argv)
+    assert values.index("BatchMode=yes") < values.index("BatchMode=no")
     assert values.index("BatchMode=yes") < values.index("ProxyJump=gate") < values.index("ConnectTimeout=30")
     assert values.index("ConnectTimeout=30") < values.index(
         f"ConnectTimeout={CONNECT_TIMEOUT_S}"
@@ -69,7 +71,7 @@ def test_user_options_cannot_override_batch_mode_but_override_the_timeout():
 def test_nothing_is_forwarded_to_a_host_unless_the_command_line_asks_for_it(tmp_path, asked, printed):
     config = tmp_path / "config"
     config.write_text("Host *\n  ForwardAgent yes\n  ForwardX11 yes\n  LocalForward 5000 other:5000\n")
-    argv = ssh(Host("h1"), TransportOptions(ssh_options=asked))
+    argv = ssh(Host("h1"), TransportOptions(ssh=" ".join(["ssh", *(f"-o {one}" for one in asked)])))
     values = [value.lower().replace("=", " ") for value in ssh_options(argv)]
     first = {name: next(value for value in values if value.startswith(f"{name} ")) for name in (
         "forwardagent", "forwardx11", "clearallforwardings"
@@ -314,9 +316,9 @@ Host key verification failed.
     [
         (FAR, CHANGED, ["differs from the one in known_hosts", "ssh-keygen -R h1", "ssh me@h1"]),
         (FAR, "No ED25519 host key is known for h1\nHost key verification failed.", ["is unknown", "'ssh me@h1' once"]),
-        (FAR, "me@h1: Permission denied (publickey,password).", ["denied for me", "ssh-copy-id me@h1", "--identity"]),
+        (FAR, "me@h1: Permission denied (publickey,password).", ["denied for me", "ssh-copy-id me@h1", "--ssh"]),
         (FAR, "ssh: Could not resolve hostname h1: Name or service not known", ["cannot be resolved", "/etc/hosts"]),
-        (FAR, "ssh: connect to host h1 port 22: Connection refused", ["SSH port", "--ssh-port"]),
+        (FAR, "ssh: connect to host h1 port 22: Connection refused", ["SSH port", "--ssh 'ssh -p PORT'"]),
         (FAR, "ssh: connect to host h1 port 22: Connection timed out", ["does not answer", "firewall"]),
         (FAR, "ssh: connect to host h1 port 22: No route to host", ["does not answer", "ssh -v me@h1"]),
         (FAR, "ssh: connect to host h1 port 22: Network is unreachable", ["does not answer"]),

@@ -42,7 +42,7 @@ def test_the_command_of_the_user_arrives_as_it_is():
     command = ("sh", "-c", "echo $$ $(HOME) 'a b'")
     words = pod(workload_values={"command": command}, name="mine").argv
     assert words == (
-        "tfdist", "launch", "--inherit-tf-config", "--name", "mine-worker-0", "--", *command
+        "tfdist", "launch", "--inherit", "tf-config", "--name", "mine-worker-0", "--", *command
     )  # fmt: skip
 
 

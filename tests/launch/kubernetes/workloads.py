@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from tfdist.jobs.plan import shape_of
 from tfdist.launch.kubernetes.options import KubernetesOptions
 from tfdist.launch.kubernetes.workload import Workload
-from tfdist.models.plan import shape_of
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
 
@@ -14,7 +14,7 @@ PARAMETER_SERVER = shape_of(StrategyChoice(StrategyName.PARAMETER_SERVER, worker
 
 
 def workload(roles: Mapping[str, Any] = MULTI_WORKER, **values: Any) -> Workload:
-    return Workload(roles, ("--inherit-tf-config",), **values)
+    return Workload(roles, ("launch", "--inherit", "tf-config"), **values)
 
 
 def options(**values: Any) -> KubernetesOptions:

@@ -48,6 +48,6 @@ def test_the_table_is_that_of_the_last_attempts(tmp_path):
 def test_a_run_that_logged_nothing_has_no_table(tmp_path):
     with RunWriter(create_run_dir(tmp_path, "run")) as writer:
         writer.write(Output("worker-0", "stderr", "hello\n"))
-        assert save_placement(writer).startswith("no operation was placed: --log-device-placement acts in")
+        assert save_placement(writer).startswith("no operation was placed: --set log_device_placement=true acts in")
     assert not writer.run_dir.placement.exists()
     assert to_csv(placed_in(writer.run_dir)) == "task,operation,device,nodes\n"

@@ -1,0 +1,91 @@
+"""A run or a folder whose checkpoints are resumed or exported."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tfdist.jobs.recovery import absolute
+from tfdist.jobs.saved_spec import SavedSpec, read_saved_spec
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.runs.find import LAST, find_run
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.text import shortened
+from tfdist.models.checkpointing import Checkpointing
+from tfdist.models.checkpoints import CheckpointList, Manifest, list_checkpoints
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.choice import StrategyChoice
+
+
+@dataclass(frozen=True)
+class CheckpointSource:
+    """Checkpoints to continue from, or to export."""
+
+    option: str
+    """Name of the option in messages: `--resume last`."""
+    folder: str
+    """An absolute path or a URL."""
+    run: SavedSpec | None = None
+    """Spec of the run that was named; None for a folder."""
+    newest: Manifest | None = None
+    """None for programs of the user, and if this machine cannot read the folder."""
+    may_be_empty: bool = False
+    """The training starts from the beginning if the folder holds no checkpoint."""
+
+    @property
+    def spec(self) -> StrategyChoice | None:
+        """What was trained; None if this machine cannot know it. Of a run as it was started, with the hosts of then."""
+        last = None if self.newest is None else TrainingSpec.from_json(self.newest.spec)
+        if self.run is None or last is None or not isinstance(self.run.spec, TrainingSpec):
+            return last if self.run is None else self.run.spec
+        return replace(self.run.spec, examples=last.examples)
+
+    @property
+    def checkpointing(self) -> Checkpointing:
+        """How the checkpoints were saved, as far as it is known."""
+        saved = self.run and self.run.checkpointing
+        return saved or Checkpointing(self.folder)
+
+
+def find_source(text: str, runs_dir: Path, option: str) -> CheckpointSource:
+    """The folder that `text` names: a run's, or itself. `option` is for messages, as in `--resume last`.
+
+    Raises:
+        TfdistError: there is none.
+    """
+    if "://" in text:
+        return CheckpointSource(option, absolute(text, option.partition(" ")[0]))
+    path = Path(text).expanduser()
+    if path.is_dir() and text != LAST and RunDir(path).created is None and not RunDir(path).spec.exists():
+        return CheckpointSource(option, absolute(text, option.partition(" ")[0]))
+    if path.is_file():
+        raise TfdistError(f"{option}: a file; give a run, or the folder that holds the checkpoints")
+    run_dir = find_run(text, runs_dir, option)
+    saved = read_saved_spec(run_dir)
+    if saved is None:
+        raise TfdistError(f"{option}: {run_dir.spec} cannot be read; give another run, or a folder of checkpoints")
+    if saved.checkpointing is None:
+        raise TfdistError(
+            f"{option}: {run_dir.path.name} was started without checkpoints; give another run, or a folder of "
+            "checkpoints ('tfdist runs' lists the runs)"
+        )
+    moved = run_dir.checkpoints  # with the run's folder
+    return CheckpointSource(option, str(moved.absolute()) if moved.is_dir() else saved.checkpointing.folder, saved)
+
+
+def listing_of(source: CheckpointSource) -> CheckpointList:
+    """The checkpoints in the folder of a source.
+
+    Raises:
+        TfdistError: it cannot be read.
+    """
+    try:
+        return list_checkpoints(source.folder)
+    except OSError as error:
+        raise TfdistError(f"{source.option}: {source.folder} cannot be read ({error.strerror})") from None
+
+
+def no_checkpoint(source: CheckpointSource, listing: CheckpointList) -> TfdistError:
+    """Why nothing can be resumed from, or exported."""
+    if listing.problems:
+        problems = shortened(listing.problems.values(), 2)
+        return TfdistError(f"{source.option}: no complete checkpoint in {source.folder} ({problems})")
+    return TfdistError(f"{source.option}: no checkpoint in {source.folder}")

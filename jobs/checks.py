@@ -1,0 +1,315 @@
+"""Checks of a complete spec: what cannot work is refused before anything starts, what may surprise is a warning.
+
+Every check raises a TfdistError for the first problem.
+"""
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+from tfdist.jobs.exchange_checks import check_all_reduce, check_exchange
+from tfdist.jobs.graph_checks import check_backup_workers, check_graph
+from tfdist.launch.errors import MissingHardwareError, TfdistError
+from tfdist.launch.machine import Machine
+from tfdist.launch.text import counted
+from tfdist.models.calls import whole_calls
+from tfdist.models.datasets.table import PREPARED, SYNTHETIC
+from tfdist.models.spec import Architecture, TrainingSpec
+from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import Api, Communication, CrossDevice, GpuThreads, StrategyName, option_text
+from tfdist.strategies.partitioner import parse_partitioner
+from tfdist.strategies.refusals import (
+    cross_device_refusal,
+    devices_refusal,
+    keras_refusal,
+    precision_refusal,
+    refuse,
+    steps_per_call_refusal,
+)
+
+
+def check_straggler(spec: TrainingSpec) -> None:
+    """Refuse a slow worker that does not exist, is not slow, or cannot be slowed.
+
+    Raises:
+        TfdistError: one of these.
+    """
+    if not (isfinite(spec.slow_ms) and spec.slow_ms >= 0):
+        raise TfdistError(f"slow_ms = {spec.slow_ms:g}: must be 0 or more milliseconds")
+    if not (isfinite(spec.slow_factor) and spec.slow_factor >= 1):
+        raise TfdistError(f"slow_factor = {spec.slow_factor:g}: must be 1 or more")
+    slow = spec.slow_ms > 0 or spec.slow_factor > 1
+    if spec.slow_worker is None:
+        if slow:
+            raise TfdistError("slow_ms and slow_factor have no effect without slow_worker: set slow_worker = 0")
+        return
+    if not slow:
+        raise TfdistError(f"slow_worker = {spec.slow_worker} is not slower: set slow_ms or slow_factor")
+    count = spec.workers if CATALOG[spec.strategy].many_processes else spec.devices
+    if not 0 <= spec.slow_worker < count:
+        raise TfdistError(f"slow_worker = {spec.slow_worker}: must be 0 to {count - 1}, one of {count}")
+    _check_graph("slow_worker", spec)
+
+
+def check_step_times(spec: TrainingSpec) -> None:
+    """Refuse step times where the steps are not those of tfdist's loop.
+
+    Raises:
+        TfdistError: they would have no effect.
+    """
+    if not spec.step_times:
+        return
+    _check_graph("step_times", spec)
+    if not spec.synchronous:
+        raise TfdistError(f"step_times: {spec.strategy} has no steps that all workers take together; omit it")
+    if spec.steps_per_call > 1:
+        raise TfdistError(f"step_times with steps_per_call = {spec.steps_per_call}: only with 1; omit one of them")
+
+
+def _check_graph(key: str, spec: TrainingSpec) -> None:
+    if spec.api is not Api.LOOP:
+        raise TfdistError(f"{key} with api = {spec.api}: only tfdist's own loop has it; use api = loop")
+    if spec.strategy is StrategyName.TPU:
+        raise TfdistError(f"{key}: TensorFlow cannot read the clock in a TPU's step; omit it")
+
+
+_ONE_GPU_ONCE = "NCCL accepts each physical GPU once, so not the parts of one that come from"
+
+
+def check_gpus(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machine) -> None:
+    """Refuse options for GPUs on a machine without any, and those that contradict each other.
+
+    Raises:
+        TfdistError: the first problem.
+    """
+    if choice.gpu_threads is not GpuThreads.GLOBAL and not machine.gpus:
+        raise MissingHardwareError(f"--set gpu_threads={choice.gpu_threads} needs GPUs, and none was found: omit it")
+    _check_memory(choice, chosen, machine)
+    if choice.logical_gpus is None:
+        return
+    if machine.hosts > 1:
+        raise TfdistError(
+            f"--set logical_gpus={choice.logical_gpus} cuts the GPU of one host, not of {machine.hosts}: omit it"
+        )
+    parts = f"--set logical_gpus={choice.logical_gpus}"
+    if choice.communication is Communication.NCCL:
+        raise TfdistError(f"--communication nccl: {_ONE_GPU_ONCE} {parts}; use ring or auto")
+    if choice.cross_device is CrossDevice.NCCL:
+        raise TfdistError(
+            f"--cross-device nccl: {_ONE_GPU_ONCE} {parts}; use hierarchical-copy, reduction-to-one or auto"
+        )
+
+
+def _check_memory(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machine) -> None:
+    """TensorFlow takes a limited memory at the start: of a device with a limit, it refuses to let the memory grow."""
+    options = []
+    if choice.memory_limit_mb is not None:
+        options.append(option_text("memory_limit_mb", choice.memory_limit_mb))
+    if "memory_growth" in chosen:
+        options.append(option_text("memory_growth", choice.memory_growth))
+    if options and not machine.gpus:
+        raise MissingHardwareError(f"{options[0]} needs GPUs, and none was found: omit it")
+    if options and choice.logical_gpus is not None:
+        raise TfdistError(
+            f"{options[0]}: --set logical_gpus={choice.logical_gpus} gives each part of the GPU a fixed share of its "
+            "memory; omit one of them"
+        )
+    if len(options) > 1:
+        raise TfdistError(f"{' and '.join(options)}: a limited memory is taken at the start; omit one of them")
+
+
+INITIAL_SHARE = 0.1
+"""Share of the initial weights in the averages, above which a warning is printed."""
+
+
+def check_ema(spec: TrainingSpec) -> None:
+    """Refuse a decay outside of 0..1.
+
+    Raises:
+        TfdistError: it is.
+    """
+    if spec.ema is not None and not 0.0 < spec.ema < 1.0:
+        raise TfdistError(
+            f"--set ema={spec.ema:g}: must be more than 0 and less than 1, as 0.999; omit it to keep no averages"
+        )
+
+
+def ema_warnings(spec: TrainingSpec) -> tuple[str, ...]:
+    """Averages that keep much of the initial weights, whose share in them is `decay ** steps`."""
+    initial = 0.0 if spec.ema is None else spec.ema**spec.steps
+    if initial <= INITIAL_SHARE or not spec.evaluate:
+        return ()
+    return (
+        f"--set ema={spec.ema:g}: after {counted(spec.steps, 'step')} the averages are {initial:.0%} initial weights, "
+        "so the accuracy will be too low; use a lower decay or more --steps",
+    )
+
+
+_MINIMUM = {
+    "workers": 1, "ps": 0, "devices": 1, "cores_per_device": 1, "intra_op_threads": 1, "logical_gpus": 2, "packs": 1,
+    "memory_limit_mb": 1, "bytes_per_pack": 1, "classes": 2, "batch_size": 1, "steps": 1, "epochs": 1,
+    "steps_per_window": 1, "steps_per_call": 1, "warmup_steps": 0, "backup_workers": 0, "shuffle": 1, "seed": 0,
+    "image_size": 32,  # MobileNetV2 halves the image five times
+}  # fmt: skip
+_MAX_SEED = 2**32 - 1  # of NumPy
+_ALPHAS = (0.35, 0.5, 0.75, 1.0, 1.3, 1.4)
+
+
+def check(spec: TrainingSpec, chosen: Mapping[str, Any], machine: Machine) -> None:
+    """Refuse what cannot work or would have no effect.
+
+    Args:
+        spec: all values, defaults included.
+        chosen: the values that the user set, by field.
+        machine: the combined hosts.
+    """
+    _check_ranges(spec)
+    check_strategy(spec, chosen, machine)
+    check_combinations(spec)
+    check_effect(spec, chosen)
+    if "steps" in chosen or "warmup_steps" in chosen:
+        check_length(spec)
+
+
+def check_strategy(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machine) -> None:
+    """The part of `check` that also applies to custom programs."""
+    _check_minimums(choice)
+    if choice.timeout_collective_s is not None and not choice.timeout_collective_s > 0:
+        raise TfdistError(
+            f"--set timeout_collective={choice.timeout_collective_s:g}: must be positive; omit it for no limit"
+        )
+    parse_partitioner(choice.variable_partitioner)
+    _check_options(choice, chosen)
+    check_gpus(choice, chosen, machine)
+    check_all_reduce(choice, machine)
+    check_backup_workers(choice)
+    _check_devices(choice, chosen, machine)
+
+
+def check_combinations(spec: TrainingSpec) -> None:
+    """Refuse combinations of strategy, Keras, API, precision and devices that TensorFlow cannot train."""
+    keras = f"--keras {spec.keras}"
+    refuse(keras_refusal(spec.strategy, spec.keras, spec.api), f"{keras} --api {spec.api} --strategy {spec.strategy}")
+    check_graph(spec)
+    refuse(
+        precision_refusal(spec.strategy, spec.keras, spec.precision, spec.replicas),
+        f"{keras} --precision {spec.precision}",
+    )
+    check_exchange(spec)
+    check_straggler(spec)
+    check_step_times(spec)
+    refuse(
+        steps_per_call_refusal(spec.keras, spec.api, spec.steps_per_call, spec.replicas),
+        f"{keras} --api {spec.api} --steps-per-call {spec.steps_per_call}",
+    )
+    _check_replicas(spec)
+
+
+def check_effect(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:
+    """Refuse options that the model, the data set or the device would ignore."""
+    ignored = (
+        ("bn_momentum", f"--model {spec.model}", spec.model == Architecture.TINY),
+        ("shuffle", f"--dataset {spec.dataset}", spec.dataset == SYNTHETIC),
+        ("data_dir", f"--dataset {spec.dataset}", not spec.dataset.startswith(PREPARED)),
+        ("cores_per_device", "a GPU", spec.gpus),
+    )
+    for field, option, has_no_effect in ignored:
+        if has_no_effect and field in chosen:
+            raise TfdistError(f"{option_text(field, chosen[field])} has no effect with {option}: omit it")
+    if spec.count_updates and (spec.synchronous or spec.api is not Api.LOOP):
+        raise TfdistError(
+            f"count_updates has no effect with --strategy {spec.strategy} --api {spec.api}: omit it, or use "
+            f"--strategy {StrategyName.PARAMETER_SERVER} --api {Api.LOOP}"
+        )
+    if "steps_per_window" in chosen and spec.steps_per_window % spec.steps_per_call:
+        raise TfdistError(
+            f"--set steps_per_window={spec.steps_per_window}: a window is a whole number of calls; omit it, or use "
+            f"{whole_calls(spec.steps_per_window, spec.steps_per_call)} with --steps-per-call {spec.steps_per_call}"
+        )
+
+
+def check_length(spec: TrainingSpec) -> None:
+    """Refuse a training with fewer timed than warm-up steps."""
+    if spec.steps < max(1, 2 * spec.warmup_steps):
+        raise TfdistError(
+            f"--steps {spec.steps}: too few to time after {spec.warmup_steps} warm-up steps; "
+            f"use --steps {2 * spec.warmup_steps} or more, or --set warmup_steps=0"
+        )
+
+
+def strategy_warnings(choice: StrategyChoice, machine: Machine) -> tuple[str, ...]:
+    """What works but may surprise, for any program."""
+    if choice.logical_gpus is not None:
+        return (f"{choice.logical_gpus} logical GPUs share one card: do not infer scaling from this run",)
+    cores = choice.replicas * (choice.cores_per_device or 0)
+    if machine.gpus or cores <= len(machine.cores):
+        return ()
+    each = counted(choice.cores_per_device or 0, "core")
+    return (
+        f"{choice.replicas} devices with {each} each share {len(machine.cores)} cores "
+        f"and slow each other down: do not infer scaling from this run",
+    )
+
+
+def training_warnings(spec: TrainingSpec, machine: Machine) -> tuple[str, ...]:
+    """What works but may surprise, for the built-in training."""
+    slow = "--xla on a CPU is about 100 times slower for MobileNetV2 (its depthwise gradients)"
+    applies = spec.xla and not machine.gpus and spec.model is Architecture.MOBILENET_V2
+    return (*strategy_warnings(spec, machine), *([slow] if applies else []), *ema_warnings(spec))
+
+
+def _check_ranges(spec: TrainingSpec) -> None:
+    _check_minimums(spec)
+    if spec.seed > _MAX_SEED:
+        raise TfdistError(f"--set seed={spec.seed}: must be at most {_MAX_SEED}")
+    if spec.alpha not in _ALPHAS:
+        raise TfdistError(f"--set alpha={spec.alpha}: choose from {', '.join(map(str, _ALPHAS))}")
+    if not 0.0 <= spec.bn_momentum < 1.0:
+        raise TfdistError(f"--set bn_momentum={spec.bn_momentum:g}: must be at least 0 and less than 1")
+    if not spec.learning_rate > 0:
+        raise TfdistError(f"--set learning_rate={spec.learning_rate:g}: must be positive")
+    check_ema(spec)
+
+
+def _check_minimums(choice: StrategyChoice) -> None:
+    for field, minimum in _MINIMUM.items():
+        value = getattr(choice, field, None)
+        if value is not None and value < minimum:
+            raise TfdistError(f"{option_text(field, value)}: must be at least {minimum}")
+
+
+def _check_options(choice: StrategyChoice, chosen: Mapping[str, Any]) -> None:
+    """Refuse an option that the strategy would ignore, unless it is the default."""
+    for field, value in chosen.items():
+        takers = [row.name for row in CATALOG.values() if field in row.options]
+        if takers and choice.strategy not in takers and value != getattr(type(choice), field):
+            raise TfdistError(
+                f"{option_text(field, value)} has no effect under --strategy {choice.strategy}: "
+                f"omit it, or use {', '.join(takers)}"
+            )
+    row = CATALOG[choice.strategy]
+    if "ps" in row.options and choice.ps < row.least_ps:
+        raise TfdistError(f"--ps 0: {choice.strategy} keeps its variables on parameter servers; use --ps 1 or more")
+
+
+def _check_devices(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machine) -> None:
+    if machine.hosts > 1 and not CATALOG[choice.strategy].many_processes:
+        raise TfdistError(
+            f"--strategy {choice.strategy} is one process, and {machine.hosts} hosts were given: "
+            f"use --strategy multiworker, or choose one host with --hosts"
+        )
+    if machine.gpus and choice.replicas > len(machine.gpus):
+        raise MissingHardwareError(
+            f"{choice.replicas} devices ({choice.workers} workers x {choice.devices}) but only {len(machine.gpus)} "
+            f"GPUs: use fewer --workers or --devices"
+        )
+    _check_replicas(choice, TfdistError if "devices" in chosen else MissingHardwareError)
+
+
+def _check_replicas(choice: StrategyChoice, odd_number: type[TfdistError] = TfdistError) -> None:
+    """`odd_number`: raised for a number of devices that the all-reduce cannot sum."""
+    devices = f"--devices {choice.devices}"
+    refuse(devices_refusal(choice.strategy, choice.workers, choice.devices, choice.gpus), devices, MissingHardwareError)
+    all_reduce = f"--cross-device {choice.cross_device} {devices}"
+    refuse(cross_device_refusal(choice.cross_device, choice.devices), all_reduce, odd_number)

@@ -1,0 +1,67 @@
+"""Checks of the all-reduce: its hardware, and the options that TensorFlow passes to it.
+
+Source of what acts where: cross_device_ops.py of TensorFlow 2.21. CollectiveAllReduce (multiworker, and mirrored with
+auto) splits gradients by `bytes_per_pack`, NcclAllReduce and HierarchicalCopyAllReduce into `num_packs`, and
+ReductionToOneDevice not at all.
+"""
+
+from tfdist.launch.errors import MissingHardwareError, TfdistError
+from tfdist.launch.machine import Machine
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import Communication, CrossDevice, GradientDtype, StrategyName
+from tfdist.strategies.refusals import all_reduce_refusal, gradient_dtype_refusal, refuse
+
+_IN_PACKS = (CrossDevice.NCCL, CrossDevice.HIERARCHICAL_COPY)
+
+
+def check_all_reduce(choice: StrategyChoice, machine: Machine) -> None:
+    """Refuse an all-reduce without its hardware, and options that it would ignore."""
+    if not machine.gpus and choice.communication is Communication.NCCL:
+        raise MissingHardwareError("--communication nccl needs GPUs, and none was found: use ring or auto")
+    if not machine.gpus and choice.cross_device is CrossDevice.NCCL:
+        raise MissingHardwareError(
+            "--cross-device nccl needs GPUs, and none was found: use hierarchical-copy, reduction-to-one or auto"
+        )
+    ignored = f"has no effect with --cross-device {choice.cross_device}: omit it, or use"
+    if choice.packs is not None and choice.cross_device not in _IN_PACKS:
+        raise TfdistError(f"--set packs={choice.packs} {ignored} nccl or hierarchical-copy{_alternative(choice)}")
+    if choice.bytes_per_pack is not None and choice.cross_device is not CrossDevice.AUTO:
+        packs = ", or --set packs" if choice.cross_device in _IN_PACKS else ""
+        raise TfdistError(f"--bytes-per-pack {choice.bytes_per_pack} {ignored} auto{packs}")
+
+
+def _alternative(choice: StrategyChoice) -> str:
+    return ", or --bytes-per-pack" if choice.cross_device is CrossDevice.AUTO else ""
+
+
+def check_program(choice: StrategyChoice) -> None:
+    """Refuse an option that only the built-in training can pass on, for a custom program."""
+    if choice.strategy is StrategyName.MIRRORED and choice.bytes_per_pack is not None:
+        raise TfdistError(
+            f"--bytes-per-pack {choice.bytes_per_pack}: MirroredStrategy has no such option, so a COMMAND would ignore "
+            "it; omit it, and pass CommunicationOptions(bytes_per_pack=...) to all_reduce in the program"
+        )
+
+
+def check_exchange(spec: TrainingSpec) -> None:
+    """Refuse options of the exchange that this Keras, this all-reduce or a single replica would ignore."""
+    dtype = f"--gradient-dtype {spec.gradient_dtype}"
+    if spec.gradient_dtype is not GradientDtype.FLOAT32:
+        if spec.replicas == 1:
+            raise TfdistError(f"{dtype} has no effect with 1 replica, which exchanges nothing: omit it")
+        refuse(all_reduce_refusal(spec.keras), f"--keras {spec.keras} {dtype}")
+        refuse(gradient_dtype_refusal(spec.gradient_dtype, uses_nccl(spec)), dtype)
+    if spec.strategy is StrategyName.MIRRORED and spec.bytes_per_pack is not None:
+        refuse(all_reduce_refusal(spec.keras), f"--keras {spec.keras} --bytes-per-pack {spec.bytes_per_pack}")
+
+
+def uses_nccl(choice: StrategyChoice) -> bool:
+    """Whether gradients may go over NCCL: chosen, or the default between whole GPUs."""
+    if Communication.NCCL is choice.communication or CrossDevice.NCCL is choice.cross_device:
+        return True
+    undecided = {
+        StrategyName.MIRRORED: choice.cross_device is CrossDevice.AUTO,
+        StrategyName.MULTI_WORKER: choice.communication is Communication.AUTO,
+    }
+    return choice.gpus and choice.logical_gpus is None and undecided.get(choice.strategy, False)

@@ -1,0 +1,213 @@
+"""The hosts that the options of `host_options` select, located and connected; and what a changed hostfile changes."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tfdist.launch.agent_program.description import describe
+from tfdist.launch.agents.fleet import Fleet
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts.host import LOCAL, Host
+from tfdist.launch.hosts.locate import locate
+from tfdist.launch.hosts.selection import read_hosts
+from tfdist.launch.hosts.slurm import leaking_variables, slurm_hosts, with_groups
+from tfdist.launch.hosts.transport import TransportOptions, ssh_words
+from tfdist.launch.machine import WITHOUT_GPUS, Machine, Machines, assign_slots, machines_of
+from tfdist.launch.place import slots_of
+from tfdist.strategies.options import option_words
+
+
+@dataclass
+class HostfileChanges:
+    """Reads the hostfile again when it has changed. A host that is known keeps the settings it was started with."""
+
+    hosts: tuple[Host, ...]
+    """The hosts that were read last."""
+    path: Path | None
+    """None: the hosts never change."""
+    read: Callable[[], tuple[Host, ...]]
+    """The hosts of the file, located. Raises a TfdistError if the file is wrong."""
+    _seen: tuple[int, int, int] | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._seen = self._signature()
+
+    def __call__(self) -> Sequence[Host]:
+        """The hosts now.
+
+        Raises:
+            TfdistError: the file has changed and is wrong. Until it changes again, the hosts stay.
+        """
+        signature = self._signature()
+        if signature not in (None, self._seen):
+            self._seen = signature
+            known = {host.name: host for host in self.hosts}
+            try:
+                self.hosts = tuple(known.get(host.name, host) for host in self.read())
+            except TfdistError as error:
+                raise TfdistError(f"{error}; the job keeps its hosts") from None
+        return self.hosts
+
+    def _signature(self) -> tuple[int, int, int] | None:
+        try:
+            stat = self.path.stat() if self.path is not None else None
+        except OSError:  # it is being replaced
+            return None
+        return None if stat is None else (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+
+
+MANY = 64
+"""Number of cores and GPUs of an imagined host with plenty of both."""
+
+_TAKE_NO_COMMAND = (".", "cd", "export", "ml", "module", "set", "setenv", "source", "ulimit", "umask", "unset")
+"""Shell commands that run no other command, so a --remote-prefix that starts with one of them must end it."""
+
+
+@dataclass(frozen=True)
+class HostSelection:
+    """The hosts of a job, located; none: only this machine."""
+
+    hosts: tuple[Host, ...] = ()
+    per_host: int | None = None
+    """Workers per host; None: one per GPU, or 1."""
+    options: tuple[str, ...] = ()
+    """Command-line words that select the same hosts."""
+    hostfile: Path | None = None
+    read: Callable[[], tuple[Host, ...]] = field(default=tuple, compare=False, repr=False)
+    """Reads the options and the hostfile again. Raises a TfdistError if the hostfile is wrong."""
+
+    def changes(self, devices: int) -> HostfileChanges:
+        """The hosts while a job runs, whose workers have this number of devices: those of the hostfile now."""
+
+        def read() -> tuple[Host, ...]:
+            hosts = self.read()
+            for host in hosts:
+                slots_of(host, 0, self.per_host, devices)  # raises if the file contradicts --workers-per-host
+            return hosts
+
+        return HostfileChanges(self.hosts, self.hostfile, read)
+
+    def raw_machines(self, fleet: Fleet | None) -> Machines:
+        """The machines as their agents report them, without slots for workers.
+
+        Raises:
+            TfdistError: GPUs of a host are unusable or misnamed.
+        """
+        return machines_of({LOCAL: describe()} if fleet is None else fleet.hellos)
+
+    def machines(self, fleet: Fleet | None, devices: int) -> Machines:
+        """The machines, on other hosts with slots for workers of `devices` devices each."""
+        raw = self.raw_machines(fleet)
+        return raw if fleet is None else assign_slots(raw, self.per_host, devices)
+
+    def try_out(self, plan: Callable[[Machines], object], devices: int) -> None:
+        """Plan for imagined hosts, so that an error that no hardware could fix is raised before connecting.
+
+        Raises:
+            TfdistError: planning fails with the same message for hosts without GPUs and with many.
+        """
+        if not self.hosts:
+            return
+        try:
+            plan(assign_slots({host: imagined(host, 0) for host in self.hosts}, self.per_host, devices))
+        except TfdistError as without_gpus:
+            try:
+                plan(assign_slots({host: imagined(host, MANY) for host in self.hosts}, self.per_host, devices))
+            except TfdistError as with_gpus:
+                if str(with_gpus) == str(without_gpus):
+                    raise with_gpus from None
+
+
+def imagined(host: Host, gpus: int) -> Machine:
+    """A machine for `host` with plenty of cores and this number of GPUs, to plan a job without it."""
+    if not gpus or host.gpus == WITHOUT_GPUS:
+        return Machine(tuple(range(MANY)), ())
+    ids = host.gpus or tuple(map(str, range(gpus)))
+    return Machine(tuple(range(MANY)), ("",) * len(ids), ids)
+
+
+def select_hosts(values: Mapping[str, Any]) -> HostSelection:
+    """The hosts that the options select, by option name; None and [] count as not given. Nothing is connected.
+
+    Raises:
+        TfdistError: a value is wrong, or an option would have no effect.
+    """
+    values = {name: value for name, value in values.items() if value not in (None, [])}
+    options = TransportOptions(
+        transport=values.get("transport", "ssh"),
+        ssh=values.get("ssh", "ssh"),
+        remote_prefix=values.get("remote_prefix", ""),
+        python=values.get("python", ""),
+        chdir=values.get("chdir", ""),
+        unset=leaking_variables(os.environ),
+    )
+    _check_values(values)
+    hosts = _named_hosts(values, options)
+    _check_effect(values, options, hosts)
+    words = tuple(word for name, value in values.items() for word in option_words(name, value))
+    if not hosts:
+        return HostSelection()
+    read = partial(_located_again, values, options)
+    return HostSelection(locate(hosts, options), values.get("workers_per_host"), words, values.get("hostfile"), read)
+
+
+def _located_again(values: Mapping[str, Any], options: TransportOptions) -> tuple[Host, ...]:
+    return locate(_named_hosts(values, options), options)
+
+
+def _written(name: str, values: Mapping[str, Any]) -> str:
+    return " ".join(option_words(name, values[name])[:2])
+
+
+def _check_values(values: Mapping[str, Any]) -> None:
+    per_host = values.get("workers_per_host")
+    if per_host is not None and per_host < 1:
+        raise TfdistError(f"--workers-per-host {per_host}: must be at least 1")
+    _check_ssh(values.get("ssh", "ssh"))
+    _check_prefix(values.get("remote_prefix"))
+
+
+def _check_ssh(text: str) -> None:
+    try:
+        words = ssh_words(text)
+    except ValueError as error:
+        raise TfdistError(f"--ssh {text}: {error}; correct the quotes") from None
+    if not words:
+        raise TfdistError("--ssh '': give the OpenSSH client, or omit it")
+    for flag, key in pairwise(words):
+        if flag == "-i" and "%" not in key and not Path(key).expanduser().is_file():
+            raise TfdistError(f"--ssh {text!r}: no file {key}; give the path of a private key")
+
+
+def _check_prefix(prefix: str | None) -> None:
+    words = (prefix or "").split()
+    flag = f"--remote-prefix {prefix!r}"
+    if prefix is not None and not words:
+        raise TfdistError(f"{flag}: empty; omit it")
+    if words and words[0] in _TAKE_NO_COMMAND and not words[-1].endswith(("&&", ";")):
+        raise TfdistError(f"{flag}: {words[0]} would get the agent's command as arguments; end it with &&")
+
+
+def _named_hosts(values: Mapping[str, Any], options: TransportOptions) -> tuple[Host, ...]:
+    """Hosts of --hosts or --hostfile; with srun by default those of the Slurm allocation."""
+    text, file = ",".join(values["hosts"]) if "hosts" in values else None, values.get("hostfile")
+    if text is not None and file is not None:
+        raise TfdistError(f"{_written('hosts', values)} and {_written('hostfile', values)}: use only one of them")
+    in_slurm = options.transport == "srun"
+    if text is None and file is None and in_slurm:
+        text = ",".join(host.name for host in slurm_hosts(os.environ))
+    hosts = read_hosts(text, file, values.get("exclude", ()))
+    return with_groups(hosts, os.environ) if in_slurm else hosts
+
+
+def _check_effect(values: Mapping[str, Any], options: TransportOptions, hosts: tuple[Host, ...]) -> None:
+    stray = [name for name in values if name not in ("hosts", "hostfile")]
+    if not hosts and stray:
+        raise TfdistError(f"{_written(stray[0], values)} has no effect without --hosts or --hostfile")
+    for_ssh = [name for name in ("ssh", "remote_prefix") if name in values]
+    if options.transport != "ssh" and for_ssh:
+        raise TfdistError(f"{_written(for_ssh[0], values)} has no effect with {_written('transport', values)}: omit it")

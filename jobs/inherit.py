@@ -1,0 +1,140 @@
+"""What follows for a launch from the cluster that `--inherit` finds in the environment. Pure."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tfdist.launch.cluster import Cluster, Task
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.inherit.addresses import on_same_host
+from tfdist.launch.inherit.source import SourceName
+from tfdist.launch.inherit.table import ClusterRole
+from tfdist.launch.job import Job
+from tfdist.launch.machine import Machine
+from tfdist.launch.text import counted
+from tfdist.strategies.catalog import CATALOG, Strategy
+from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import StrategyName
+
+ATTEMPT = "TFDIST_ATTEMPT"
+"""How often the other launcher has restarted the job; not set: it does not say."""
+ONE_TASK = "no cluster in the environment: this is the only task"
+"""A note."""
+
+
+@dataclass(frozen=True)
+class Inherit:
+    """Only one task of a cluster that another launcher has started is run."""
+
+    source: SourceName = SourceName.TF_CONFIG
+    """What describes the cluster in the environment."""
+    waits: bool = True
+    """The task starts when all others are there."""
+
+    @property
+    def flag(self) -> str:
+        """The option, for messages."""
+        return f"--inherit {self.source}"
+
+
+def attempt_number(environ: Mapping[str, str]) -> int:
+    """The number of restarts of the job before this launch.
+
+    Raises:
+        TfdistError: the variable is no number.
+    """
+    text = environ.get(ATTEMPT) or "0"
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise TfdistError(f"{ATTEMPT}={text!r}: must be the number of restarts; unset it")
+    return int(text)
+
+
+def implied_choices(found: ClusterRole, choices: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
+    """The choices, with the strategy and its size that the cluster stands for.
+
+    With GPUs, each worker gets an equal part of those of its host, unless --devices is chosen.
+
+    Raises:
+        TfdistError: a choice contradicts the cluster.
+    """
+    implied = _of_cluster(found.cluster)
+    for name, value in implied.items():
+        chosen = str(choices.get(name, value))
+        if chosen not in (str(value), "auto") and not (name == "strategy" and _has_roles(chosen, found.cluster)):
+            raise TfdistError(f"--{name} {chosen}: the cluster in {found.origin} has {value}; omit --{name}")
+    if str(choices.get("strategy", "auto")) != "auto":
+        implied["strategy"] = choices["strategy"]
+    share = len(machine.gpus) // on_same_host(found.cluster, found.task)
+    if share > 1 and "ps" not in implied and machine.gpus_per_process > 1:
+        implied["devices"] = choices.get("devices", share)
+    return {**choices, **implied}
+
+
+def _of_cluster(cluster: Cluster) -> dict[str, Any]:
+    workers, ps = (len(cluster.addresses.get(role, ())) for role in ("worker", "ps"))
+    if ps:
+        return {"strategy": StrategyName.PARAMETER_SERVER, "workers": workers, "ps": ps}
+    return {"strategy": StrategyName.MULTI_WORKER, "workers": workers}
+
+
+def _has_roles(strategy: str, cluster: Cluster) -> bool:
+    """Whether the jobs of a strategy have the roles of this cluster."""
+    row = _row(strategy)
+    return row is not None and row.has_cluster and {role.name for role in row.roles} == _roles(cluster)
+
+
+def _row(strategy: str) -> Strategy | None:
+    return next((row for name, row in CATALOG.items() if name == strategy), None)
+
+
+def _roles(cluster: Cluster) -> set[str]:
+    return {role for role, addresses in cluster.addresses.items() if addresses and role != "evaluator"}
+
+
+def machine_of_all(machine: Machine, found: ClusterRole, workers: int) -> Machine:
+    """This machine with the GPUs of the whole cluster, assuming that every worker's machine has the same.
+
+    Tasks on one host count its cores alike, whichever of them was started first and uses some already.
+    """
+    cores = machine.cores if on_same_host(found.cluster, found.task) == 1 else tuple(sorted(machine.cores))
+    return replace(machine, cores=cores, gpus=machine.gpus * workers, gpu_ids=machine.gpu_ids * workers)
+
+
+def check_task(found: ClusterRole, job: Job, spec: StrategyChoice, *, own: bool) -> None:
+    """Raise a TfdistError if no program runs as the inherited task; `own`: it is the user's."""
+    roles = {plan.task.role for plan in job.plans}
+    if found.task.role not in roles and not (own and found.task.role == "evaluator"):
+        fix = "give a COMMAND for it" if found.task.role == "evaluator" else "use worker"
+        raise TfdistError(
+            f"{found.origin}: its task is {found.task.name}, but the built-in training under {spec.strategy} has no "
+            f"{found.task.role}: {fix}"
+        )
+    missing = roles - {"evaluator"} - _roles(found.cluster)
+    if missing and not own:
+        raise TfdistError(f"{found.origin}: its cluster has no {missing.pop()}, which {spec.strategy} needs: add one")
+
+
+def task_note(found: ClusterRole) -> str:
+    """A note that names this task, as the environment does if the names differ."""
+    before = f" ({_written(found.named)} there)" if found.named != found.task else ""
+    return f"this task, from {found.origin}: {_written(found.task)}{before}"
+
+
+def _written(task: Task) -> str:
+    return f"{task.role} {task.index}"
+
+
+def choices_of_one(choices: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The choices for the only task of a job: one worker, if the strategy has workers."""
+    row = _row(str(choices.get("strategy", "auto")))
+    return {"workers": 1, **choices} if row is not None and "workers" in row.options else choices
+
+
+def check_one(job: Job, spec: StrategyChoice, flag: str) -> None:
+    """Raise a TfdistError if a job without a cluster in the environment has several tasks."""
+    if len(job.plans) > 1:
+        raise TfdistError(
+            f"{flag}: the environment describes no cluster, so this is the only task, but {spec.strategy} with these "
+            f"options has {counted(len(job.plans), 'task')}; omit {flag}, or --workers and --ps"
+        )

@@ -1,0 +1,280 @@
+"""Plans a launch: the options of `tfdist launch` become a checked and complete plan. Starts nothing."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tfdist.jobs import inherit as rules
+from tfdist.jobs.checkpoint_source import CheckpointSource
+from tfdist.jobs.inherit import Inherit
+from tfdist.jobs.plan import only_task, plan_command, plan_training
+from tfdist.jobs.presets import resolve, resolve_strategy
+from tfdist.jobs.recovery import Recovery
+from tfdist.jobs.recovery_plan import PlannedJob, plan_checkpointing, recovery_notes, with_variables
+from tfdist.jobs.resize import effect, resized
+from tfdist.launch.attempts import SavedState
+from tfdist.launch.environment import INTRA_OP_THREADS, device_order
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts.host import LOCAL
+from tfdist.launch.inherit.addresses import earlier_on_host
+from tfdist.launch.inherit.rendezvous import Rendezvous
+from tfdist.launch.inherit.table import inherited
+from tfdist.launch.inherit.wire import SECRET, Key
+from tfdist.launch.job import Job, Program
+from tfdist.launch.machine import BUSY, Machines, combined, local_machines
+from tfdist.launch.program import program_of
+from tfdist.launch.text import did_you_mean
+from tfdist.models.checkpointing import Checkpointing
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import LEGACY_KERAS, option_name, option_text
+
+ALL, NONE = "all", "none"
+
+
+def output_tasks(text: str, job: Job) -> frozenset[str] | None:
+    """The tasks that a comma-separated list of tasks and roles names; None: all.
+
+    Raises:
+        TfdistError: the job has no such task or role.
+    """
+    tasks = [plan.task.name for plan in job.plans]
+    roles = list(dict.fromkeys(plan.task.role for plan in job.plans))
+    entries = [entry.strip() for entry in text.split(",")]
+    for entry in entries:
+        if entry not in (ALL, NONE, *roles, *tasks):
+            fix = did_you_mean(entry, (ALL, NONE, *roles, *tasks), most=8)
+            raise TfdistError(f"--output {text or repr(text)}: no task or role {entry!r}; {fix}")
+    if ALL in entries:
+        return None
+    return frozenset(plan.task.name for plan in job.plans if {plan.task.role, plan.task.name} & set(entries))
+
+
+_IN_CURRENT = ("memory_limit_mb", "memory_growth", "soft_placement", "log_device_placement")
+"""Options that reach a program through the devices that `current()` configures."""
+_END_OTHERS = "end them, or expect longer steps"
+
+
+@dataclass(frozen=True)
+class PlannedLaunch:
+    """A job, and the messages to print before it starts."""
+
+    job: Job
+    spec: StrategyChoice
+    """A TrainingSpec for the built-in training."""
+    argv: tuple[str, ...]
+    """The user's own program; empty for the built-in training."""
+    notes: tuple[str, ...]
+    """Decisions that tfdist made."""
+    warnings: tuple[str, ...]
+    checkpointing: Checkpointing | None = None
+    """Its folder is empty for the one in the run's folder, until `with_checkpoints`. None: the job is not saved."""
+    plan_again: Callable[[Any, Machines], Job] | None = None
+    """Plans the job with another spec, on other machines; None: it cannot be planned again."""
+    rendezvous: Rendezvous | None = None
+    """Where the tasks of an inherited cluster wait for each other; None: this one starts at once."""
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """The options that define the job."""
+
+    choices: Mapping[str, Any]
+    """Values by TrainingSpec's field names, and `preset`; only those that were given."""
+    command: tuple[str, ...] = ()
+    port: int | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables of every task."""
+    inherit: Inherit | None = None
+    """Run only the task that the environment describes; None: all tasks."""
+    recovery: Recovery = field(default_factory=Recovery)
+    source: CheckpointSource | None = None
+    """What --resume names."""
+
+    @property
+    def base(self) -> StrategyChoice | None:
+        """What is resumed: it has the values of options that are not given."""
+        return None if self.source is None else self.source.spec
+
+    @property
+    def devices(self) -> int:
+        """Devices per task; 1 if not given."""
+        return max(1, int(self.choices.get("devices", 1 if self.base is None else self.base.devices)))
+
+
+def plan_request(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
+    """Plan the job on these machines.
+
+    Raises:
+        TfdistError: an option is wrong.
+    """
+    inherit = options.inherit
+    planned = _plan(options, machines) if inherit is None else _plan_inherited(options, inherit, machines)
+    own, recovery, source = bool(options.command), options.recovery, options.source
+    job = PlannedJob(planned.job, planned.spec, own, "" if inherit is None else inherit.flag)
+    saved = plan_checkpointing(job, recovery, source)
+    notes = (*planned.notes, *recovery_notes(saved, recovery, source, own=own))
+    return replace(planned, checkpointing=saved, notes=notes)
+
+
+def with_checkpoints(planned: PlannedLaunch, folder: str, *, check: bool = True) -> PlannedLaunch:
+    """The plan whose tasks know the folder of checkpoints: the one that was chosen, else `folder`.
+
+    Args:
+        planned: unchanged if its job is not saved.
+        folder: in the run's folder, an absolute path.
+        check: the preflight checks the folder.
+    """
+    if planned.checkpointing is None:
+        return planned
+    saved = replace(planned.checkpointing, folder=planned.checkpointing.folder or folder)
+    job = with_variables(planned.job, saved, own=bool(planned.argv))
+    checked = saved.folder if check and "://" not in saved.folder else ""
+    return replace(planned, job=replace(job, checkpoint_dir=checked), checkpointing=saved)
+
+
+def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
+    choices, machine = _with_servers(options.choices, machines), combined(machines)
+    if not options.command:
+        if LEGACY_KERAS in options.env:
+            raise TfdistError(
+                f"--env {LEGACY_KERAS}={options.env[LEGACY_KERAS]}: the built-in training sets it; use --keras 2 or 3"
+            )
+        base = options.base if isinstance(options.base, TrainingSpec) else None
+        resolved = resolve({**choices, "preset": None}, machine, choices.get("preset"), base)
+        spec, changed = _with_all_examples(resolved.spec, options)
+        env = {**device_order(os.environ), **options.env}
+        plan = partial(plan_training, base_port=options.port, env=env, evaluator=options.recovery.evaluator)
+        notes = (*resolved.notes, *changed)
+        return PlannedLaunch(plan(spec, machines), spec, (), notes, resolved.warnings, plan_again=plan)
+    refuse_training_options(choices)
+    env = {**device_order(os.environ), **options.env}
+    if LEGACY_KERAS in os.environ and "keras" not in choices:
+        env.setdefault(LEGACY_KERAS, os.environ[LEGACY_KERAS])  # other hosts do not have it
+    program = program_of(options.command, env, machines)
+    chosen = resolve_strategy(choices, machine, options.base)
+    job = plan_command(chosen.spec, program, machines, options.port)
+
+    def plan_again(choice: StrategyChoice, machines: Machines) -> Job:
+        return plan_command(choice, program, machines, options.port)
+
+    notes = (*chosen.notes, *_program_notes(program, chosen.spec, choices))
+    return PlannedLaunch(job, chosen.spec, options.command, notes, chosen.warnings, plan_again=plan_again)
+
+
+def _with_all_examples(spec: TrainingSpec, options: LaunchOptions) -> tuple[TrainingSpec, tuple[str, ...]]:
+    """The spec of a training that is resumed with another number of workers: on as many examples, unless its length was
+    chosen; and a note.
+    """
+    base, newest = options.base, None if options.source is None else options.source.newest
+    if newest is None or not isinstance(base, TrainingSpec) or {"steps", "epochs"} & set(options.choices):
+        return spec, ()
+    saved = SavedState(newest.step, newest.examples)
+    kept = resized(base, spec.workers, spec.ps, saved)
+    if kept.global_batch_size == base.global_batch_size:
+        return spec, ()
+    spec = replace(spec, steps=kept.steps, examples=kept.examples)
+    return spec, tuple(filter(None, [effect(base, spec, saved)]))
+
+
+def _program_notes(program: Program, choice: StrategyChoice, choices: Mapping[str, Any]) -> Iterator[str]:
+    """What a Python program may not expect of its environment, and the user did not choose."""
+    if program.python and choice.devices > 1 and not choice.gpus and "tfdist" not in _source(program.argv):
+        yield (
+            f"MirroredStrategy() sees one CPU device, not {choice.devices}: build the strategy with "
+            "tfdist.strategies.current()"
+        )
+    ours = next((option_name(name) for name in _IN_CURRENT if name in choices), None)
+    if program.python and ours and "tfdist" not in _source(program.argv):
+        yield f"{ours} acts in tfdist.strategies.current(), which the program does not seem to call"
+    if program.python and "keras" not in choices and LEGACY_KERAS not in program.env:
+        yield "tf.keras is tf_keras (Keras 2) in the program; choose Keras 3 with --keras 3"
+
+
+def _source(words: tuple[str, ...]) -> str:
+    """The text of the program that `python WORDS` runs; empty if it cannot be read here."""
+    if words[:1] == ("-c",):
+        return " ".join(words[1:2])
+    try:
+        return Path(words[0]).read_text(encoding="utf-8", errors="replace")
+    except (OSError, IndexError, ValueError):
+        return ""
+
+
+def _with_servers(choices: Mapping[str, Any], machines: Machines) -> Mapping[str, Any]:
+    """Without --ps, the number of parameter servers is that of the slots on hosts with role=ps."""
+    servers = sum(machine.slots or 1 for host, machine in machines.items() if host.role == "ps")
+    return {"ps": servers, **choices} if servers else choices
+
+
+def _plan_inherited(options: LaunchOptions, inherit: Inherit, machines: Machines) -> PlannedLaunch:
+    """One task of a cluster whose other tasks another launcher starts elsewhere."""
+    if any(host != LOCAL for host in machines):
+        raise TfdistError(f"{inherit.flag} runs one task on this machine: omit --hosts and --hostfile")
+    attempt = rules.attempt_number(os.environ)
+    found = inherited(inherit.source, os.environ, options.port, inherit.flag)
+    if found is None:
+        planned = _plan(replace(options, choices=rules.choices_of_one(options.choices)), machines)
+        rules.check_one(planned.job, planned.spec, inherit.flag)
+        job = replace(planned.job, first_attempt=attempt)
+        return replace(planned, job=job, notes=(*planned.notes, rules.ONE_TASK), plan_again=None)
+    choices = rules.implied_choices(found, options.choices, machines[LOCAL])
+    machines = local_machines(rules.machine_of_all(machines[LOCAL], found, choices["workers"]))
+    options = replace(options, choices=choices, port=None)
+    planned = _with_own_threads(_plan(options, machines), options, machines)
+    rules.check_task(found, planned.job, planned.spec, own=bool(options.command))
+    job = only_task(planned.job, found.cluster, found.task, earlier_on_host(found.cluster, found.task))
+    key = Key(os.environ.get(rules.ATTEMPT, ""), os.environ.get(SECRET, ""))
+    rendezvous = Rendezvous(found.cluster, found.task, key)
+    return replace(
+        planned,
+        job=replace(job, first_attempt=attempt),
+        notes=(*planned.notes, rules.task_note(found)),
+        plan_again=None,
+        rendezvous=rendezvous if inherit.waits else None,
+    )
+
+
+def _with_own_threads(planned: PlannedLaunch, options: LaunchOptions, machines: Machines) -> PlannedLaunch:
+    """The plan of a task whose thread pools the scheduler has sized. It is not pinned to cores: this machine may have
+    other tasks, which the launcher does not see.
+    """
+    sized = INTRA_OP_THREADS in os.environ and "cores_per_device" not in options.choices
+    if not sized or planned.spec.cores_per_device is None or planned.plan_again is None:
+        return planned
+    spec = replace(planned.spec, cores_per_device=None)
+    return replace(planned, spec=spec, job=planned.plan_again(spec, machines))
+
+
+def refuse_training_options(choices: Mapping[str, Any]) -> None:
+    """Refuse options that only the built-in training has.
+
+    Raises:
+        TfdistError: the first of them.
+    """
+    stray = sorted(set(choices) - {each.name for each in fields(StrategyChoice)})
+    if stray:
+        raise TfdistError(
+            f"{option_text(stray[0], choices[stray[0]])} is for the built-in training, but a COMMAND was given: "
+            "omit it, or write it after the program if it is an option of the program"
+        )
+
+
+def busy_warnings(job: Job, machines: Machines) -> tuple[str, ...]:
+    """Hosts of the job on which other programs run, as bench reports them: its tasks will be slower than alone."""
+    warnings = []
+    for host in job.hosts:
+        machine = machines[host]
+        shared = sorted(
+            {core for plan in job.plans if plan.host == host for core in plan.cores} & {*machine.cores_in_use}
+        )
+        if shared:
+            cores = f"cores {', '.join(map(str, shared))}" if len(shared) > 1 else f"core {shared[0]}"
+            warnings.append(f"other programs on {host.name} are pinned to {cores}, as this job is: {_END_OTHERS}")
+        elif machine.busy > BUSY:
+            share = f"{machine.busy:.0%} of all cores"
+            warnings.append(f"other programs on {host.name} are busy ({share}): {_END_OTHERS}")
+    return tuple(warnings)

@@ -1,0 +1,241 @@
+"""Plans what the pods of `tfdist manifest` run, and where they keep runs and checkpoints. Starts nothing."""
+
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tfdist.jobs.host_selection import MANY
+from tfdist.jobs.launch_plan import refuse_training_options
+from tfdist.jobs.plan import shape_of
+from tfdist.jobs.presets import PRESETS, CompleteSpec, resolve, resolve_strategy
+from tfdist.jobs.recovery import AUTO, Recovery
+from tfdist.jobs.recovery_plan import refuse_for_command
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.job import RoleShape
+from tfdist.launch.kubernetes.options import VOLUME, KubernetesOptions
+from tfdist.launch.kubernetes.variables import INDEX
+from tfdist.launch.kubernetes.workload import Workload
+from tfdist.launch.machine import Machine
+from tfdist.launch.policy import Policy
+from tfdist.launch.redact import redact_value
+from tfdist.models.datasets.table import SYNTHETIC, WITH_NAME
+from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import LEGACY_KERAS, option_text, option_words
+
+_LOCAL_RUNS = "/tmp/runs"
+
+
+def storage_words(recovery: Recovery, options: KubernetesOptions, *, own: bool) -> list[str]:
+    """Options of `tfdist launch` in each pod. The pods of a restart continue from the job's checkpoints.
+
+    Args:
+        recovery: what was given.
+        options: has the volume.
+        own: the program is the user's, and restores what it has saved by itself.
+
+    Raises:
+        TfdistError: an option about checkpoints cannot work in pods.
+    """
+    if own:
+        refuse_for_command(recovery)
+    if recovery.resume not in (None, AUTO):
+        raise TfdistError(
+            f"{recovery.words['resume']}: a job continues from what its --checkpoint-dir holds; omit --resume"
+        )
+    folder = _checkpoint_folder(recovery, options)
+    runs = ["--runs-dir", _LOCAL_RUNS if options.folder is None else f"{options.folder}/runs"]
+    if folder is not None:
+        return [*runs, "--checkpoint-dir", folder, *([] if own else ["--resume", AUTO])]
+    for name in ("checkpoint_every", "keep", "resume"):
+        if name in recovery.words:
+            raise TfdistError(
+                f"{recovery.words[name]}: the pods have no common folder; add --pvc CLAIM, or --checkpoint-dir with a "
+                "URL (gs://...)"
+            )
+    return runs
+
+
+def _checkpoint_folder(recovery: Recovery, options: KubernetesOptions) -> str | None:
+    """None: the job is not saved."""
+    folder = recovery.folder
+    if folder is None:
+        return None if options.folder is None else f"{options.folder}/checkpoints"
+    mounted = options.pvc is not None
+    if "://" in folder or (mounted and folder.startswith(f"{VOLUME}/")):
+        return folder
+    fix = f"give a folder below {VOLUME}, where the volume is mounted," if mounted else "add --pvc CLAIM,"
+    raise TfdistError(f"{recovery.words['checkpoint_dir']}: not on a volume of the pods; {fix} or use a URL (gs://...)")
+
+
+ONE_POD = {"worker": RoleShape(1, computes=True, leads=True)}
+"""The pod of a command that starts its tasks itself."""
+WORKERS = 2
+"""The default, as on a machine without GPUs."""
+START_TIMEOUT_S = 600
+"""Seconds for all tasks to be started: some nodes have to pull the image first, or do not exist yet."""
+_OF_DATA = ("dataset", "data_dir", "shuffle", "classes", "evaluate", "epochs")
+_WITHOUT_EFFECT = {
+    "evaluator": "a pod runs one task of TF_CONFIG; omit it",
+    "min_workers": "all workers are restarted together; omit it",
+    "restart_on": "all pods are restarted after each preemption, and after --max-restarts failures; omit it",
+}
+
+
+@dataclass(frozen=True)
+class ManifestRequest:
+    """The options of `tfdist manifest` that `tfdist launch` has too."""
+
+    choices: Mapping[str, Any]
+    """Values by TrainingSpec's field names, and `preset`; only those that were given."""
+    words: tuple[str, ...]
+    """Options that each pod gets as they were given."""
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    recovery: Recovery
+    policy: Policy
+    timeout_s: float | None
+
+
+def plan_workload(request: ManifestRequest, options: KubernetesOptions) -> tuple[Workload, tuple[str, ...]]:
+    """What the pods run; and notes for the user. Data sets that only the image holds are not checked.
+
+    Raises:
+        TfdistError: an option is wrong, or cannot work in pods.
+    """
+    _refuse_secrets(request)
+    _refuse_without_effect(request)
+    preset = None if request.command else str(request.choices.get("preset") or _default_preset(options))
+    resolved = _resolve(request, options, preset)
+    strategy = resolved.spec.strategy
+    cluster = CATALOG[strategy].has_cluster
+    words = ["--inherit", "tf-config"] if cluster else []
+    words += ["--strategy", str(strategy)]
+    words += [] if preset is None else ["--preset", preset]
+    for name in () if cluster else ("workers", "devices"):
+        words += option_words(name, getattr(resolved.spec, name)) if name in CATALOG[strategy].options else []
+    words += ["--devices", str(options.gpus)] if cluster and options.gpus else []
+    words += request.words
+    words += [] if "--start-timeout" in request.words else ["--start-timeout", str(START_TIMEOUT_S)]
+    words += storage_words(request.recovery, options, own=bool(request.command))
+    workload = Workload(
+        _roles_of(resolved.spec) if cluster else ONE_POD,
+        ("launch", *words),
+        request.command,
+        request.env,
+        int(request.recovery.policy.get("max_restarts", 0)),
+        request.timeout_s,
+        request.policy.save_grace_s(signal.SIGTERM),
+    )
+    return workload, (*_notes(resolved), *_preset_notes(request, preset, options))
+
+
+def _refuse_secrets(request: ManifestRequest) -> None:
+    for name, value in request.env.items():
+        if redact_value(name, value) != value:
+            raise TfdistError(
+                f"--env {name}: looks like a secret, which a manifest must not hold; put it into a Secret, and name "
+                "that with --secret"
+            )
+
+
+def _refuse_without_effect(request: ManifestRequest) -> None:
+    if INDEX in request.env:
+        raise TfdistError(f"--env {INDEX}: the manifest sets it; omit it")
+    if LEGACY_KERAS in request.env and not request.command:
+        raise TfdistError(f"--env {LEGACY_KERAS}: the built-in training sets it; use --keras 2 or 3")
+    for name in ("cores_per_device", "logical_gpus"):
+        if name in request.choices:
+            raise TfdistError(f"{option_text(name, request.choices[name])}: a pod has its node's devices; omit it")
+    for name, reason in _WITHOUT_EFFECT.items():
+        if name in request.recovery.words:
+            raise TfdistError(f"{request.recovery.words[name]}: {reason}")
+
+
+def _default_preset(options: KubernetesOptions) -> str:
+    return "reference" if options.gpus else "cpu"
+
+
+def _resolve(request: ManifestRequest, options: KubernetesOptions, preset: str | None) -> CompleteSpec[Any]:
+    """The choices, complete, as on a machine with the devices of all workers together."""
+    choices = {name: value for name, value in request.choices.items() if name != "preset"}
+    if options.gpus and not _is_single(choices):
+        devices = choices.setdefault("devices", options.gpus)
+        if devices != options.gpus:
+            raise TfdistError(f"--devices {devices}: a worker uses all of its --gpus {options.gpus}; omit --devices")
+    if _is_single(choices):
+        gpus = ("GPU",) * options.gpus
+        return _resolve_on(Machine(tuple(range(MANY)), gpus), request, choices, preset)
+    workers = choices.get("workers", WORKERS)
+    cores, gpus = range(workers * choices.get("devices", 1)), ("GPU",) * workers * options.gpus
+    machine = Machine(tuple(cores), gpus, slots=workers, hosts=max(workers, WORKERS))
+    resolved = _resolve_on(machine, request, choices, preset)
+    others = [name for name, role in shape_of(resolved.spec).roles.items() if not role.computes]
+    if others and options.gpus > 1:
+        raise TfdistError(
+            f"--gpus {options.gpus}: the {others[0]} has no GPU, and plans for one device of each worker then; "
+            f"use --gpus 1 and --workers {workers * options.gpus}"
+        )
+    if others and options.gpus:
+        try:
+            _resolve_on(replace(machine, gpus=()), request, choices, preset)
+        except TfdistError as error:
+            raise TfdistError(f"the {others[0]} has no GPU and would refuse: {error}") from None
+    return resolved
+
+
+def _is_single(choices: Mapping[str, Any]) -> bool:
+    """Whether all tasks of the strategy are in one pod: they have no cluster."""
+    return any(row.name == choices.get("strategy") and not row.has_cluster for row in CATALOG.values())
+
+
+def plan_bench(words: Sequence[str], options: KubernetesOptions) -> tuple[Workload, tuple[str, ...]]:
+    """What the pod of a bench runs, and notes for the user. Its results are kept on the volume.
+
+    Args:
+        words: options of `tfdist bench`, and the user's command.
+        options: where.
+    """
+    out = ["--out", "/tmp/bench" if options.folder is None else f"{options.folder}/bench"]
+    kept = [] if {"--out", "--resume"} & set(words) else out
+    notes = () if options.folder or not kept else ("no --pvc: the results end with the pod; its log has the tables",)
+    return Workload(ONE_POD, ("bench", *kept, *words)), notes
+
+
+def _roles_of(choice: StrategyChoice) -> Mapping[str, RoleShape]:
+    roles = shape_of(choice).roles
+    for name, role in roles.items():
+        if not role.count:
+            raise TfdistError(
+                f"--strategy {choice.strategy} without {name}: in a TF_CONFIG without ps, the chief is a worker; "
+                "add --ps 1"
+            )
+    return roles
+
+
+def _resolve_on(
+    machine: Machine, request: ManifestRequest, choices: Mapping[str, Any], preset: str | None
+) -> CompleteSpec[Any]:
+    if preset is None:
+        refuse_training_options(request.choices)
+        return resolve_strategy(choices, machine)
+    return resolve(_without_data(choices, preset), machine, preset)
+
+
+def _without_data(choices: Mapping[str, Any], preset: str) -> Mapping[str, Any]:
+    """The choices that can be checked here: with synthetic data in place of what only the image holds."""
+    dataset = str(choices.get("dataset", PRESETS.get(preset, {}).get("dataset", SYNTHETIC)))
+    if dataset.partition(":")[0] not in WITH_NAME:
+        return choices
+    return {**{name: value for name, value in choices.items() if name not in _OF_DATA}, "dataset": SYNTHETIC}
+
+
+def _notes(resolved: CompleteSpec[StrategyChoice]) -> list[str]:
+    return [*resolved.notes, *(f"warning: {warning}" for warning in resolved.warnings)]
+
+
+def _preset_notes(request: ManifestRequest, preset: str | None, options: KubernetesOptions) -> list[str]:
+    if preset is None or "preset" in request.choices:
+        return []
+    return [f"preset {preset}: {'--gpus' if options.gpus else 'no --gpus'}"]

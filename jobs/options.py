@@ -1,0 +1,218 @@
+"""Every option that several commands share: its name, help and type, once. Job files and `--set` read the same table.
+
+In a text, {choices} stands for the values of a closed choice. An option of a training has the type of the field of
+TrainingSpec that it sets. How options are written is in strategies/options.py.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.inherit.source import SourceName
+from tfdist.launch.policy import RestartOn
+from tfdist.launch.quantities import parse_seconds, parse_size
+from tfdist.launch.text import did_you_mean
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.choice import field_types
+from tfdist.strategies.options import SETTINGS, fix_of_choice, option_name
+
+WHAT, SIZE, HOW, TRAIN, TIMING = "What to run", "Size", "Communication", "Training", "Timing"
+HOSTS, OUTPUT = "Hosts", "Output"
+RECOVERY, TIMEOUTS, KUBERNETES = "Checkpoints and restarts", "Timeouts", "Kubernetes"
+
+
+class Seconds(float):
+    """A duration: 5s, 10m, 1h, 30d, or a number of seconds."""
+
+
+class Bytes(int):
+    """A size: 4096, 64K, 64M or 1G, where K is 1024."""
+
+
+_FIELDS = {"timeout_collective": "timeout_collective_s", "memory_limit": "memory_limit_mb"}
+"""Fields of TrainingSpec that have a unit in their name, by option."""
+_OTHER_KINDS = {
+    "preset": str, "global_batch_size": int, "timeout_collective": Seconds, "memory_limit": Bytes,
+    "bytes_per_pack": Bytes, "log_limit": Bytes,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of the command line, which is also a key of a job file and a variable TFDIST_NAME."""
+
+    name: str
+    """With _ between words: the key in a job file."""
+    panel: str
+    """The part of the help that lists it."""
+    help: str
+    type: Any = None
+    """None: that of the field of TrainingSpec."""
+    least: float | None = None
+    """The smallest value."""
+
+    @property
+    def kind(self) -> Any:
+        """The type of its value."""
+        return self.type or _OTHER_KINDS.get(self.name) or _TYPES[self.field]
+
+    @property
+    def field(self) -> str:
+        """The field of TrainingSpec that it sets."""
+        return _FIELDS.get(self.name, self.name)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Its values if they are closed, else nothing."""
+        return tuple(map(str, self.kind)) if isinstance(self.kind, type) and issubclass(self.kind, Enum) else ()
+
+    @property
+    def text(self) -> str:
+        """Its help."""
+        *others, last = self.choices or ("",)
+        return self.help.replace("{choices}", f"{', '.join(others)} or {last}")
+
+    @property
+    def parser(self) -> Callable[[str], Any] | None:
+        """Reads a value that has a notation of its own; None: it has none."""
+        if self.kind is Seconds:
+            return partial(parse_seconds, flag=option_name(self.name), least=0.0)
+        return partial(parse_size, flag=option_name(self.name)) if self.kind is Bytes else None
+
+
+_TYPES = field_types(TrainingSpec)
+TRAINING = (
+    Option("strategy", WHAT, "{choices}. Default: auto, by --ps, --workers, the hosts and devices."),
+    Option("preset", WHAT, "Defaults of all other options: smoke, cpu or reference (the published setup). Default: reference with a GPU, else cpu."),
+    Option("workers", SIZE, "Worker processes in all. Default: one per GPU or slot; 2 on a CPU."),
+    Option("ps", SIZE, "Number of parameter servers. Default: 1; in-graph: 0."),
+    Option("devices", SIZE, "GPUs or virtual CPU devices of a task. Default for mirrored and central-storage: all GPUs, or 2 on a CPU."),
+    Option("cores_per_device", SIZE, "Cores that each CPU device is pinned to. Default: 1; not pinned with your own COMMAND."),
+    Option("intra_op_threads", SIZE, "TensorFlow's intra-op threads in each task. Default: one per pinned core."),
+    Option("logical_gpus", SIZE, "Number of parts into which the machine's one GPU is cut, to try several devices on one card."),
+    Option("communication", HOW, "All-reduce between workers (multiworker): {choices}. Default: auto: nccl if all workers have GPUs."),
+    Option("cross_device", HOW, "All-reduce in a process (mirrored): {choices}."),
+    Option("packs", HOW, "Number of all-reduces that the gradients are split into (mirrored with nccl or hierarchical-copy)."),
+    Option("bytes_per_pack", HOW, "Gradients, as 4M, after which the next all-reduce starts (multiworker, mirrored with auto). Default: one all-reduce."),
+    Option("gradient_dtype", HOW, "Type of exchanged gradients (multiworker, mirrored): {choices}. Default: float32."),
+    Option("timeout_collective", HOW, "Time after which an all-reduce fails if a peer does not join (multiworker). Default: no timeout."),
+    Option("variable_partitioner", HOW, "Split variables across parameter servers: none, fixed:N, min-size:BYTES or max-size:BYTES."),
+    Option("gpu_threads", HOW, "Threads that start GPU kernels (TF_GPU_THREAD_MODE): {choices}. Default: global."),
+    Option("memory_growth", SIZE, "Take GPU memory as it is needed; false: nearly all of it at the start. Default: true."),
+    Option("memory_limit", SIZE, "Memory that each task takes of each of its GPUs at the start, and no more, as 8G. Default: no limit."),
+    Option("soft_placement", SIZE, "Let TensorFlow run an operation on another device if the requested one has no kernel for it. Default: true."),
+    Option("log_device_placement", OUTPUT, "Log where TensorFlow places each operation, and count operations by device in placement.csv in the run folder."),
+    Option("placement", HOW, "Parameter server of each variable: the next in turn (round-robin), or the one with the fewest bytes (greedy)."),
+    Option("sync", HOW, "Workers wait for each other in each step (between-graph)."),
+    Option("backup_workers", HOW, "With sync: number of workers that a step does not wait for, whichever are slowest. Default: 0."),
+    Option("model", TRAIN, "{choices}; tiny has no BatchNorm and trains in seconds. Default: mobilenet_v2."),
+    Option("alpha", TRAIN, "Width multiplier of MobileNetV2: 0.35, 0.5, 0.75, 1.0, 1.3 or 1.4."),
+    Option("image_size", TRAIN, "Height and width of the images in pixels, at least 32."),
+    Option("classes", TRAIN, "Number of classes of synthetic data."),
+    Option("bn_momentum", TRAIN, "BatchNorm momentum. Keras' 0.999 lags for thousands of steps; 0.9 suits short trainings."),
+    Option("batch_size", TRAIN, "Examples per replica and step."),
+    Option("global_batch_size", TRAIN, "Examples per step over all replicas, instead of --batch-size."),
+    Option("steps", TRAIN, "Training steps, with warm-up; of all workers if asynchronous."),
+    Option("epochs", TRAIN, "Passes over the data set, instead of --steps."),
+    Option("learning_rate", TRAIN, "Learning rate. Default: 0.001."),
+    Option("optimizer", TRAIN, "{choices}. Default: adam."),
+    Option("ema", TRAIN, "Decay of moving averages of the weights, as 0.999; evaluation and export use the averages. Default: none."),
+    Option("precision", TRAIN, "Keras dtype policy: {choices}. Default: float32."),
+    Option("keras", TRAIN, "2: tf_keras, with every strategy. 3: see 'tfdist strategies'. Default: 2."),
+    Option("api", TRAIN, "loop: a custom training loop with timing. fit: Model.fit. Default: loop."),
+    Option("xla", TRAIN, "Compile the training step with XLA."),
+    Option("seed", TRAIN, "Seed of initial weights, shuffling and synthetic data. Default: 0."),
+    Option("evaluate", TRAIN, "Measure accuracy on held-out examples after training. Default: if the data set has any."),
+    Option("dataset", TRAIN, "synthetic, digits, tfds:NAME (prepared before), or folder:PATH (a subfolder per class)."),
+    Option("data_dir", TRAIN, "Folder of TFDS data. Default: TFDS_DATA_DIR, or ~/tensorflow_datasets."),
+    Option("shuffle", TRAIN, "Size of the shuffle buffer in examples. Default: 1024."),
+    Option("steps_per_call", TRAIN, "Steps in one call of the training function (parameter-server: in one closure). Default: 1."),
+    Option("steps_per_window", TIMING, "Number of steps per timed window."),
+    Option("warmup_steps", TIMING, "Minimum number of steps before timing starts. Default: 10."),
+    Option("log_limit", OUTPUT, "Size of each log of a task, and of the events. Default: 10G."),
+)  # fmt: skip
+HOST_OPTIONS = (
+    Option("hosts", HOSTS, "[user@]host[:slots],... or node[01-04]. Repeatable.", list[str]),
+    Option("hostfile", HOSTS, "A host per line: [user@]host [slots=N] [role=ps] [addr=A] [port=P] [gpus=0,1] [python=P] [chdir=D].", Path),
+    Option("exclude", HOSTS, "Do not use hosts that match, as 'node0*'. Repeatable.", list[str]),
+    Option("workers_per_host", HOSTS, "Default: one per GPU, or 1.", int),
+    Option("transport", HOSTS, "ssh (default), srun, exec:'kubectl exec -i {host} --', or shell:'ssh {host} apptainer exec tf.sif {command}'.", str),
+    Option("ssh", HOSTS, "OpenSSH client with options, as 'ssh -p 2222 -i key'; they are better in ~/.ssh/config.", str),
+    Option("remote_prefix", HOSTS, "Words before the command on other hosts: 'module load cuda &&', 'apptainer exec tf.sif'.", str),
+    Option("python", HOSTS, "Python on other hosts. Default: the path of this one if it exists there, else python3.", str),
+    Option("chdir", HOSTS, "Working directory on the hosts. Default: the current one if it exists there, else home.", str),
+)  # fmt: skip
+RECOVERY_OPTIONS = (
+    Option("checkpoint_every", RECOVERY, "Save a checkpoint every N steps (200) or after a time (30s, 10m, 1h). Your own program saves by itself in TFDIST_CHECKPOINT_DIR.", str),
+    Option("checkpoint_dir", RECOVERY, "Folder that all hosts share, or gs://. Default: checkpoints in the run's folder.", str),
+    Option("keep", RECOVERY, "Number of checkpoints to keep, the newest ones. Default: 3.", int, least=1),
+    Option("resume", RECOVERY, "Continue a run (last, a name or a path) or a folder. auto: --checkpoint-dir if it holds a checkpoint, else start.", str),
+    Option("evaluator", RECOVERY, "Add a task that measures accuracy on held-out examples of each checkpoint, on the CPU.", bool),
+    Option("max_restarts", RECOVERY, "Restart failed tasks from the last checkpoint, N times at most.", int, least=0),
+    Option("restart_on", RECOVERY, "What to restart after, with --max-restarts: {choices}. preemption is exit code 42. Default: any.", RestartOn),
+    Option("min_workers", RECOVERY, "With --max-restarts: continue with fewer workers, at least N, if hosts are lost.", int, least=1),
+    Option("stall_timeout", RECOVERY, "Time without a step after which all stacks are saved and the job is stopped or restarted; 0: no limit. Default: 5m.", Seconds),
+    Option("stop_on_nan", RECOVERY, "Stop when the loss is not finite. Default: print a warning.", bool),
+)  # fmt: skip
+TIMEOUT_OPTIONS = (
+    Option("start_timeout", TIMEOUTS, "Time for all hosts to be ready, and then for all tasks to be started. Default: 60s.", Seconds, least=1.0),
+    Option("grace_period", TIMEOUTS, "Time between SIGTERM and SIGKILL. Default: 5s.", Seconds, least=0.0),
+    Option("launcher_timeout", TIMEOUTS, "Time that tasks on other hosts outlive a silent launcher (Ctrl-Z, a cut link). Default: 60s.", Seconds, least=5.0),
+)  # fmt: skip
+KUBERNETES_OPTIONS = (
+    Option("image", KUBERNETES, "Container image with tfdist on its PATH and, for a COMMAND, your program. Required.", str),
+    Option("name", KUBERNETES, "Name of the objects, and of the job's folder on the volume. Default: training.", str),
+    Option("namespace", KUBERNETES, "Namespace of the objects. Default: that of kubectl.", str),
+    Option("kind", KUBERNETES, "jobset, or job: an Indexed Job (multiworker only, no restarts). Default: jobset.", str),
+    Option("queue", KUBERNETES, "LocalQueue of Kueue.", str),
+    Option("pvc", KUBERNETES, "Claim of a volume that all pods can write (ReadWriteMany), for checkpoints and the folders of runs.", str),
+    Option("secret", KUBERNETES, "Secret whose keys become environment variables of every pod.", str),
+    Option("network_policy", KUBERNETES, "Let only the job's own pods connect to its pods (NetworkPolicy). Default: yes.", bool),
+    Option("gpus", KUBERNETES, "Number of GPUs of each worker; other pods have none. Default: 0.", int),
+    Option("cpus", KUBERNETES, "Number of CPUs of each pod. Default: no limit.", int),
+    Option("memory", KUBERNETES, "Memory of each pod, for example 8Gi. Default: no limit.", str),
+)  # fmt: skip
+
+OPTIONS = (*TRAINING, *HOST_OPTIONS, *RECOVERY_OPTIONS, *TIMEOUT_OPTIONS)
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    **{option.name: option.choices for option in OPTIONS if option.choices},
+    "inherit": tuple(SourceName),
+}
+"""The closed choices: option name -> values."""
+KEYS: Mapping[str, Option] = {row.name: row for row in OPTIONS if row.name in SETTINGS}
+"""The options that `--set` gives, by key."""
+
+
+def read_setting(word: str) -> tuple[str, Any]:
+    """Key and value of `packs=2`, the argument of `--set`.
+
+    Raises:
+        TfdistError: the key does not exist, or its value has another type.
+    """
+    key, equals, text = word.partition("=")
+    key = key.strip().replace("-", "_")
+    if key not in KEYS:
+        raise TfdistError(f"--set {word}: no key {key!r}; {did_you_mean(key, KEYS)}")
+    if not equals:
+        raise TfdistError(f"--set {word}: needs a value, as --set {key}=VALUE")
+    return key, _value(KEYS[key], text.strip())
+
+
+def _value(option: Option, text: str) -> Any:
+    if option.parser is not None:
+        return option.parser(text)
+    if option.choices and text not in option.choices:
+        raise TfdistError(f"--set {option.name}={text}: {fix_of_choice(option.name, text, option.choices)}")
+    if option.kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise TfdistError(f"--set {option.name}={text}: must be true or false")
+        return text.lower() == "true"
+    try:
+        return option.kind(text)
+    except ValueError:
+        expected = "an integer" if option.kind is int else "a number"
+        raise TfdistError(f"--set {option.name}={text}: must be {expected}") from None

@@ -1,0 +1,275 @@
+"""The user's choices -> a complete TrainingSpec: presets, defaults for this machine, and every check.
+
+Nothing is started or written; the data set's metadata is read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Generic, TypeVar
+
+from tfdist.jobs.checks import (
+    check,
+    check_length,
+    check_strategy,
+    strategy_warnings,
+    training_warnings,
+)
+from tfdist.jobs.exchange_checks import check_program
+from tfdist.jobs.graph_checks import check_not_graph
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.machine import Machine
+from tfdist.launch.text import did_you_mean
+from tfdist.models.datasets.info import DataInfo
+from tfdist.models.datasets.table import SYNTHETIC, check_data, describe
+from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.choice import StrategyChoice, enum_fields
+from tfdist.strategies.options import Communication, StrategyName, fix_of_choice, option_text
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "smoke": {
+        "alpha": 0.35, "image_size": 32, "batch_size": 32, "classes": 10, "bn_momentum": 0.9, "dataset": "synthetic",
+        "steps": 30, "steps_per_window": 5,
+    },
+    "cpu": {
+        "alpha": 1.0, "image_size": 96, "batch_size": 16, "classes": 1000, "dataset": "synthetic", "steps": 50,
+        "steps_per_window": 5,
+    },
+    "reference": {
+        "alpha": 1.0, "image_size": 224, "batch_size": 64, "dataset": "tfds:cats_vs_dogs", "shuffle": 1024, "epochs": 5,
+    },
+}  # fmt: skip
+"""`reference` is the published set-up: Adam 0.001, images scaled to 0..1, 5 epochs. The others fit a laptop."""
+
+REAL_DATA_STEPS = {"smoke": 1200, "cpu": 1200}
+"""Steps of these presets with a real data set: enough to learn digits, about a minute."""
+
+Choice = TypeVar("Choice", bound=StrategyChoice)
+
+
+@dataclass(frozen=True)
+class CompleteSpec(Generic[Choice]):
+    """A complete spec, with what to tell the user about it."""
+
+    spec: Choice
+    notes: tuple[str, ...]
+    """The decisions that the user left to tfdist, with their reasons."""
+    warnings: tuple[str, ...]
+
+
+def resolve(
+    choices: Mapping[str, Any], machine: Machine, preset: str | None = None, base: TrainingSpec | None = None
+) -> CompleteSpec[TrainingSpec]:
+    """The built-in training that the choices describe on this machine.
+
+    Args:
+        choices: by the field names of TrainingSpec, and `global_batch_size`; None counts as not chosen.
+        machine: the combined hosts.
+        preset: None: that of `base`; without one, `reference` on a machine with GPUs, else `cpu`.
+        base: has all values that neither the choices nor the preset set.
+
+    Raises:
+        TfdistError: a choice is invalid or does not work here.
+    """
+    chosen = _typed(choices)
+    machine = machine.cut(chosen.get("logical_gpus", base and base.logical_gpus))
+    if base is not None:
+        chosen.setdefault("strategy", base.strategy)
+    chosen["strategy"], strategy_notes = _choose_strategy(chosen, machine)
+    batch = chosen.pop("global_batch_size", None)
+    _check_exclusive(batch, chosen)
+    defaults, preset_notes = _defaults(preset, base, chosen, machine)
+    spec = TrainingSpec(**{**defaults, **chosen, "gpus": bool(machine.gpus)})
+    check(spec, chosen, machine)
+    if batch is not None:
+        spec = replace(spec, batch_size=_per_replica(batch, spec))
+    spec = _with_data(spec, chosen, base)
+    communication, communication_notes = _choose_communication(spec, machine)
+    spec = replace(spec, communication=communication)
+    notes = preset_notes + strategy_notes + communication_notes
+    return CompleteSpec(spec, notes, training_warnings(spec, machine))
+
+
+def resolve_strategy(
+    choices: Mapping[str, Any], machine: Machine, base: StrategyChoice | None = None
+) -> CompleteSpec[StrategyChoice]:
+    """The strategy that the choices describe, for a custom program. Cores are not pinned unless chosen.
+
+    What is not chosen is as in `base`, if there is one.
+
+    Raises:
+        TfdistError: a choice is invalid or does not work here.
+    """
+    chosen = _typed(choices)
+    machine = machine.cut(chosen.get("logical_gpus"))
+    if base is not None:
+        chosen.setdefault("strategy", base.strategy)
+    chosen["strategy"], notes = _choose_strategy(chosen, machine)
+    defaults = {"cores_per_device": None, **_default_counts(chosen, machine)}
+    if base is not None and base.strategy == chosen["strategy"]:
+        defaults = _values_of(base, machine)
+    choice = StrategyChoice(**{**defaults, **chosen, "gpus": bool(machine.gpus)})
+    check_strategy(choice, chosen, machine)
+    check_not_graph(choice)
+    check_program(choice)
+    communication, communication_notes = _choose_communication(choice, machine)
+    choice = replace(choice, communication=communication)
+    return CompleteSpec(choice, notes + communication_notes, strategy_warnings(choice, machine))
+
+
+_ENUMS = enum_fields(TrainingSpec)
+_FLOATS = frozenset(field.name for field in fields(TrainingSpec) if field.type is float)
+
+
+def _typed(choices: Mapping[str, Any]) -> dict[str, Any]:
+    """The choices that are not None, each in the type of its field."""
+    return {name: _typed_value(name, value) for name, value in choices.items() if value is not None}
+
+
+def _typed_value(name: str, value: Any) -> Any:
+    if name in _FLOATS:
+        return float(value)
+    if name not in _ENUMS:
+        return value
+    try:
+        return _ENUMS[name](str(value))
+    except ValueError:
+        hint = fix_of_choice(name, str(value), map(str, _ENUMS[name]))
+        raise TfdistError(f"{option_text(name, value)}: {hint}") from None
+
+
+def _choose_preset(preset: str | None, machine: Machine) -> tuple[str, tuple[str, ...]]:
+    if preset is None:
+        name, reason = ("reference", "GPUs found") if machine.gpus else ("cpu", "no GPU found")
+        return name, (f"preset {name}: {reason}",)
+    if preset not in PRESETS:
+        raise TfdistError(f"--preset {preset}: {did_you_mean(preset, PRESETS)}")
+    return preset, ()
+
+
+def _choose_strategy(chosen: Mapping[str, Any], machine: Machine) -> tuple[StrategyName, tuple[str, ...]]:
+    name = chosen.get("strategy", StrategyName.AUTO)
+    if name is not StrategyName.AUTO:
+        return name, ()
+    devices = chosen.get("devices", len(machine.gpus))
+    if chosen.get("ps"):
+        name, reason = StrategyName.PARAMETER_SERVER, f"--ps {chosen['ps']}"
+    elif machine.hosts > 1:
+        name, reason = StrategyName.MULTI_WORKER, f"{machine.hosts} hosts"
+    elif chosen.get("workers", 1) != 1:
+        name, reason = StrategyName.MULTI_WORKER, f"--workers {chosen['workers']}"
+    elif devices > 1 and machine.gpus_per_process < len(machine.gpus):
+        name, reason = StrategyName.MULTI_WORKER, f"{devices} MIG instances, of which a process can use one"
+    elif devices > 1:
+        name, reason = StrategyName.MIRRORED, f"{devices} devices on one host"
+    else:
+        name, reason = StrategyName.ONE_DEVICE, "one host, one device"
+    return name, (f"strategy {name}: {reason}",)
+
+
+def _default_counts(chosen: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
+    """Workers, parameter servers and devices, unless chosen: all GPUs, or 2 CPU devices."""
+    strategy = CATALOG[chosen["strategy"]]
+    devices = len(machine.gpus) or 2
+    counts: dict[str, Any] = {"workers": 1, "ps": 0, "devices": 1}
+    if strategy.many_processes:
+        counts["workers"] = machine.slots or max(1, devices // max(1, chosen.get("devices", 1)))
+    elif "devices" in strategy.options:
+        counts["devices"] = machine.gpus_per_process or devices
+    if "ps" in strategy.options:
+        counts["ps"] = strategy.least_ps
+    if not strategy.pins_cores:
+        counts["cores_per_device"] = None
+    return counts
+
+
+def _choose_communication(choice: StrategyChoice, machine: Machine) -> tuple[Communication, tuple[str, ...]]:
+    """`auto` decided for workers with GPUs: TensorFlow's own auto is a ring over gRPC there too."""
+    undecided = choice.communication is Communication.AUTO and choice.strategy is StrategyName.MULTI_WORKER
+    if not undecided or not choice.gpus:
+        return choice.communication, ()
+    if choice.logical_gpus is not None:
+        return Communication.RING, ("communication ring: NCCL accepts each physical GPU once, not its parts",)
+    if any(" MIG " in name for name in machine.gpus):
+        return Communication.RING, ("communication ring: NCCL does not connect MIG instances",)
+    return Communication.NCCL, ("communication nccl: all workers have GPUs",)
+
+
+def _check_exclusive(global_batch: int | None, chosen: Mapping[str, Any]) -> None:
+    if global_batch is not None and not CATALOG[chosen["strategy"]].replicas_known:
+        raise TfdistError(
+            f"--global-batch-size {global_batch}: {chosen['strategy']} knows its number of replicas only at run time; "
+            f"use --batch-size, which is per replica"
+        )
+    if global_batch is not None and "batch_size" in chosen:
+        raise TfdistError(
+            f"--global-batch-size {global_batch} and --batch-size {chosen['batch_size']}: use only one of them"
+        )
+    if "steps" in chosen and "epochs" in chosen:
+        raise TfdistError(f"--steps {chosen['steps']} and --epochs {chosen['epochs']}: use only one of them")
+
+
+def _defaults(
+    preset: str | None, base: TrainingSpec | None, chosen: Mapping[str, Any], machine: Machine
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The values of what was not chosen; with notes."""
+    if base is None:
+        name, notes = _choose_preset(preset, machine)
+        return {**_preset_values(name, chosen), **_default_counts(chosen, machine)}, notes
+    preset_values = {} if preset is None else _preset_values(_choose_preset(preset, machine)[0], chosen)
+    values = {**_values_of(base, machine), **preset_values}
+    length = {"steps", "epochs"} & {*preset_values, *chosen}
+    if length:
+        values["examples"] = None
+    if length == {"steps"}:
+        values["epochs"] = None
+    return values, ()
+
+
+def _values_of(base: StrategyChoice, machine: Machine) -> dict[str, Any]:
+    values = {field.name: getattr(base, field.name) for field in fields(base)}
+    if base.gpus != bool(machine.gpus):
+        values["communication"] = Communication.AUTO  # the other one was decided for GPUs, or without
+    return values
+
+
+def _preset_values(preset: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The preset, with its length adapted: --steps and --epochs replace it, and epochs need real data."""
+    values = dict(PRESETS[preset])
+    if "steps" in chosen or "epochs" in chosen or chosen.get("dataset", values["dataset"]) == SYNTHETIC:
+        values.pop("epochs", None)
+    elif preset in REAL_DATA_STEPS:
+        values["steps"] = REAL_DATA_STEPS[preset]
+    return values
+
+
+def _per_replica(global_batch: int, spec: TrainingSpec) -> int:
+    replicas = spec.replicas - spec.backup_workers
+    share, rest = divmod(global_batch, replicas)
+    if global_batch < 1 or rest:
+        nearest = max(1, round(global_batch / replicas)) * replicas
+        raise TfdistError(f"--global-batch-size {global_batch}: not divisible by {replicas} replicas; use {nearest}")
+    return share
+
+
+def _with_data(spec: TrainingSpec, chosen: Mapping[str, Any], base: TrainingSpec | None) -> TrainingSpec:
+    """The spec with the data set's number of classes, the steps of --epochs, and whether to evaluate."""
+    data = describe(spec.dataset, spec.data_dir)
+    classes = chosen.get("classes", data.classes or spec.classes)
+    evaluate = base.evaluate if base is not None else data.test_examples > 0
+    spec = replace(spec, classes=classes, evaluate=chosen.get("evaluate", evaluate))
+    check_data(spec, data)
+    return spec if spec.epochs is None else replace(spec, steps=_steps(spec, spec.epochs, data))
+
+
+def _steps(spec: TrainingSpec, epochs: int, data: DataInfo) -> int:
+    if data.train_examples is None:
+        raise TfdistError(f"--epochs {epochs}: {spec.dataset} data is endless; use --steps")
+    if not CATALOG[spec.strategy].replicas_known:
+        raise TfdistError(
+            f"--epochs {epochs}: {spec.strategy} knows its number of replicas only at run time; use --steps"
+        )
+    scheduled = 1 if spec.synchronous else spec.workers  # asynchronous: a step is one worker's batch
+    steps = epochs * (data.train_examples // spec.global_batch_size) * scheduled
+    check_length(replace(spec, steps=steps))
+    return steps

@@ -1,0 +1,65 @@
+"""`tfdist compare` with more than two folders, as it is typed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.bench.compare.benches import save_bench
+from tfdist.cli.main import run
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> list[str]:
+    save_bench(tmp_path / "a", day=1)
+    save_bench(tmp_path / "b", {"mirrored/auto": 1.2}, seed=1, day=2)
+    (tmp_path / "calibration").mkdir()
+    return [str(path) for path in sorted(tmp_path.iterdir())]
+
+
+def test_files_and_folders_without_records_are_skipped(
+    results: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("what the columns mean")
+    assert run(["compare", str(readme), *results, "--arm", "mirrored/*"]) == 0
+    printed = capsys.readouterr()
+    assert "README.md: no records in it" in printed.err
+    assert "calibration: no records in it" in printed.err
+    assert len(printed.out.splitlines()) == 4
+    assert "mirrored/auto became slower in b" in printed.out
+
+
+def test_json_has_every_point(results: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["compare", *results, "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert [bench["name"] for bench in content["benches"]] == ["a", "b"]
+    assert len(content["points"]) == 6
+    assert {point["since_last_verdict"] for point in content["points"]} == {None, "cannot tell", "slower"}
+
+
+def test_nothing_to_show_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["compare", *[str(tmp_path / "none")] * 3]) == 2
+    assert capsys.readouterr().err.startswith(f"tfdist: {tmp_path / 'none'}: no such folder")
+
+
+def test_out_gets_a_report(results: list[str], tmp_path: Path) -> None:
+    assert run(["compare", *results, "--out", str(tmp_path / "out")]) == 0
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"report.html", "report.md", "history.csv", "history-images-per-s.png", "history-speed-up.png"} <= names
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a"], "a: only one folder; give two benches"),
+        (["a", "b", "c", "--fail-slower", "5%"], "--fail-slower 5%: compares two folders, and 3 were given"),
+        (["a", "b", "c", "--anchor", "x"], "--anchor x: compares two folders"),
+        (["a", "b", "--arm", "x"], "--arm x: is for more than two folders"),
+    ],
+)
+def test_options_for_another_number_of_folders_are_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["compare", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(f"tfdist: {message}")

@@ -1,0 +1,122 @@
+"""From options to a plan: the user's own program, inherited tasks, and warnings about the hosts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tfdist.jobs.inherit import Inherit
+from tfdist.jobs.launch_plan import LaunchOptions, busy_warnings, plan_request
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts.host import LOCAL, Host
+from tfdist.launch.job import Program, RoleShape, Shape, plan_job
+from tfdist.launch.machine import Machine
+
+H1, H2 = Host("h1"), Host("h2")
+
+
+@pytest.mark.parametrize(
+    ("values", "warning"),
+    [
+        ({}, None),
+        ({"busy": 0.1}, None),
+        ({"busy": 0.43}, "other programs on h2 are busy (43% of all cores): end them, or expect longer steps"),
+        ({"cores_in_use": (3,)}, None),
+        ({"cores_in_use": (1, 3)}, "other programs on h2 are pinned to core 1, as this job is: end them, or"),
+        ({"cores_in_use": (0, 1), "busy": 0.9}, "other programs on h2 are pinned to cores 0, 1, as this job is"),
+    ],
+)
+def test_other_programs_on_a_host_of_the_job_are_a_warning(values, warning):
+    machines = {H1: Machine((0, 1, 2, 3), (), slots=1), H2: Machine((0, 1, 2, 3), (), slots=1, **values)}
+    shape = Shape({"worker": RoleShape(2)}, has_cluster=True, devices=2, cores_per_device=1)
+    found = busy_warnings(plan_job(shape, Program(("true",), {}, "/"), machines), machines)
+    assert [text.startswith(warning) for text in found] == ([] if warning is None else [True])
+
+
+DEVICES = "MirroredStrategy() sees one CPU device, not 2: build the strategy with tfdist.strategies.current()"
+KERAS = "tf.keras is tf_keras (Keras 2) in the program; choose Keras 3 with --keras 3"
+SOFT = "--set soft_placement acts in tfdist.strategies.current(), which the program does not seem to call"
+TWO = {"strategy": "mirrored", "devices": 2}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
+    Path("plain.py").write_text("import tensorflow as tf")
+    Path("current.py").write_text("from tfdist.strategies import current")
+
+
+@pytest.mark.parametrize(
+    ("command", "choices", "gpus", "notes"),
+    [
+        (["python", "plain.py"], TWO, (), (DEVICES, KERAS)),
+        (["plain.py"], TWO, (), (DEVICES, KERAS)),
+        (["python", "-c", "pass"], TWO, (), (DEVICES, KERAS)),
+        (["python", "-m", "some.module"], TWO, (), (DEVICES, KERAS)),
+        (["python", "current.py"], TWO, (), (KERAS,)),
+        (["python", "-c", "import tfdist"], TWO, (), (KERAS,)),
+        (["python", "plain.py"], TWO, ("A100", "A100"), (KERAS,)),
+        (["python", "plain.py"], {"strategy": "one-device", "keras": "2"}, (), ()),
+        (["true"], TWO, (), ()),
+        (["python", "plain.py"], {"strategy": "one-device", "soft_placement": False}, (), (SOFT, KERAS)),
+        (["python", "current.py"], {"strategy": "one-device", "soft_placement": False}, (), (KERAS,)),
+    ],
+)
+def test_a_python_program_is_told_what_it_may_not_expect(command, choices, gpus, notes):
+    planned = plan_request(LaunchOptions(choices, tuple(command)), {LOCAL: Machine((0, 1), gpus)})
+    assert planned.notes == notes
+
+
+def test_the_keras_of_the_environment_needs_no_note(monkeypatch):
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "0")
+    planned = plan_request(
+        LaunchOptions({"strategy": "one-device"}, ("python", "plain.py")), {LOCAL: Machine((0,), ())}
+    )
+    assert planned.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("cluster", "seen"),
+    [
+        ({"worker": ["a:1", "b:1"]}, None),
+        ({"chief": ["a:1"], "worker": ["b:1"]}, {"worker": ["a:1", "b:1"]}),
+        ({"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}, None),
+        ({"worker": ["a:1"], "evaluator": ["b:1"]}, None),
+    ],
+)
+def test_an_inherited_evaluator_runs_the_users_program_only(cluster, seen, monkeypatch):
+    tf_config = {"cluster": cluster, "task": {"type": "evaluator", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(tf_config))
+    machines = {LOCAL: Machine((0,), ("A100",))}
+    planned = plan_request(LaunchOptions({}, ("true",), inherit=Inherit()), machines)
+    (only,) = planned.job.plans
+    env = planned.job.environment(only)
+    assert (only.task.name, json.loads(env["TF_CONFIG"])) == ("evaluator-0", {**tf_config, "cluster": seen or cluster})
+    assert planned.job.leading == ("evaluator-0",)
+    with pytest.raises(TfdistError, match="TF_CONFIG"):
+        plan_request(LaunchOptions({"preset": "smoke"}, inherit=Inherit()), machines)
+
+
+@pytest.mark.parametrize(
+    ("variables", "choices", "cores", "threads"),
+    [
+        ({}, {}, (0,), "1"),
+        ({"TF_NUM_INTRAOP_THREADS": "4"}, {}, (), None),
+        ({"TF_NUM_INTRAOP_THREADS": "4"}, {"cores_per_device": 2}, (0, 1), "2"),
+        ({"TF_NUM_INTRAOP_THREADS": "4"}, {"intra_op_threads": 3}, (), "3"),
+    ],
+)
+def test_an_inherited_task_with_thread_pools_of_its_scheduler_is_not_pinned(
+    variables, choices, cores, threads, monkeypatch
+):
+    config = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}
+    for name, value in {"TF_CONFIG": json.dumps(config), **variables}.items():
+        monkeypatch.setenv(name, value)
+    options = LaunchOptions({"preset": "smoke", **choices}, inherit=Inherit())
+    planned = plan_request(options, {LOCAL: Machine((0, 1, 2, 3), ())})
+    (plan,) = planned.job.plans
+    assert plan.cores == cores
+    assert plan.program.env.get("TF_NUM_INTRAOP_THREADS") == threads
+    assert planned.spec.cores_per_device == (len(cores) or None)
