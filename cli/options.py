@@ -127,7 +127,7 @@ def training_options(only: Collection[str] | None = None) -> Decorator:
 
     def collect(ctx: typer.Context, values: Mapping[str, Any]) -> Mapping[str, Any]:
         chosen = _with_settings(ctx, values, rows)
-        return {rows[name].field: _in_unit(rows[name].field, value) for name, value in chosen.items()}
+        return {rows[name].field: rows[name].in_unit(value) for name, value in chosen.items()}
 
     return gather("choices", options, collect)
 
@@ -137,10 +137,6 @@ def _with_settings(ctx: typer.Context, values: Mapping[str, Any], names: Collect
     settings = dict(map(read_setting, ctx.params.get("set") or ()))
     given = {name: value for name, value in {**values, **settings}.items() if value is not None}
     return {name: value for name, value in given.items() if name in names}
-
-
-def _in_unit(field: str, value: Any) -> Any:
-    return value >> 20 if field.endswith("_mb") else value
 
 
 def host_options(without: Collection[str] = ()) -> Decorator:

@@ -83,6 +83,10 @@ class Option:
             return partial(parse_seconds, flag=option_name(self.name), least=0.0)
         return partial(parse_size, flag=option_name(self.name)) if self.kind is Bytes else None
 
+    def in_unit(self, value: Any) -> Any:
+        """The value of the option in the unit of its field."""
+        return value >> 20 if self.field.endswith("_mb") else value
+
 
 _TYPES = field_types(TrainingSpec)
 TRAINING = (

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any
 
+from tfdist.jobs.options import TRAINING
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import check_name, did_you_mean
 from tfdist.models.spec import TrainingSpec
@@ -11,7 +12,8 @@ from tfdist.strategies.choice import field_types
 from tfdist.strategies.options import fix_of_choice
 
 _TYPES: Mapping[str, type] = {**field_types(TrainingSpec), "global_batch_size": int}
-TRAINING_KEYS = tuple(_TYPES)
+_NOTATIONS = {option.name: option for option in TRAINING if option.parser is not None}
+TRAINING_KEYS = (*_TYPES, *(name for name in _NOTATIONS if name not in (*_TYPES, "log_limit")))
 IN_STEPS = ("steps", "epochs", "warmup_steps", "steps_per_window")
 """Keys of a training that have no effect in a bench."""
 _EXPECTED = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
@@ -44,7 +46,15 @@ def check_choices(choices: Mapping[str, Any], source: str) -> dict[str, Any]:
             f"{source} has log_device_placement, whose log would slow the arm down: use it with `tfdist launch`"
         )
     check_keys(choices, [key for key in TRAINING_KEYS if key not in IN_STEPS], source)
-    return {key: check_value(key, value, _TYPES[key], source) for key, value in choices.items()}
+    return dict(_in_type(key, value, source) for key, value in choices.items())
+
+
+def _in_type(key: str, value: Any, source: str) -> tuple[str, Any]:
+    """The field that a key sets, and its value: 5s and 4M are read as on the command line."""
+    option = _NOTATIONS.get(key)
+    if option is None or option.parser is None or (key in _TYPES and not isinstance(value, str)):
+        return key, check_value(key, value, _TYPES[key], source)
+    return option.field, option.in_unit(option.parser(str(value)))
 
 
 def check_command(command: Any, source: str) -> None:

@@ -13,6 +13,7 @@ from tfdist.bench.suites.arm import Arm, parse_arms
 from tfdist.bench.suites.check import check_keys, check_value
 from tfdist.jobs.presets import PRESETS
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.quantities import parse_seconds
 from tfdist.launch.text import did_you_mean
 from tfdist.strategies.options import option_text
 
@@ -158,7 +159,7 @@ def parse_suite(table: Mapping[str, Any], source: str) -> Suite:
     source = f"the suite {source}"
     check_keys(table, (*_TYPES, "command", "defaults", "matrix", "arms"), source)
     values = {
-        _field(key): check_value(key, table[key], kind, source)
+        _field(key): check_value(key, _seconds(key, table[key], source), kind, source)
         for key, kind in _TYPES.items()
         if table.get(key) is not None
     }
@@ -205,6 +206,12 @@ def adjust(suite: Suite, changes: Mapping[str, Any]) -> Suite:
     adjusted = _with_incarnations(replace(suite, **given), "incarnations" in given)
     check_amounts(adjusted, option_text)
     return adjusted
+
+
+def _seconds(key: str, value: Any, source: str) -> Any:
+    """The seconds of a duration such as 5s."""
+    is_text = key in _IN_SECONDS and isinstance(value, str)
+    return parse_seconds(value, f"{source} has {key} =") if is_text else value
 
 
 def _field(key: str) -> str:

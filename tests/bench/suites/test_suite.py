@@ -279,3 +279,11 @@ def test_control_characters_are_refused(tmp_path: Path, old: str, new: str) -> N
 def test_control_characters_in_the_names_of_a_matrix_are_refused(tmp_path: Path) -> None:
     matrix = '[matrix]\nstrategy = [{ name = "a\\u0007", strategy = "mirrored" }]\n'
     assert r"has an arm 'a\x07': has a line break" in sentence_of(tmp_path, matrix)
+
+
+def test_durations_and_sizes_are_written_as_on_the_command_line():
+    arm = {"name": "a", "strategy": "multiworker", "bytes_per_pack": "4M", "timeout_collective": "1m"}
+    suite = parse_suite({"name": "x", "turn": "500ms", "warmup": 3, "arms": [arm]}, "x.toml")
+    assert (suite.turn_s, suite.warmup_s) == (0.5, 3)
+    choices = {"strategy": "multiworker", "bytes_per_pack": 4 << 20, "timeout_collective_s": 60.0}
+    assert suite.arms[0].choices == choices
