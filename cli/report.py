@@ -54,7 +54,7 @@ def report(
       tfdist report bench_results/20260101T120000Z-cpu --open
       tfdist report bench_results/20260101T120000Z-gpu --price-per-hour 32.77
       tfdist report runs/* --out all-runs
-      tfdist report bench_results/a bench_results/b --out a-and-b
+      tfdist report before after --out both
       tfdist report bench_results/20260101T120000Z-collectives
     """
     from tfdist.bench.report.build import make_report

@@ -86,7 +86,7 @@ def test_a_suite_survives_json(name: str) -> None:
         (('timeout = 60', 'warmup = -0.5'), "warmup = -0.5: must be 0 seconds or more"),
         (('timeout = 60', 'timeout = 2'), "turn = 2.5: must be shorter than the timeout of a turn, 2"),
         (('timeout = 60', 'turn = 0.2'), "turn = 0.2: must be at least as long as a window, 0.5"),
-        (('timeout = 60', 'turn = "5s"'), "turn = '5s': must be a number"),
+        (('timeout = 60', 'turn = "long"'), "turn = long: give a duration"),
         (('batch_size = 8', 'steps = 40'), "[defaults], has steps, but a bench trains in turns of seconds"),
         (('devices = 2', 'warmup_steps = 4'), "arm 'two', has warmup_steps, but a bench trains in turns"),
         (('devices = 2', 'log_device_placement = true'), "arm 'two', has log_device_placement, whose log would slow"),
