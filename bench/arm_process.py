@@ -14,16 +14,14 @@ from tfdist.bench.turns import HostReading, Parked
 from tfdist.jobs.plan import plan_collective, plan_command, plan_training
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.inbox import Inbox
-from tfdist.launch.agents.launcher_messages import Interrupted, Message, NextTurn
+from tfdist.launch.agents.inbox import Inbox, Interrupted, Message, NextTurn
 from tfdist.launch.agents.messages import Event, Heartbeat, Inspected
 from tfdist.launch.environment import device_order
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Turn
-from tfdist.launch.job import Job
+from tfdist.launch.job import Job, program_of
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
-from tfdist.launch.program import program_of
 from tfdist.launch.redact import redact_command
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter

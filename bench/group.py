@@ -14,7 +14,7 @@ from tfdist.bench.progress import Progress
 from tfdist.bench.reading import of_turn
 from tfdist.bench.turns import END, Parked, plan_turn, plan_warmup
 from tfdist.jobs.plan import task_count
-from tfdist.launch.agents.launcher_messages import Interrupted, Message
+from tfdist.launch.agents.inbox import Interrupted, Message
 from tfdist.launch.agents.messages import Event
 from tfdist.launch.events import Turn
 from tfdist.models.record import Record, RecordStatus, TurnRecord

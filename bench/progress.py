@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
 from tfdist.bench.plan import PlannedRun
-from tfdist.launch.agents.launcher_messages import Message
+from tfdist.launch.agents.inbox import Message
 from tfdist.launch.console.columns import bar, cut
 from tfdist.launch.console.job_state import JobState
+from tfdist.launch.console.lines import can_redraw
 from tfdist.launch.console.rows import state_text
 from tfdist.launch.console.stream import is_behind
 from tfdist.launch.console.task_state import Activity
-from tfdist.launch.console.terminal import can_redraw
 from tfdist.launch.text import counted, duration, plain, shortened
 from tfdist.models.record import TurnRecord
 

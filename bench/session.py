@@ -22,9 +22,9 @@ from tfdist.bench.traces import NO_TRACES, Traces, plan_traces
 from tfdist.bench.until import accuracy_of, completed, done_runs
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import LOCAL
+from tfdist.launch.job import program_of
 from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machines, combined
-from tfdist.launch.program import program_of
 from tfdist.launch.text import duration
 from tfdist.models.record import Record, RecordStatus
 

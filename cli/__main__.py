@@ -22,7 +22,7 @@ def run_command() -> int:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         getattr(sys, name).reconfigure(errors="backslashreplace")  # names and values may hold any bytes
     try:
-        from tfdist.cli.main import run
+        from tfdist.cli.command import run
 
         code: int = run(sys.argv[1:])
         sys.stdout.flush()

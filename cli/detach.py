@@ -7,7 +7,7 @@ from typing import TextIO
 import typer
 
 from tfdist.cli.output import never_block
-from tfdist.launch.agents.launcher_messages import Message, Note
+from tfdist.launch.agents.inbox import Message, Note
 from tfdist.launch.console.lines import PrefixedLines
 from tfdist.launch.json_files import dumps
 from tfdist.launch.runs.background import Background, DetachedRun, fork_launcher

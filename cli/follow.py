@@ -13,13 +13,12 @@ import typer
 from tfdist.bench.reading import read_records
 from tfdist.cli.show_outcome import show_outcome
 from tfdist.cli.steps import Steps
+from tfdist.jobs.checkpoint_source import read_saved_spec
 from tfdist.jobs.plan import shape_of
-from tfdist.jobs.saved_spec import read_saved_spec
 from tfdist.launch.agents.messages import Heartbeat, StreamName
 from tfdist.launch.cluster import Task
-from tfdist.launch.console.lines import LineOptions, PrefixedLines
+from tfdist.launch.console.lines import LineOptions, PrefixedLines, can_redraw
 from tfdist.launch.console.table import LiveTable
-from tfdist.launch.console.terminal import can_redraw
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job, Program, TaskPlan

@@ -25,7 +25,6 @@ from tfdist.cli.options import (
 from tfdist.cli.output import never_block, wait_for_reader
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
 from tfdist.cli.run_launch import RunOptions, checked_plan, run_launch
-from tfdist.cli.termination import refusals_logged
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.launch_plan import LaunchOptions
@@ -38,6 +37,7 @@ from tfdist.launch.environment import forwarded_variables
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.inherit.source import SourceName
 from tfdist.launch.policy import LOG_LIMIT, Policy
+from tfdist.launch.termination_log import refusals_logged
 
 HELP = """Run a training: the built-in MobileNetV2, or your program.
 

@@ -14,7 +14,7 @@ import typer
 from tfdist.cli.detach import BackgroundLines
 from tfdist.cli.show_outcome import show_outcome
 from tfdist.cli.steps import connected
-from tfdist.cli.termination import log_outcome
+from tfdist.jobs.checkpoint_source import SavedSpec
 from tfdist.jobs.elastic import ElasticHosts, elastic_hosts
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.launch_plan import (
@@ -27,29 +27,27 @@ from tfdist.jobs.launch_plan import (
 )
 from tfdist.jobs.requeue import requeue, without_sigterm
 from tfdist.jobs.resume_source import resume_command
-from tfdist.jobs.saved_spec import SavedSpec
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.launcher_messages import Note
-from tfdist.launch.console.lines import LineOptions, PrefixedLines
+from tfdist.launch.agents.inbox import Note
+from tfdist.launch.console.lines import LineOptions, PrefixedLines, can_redraw
 from tfdist.launch.console.table import LiveTable
-from tfdist.launch.console.terminal import can_redraw
-from tfdist.launch.diagnosis.outcome import Outcome, Status
+from tfdist.launch.diagnosis.history import Outcome, Status
 from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.dry_run import describe_plan, with_free_ports
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.inherit.rendezvous import meet
 from tfdist.launch.json_files import dumps
-from tfdist.launch.kill_wait import kill_wait_s
 from tfdist.launch.machine import Machines
-from tfdist.launch.policy import Policy
+from tfdist.launch.policy import Policy, kill_wait_s
 from tfdist.launch.redact import redact_arguments, safe_text
-from tfdist.launch.run import launch as run_job
+from tfdist.launch.run_tasks import launch as run_job
 from tfdist.launch.runs.background import Background
 from tfdist.launch.runs.launcher import this_launcher
 from tfdist.launch.runs.placement import save_placement
 from tfdist.launch.runs.rundir import RunDir, check_runs_dir, create_run_dir
 from tfdist.launch.runs.state import RunState
 from tfdist.launch.runs.writer import RunWriter
+from tfdist.launch.termination_log import log_outcome
 from tfdist.models.checkpointing import Checkpointing
 from tfdist.models.checkpoints import check_folder_name
 from tfdist.models.record import Record, RecordStatus

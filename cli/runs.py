@@ -12,7 +12,7 @@ import typer
 from tfdist.cli.options import Json, option
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
 from tfdist.cli.show_rows import aligned
-from tfdist.jobs.saved_spec import read_saved_spec
+from tfdist.jobs.checkpoint_source import read_saved_spec
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.quantities import parse_seconds

@@ -7,8 +7,7 @@ from typing import Any, TextIO
 
 import typer
 
-from tfdist.launch.attempts import Attempt
-from tfdist.launch.diagnosis.outcome import Outcome, Status
+from tfdist.launch.diagnosis.history import Attempt, Outcome, Status
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command
 from tfdist.launch.text import counted, duration, listed, plain, replace_surrogates

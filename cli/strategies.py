@@ -14,9 +14,8 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.machine import Machine, local_machine
 from tfdist.launch.text import did_you_mean
-from tfdist.strategies.catalog import CATALOG, Strategy
+from tfdist.strategies.catalog import CATALOG, Refusal, Strategy, keras_refusal
 from tfdist.strategies.options import Api, Keras, StrategyName, option_name
-from tfdist.strategies.refusals import Refusal, keras_refusal
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,11 +1,14 @@
 """A run or a folder whose checkpoints are resumed or exported."""
 
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from tfdist.jobs.recovery import absolute
-from tfdist.jobs.saved_spec import SavedSpec, read_saved_spec
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.json_files import read_json
 from tfdist.launch.runs.find import LAST, find_run
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.text import shortened
@@ -13,6 +16,34 @@ from tfdist.models.checkpointing import Checkpointing
 from tfdist.models.checkpoints import CheckpointList, Manifest, list_checkpoints
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
+
+
+@dataclass(frozen=True)
+class SavedSpec:
+    """What a run was started with."""
+
+    spec: StrategyChoice
+    """A TrainingSpec for the built-in training."""
+    command: tuple[str, ...] = ()
+    """The user's own program, without its secrets; empty for the built-in training."""
+    checkpointing: Checkpointing | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        checkpoints = {"checkpointing": asdict(self.checkpointing)} if self.checkpointing is not None else {}
+        return {"command": list(self.command), **self.spec.to_json(), **checkpoints}
+
+
+def read_saved_spec(run_dir: RunDir) -> SavedSpec | None:
+    """The inverse of `to_json`; None if the file is missing, or another version of tfdist wrote it."""
+    values = read_json(run_dir.spec)
+    with suppress(TypeError, AttributeError, TfdistError):
+        command: Sequence[str] = values.pop("command", ())
+        checkpoints = values.pop("checkpointing", None)
+        kind = StrategyChoice if command else TrainingSpec
+        checkpointing = Checkpointing(**checkpoints) if checkpoints is not None else None
+        return SavedSpec(kind.from_json(values), tuple(command), checkpointing)
+    return None
 
 
 @dataclass(frozen=True)
@@ -89,3 +120,15 @@ def no_checkpoint(source: CheckpointSource, listing: CheckpointList) -> TfdistEr
         problems = shortened(listing.problems.values(), 2)
         return TfdistError(f"{source.option}: no complete checkpoint in {source.folder} ({problems})")
     return TfdistError(f"{source.option}: no checkpoint in {source.folder}")
+
+
+def absolute(folder: str, flag: str) -> str:
+    """The folder as an absolute path, which is the same for tasks in other folders; a URL as it is.
+
+    Raises:
+        TfdistError: TensorFlow cannot open a folder of this name.
+    """
+    if not folder.isprintable() or not folder.strip():  # lone surrogates are not printable
+        raise TfdistError(f"{flag} {folder!r}: not the name of a folder; use printable UTF-8 characters")
+    path = folder.removeprefix("file://")
+    return path if "://" in path else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - keeps links

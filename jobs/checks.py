@@ -7,25 +7,31 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from tfdist.jobs.exchange_checks import check_all_reduce, check_exchange
-from tfdist.jobs.graph_checks import check_backup_workers, check_graph
+from tfdist.jobs.exchange_checks import check_all_reduce, check_backup_workers, check_exchange, check_graph
 from tfdist.launch.errors import MissingHardwareError, TfdistError
 from tfdist.launch.machine import Machine
 from tfdist.launch.text import counted
 from tfdist.models.calls import whole_calls
 from tfdist.models.datasets.table import PREPARED, SYNTHETIC
 from tfdist.models.spec import Architecture, TrainingSpec
-from tfdist.strategies.catalog import CATALOG
-from tfdist.strategies.choice import StrategyChoice
-from tfdist.strategies.options import Api, Communication, CrossDevice, GpuThreads, StrategyName, option_text
-from tfdist.strategies.partitioner import parse_partitioner
-from tfdist.strategies.refusals import (
+from tfdist.strategies.catalog import (
+    CATALOG,
     cross_device_refusal,
     devices_refusal,
     keras_refusal,
     precision_refusal,
     refuse,
     steps_per_call_refusal,
+)
+from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import (
+    Api,
+    Communication,
+    CrossDevice,
+    GpuThreads,
+    StrategyName,
+    option_text,
+    parse_partitioner,
 )
 
 

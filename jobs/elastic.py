@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.launch_plan import PlannedLaunch, with_checkpoints
 from tfdist.jobs.resize import effect, resized
-from tfdist.launch.attempts import SavedState
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.host_choice import Hellos, NextPlan
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
-from tfdist.launch.machine import Machine, Machines, assign_slots, machines_of
-from tfdist.launch.place import FOR_WORKERS
+from tfdist.launch.machine import FOR_WORKERS, Machine, Machines, assign_slots, machines_of
 from tfdist.launch.policy import Policy
+from tfdist.launch.rejoin import Hellos, NextPlan
+from tfdist.launch.restarts import SavedState
 from tfdist.launch.text import counted, shortened
 from tfdist.strategies.choice import StrategyChoice
 

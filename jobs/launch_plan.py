@@ -12,10 +12,8 @@ from tfdist.jobs.checkpoint_source import CheckpointSource
 from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.plan import only_task, plan_command, plan_training
 from tfdist.jobs.presets import resolve, resolve_strategy
-from tfdist.jobs.recovery import Recovery
-from tfdist.jobs.recovery_plan import PlannedJob, plan_checkpointing, recovery_notes, with_variables
+from tfdist.jobs.recovery import PlannedJob, Recovery, plan_checkpointing, recovery_notes, with_variables
 from tfdist.jobs.resize import effect, resized
-from tfdist.launch.attempts import SavedState
 from tfdist.launch.environment import INTRA_OP_THREADS, device_order
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
@@ -23,9 +21,9 @@ from tfdist.launch.inherit.addresses import earlier_on_host
 from tfdist.launch.inherit.rendezvous import Rendezvous
 from tfdist.launch.inherit.table import inherited
 from tfdist.launch.inherit.wire import SECRET, Key
-from tfdist.launch.job import Job, Program
+from tfdist.launch.job import Job, Program, program_of
 from tfdist.launch.machine import BUSY, Machines, combined, local_machines
-from tfdist.launch.program import program_of
+from tfdist.launch.restarts import SavedState
 from tfdist.launch.text import did_you_mean
 from tfdist.models.checkpointing import Checkpointing
 from tfdist.models.spec import TrainingSpec

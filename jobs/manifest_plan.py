@@ -9,8 +9,7 @@ from tfdist.jobs.host_selection import MANY
 from tfdist.jobs.launch_plan import refuse_training_options
 from tfdist.jobs.plan import shape_of
 from tfdist.jobs.presets import PRESETS, CompleteSpec, resolve, resolve_strategy
-from tfdist.jobs.recovery import AUTO, Recovery
-from tfdist.jobs.recovery_plan import refuse_for_command
+from tfdist.jobs.recovery import AUTO, Recovery, refuse_for_command
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import RoleShape
 from tfdist.launch.kubernetes.options import VOLUME, KubernetesOptions

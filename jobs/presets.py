@@ -14,8 +14,7 @@ from tfdist.jobs.checks import (
     strategy_warnings,
     training_warnings,
 )
-from tfdist.jobs.exchange_checks import check_program
-from tfdist.jobs.graph_checks import check_not_graph
+from tfdist.jobs.exchange_checks import check_not_graph, check_program
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
 from tfdist.launch.text import did_you_mean

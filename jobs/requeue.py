@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from tfdist.jobs.recovery import AUTO, Recovery
-from tfdist.launch.diagnosis.outcome import Outcome
+from tfdist.launch.diagnosis.history import Outcome
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.text import last_line
 

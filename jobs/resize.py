@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TypeVar
 
-from tfdist.launch.attempts import SavedState
+from tfdist.launch.restarts import SavedState
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 

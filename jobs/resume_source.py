@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tfdist.jobs.checkpoint_source import CheckpointSource, find_source, listing_of, no_checkpoint
+from tfdist.jobs.checkpoint_source import CheckpointSource, find_source, listing_of, no_checkpoint, read_saved_spec
 from tfdist.jobs.recovery import AUTO, Recovery
-from tfdist.jobs.saved_spec import read_saved_spec
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.redact import redact_command
 from tfdist.launch.runs.find import list_runs

@@ -50,7 +50,7 @@ def _importing(frame: FrameType | None) -> bool:
 
 def launch() -> int:
     """A launch of two workers on two played hosts; returns its exit code."""
-    from tfdist.cli.main import run
+    from tfdist.cli.command import run
 
     Path("ssh").write_text(SSH, encoding="utf-8")
     Path("ssh").chmod(0o755)

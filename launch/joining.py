@@ -1,12 +1,97 @@
 """Notices workers that wait for one that will never join their cluster: TensorFlow waits up to an hour, in silence."""
 
-from collections.abc import Collection
+import math
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
-from tfdist.launch.agents.messages import Listening
-from tfdist.launch.diagnosis.history import History, NotJoined, ProcessState
+from tfdist.launch.agents.inbox import Message, Note
+from tfdist.launch.agents.messages import Event, Listening, Release
+from tfdist.launch.diagnosis.history import History, NotFinite, NotJoined, ProcessState
 from tfdist.launch.job import Job
+from tfdist.launch.task_group import TaskGroup
+
+
+@dataclass
+class LossWatch:
+    """Reads the losses in `step` events."""
+
+    tasks: TaskGroup
+    fail: Callable[[NotFinite, float], None]
+    """Called with the loss, and the monotonic time, if the policy stops the job for it."""
+    warned: bool = False
+
+    def note(self, message: Message, now: float) -> None:
+        """Look at a message."""
+        match message:
+            case Event(task, time, event={"event": "step", "step": int() as step, "loss": float() as loss}):
+                if not self.warned and not math.isfinite(loss):
+                    self.warned = True
+                    self._take(NotFinite(task, step, loss, time), now)
+
+    def _take(self, bad: NotFinite, now: float) -> None:
+        if self.tasks.policy.stop_on_nan:
+            self.fail(bad, now)
+        else:
+            what = f"loss of {bad.task} is {bad.loss} at step {bad.step}"
+            self.tasks.announce(Note("tfdist", f"{what}; the training continues (--set stop_on_nan=true stops it)"))
+
+    def forget(self, tasks: Collection[str]) -> None:
+        """Warn again after a restart."""
+        self.warned = False
+
+
+@dataclass
+class Barrier:
+    """Opens when all leading tasks that have not exited wait at it."""
+
+    tasks: TaskGroup
+    paced: bool
+    """It opens only for a `NextTurn`."""
+    stop: Callable[[str], None]
+    """Stop all tasks, for this reason."""
+    waiting: set[str] = field(default_factory=set)
+    turns: int = 0
+    """Number of turns so far."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether tasks wait, and no other leading task is still to come."""
+        return bool(self.waiting) and self.waiting | self.tasks.finished >= set(self.tasks.job.leading)
+
+    def note(self, task: str) -> bool:
+        """Note that a task has reached the barrier; returns whether a turn has ended with it."""
+        self.waiting.add(task)
+        return self.check()
+
+    def check(self) -> bool:
+        """Open the barrier if it is complete; returns whether a turn has ended instead."""
+        if not self.complete:
+            return False
+        if not self.paced:
+            self._open({})
+            return False
+        if not self.tasks.finished:
+            # the CPU time that the turn took, and, once the task has started, the memory that it takes
+            self.tasks.inspect(gpus=not self.turns)
+            return True
+        if not self.tasks.stopped:  # no turn can follow: it would wait for this task
+            early = min(self.tasks.finished)
+            self.stop(f"{early} exited with code 0 while other tasks wait for a turn")
+        return False
+
+    def start_turn(self, turn: Mapping[str, Any] | None) -> None:
+        """Let the tasks continue for a turn."""
+        self.turns += 1
+        self.tasks.inspect()
+        self._open(turn)
+
+    def _open(self, turn: Mapping[str, Any] | None) -> None:
+        for attempt in sorted({self.tasks.attempt(task) for task in self.waiting}):
+            self.tasks.send_to_all(Release(attempt, turn))
+        self.waiting.clear()
+
 
 CHECK_S = 2.0
 """Seconds between two checks of the workers that may wait."""

@@ -1,16 +1,69 @@
 """Whether tasks are restarted after a failure, which ones, and when. Pure: tests replay attempts."""
 
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from tfdist.launch.attempts import Attempt
-from tfdist.launch.diagnosis.outcome import Outcome, Status
+from tfdist.launch.agent_program.clock import event_time
+from tfdist.launch.agents.inbox import AgentLost, Message, Restarting
+from tfdist.launch.agents.messages import Event, Exited, NotStarted, Stuck
+from tfdist.launch.diagnosis.diagnose import diagnose
+from tfdist.launch.diagnosis.history import Attempt, Outcome, ReportedError, Status
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy, RestartOn
+from tfdist.launch.task_group import Action, TaskGroup
 from tfdist.launch.text import counted
+
+
+@dataclass(frozen=True)
+class SavedState:
+    """What the last checkpoint has; zeros without one."""
+
+    step: int = 0
+    examples: int = 0
+
+
+@dataclass
+class AttemptLog:
+    """Keeps the attempts of a run, from its messages. The last attempt is the one that runs."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    saved_step: int | None = None
+    """The step of the newest checkpoint that a task has reported."""
+    saved_examples: int = 0
+    """The examples that were trained until then."""
+
+    def open(self, tasks: Iterable[str], time: float, note: str = "") -> int:
+        """Add an attempt that starts these tasks; returns its number."""
+        self.attempts.append(Attempt(len(self.attempts), tuple(tasks), time, note=note))
+        return self.attempts[-1].number
+
+    def update(self, message: Event) -> None:
+        """Note a step, or the checkpoint that was saved or restored."""
+        last, step = self.attempts[-1], message.event.get("step")
+        if not isinstance(step, int):
+            return
+        match message.event.get("event"):
+            case "step":
+                first = message.time if last.first_step is None and message.task in last.tasks else last.first_step
+                self.attempts[-1] = replace(last, first_step=first, last_step=max(step, last.last_step or 0))
+            case "checkpoint":
+                self._note_saved(step, message)
+            case "resumed":
+                self._note_saved(step, message)
+                self.attempts[-1] = replace(last, resumed_from=step)
+
+    def _note_saved(self, step: int, message: Event) -> None:
+        examples = message.event.get("examples")
+        self.saved_step, self.saved_examples = step, examples if isinstance(examples, int) else 0
+
+    def closed(self, time: float, reason: str, culprit: str | None, exit_code: int) -> list[Attempt]:
+        """The attempts, if the last one has ended at that time (in seconds since 1970), for that reason."""
+        last = replace(self.attempts[-1], ended=time, reason=reason, culprit=culprit, exit_code=int(exit_code))
+        return [*self.attempts[:-1], last]
+
 
 MOST_ALIKE = 3
 """Failures of one task at the same step before it is not restarted any more."""
@@ -158,3 +211,103 @@ def announcement(
         start = ", from the start: no checkpoint" if job.reports_steps else ""
     wait = f", in {restart.delay_s:g} s" if restart.delay_s else ""
     return f"{outcome.reason}; restart {number} of {policy.max_restarts}: {what}{start}{wait}"
+
+
+@dataclass
+class PendingStart:
+    """Tasks that will be started together."""
+
+    tasks: set[str]
+    at: float
+    """Monotonic time before which they are not started."""
+
+
+@dataclass
+class PendingStarts:
+    """Starts the present attempts of tasks as soon as they may be started."""
+
+    group: TaskGroup
+    after_start: Action
+    """Called when tasks have been started."""
+    waiting: list[PendingStart] = field(default_factory=list)
+
+    @property
+    def tasks(self) -> set[str]:
+        """The tasks that will be started."""
+        return {task for start in self.waiting for task in start.tasks}
+
+    def add(self, tasks: Collection[str], at: float) -> None:
+        """Start these tasks at that monotonic time, or later if they still run then."""
+        for start in self.waiting:
+            start.tasks -= set(tasks)
+        self.waiting.append(PendingStart(set(tasks), at))
+        self._set_deadline()
+
+    def cancel(self) -> None:
+        """Start nothing any more."""
+        self.waiting.clear()
+        self.group.deadlines.cancel(self.start_due)
+
+    def note_end(self, message: Message) -> None:
+        """Take a message about an earlier attempt of a task: if its process has ended, the next one may start."""
+        if isinstance(message, Exited | NotStarted | Stuck) and message.task in self.tasks:
+            self.group.running.discard(message.task)
+            self._set_deadline()
+
+    def start_due(self, now: float) -> None:
+        """Start the tasks whose time has come."""
+        for start in [start for start in self._unblocked() if start.at <= now]:
+            self.waiting.remove(start)
+            self.group.start(start.tasks)
+            self.after_start(now)
+        self._set_deadline()
+
+    def _unblocked(self) -> list[PendingStart]:
+        return [start for start in self.waiting if not start.tasks & self.group.running]
+
+    def _set_deadline(self) -> None:
+        times = [start.at for start in self._unblocked()]
+        if times:
+            self.group.deadlines.set(self.start_due, min(times))
+
+
+@dataclass
+class Restarter:
+    """Restarts the tasks that have failed, if the policy and their roles allow it while others continue."""
+
+    tasks: TaskGroup
+    log: AttemptLog
+    starts: PendingStarts
+
+    def restart(self, failed_at: float, now: float) -> tuple[str, ...]:
+        """Returns the tasks that are restarted; none if the whole job must be stopped.
+
+        Args:
+            failed_at: when the failure was noticed, in seconds since 1970.
+            now: monotonic.
+        """
+        job, policy = self.tasks.job, self.tasks.policy
+        if self.tasks.stopped or not policy.max_restarts or self._host_lost():
+            return ()
+        outcome = diagnose(self.tasks.history, job)
+        attempts = self.log.closed(failed_at, outcome.reason, outcome.culprit, outcome.exit_code)
+        decision = decide(outcome, job, policy, attempts, self._failed())
+        if not isinstance(decision, Restart) or decision.whole:
+            return ()
+        self.log.attempts = attempts
+        number = self.log.open(decision.tasks, event_time())
+        reason = announcement(outcome, decision, job, policy, number, self.log.saved_step)
+        self.tasks.announce(Restarting(number, decision.tasks, False, reason, decision.delay_s, event_time()))
+        self.tasks.renew(decision.tasks, number)
+        self.tasks.stop(self.tasks.running & set(decision.tasks), policy.failure_grace_s)
+        self.starts.add(decision.tasks, now + decision.delay_s)
+        return decision.tasks
+
+    def _host_lost(self) -> bool:
+        """Whether a host of the job is lost: its tasks cannot be started again there."""
+        return any(self.tasks.of_host(lost.host) for lost in self.tasks.history.select(AgentLost))
+
+    def _failed(self) -> set[str]:
+        exits = self.tasks.history.select(Exited)
+        ended = {exit.task for exit in exits if exit.code != 0 or exit.task in self.tasks.job.serving}
+        return ended | {failed.task for failed in self.tasks.history.select(ReportedError)}

@@ -4,8 +4,8 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tfdist.launch.agents.launcher_messages import Interrupted
-from tfdist.launch.diagnosis.outcome import Outcome, Status
+from tfdist.launch.agents.inbox import Interrupted
+from tfdist.launch.diagnosis.history import Outcome, Status
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.policy import Policy
 from tfdist.launch.task_group import TaskGroup

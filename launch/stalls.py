@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from tfdist.launch.agent_program.clock import event_time
-from tfdist.launch.agents.launcher_messages import Message, Note
+from tfdist.launch.agents.inbox import Message, Note
 from tfdist.launch.agents.messages import Event, Exited, Output, Reply, StacksDumped, Started
 from tfdist.launch.diagnosis.history import History, ProcessState, Stall
 from tfdist.launch.job import Job

@@ -10,8 +10,8 @@ from queue import Empty
 from typing import Any, Protocol
 
 from tfdist.launch.agent_program.clock import event_time
-from tfdist.launch.agents.inbox import Arrival, Inbox
-from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, NextTurn, OnMessage
+from tfdist.launch.agents.channel import SilenceDetector
+from tfdist.launch.agents.inbox import AgentLost, Arrival, Inbox, Interrupted, Message, NextTurn, OnMessage
 from tfdist.launch.agents.messages import (
     Alive,
     Event,
@@ -26,9 +26,6 @@ from tfdist.launch.agents.messages import (
     TaskMessage,
     Terminated,
 )
-from tfdist.launch.agents.silence import SilenceDetector
-from tfdist.launch.attempts import AttemptLog
-from tfdist.launch.barrier import Barrier
 from tfdist.launch.diagnosis.culprit import shows_cause
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.endings import killed_from_outside
@@ -36,9 +33,8 @@ from tfdist.launch.diagnosis.first_failure import first_failure
 from tfdist.launch.diagnosis.history import Entry, ReportedError, StartTimedOut, TimedOut
 from tfdist.launch.frozen import FrozenWatch
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.joining import CHECK_S, JoinWatch
-from tfdist.launch.loss_watch import LossWatch
-from tfdist.launch.restarting import PendingStarts, Restarter
+from tfdist.launch.joining import CHECK_S, Barrier, JoinWatch, LossWatch
+from tfdist.launch.restarts import AttemptLog, PendingStarts, Restarter
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.saving import Saving
 from tfdist.launch.stalls import StallGuard

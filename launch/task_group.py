@@ -1,19 +1,61 @@
 """The processes of a running job: which of them run, and the messages that start, inspect and stop them."""
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from tfdist.launch.agent_program.clock import event_time
 from tfdist.launch.agents.channel import Channel
-from tfdist.launch.agents.launcher_messages import OnMessage, Stopped
-from tfdist.launch.agents.messages import DumpStacks, Inspect, Inspected, Reply, Start, Stop, TaskMessage, ToAgent
+from tfdist.launch.agents.inbox import OnMessage, Stopped
+from tfdist.launch.agents.messages import (
+    DumpStacks,
+    Inspect,
+    Inspected,
+    Reply,
+    Start,
+    Stop,
+    TaskMessage,
+    ToAgent,
+)
 from tfdist.launch.agents.requests import OnReply, Requests
-from tfdist.launch.attempts import FIRST
-from tfdist.launch.deadlines import Deadlines
-from tfdist.launch.diagnosis.history import History, ProcessState
+from tfdist.launch.diagnosis.history import FIRST, History, ProcessState
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy
+
+Action = Callable[[float], None]
+"""Called with the monotonic time, when it is due."""
+
+
+@dataclass
+class Deadlines:
+    """Actions with the monotonic times at which they are due. Each action has at most one time."""
+
+    times: dict[Action, float] = field(default_factory=dict)
+
+    def set(self, action: Action, at: float) -> None:
+        """Do this at that time, and not at the time that was set before."""
+        self.times[action] = at
+
+    def cancel(self, *actions: Action) -> None:
+        """Do not do these."""
+        for action in actions:
+            self.times.pop(action, None)
+
+    def of(self, action: Action) -> float | None:
+        """When this is due; None: not at all."""
+        return self.times.get(action)
+
+    def next(self) -> float:
+        """When the first action is due; infinity without any."""
+        return min(self.times.values(), default=math.inf)
+
+    def run_due(self, now: float) -> None:
+        """Do what is due, in the order of the times. An action may set and cancel others."""
+        for action in sorted(self.times, key=self.times.__getitem__):
+            if self.times.get(action, math.inf) <= now:
+                del self.times[action]
+                action(now)
 
 
 @dataclass

@@ -4,12 +4,40 @@
 (https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure).
 """
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from tfdist.launch.diagnosis.outcome import Outcome
+import typer
+
+from tfdist.launch import termination_log
+from tfdist.launch.diagnosis.history import Outcome
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.redact import safe_text
 from tfdist.launch.text import duration
+
+
+@contextmanager
+def refusals_logged() -> Iterator[None]:
+    """Write why nothing was started, if a TfdistError says so."""
+    try:
+        yield
+    except TfdistError as error:
+        _write(termination_log.ended(error.exit_code, str(error)))
+        raise
+
+
+def log_outcome(outcome: Outcome, exit_code: int, reason: str) -> None:
+    """Write how a job ended; arguments as for `termination_log.short_form`."""
+    _write(termination_log.short_form(outcome, exit_code, reason))
+
+
+def _write(text: str) -> None:
+    problem = termination_log.write(termination_log.find(os.environ), text)
+    if problem:
+        typer.echo(f"warning: {problem}: not written how the job ended", err=True)
+
 
 VARIABLE = "TFDIST_TERMINATION_LOG"
 """Names another file; it is written outside of Kubernetes, too."""

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.launcher_messages import Message, OnMessage
+from tfdist.launch.agents.inbox import Message, OnMessage
 from tfdist.launch.agents.messages import Event
-from tfdist.launch.diagnosis.outcome import Outcome
+from tfdist.launch.diagnosis.history import Outcome
 from tfdist.launch.errors import ExitCode
-from tfdist.launch.host_choice import HostChoice
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
-from tfdist.launch.run import launch
+from tfdist.launch.rejoin import HostChoice
+from tfdist.launch.run_tasks import launch
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.models.record import Evaluation, RankRecord, Record, RecordStatus, TaskUsage, from_event
 from tfdist.models.spec import TrainingSpec

@@ -1,10 +1,36 @@
 """The closed choices of the command line, each listed once, and how its options are written. No TensorFlow."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.text import did_you_mean
+
+KINDS = ("fixed", "min-size", "max-size")
+
+
+@dataclass(frozen=True)
+class Partitioner:
+    """Splits each variable into `size` shards (fixed), or into shards of at least or at most `size` bytes."""
+
+    kind: str
+    size: int
+
+
+def parse_partitioner(text: str) -> Partitioner | None:
+    """The partitioner that `text` names; None for `none`.
+
+    Raises:
+        TfdistError: `text` has another form.
+    """
+    if text == "none":
+        return None
+    kind, _, size = text.partition(":")
+    if kind not in KINDS or not (size.isascii() and size.isdecimal() and int(size) > 0):
+        raise TfdistError(f"--set variable_partitioner={text}: use none, fixed:N, min-size:BYTES or max-size:BYTES")
+    return Partitioner(kind, int(size))
 
 
 class StrategyName(StrEnum):

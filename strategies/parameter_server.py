@@ -11,8 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.strategies.choice import StrategyChoice
-from tfdist.strategies.options import Placement
-from tfdist.strategies.partitioner import parse_partitioner
+from tfdist.strategies.options import Placement, parse_partitioner
 
 RETRY_S = 0.2
 TIMEOUT_S = 60.0

@@ -19,8 +19,8 @@ from tfdist.launch.quantities import parse_sizes
 from tfdist.models.collectives.op import CollectiveOp
 from tfdist.models.collectives.spec import CollectiveSpec
 from tfdist.models.collectives.support import collective_refusal
+from tfdist.strategies.catalog import gradient_dtype_refusal, refuse
 from tfdist.strategies.options import Communication, CrossDevice, GradientDtype, StrategyName, option_text
-from tfdist.strategies.refusals import gradient_dtype_refusal, refuse
 
 COMMAND = ("python", "-m", "tfdist.models.collectives.task")
 """Because of it `resolve_arms` decides on a strategy alone, as for a user's program, and not on a training."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from tfdist.bench.suites.arm import Arm
 from tfdist.jobs.presets import CompleteSpec, resolve, resolve_strategy
 from tfdist.launch.errors import MissingHardwareError, TfdistError
+from tfdist.launch.job import program_of
 from tfdist.launch.machine import Machine, Machines, assign_slots, combined
-from tfdist.launch.program import program_of
 from tfdist.launch.text import counted
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice

@@ -1,15 +1,49 @@
 """How an agent is started on a host: the command, and the program text that it reads from its stdin."""
 
+import base64
+import io
 import marshal
 import re
 import sys
+import zlib
 from dataclasses import replace
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from tfdist.launch import agent_program
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.transport import command_on
+
+_PACKAGES = ("tfdist", *(f"tfdist.{name}" for name in ("cli", "launch", "strategies", "models", "bench")))
+
+
+@cache
+def package_zip() -> bytes:
+    """All installed files of tfdist, data files included. Works for wheels and for editable installs."""
+    import zipfile  # only jobs on other hosts need it
+
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", strict_timestamps=False) as archive:
+        for package in _PACKAGES:
+            folder = _folder(package)
+            for path in sorted(folder.glob("*") if package == "tfdist" else folder.rglob("*")):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    archive.write(path, f"{package.replace('.', '/')}/{path.relative_to(folder).as_posix()}")
+    return buffer.getvalue()
+
+
+def package_text() -> str:
+    """The zip, compressed as a whole (half the size of small files on their own) and in base64, for `Prepare`."""
+    return base64.b64encode(zlib.compress(package_zip())).decode()
+
+
+def _folder(package: str) -> Path:
+    spec = find_spec(package)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
 
 _BOOTSTRAP = (
     "import io,sys;"

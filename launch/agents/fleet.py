@@ -8,12 +8,10 @@ from functools import partial
 from queue import Empty
 from typing import Any
 
-from tfdist.launch.agents.channel import CLEAN_UP_S, Channel
-from tfdist.launch.agents.inbox import Arrival, Inbox
-from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted
+from tfdist.launch.agents.channel import CLEAN_UP_S, Channel, SilenceDetector
+from tfdist.launch.agents.inbox import AgentLost, Arrival, Inbox, Interrupted
 from tfdist.launch.agents.messages import Reply, Terminated
 from tfdist.launch.agents.requests import AnyRequest, Requests, answers
-from tfdist.launch.agents.silence import SilenceDetector
 from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.policy import Policy

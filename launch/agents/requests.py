@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Protocol
 
-from tfdist.launch.agents.launcher_messages import Message
+from tfdist.launch.agents.inbox import Message
 from tfdist.launch.agents.messages import (
     AgentEnded,
     CheckFolder,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tfdist.launch.agents.launcher_messages import Interrupted
+from tfdist.launch.agents.inbox import Interrupted
 
 INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """Ctrl-C, `kill`, a closed terminal, and a scheduler that will end the job soon."""

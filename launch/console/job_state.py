@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfdist.launch.agents.launcher_messages import AgentLost, Message, Restarting, Stopped
+from tfdist.launch.agents.inbox import AgentLost, Message, Restarting, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Listening, NotStarted, Started, Stuck, TaskMessage
 from tfdist.launch.console.task_state import Activity, TaskState
 from tfdist.launch.events import Phase

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TextIO
 
-from tfdist.launch.agents.launcher_messages import Message, Stopped
+from tfdist.launch.agents.inbox import Message, Stopped
 from tfdist.launch.agents.messages import Event
 from tfdist.launch.console.columns import cut, fitting_columns, header, line
 from tfdist.launch.console.job_state import JobState, state_of

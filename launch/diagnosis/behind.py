@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from tfdist.launch.diagnosis.case import Case
+from tfdist.launch.diagnosis.case import Case, Diagnosis
 from tfdist.launch.diagnosis.evidence import MOST_LINES
-from tfdist.launch.diagnosis.failures import Diagnosis
 from tfdist.launch.diagnosis.history import Stall
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import NO_GPUS

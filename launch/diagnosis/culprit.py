@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tfdist.launch.agents.messages import Exited
-from tfdist.launch.diagnosis.case import Case
+from tfdist.launch.diagnosis.case import Case, Diagnosis, Failure, failure_of, failures_of, single, unfinished
 from tfdist.launch.diagnosis.endings import exit_code
 from tfdist.launch.diagnosis.evidence import exception_before, is_peer_failure, named_peers, reported
-from tfdist.launch.diagnosis.failures import Diagnosis, Failure, failure_of, failures_of, single, unfinished
 from tfdist.launch.diagnosis.history import History, NotFinite, Stall
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job

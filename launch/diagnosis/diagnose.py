@@ -3,16 +3,14 @@
 import signal
 from collections.abc import Iterator
 
-from tfdist.launch.agents.launcher_messages import Interrupted, Stopped
+from tfdist.launch.agents.inbox import Interrupted, Stopped
 from tfdist.launch.agents.messages import Stuck
 from tfdist.launch.diagnosis.behind import stack_lines, stalled
-from tfdist.launch.diagnosis.case import Case
+from tfdist.launch.diagnosis.case import Case, Diagnosis
 from tfdist.launch.diagnosis.culprit import find_culprit
 from tfdist.launch.diagnosis.endings import exit_code
 from tfdist.launch.diagnosis.evidence import exception_before, last_lines
-from tfdist.launch.diagnosis.failures import Diagnosis
-from tfdist.launch.diagnosis.history import History, NotFinite, Stall, StartTimedOut, TimedOut
-from tfdist.launch.diagnosis.outcome import Outcome, Status
+from tfdist.launch.diagnosis.history import History, NotFinite, Outcome, Stall, StartTimedOut, Status, TimedOut
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.incompatibilities import hints
 from tfdist.launch.job import Job

@@ -2,7 +2,7 @@
 
 import signal
 
-from tfdist.launch.agents.launcher_messages import Stopped
+from tfdist.launch.agents.inbox import Stopped
 from tfdist.launch.agents.messages import Exited, Stuck
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.text import signal_name

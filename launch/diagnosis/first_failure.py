@@ -1,6 +1,6 @@
 """What failed first, in a few words for those who watch. Pure."""
 
-from tfdist.launch.agents.launcher_messages import AgentLost
+from tfdist.launch.agents.inbox import AgentLost
 from tfdist.launch.agents.messages import Exited
 from tfdist.launch.diagnosis.history import Freeze, History, NotFinite, NotJoined, ReportedError, Stall
 from tfdist.launch.text import shortened

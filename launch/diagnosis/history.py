@@ -5,11 +5,89 @@ All times are seconds since 1970 by this machine's clock: channels convert the t
 
 from collections import deque
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
-from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, Stopped
+from tfdist.launch.agents.inbox import AgentLost, Interrupted, Message, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Listening, NotStarted, Output, Started, Stuck, TaskMessage
+from tfdist.launch.str_enum import StrEnum
+
+FIRST = 0
+"""Number of the first attempt. A restart counts one up, whichever tasks it restarts, and is the attempt of these."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt, as saved in outcome.json. Times are seconds since 1970."""
+
+    number: int
+    tasks: tuple[str, ...]
+    """Those that it started; the others continued."""
+    started: float
+    ended: float | None = None
+    """When the failure that ended it was detected, or the job ended; None while it runs."""
+    first_step: float | None = None
+    """Time of the first `step` event of a task that it started; None without one."""
+    reason: str = ""
+    """Why it ended; empty if it succeeded, or runs."""
+    culprit: str | None = None
+    exit_code: int = 0
+    resumed_from: int | None = None
+    """The step of the checkpoint that it continued from; None: from the start."""
+    last_step: int | None = None
+    """The highest step that any task reported."""
+    note: str = ""
+    """What is different from the attempt before, as in `3 workers instead of 4 (lost h2)`."""
+
+
+class Status(StrEnum):
+    """How a job ended."""
+
+    OK = "ok"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a job, as saved in outcome.json."""
+
+    status: Status
+    exit_code: int
+    reason: str
+    """One sentence; empty if the job succeeded."""
+    culprit: str | None = None
+    """The task that caused the failure."""
+    culprits: tuple[str, ...] = ()
+    """It and those that failed in the same way, or too close to it to be ordered."""
+    log: tuple[str, ...] = ()
+    """The culprit's traceback, or its last lines, without what TensorFlow logs on start-up."""
+    hints: tuple[str, ...] = ()
+    """What to do about known incompatibilities."""
+    casualties: Mapping[str, str] = field(default_factory=dict)
+    """How each other task ended that did not succeed, by task."""
+    warnings: tuple[str, ...] = ()
+    """Processes that are left over, and logs that are cut."""
+    exits: Mapping[str, Exited] = field(default_factory=dict)
+    wall_s: float = 0.0
+    records: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The `record` event of each task."""
+    hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Each host's description from its agent."""
+    run_dir: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    """Attempts in the order of their starts; the last one is how the job ended."""
+    not_restarted: str = ""
+    """Why the job was not restarted after its last failure; empty if no restart was asked for. Before that
+    decision: why a restart would not help."""
+    signal: int = 0
+    """That interrupted the launcher; 0: none did."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, with the format's version."""
+        return {"format": 1, **asdict(self)}
+
 
 TAIL_LINES = 100
 """Last lines that are kept of each stream of each task: a traceback through TensorFlow has 50."""

@@ -11,8 +11,7 @@ from tfdist.launch.doctor.results import Survey, Verdict
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.incompatibilities import INCOMPATIBILITIES
-from tfdist.launch.machine import WITHOUT_GPUS, find_gpu, unusable_gpus
-from tfdist.launch.place import FOR_WORKERS
+from tfdist.launch.machine import FOR_WORKERS, WITHOUT_GPUS, find_gpu, unusable_gpus
 from tfdist.launch.text import counted
 
 TASK_BYTES = 1.3e9

@@ -7,8 +7,7 @@ from tfdist.launch.agent_program.description import TRAINING_PACKAGES
 from tfdist.launch.agents.messages import Prepared
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.machine import find_gpu
-from tfdist.launch.place import FOR_WORKERS
+from tfdist.launch.machine import FOR_WORKERS, find_gpu
 from tfdist.launch.text import shortened
 
 MAX_SKEW_S = 2.0

@@ -7,14 +7,13 @@ from itertools import permutations
 
 from tfdist.launch.agents.connect import OnProgress, connect
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.doctor.agent_requests import dial, measure, new_token, prepare, reserve
 from tfdist.launch.doctor.links import Link
-from tfdist.launch.doctor.preflight import ALL_PAIRS
+from tfdist.launch.doctor.preflight import ALL_PAIRS, dial, measure, new_token, prepare, reserve
 from tfdist.launch.doctor.results import Survey
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import check_ports
-from tfdist.launch.place import slots_of
+from tfdist.launch.machine import slots_of
 from tfdist.launch.policy import Policy
 from tfdist.launch.text import shortened
 

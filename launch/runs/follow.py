@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tfdist.launch.agent_program.text import end_of_characters
-from tfdist.launch.agents.launcher_messages import Message
+from tfdist.launch.agents.inbox import Message
 from tfdist.launch.agents.messages import Output, StreamName
 from tfdist.launch.runs.launcher import read_launcher
 from tfdist.launch.runs.rundir import RunDir

@@ -7,11 +7,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TypedDict
 
-from tfdist.launch.diagnosis.outcome import Outcome
+from tfdist.launch.diagnosis.history import Outcome
 from tfdist.launch.json_files import read_json
 from tfdist.launch.redact import safe_text
-from tfdist.launch.runs.control import answers
-from tfdist.launch.runs.launcher import Launcher, read_launcher
+from tfdist.launch.runs.launcher import Launcher, answers, read_launcher
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.typed_json import Seconds, from_json, with_texts

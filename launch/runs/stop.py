@@ -1,8 +1,7 @@
 """Requests to the launcher of a run: stop it, and list its running tasks."""
 
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.runs.control import request
-from tfdist.launch.runs.launcher import Launcher, read_launcher, terminate
+from tfdist.launch.runs.launcher import Launcher, read_launcher, request, terminate
 from tfdist.launch.runs.rundir import RunDir
 
 

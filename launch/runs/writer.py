@@ -8,8 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tfdist.launch.agents.inbox import Arrival
-from tfdist.launch.agents.launcher_messages import Message, Note, Restarting
+from tfdist.launch.agents.inbox import Arrival, Message, Note, Restarting
 from tfdist.launch.agents.messages import Heartbeat, Inspected, Output
 from tfdist.launch.json_files import dumps, replace_file
 from tfdist.launch.policy import LOG_LIMIT

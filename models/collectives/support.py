@@ -1,9 +1,9 @@
 """Which operations TensorFlow 2.21 has for which ranks. No TensorFlow."""
 
 from tfdist.models.collectives.op import CollectiveOp
+from tfdist.strategies.catalog import Refusal
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import CrossDevice, StrategyName
-from tfdist.strategies.refusals import Refusal
 
 _REDUCE_TO_ONE = "use --cross-device reduction-to-one"
 _AS_ALL_REDUCE = Refusal("TensorFlow would run an all-reduce and use one of its results", _REDUCE_TO_ONE)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfdist.bench.arm_process import _TurnState
-from tfdist.launch.agents.launcher_messages import NextTurn
+from tfdist.launch.agents.inbox import NextTurn
 from tfdist.launch.agents.messages import Event, Inspected
 from tfdist.launch.errors import TfdistError
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tfdist.jobs.saved_spec import SavedSpec
+from tfdist.jobs.checkpoint_source import SavedSpec
 from tfdist.launch.json_files import save_json
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.models.checkpointing import Checkpointing

@@ -15,7 +15,7 @@ from tfdist.bench.progress import Progress
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import Session, run_session
 from tfdist.bench.suites.suite import load_suite
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 from tfdist.launch.json_files import save_json
 from tfdist.models.record import Record, RecordStatus
 

@@ -8,7 +8,7 @@ import pytest
 from tests.bench.collectives.lines import line, sweep
 from tfdist.bench.collectives.results import SweepFolder
 from tfdist.cli.collectives import show
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 from tfdist.launch.text import has_controls
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.bench.compare.benches import save_bench
 from tfdist.bench.compare.folders import compare_folders
+from tfdist.cli.command import run
 from tfdist.cli.compare import show
-from tfdist.cli.main import run
 from tfdist.launch.text import plain
 
 Printed = pytest.CaptureFixture[str]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 from tfdist.models.spec import TrainingSpec
 
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfdist.cli.command import run
 from tfdist.cli.doctor import merge_hosts, row_lines
-from tfdist.cli.main import run
 from tfdist.cli.steps import Steps
 from tfdist.launch.agents.bootstrap import agent_source
 from tfdist.launch.doctor.results import CheckResult, Verdict
@@ -179,7 +179,7 @@ def test_ctrl_c_ends_all_processes(connector, survivors):
 def test_the_doctor_imports_neither_tensorflow_nor_pandas():
     light = """
 import sys
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 assert run(["doctor"]) == 0
 sys.exit(str(sorted(set(sys.modules) & {"tensorflow", "tf_keras", "keras", "pandas", "matplotlib", "numpy", "scipy"}) or ""))
 """

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.checkpoint_files import save_checkpoint, save_run
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 from tfdist.strategies.choice import StrategyChoice
 
 OLD, NEW = "20260101T120000Z-launch", "20260102T120000Z-launch"

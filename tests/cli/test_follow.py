@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfdist.cli.follow import LAST_LINES, watch
-from tfdist.jobs.saved_spec import SavedSpec
-from tfdist.launch.agents.launcher_messages import Message
+from tfdist.jobs.checkpoint_source import SavedSpec
+from tfdist.launch.agents.inbox import Message
 from tfdist.launch.json_files import save_json
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.text import plain

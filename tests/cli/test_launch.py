@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 
 SHOW = "import os, json; print(json.dumps({k: os.environ.get(k) for k in ('TF_CONFIG', 'TF_USE_LEGACY_KERAS', 'TFDIST_TASK', 'TFDIST_STRATEGY_CHOICE')}))"
 
@@ -281,7 +281,7 @@ def test_modules_in_the_folder_do_not_shadow_those_of_python():
 
 LIGHT = """
 import sys
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 code = run({arguments!r})
 heavy = sorted(set(sys.modules) & {{"tensorflow", "tf_keras", "keras", "pandas", "matplotlib", "numpy", "scipy"}})
 sys.exit(f"imported {{heavy}}" if heavy or code else 0)

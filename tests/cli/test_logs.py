@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 
 TFDIST = [sys.executable, "-m", "tfdist.cli"]
 WRITES = ["sh", "-c", "echo out of $TFDIST_TASK; printf 'no newline'; echo err of $TFDIST_TASK >&2"]

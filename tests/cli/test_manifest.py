@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.launch.kubernetes.kubelet import pods
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 from tfdist.cli.manifest import to_yaml
 from tfdist.launch.errors import TfdistError
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.bench.predict.sweeps import RING, save_sweep, sweep
 from tests.bench.predict.test_prediction import BYTES, save_bench
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 
 Printed = pytest.CaptureFixture[str]
 

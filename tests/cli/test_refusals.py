@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.launch_plan import LaunchOptions, plan_request
 from tfdist.launch.agent_program import gpus

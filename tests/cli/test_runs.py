@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.cli.main import run
-from tfdist.jobs.saved_spec import SavedSpec
+from tfdist.cli.command import run
+from tfdist.jobs.checkpoint_source import SavedSpec
 from tfdist.launch.runs.launcher import this_launcher
 from tfdist.launch.runs.prune import delete
 from tfdist.models.checkpointing import Checkpointing

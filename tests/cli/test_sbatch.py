@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.compare.benches import save_bench
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ import io
 from dataclasses import replace
 
 from tfdist.cli.show_outcome import outcome_json, show_failure, show_outcome
-from tfdist.launch.attempts import Attempt
-from tfdist.launch.diagnosis.outcome import Outcome, Status
+from tfdist.launch.diagnosis.history import Attempt, Outcome, Status
 from tfdist.launch.text import has_controls
 
 REASON = "worker-1 exited with code 1: ValueError: bad data"

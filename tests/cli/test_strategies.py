@@ -1,6 +1,6 @@
 import json
 
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 from tfdist.strategies.catalog import CATALOG
 
 

@@ -1,6 +1,6 @@
 import json
 
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 
 
 def test_every_task_is_printed_as_shell_commands(capsys):

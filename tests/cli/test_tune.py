@@ -7,7 +7,7 @@ import pytest
 
 from tests.bench.fake_arms import FakeArms
 from tfdist.bench.runner import RunnerHooks
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 
 SUITE = """
 preset = "smoke"

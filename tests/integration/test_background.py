@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 from tfdist.launch.json_files import save_json
 from tfdist.launch.runs.launcher import read_launcher, this_launcher
 from tfdist.launch.runs.rundir import RunDir
@@ -231,7 +231,7 @@ def test_a_suspended_launcher_is_named_by_stop(folder, survivors, monkeypatch, c
     pid = read_launcher(run_dir).pid
     os.kill(pid, signal.SIGSTOP)
     try:
-        monkeypatch.setattr("tfdist.launch.runs.control.ANSWER_S", 0.2)
+        monkeypatch.setattr("tfdist.launch.runs.launcher.ANSWER_S", 0.2)
         assert run(["stop", "last"]) == 1
         assert f"continue it with 'kill -CONT {pid}'" in capsys.readouterr().err
     finally:

@@ -15,7 +15,7 @@ import pytest
 from tests.disks import small_disk
 from tfdist.jobs.plan import plan_training
 from tfdist.launch.agents.messages import Event, Started
-from tfdist.launch.diagnosis.outcome import Outcome
+from tfdist.launch.diagnosis.history import Outcome
 from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.runs.rundir import create_run_dir

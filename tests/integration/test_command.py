@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.processes import MARK, marked_processes
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 from tfdist.models.record import Record
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.compare.benches import save_bench
-from tfdist.cli.command import SENTENCES
-from tfdist.cli.main import run
+from tfdist.cli.command import SENTENCES, run
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

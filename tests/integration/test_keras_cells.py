@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.catalog import keras_refusal
 from tfdist.strategies.options import Api, Keras, StrategyName
-from tfdist.strategies.refusals import keras_refusal
 
 from .training import TINY, train_all
 

@@ -9,7 +9,7 @@ import time
 import pytest
 import yaml
 
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 
 from . import namespaces
 from .pods import CPUS, JobSetRun, environment_of, expand, missing, pods_of

@@ -8,10 +8,10 @@ from tfdist.jobs.elastic import ElasticHosts
 from tfdist.jobs.host_selection import HostfileChanges
 from tfdist.jobs.launch_plan import LaunchOptions, plan_request, with_checkpoints
 from tfdist.launch.agent_program.description import describe
-from tfdist.launch.attempts import SavedState
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import assign_slots, machines_of
+from tfdist.launch.restarts import SavedState
 from tfdist.models.checkpointing import Checkpointing
 from tfdist.models.spec import TrainingSpec
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 from tfdist.launch.agent_program import gpus
 
 SMI = """#!/bin/sh

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 from tfdist.jobs.host_selection import HostSelection, select_hosts
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.launch_plan import LaunchOptions, plan_request
 from tfdist.launch.cluster import Task

@@ -7,7 +7,7 @@ from tfdist.jobs.plan import only_task, plan_command, plan_training, shape_of
 from tfdist.jobs.presets import resolve
 from tfdist.launch.agents.messages import Event, Exited
 from tfdist.launch.cluster import Cluster, Task
-from tfdist.launch.diagnosis.outcome import Outcome, Status
+from tfdist.launch.diagnosis.history import Outcome, Status
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Program

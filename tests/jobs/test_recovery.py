@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 from tfdist.jobs.launch_plan import LaunchOptions, plan_request
 from tfdist.jobs.options import RECOVERY_OPTIONS
 from tfdist.jobs.recovery import Recovery, read_recovery

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 from tfdist.jobs.requeue import refusal, requeue
-from tfdist.launch.diagnosis.outcome import Outcome, Status
+from tfdist.launch.diagnosis.history import Outcome, Status
 
 SAVED = Outcome(Status.INTERRUPTED, 42, "interrupted by SIGUSR2: saved step 7", signal=signal.SIGUSR2)
 JOB = {"SLURM_JOB_ID": "7"}

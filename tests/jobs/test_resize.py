@@ -1,7 +1,7 @@
 """Specs with another number of workers."""
 
 from tfdist.jobs.resize import effect, resized
-from tfdist.launch.attempts import SavedState
+from tfdist.launch.restarts import SavedState
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.checkpoint_files import SPEC, save_checkpoint, save_run
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 from tfdist.jobs.recovery import read_recovery
 from tfdist.jobs.resume_source import find_resumed, resume_command
 from tfdist.launch.json_files import read_json, save_json

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 from tfdist.jobs.options import TIMEOUT_OPTIONS
 from tfdist.jobs.recovery import read_timeouts, timeout_words
 from tfdist.launch.policy import Policy

@@ -3,12 +3,12 @@
 import sys
 from pathlib import Path
 
-from tfdist.launch.agents.launcher_messages import Message, OnMessage
-from tfdist.launch.diagnosis.outcome import Outcome
+from tfdist.launch.agents.inbox import Message, OnMessage
+from tfdist.launch.diagnosis.history import Outcome
 from tfdist.launch.job import Job, Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
-from tfdist.launch.run import launch
+from tfdist.launch.run_tasks import launch
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
 

@@ -4,11 +4,11 @@ import time
 
 from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.messages import Exited, Start, Stop
-from tfdist.launch.attempts import AttemptLog
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import Machine, local_machines
 from tfdist.launch.policy import Policy
+from tfdist.launch.restarts import AttemptLog
 from tfdist.launch.supervise import Supervisor
 from tfdist.launch.task_group import TaskGroup
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfdist.launch.agents.inbox import Arrival, Inbox
-from tfdist.launch.agents.launcher_messages import AgentLost, HostReady, Interrupted, NextTurn, Note
+from tfdist.launch.agents.inbox import AgentLost, Arrival, HostReady, Inbox, Interrupted, NextTurn, Note
 from tfdist.launch.agents.messages import (
     DumpStacks,
     Event,
@@ -29,13 +28,12 @@ from tfdist.launch.agents.messages import (
     Stuck,
     Terminated,
 )
-from tfdist.launch.attempts import AttemptLog
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import Machine
 from tfdist.launch.policy import Policy
-from tfdist.launch.restarts import decide
+from tfdist.launch.restarts import AttemptLog, decide
 from tfdist.launch.supervise import Supervisor
 from tfdist.launch.task_group import TaskGroup
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tfdist.launch.cluster import Task
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
-from tfdist.launch.place import place, slots_of
+from tfdist.launch.machine import place, slots_of
 
 H1, H2, H3 = (Host(name) for name in ("h1", "h2", "h3"))
 PS1, PS2, CHIEF, WORKER = (Host("p1", role="ps"), Host("p2", role="ps"), Host("c", role="chief"), Host("w", role="worker"))  # fmt: skip

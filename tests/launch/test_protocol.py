@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tfdist.launch.agents.connect import connect
-from tfdist.launch.agents.launcher_messages import NextTurn
+from tfdist.launch.agents.inbox import NextTurn
 from tfdist.launch.agents.messages import Event
-from tfdist.launch.diagnosis.outcome import Status
+from tfdist.launch.diagnosis.history import Status
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import local_machines
-from tfdist.launch.run import launch
+from tfdist.launch.run_tasks import launch
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.typed_json import from_json

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tfdist.launch.agents.connect import connect
-from tfdist.launch.agents.launcher_messages import AgentLost, HostReady, Note
+from tfdist.launch.agents.inbox import AgentLost, HostReady, Note
 from tfdist.launch.agents.messages import Exited, Heartbeat, Inspect, Inspected, Output, Reserve, Reserved
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.policy import Policy

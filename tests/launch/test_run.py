@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from tfdist.launch.agents.bootstrap import agent_argv, agent_source
-from tfdist.launch.agents.launcher_messages import Stopped
+from tfdist.launch.agents.inbox import Stopped
 from tfdist.launch.agents.messages import Configure, Event, Exited, Heartbeat, Output, Start, Started
 from tfdist.launch.agents.wire import encode
-from tfdist.launch.diagnosis.outcome import Status
+from tfdist.launch.diagnosis.history import Status
 from tfdist.launch.dry_run import with_free_ports
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL

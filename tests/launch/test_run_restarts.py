@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from tfdist.launch.agents.launcher_messages import Restarting, Stopped
+from tfdist.launch.agents.inbox import Restarting, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Started
-from tfdist.launch.diagnosis.outcome import Status
+from tfdist.launch.diagnosis.history import Status
 from tfdist.launch.policy import RestartOn
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import read_outcome

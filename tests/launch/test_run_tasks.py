@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tfdist.launch.agents.connect import connect
-from tfdist.launch.agents.launcher_messages import HostReady, Interrupted, Note, Restarting
+from tfdist.launch.agents.inbox import HostReady, Interrupted, Note, Restarting
 from tfdist.launch.agents.messages import Output, Started
-from tfdist.launch.diagnosis.outcome import Status
+from tfdist.launch.diagnosis.history import Status
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.host_choice import NextPlan
 from tfdist.launch.job import Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import Machine
 from tfdist.launch.policy import Policy
-from tfdist.launch.run import launch
+from tfdist.launch.rejoin import NextPlan
+from tfdist.launch.run_tasks import launch
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
 

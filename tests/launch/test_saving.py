@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from tfdist.launch.agents.launcher_messages import Interrupted
-from tfdist.launch.diagnosis.outcome import Outcome, Status
+from tfdist.launch.agents.inbox import Interrupted
+from tfdist.launch.diagnosis.history import Outcome, Status
 from tfdist.launch.policy import Policy
 from tfdist.launch.saving import with_earlier_checkpoint
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tfdist.launch.agents.launcher_messages import Note
+from tfdist.launch.agents.inbox import Note
 from tfdist.launch.agents.messages import Event
-from tfdist.launch.diagnosis.outcome import Status
+from tfdist.launch.diagnosis.history import Status
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import local_machines
 

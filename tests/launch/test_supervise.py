@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfdist.launch.agents.inbox import Arrival, Inbox
-from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, NextTurn, Stopped
+from tfdist.launch.agents.inbox import AgentLost, Arrival, Inbox, Interrupted, NextTurn, Stopped
 from tfdist.launch.agents.messages import (
     Event,
     Exited,
@@ -23,7 +22,7 @@ from tfdist.launch.agents.messages import (
     Terminated,
 )
 from tfdist.launch.diagnosis.diagnose import diagnose
-from tfdist.launch.diagnosis.outcome import Status
+from tfdist.launch.diagnosis.history import Status
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter

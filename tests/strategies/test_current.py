@@ -23,7 +23,7 @@ def test_importing_the_strategies_does_not_import_tensorflow():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-@pytest.mark.parametrize("module", ["tfdist.strategies", "tfdist.cli.main"])
+@pytest.mark.parametrize("module", ["tfdist.strategies", "tfdist.cli.command"])
 def test_programs_and_help_do_not_load_the_launcher(module):
     code = f"import sys, {module}; sys.exit(str([name for name in ('psutil', 'tfdist.launch.job') if name in sys.modules]))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.strip() == "[]"

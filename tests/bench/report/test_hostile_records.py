@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from tests.bench.hostile import TEXTS, spoil
 from tfdist.bench.report.build import make_report
 from tfdist.bench.report.write import write_report
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 from tfdist.cli.show_report import show
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ import traceback
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from tfdist.cli.main import run
+from tfdist.cli.command import run
 from tfdist.launch.text import has_controls
 
 AGENT = Path(__file__).with_name("played_agent.py")

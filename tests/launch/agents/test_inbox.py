@@ -7,8 +7,7 @@ from queue import Empty
 
 import pytest
 
-from tfdist.launch.agents.inbox import Inbox
-from tfdist.launch.agents.launcher_messages import Interrupted
+from tfdist.launch.agents.inbox import Inbox, Interrupted
 from tfdist.launch.agents.messages import Heartbeat, Output
 from tfdist.launch.agents.signals import interruptions
 from tfdist.launch.hosts.host import Host

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.launch.jobs import roles
-from tfdist.launch.agents.launcher_messages import AgentLost, Restarting, Stopped
+from tfdist.launch.agents.inbox import AgentLost, Restarting, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Heartbeat, Listening, NotStarted, Output, Started, Stuck
 from tfdist.launch.console.job_state import JobState, state_of
 from tfdist.launch.job import Program, Shape, plan_job

@@ -1,13 +1,31 @@
 import io
+import os
 import re
 import time
 
 import pytest
 
-from tfdist.launch.agents.launcher_messages import Note, Restarting, Stopped
+from tfdist.launch.agents.inbox import Note, Restarting, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Heartbeat, Output
-from tfdist.launch.console.lines import UPDATE_S, LineOptions, PrefixedLines
+from tfdist.launch.console.lines import UPDATE_S, LineOptions, PrefixedLines, can_redraw
 from tfdist.launch.console.stream import WriteQueue
+
+
+@pytest.mark.parametrize(
+    ("term", "encoding", "expected"),
+    [("xterm", "utf-8", True), ("dumb", "utf-8", False), ("xterm", "ascii", False), ("xterm", "latin-1", False)],
+)
+def test_a_display_needs_a_terminal_that_moves_its_cursor_and_shows_bars(term, encoding, expected, monkeypatch):
+    monkeypatch.setenv("TERM", term)
+    master, slave = os.openpty()
+    with os.fdopen(slave, "w", encoding=encoding) as file, os.fdopen(master):
+        assert can_redraw(file) is expected
+
+
+def test_a_file_is_not_a_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    assert not can_redraw(io.StringIO())
+
 
 NOISE = """\
 WARNING: All log messages before absl::InitializeLog() is called are written to STDERR

@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 from rich.console import Console
 
-from tfdist.launch.agents.launcher_messages import AgentLost, Stopped
+from tfdist.launch.agents.inbox import AgentLost, Stopped
 from tfdist.launch.agents.messages import Heartbeat, Output, Started
 from tfdist.launch.console.job_state import JobState, state_of
 from tfdist.launch.console.stream import streams_of, wait_until_read

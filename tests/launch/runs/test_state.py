@@ -12,11 +12,10 @@ import pytest
 
 from tests.launch.jobs import python_job, run
 from tfdist.launch.agents.inbox import Inbox
-from tfdist.launch.diagnosis.outcome import Status
+from tfdist.launch.diagnosis.history import Status
 from tfdist.launch.json_files import save_json
-from tfdist.launch.runs.control import serve
 from tfdist.launch.runs.find import list_runs
-from tfdist.launch.runs.launcher import Launcher, read_launcher, this_launcher
+from tfdist.launch.runs.launcher import Launcher, read_launcher, serve, this_launcher
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import RunState, read_outcome, read_run, tasks_of
 
@@ -93,7 +92,7 @@ def test_a_run_without_any_file_runs_as_long_as_its_launcher_answers(tmp_path):
 
 
 def test_a_launcher_that_is_suspended_still_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr("tfdist.launch.runs.control.ANSWER_S", 0.1)
+    monkeypatch.setattr("tfdist.launch.runs.launcher.ANSWER_S", 0.1)
     run_dir = RunDir(tmp_path / "20260101T120000Z-launch")
     run_dir.path.mkdir()
     with socket.socket(socket.AF_UNIX) as suspended:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.launch.agents.launcher_messages import Restarting
+from tfdist.launch.agents.inbox import Restarting
 from tfdist.launch.agents.messages import Event, Heartbeat, Inspected, Output, Started
 from tfdist.launch.runs import writer as writer_module
 from tfdist.launch.runs.rundir import RunDir

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tests.launch.jobs import python_job
-from tfdist.launch.agents.launcher_messages import AgentLost, Interrupted, Message, Stopped
+from tfdist.launch.agents.inbox import AgentLost, Interrupted, Message, Stopped
 from tfdist.launch.agents.messages import Event, Exited, NotStarted, Output, Stuck
 from tfdist.launch.diagnosis.history import Entry, History, ProcessState
 from tfdist.launch.hosts.host import Host

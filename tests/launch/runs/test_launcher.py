@@ -9,9 +9,8 @@ from queue import Empty
 
 import pytest
 
-from tfdist.launch.agents.inbox import Inbox
-from tfdist.launch.agents.launcher_messages import Interrupted
-from tfdist.launch.runs.control import Answer, request, serve
+from tfdist.launch.agents.inbox import Inbox, Interrupted
+from tfdist.launch.runs.launcher import Answer, request, serve
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.stop import running_tasks
 

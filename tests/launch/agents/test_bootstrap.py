@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tfdist
-from tfdist.launch.agents.package import package_text, package_zip
+from tfdist.launch.agents.bootstrap import package_text, package_zip
 
 IMPORT = """
 import sys

@@ -1,6 +1,6 @@
 import math
 
-from tfdist.launch.deadlines import Deadlines
+from tfdist.launch.task_group import Deadlines
 
 
 def test_due_actions_run_once_in_the_order_of_their_times():

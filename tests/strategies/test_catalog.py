@@ -2,8 +2,8 @@
 
 import pytest
 
+from tfdist.strategies.catalog import cross_device_refusal, devices_refusal, precision_refusal
 from tfdist.strategies.options import CrossDevice, Keras, Precision, StrategyName
-from tfdist.strategies.refusals import cross_device_refusal, devices_refusal, precision_refusal
 
 
 @pytest.mark.parametrize("strategy", [StrategyName.MULTI_WORKER, StrategyName.PARAMETER_SERVER])
