@@ -20,7 +20,7 @@ from tfdist.bench.reading import last_number, turns_in
 from tfdist.bench.suites.arms import Arms
 from tfdist.bench.traces import NO_TRACES, Traces, trace
 from tfdist.bench.until import accuracy_of, has_learned
-from tfdist.launch.agents.signals import interruptions
+from tfdist.launch.agents.inbox import interruptions
 from tfdist.launch.doctor.links import Links, slowest
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import append_line, dumps

@@ -30,8 +30,7 @@ from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.launch_plan import LaunchOptions
 from tfdist.jobs.options import RECOVERY, TIMEOUTS, WHAT, Seconds
 from tfdist.jobs.recovery import Recovery
-from tfdist.jobs.requeue import check_requeue, check_slurm
-from tfdist.jobs.resume_source import find_resumed
+from tfdist.jobs.resume_source import check_requeue, check_slurm, find_resumed
 from tfdist.launch.console.lines import LineOptions
 from tfdist.launch.environment import forwarded_variables
 from tfdist.launch.errors import TfdistError

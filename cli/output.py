@@ -7,7 +7,7 @@ import sys
 
 from tfdist.launch.console.stream import Stream, streams_of, wait_until_read
 
-PATIENCE_S = 1.5
+READER_PATIENCE_S = 1.5
 """How long a command waits at its end for a reader that reads nothing."""
 
 _streams: dict[str, Stream] = {}
@@ -31,13 +31,13 @@ def wait_for_reader() -> None:
 
 
 def finish_output() -> OSError | None:
-    """Wait for the readers, but at most `PATIENCE_S` without progress, and restore sys.stdout and sys.stderr.
+    """Wait for the readers, but at most `READER_PATIENCE_S` without progress, and restore sys.stdout and sys.stderr.
 
     Returns:
         Why stdout could not be written, if so.
     """
     try:
-        wait_until_read(_streams.values(), PATIENCE_S)
+        wait_until_read(_streams.values(), READER_PATIENCE_S)
         return _streams["stdout"].queue.error if _streams else None
     finally:
         for name, stream in _streams.items():

@@ -25,15 +25,13 @@ from tfdist.jobs.launch_plan import (
     plan_request,
     with_checkpoints,
 )
-from tfdist.jobs.requeue import requeue, without_sigterm
-from tfdist.jobs.resume_source import resume_command
+from tfdist.jobs.resume_source import requeue, resume_command, without_sigterm
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import Note
 from tfdist.launch.console.lines import LineOptions, PrefixedLines, can_redraw
 from tfdist.launch.console.table import LiveTable
 from tfdist.launch.diagnosis.history import Outcome, Status
-from tfdist.launch.doctor.preflight import preflight
-from tfdist.launch.dry_run import describe_plan, with_free_ports
+from tfdist.launch.doctor.preflight import preflight, with_free_ports
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.inherit.rendezvous import meet
 from tfdist.launch.json_files import dumps
@@ -46,7 +44,7 @@ from tfdist.launch.runs.launcher import this_launcher
 from tfdist.launch.runs.placement import save_placement
 from tfdist.launch.runs.rundir import RunDir, check_runs_dir, create_run_dir
 from tfdist.launch.runs.state import RunState
-from tfdist.launch.runs.writer import RunWriter
+from tfdist.launch.runs.writer import RunWriter, describe_plan
 from tfdist.launch.termination_log import log_outcome
 from tfdist.models.checkpointing import Checkpointing
 from tfdist.models.checkpoints import check_folder_name

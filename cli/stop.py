@@ -9,7 +9,7 @@ import typer
 from tfdist.cli.options import option
 from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
 from tfdist.cli.steps import Steps
-from tfdist.launch.agents.signals import REPEAT_S
+from tfdist.launch.agents.inbox import REPEAT_S
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.runs.find import find_run
 from tfdist.launch.runs.follow import POLL_S, wait_for_launcher

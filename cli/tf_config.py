@@ -11,7 +11,7 @@ from tfdist.cli.options import Port, option, training_options
 from tfdist.jobs.plan import shape_of
 from tfdist.jobs.presets import resolve_strategy
 from tfdist.launch.cluster import Task
-from tfdist.launch.dry_run import with_free_ports
+from tfdist.launch.doctor.preflight import with_free_ports
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Job, Program, plan_job
 from tfdist.launch.machine import local_machine, local_machines

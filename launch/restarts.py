@@ -1,12 +1,13 @@
 """Whether tasks are restarted after a failure, which ones, and when. Pure: tests replay attempts."""
 
 import re
+import signal
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from tfdist.launch.agent_program.clock import event_time
-from tfdist.launch.agents.inbox import AgentLost, Message, Restarting
+from tfdist.launch.agents.inbox import AgentLost, Interrupted, Message, Restarting
 from tfdist.launch.agents.messages import Event, Exited, NotStarted, Stuck
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.history import Attempt, Outcome, ReportedError, Status
@@ -14,7 +15,71 @@ from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy, RestartOn
 from tfdist.launch.task_group import Action, TaskGroup
-from tfdist.launch.text import counted
+from tfdist.launch.text import counted, signal_name
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+"""What a scheduler sends some time before it ends a job."""
+
+
+@dataclass
+class Saving:
+    """Sends SIGTERM to one leading task, as TensorFlow's PreemptionCheckpointHandler needs it: that task tells the
+    others at which step all save. They exit then, and the rest of the job is stopped.
+    """
+
+    tasks: TaskGroup
+    active: bool = False
+
+    def wanted(self, interrupted: Interrupted) -> bool:
+        """Whether the job saves a checkpoint on this signal, and has a task that can."""
+        saves = self.tasks.policy.saves_on_signal and interrupted.signal in SIGNALS
+        return saves and not self.tasks.stopped and not self.tasks.started.isdisjoint(self.tasks.leaders[:1])
+
+    def start(self, number: int, reason: str, now: float) -> None:
+        """Make the tasks save after the signal `number`. All count as stopped now: how they exit is not a failure."""
+        grace_s = self.tasks.policy.save_grace_s(number)
+        self.active = self.tasks.stopped = True
+        self.tasks.note_stop(self.tasks.running, grace_s, f"{reason}, saving a checkpoint")
+        self.tasks.stop(self.tasks.leaders[:1], grace_s, keeps_barrier=True)
+        self.tasks.deadlines.set(self.end, now + grace_s)
+
+    def note_exit(self, code: int, now: float) -> None:
+        """Stop the rest if the last leading task has exited, or if one has exited without saving."""
+        if not self.tasks.leaders or code not in (ExitCode.SUCCESS, ExitCode.PREEMPTED):
+            self.end(now)
+
+    def end(self, _: float) -> None:
+        """Stop the tasks that still run."""
+        self.active = False
+        self.tasks.deadlines.cancel(self.end)
+        self.tasks.stop(self.tasks.running, min(self.tasks.policy.grace_s, self.tasks.policy.lost_grace_s))
+
+
+def with_earlier_checkpoint(
+    outcome: Outcome, policy: Policy, saved_step: int | None, received: Sequence[Interrupted]
+) -> Outcome:
+    """The outcome, with exit code 42 if a signal came when no task could save, but a checkpoint exists. Pure.
+
+    Args:
+        outcome: of the last attempt.
+        policy: of the run.
+        saved_step: of the last checkpoint that a task saved or continued from; None without one.
+        received: the signals during the last attempt; after a second one the exit code stays.
+    """
+    saves = outcome.status is Status.INTERRUPTED and policy.saves_on_signal and outcome.signal in SIGNALS
+    if not saves or saved_step is None or outcome.exit_code == ExitCode.PREEMPTED or _repeated(received):
+        return outcome
+    reason = outcome.reason
+    if outcome.not_restarted:  # it is that of the failure before
+        reason = f"{reason}; interrupted by {signal_name(outcome.signal)}"
+    return replace(outcome, exit_code=ExitCode.PREEMPTED, reason=f"{reason}: step {saved_step} was saved before")
+
+
+def _repeated(received: Sequence[Interrupted]) -> bool:
+    """Whether there are two signals; one of a scheduler may come from an agent first, and then to the launcher."""
+    if len(received) == 2 and received[0].of_agent:
+        return received[0].signal != received[1].signal
+    return len(received) > 1
 
 
 @dataclass(frozen=True)

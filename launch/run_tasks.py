@@ -24,17 +24,15 @@ from tfdist.launch.agents.messages import Finish, Heartbeat
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.history import Outcome, Status
 from tfdist.launch.doctor.preflight import preflight
-from tfdist.launch.dry_run import save_plan
 from tfdist.launch.errors import SIGNALS, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import safe_text
 from tfdist.launch.rejoin import HostChoice, NextPlan, Rejoin, rejoining
-from tfdist.launch.restarts import AttemptLog, Restart, SavedState, announcement, decide
+from tfdist.launch.restarts import AttemptLog, Restart, SavedState, announcement, decide, with_earlier_checkpoint
 from tfdist.launch.runs.launcher import serve
-from tfdist.launch.runs.writer import RunWriter
-from tfdist.launch.saving import with_earlier_checkpoint
+from tfdist.launch.runs.writer import RunWriter, save_plan
 from tfdist.launch.supervise import Supervisor, supervise
 from tfdist.launch.task_group import TaskGroup
 from tfdist.launch.text import shortened

@@ -31,12 +31,10 @@ from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.endings import killed_from_outside
 from tfdist.launch.diagnosis.first_failure import first_failure
 from tfdist.launch.diagnosis.history import Entry, ReportedError, StartTimedOut, TimedOut
-from tfdist.launch.frozen import FrozenWatch
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.joining import CHECK_S, Barrier, JoinWatch, LossWatch
-from tfdist.launch.restarts import AttemptLog, PendingStarts, Restarter
+from tfdist.launch.joining import CHECK_S, Barrier, FrozenWatch, JoinWatch, LossWatch
+from tfdist.launch.restarts import AttemptLog, PendingStarts, Restarter, Saving
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.launch.saving import Saving
 from tfdist.launch.stalls import StallGuard
 from tfdist.launch.task_group import TaskGroup
 from tfdist.launch.text import shortened, signal_name

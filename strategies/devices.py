@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tfdist.launch.agent_program.description import describe
-from tfdist.launch.doctor.gpu_problems import unseen_gpus
+from tfdist.launch.doctor.problems import unseen_gpus
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import NO_GPUS

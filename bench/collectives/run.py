@@ -18,7 +18,7 @@ from tfdist.bench.memory import Memory
 from tfdist.bench.plan import PlannedRun
 from tfdist.bench.runner import TIMEOUT_S, RunnerHooks
 from tfdist.bench.turns import Parked
-from tfdist.launch.agents.signals import interruptions
+from tfdist.launch.agents.inbox import interruptions
 from tfdist.launch.doctor.links import slowest
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Turn

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from tfdist.launch.agent_program.clock import event_time
 from tfdist.launch.agents.channel import CLEAN_UP_S, DESCRIPTORS, Channel, heartbeats
 from tfdist.launch.agents.fleet import POLL_S, Fleet
-from tfdist.launch.agents.inbox import AgentLost, Inbox
+from tfdist.launch.agents.inbox import AgentLost, Inbox, interruptions
 from tfdist.launch.agents.messages import Alive, Configure, Heartbeat, Hello, LoggedIn
-from tfdist.launch.agents.signals import interruptions
 from tfdist.launch.errors import raise_problems
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.transport import connection_problem

@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfdist.launch.agent_program.description import TRAINING_PACKAGES
-from tfdist.launch.doctor.gpu_problems import unseen_gpus
 from tfdist.launch.doctor.link_checks import port_list
-from tfdist.launch.doctor.problems import clock_problem, folder_problem, gpus_in_use, missing_packages
+from tfdist.launch.doctor.problems import clock_problem, folder_problem, gpus_in_use, missing_packages, unseen_gpus
 from tfdist.launch.doctor.results import Survey, Verdict
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import pairwise
 
+from tfdist.launch.agent_program.ports import reserve as reserve_here
 from tfdist.launch.agent_program.shared_folder import NOT_SHARED
 from tfdist.launch.agents import messages
 from tfdist.launch.agents.bootstrap import package_text
@@ -12,7 +14,6 @@ from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import Note
 from tfdist.launch.agents.messages import CheckFolder, FolderAction, FolderChecked
 from tfdist.launch.cluster import Task
-from tfdist.launch.doctor.gpu_problems import unseen_gpus
 from tfdist.launch.doctor.links import Link, Links
 from tfdist.launch.doctor.problems import (
     ALL_HOSTS,
@@ -25,6 +26,7 @@ from tfdist.launch.doctor.problems import (
     missing_packages,
     port_problem,
     unreachable,
+    unseen_gpus,
     version_problems,
 )
 from tfdist.launch.errors import ExitCode, Problem, TfdistError, raise_problems
@@ -299,3 +301,22 @@ def _dial(job: Job, fleet: Fleet, targets: Mapping[Host, Sequence[Task]], ports:
     ]
     raise_problems(problems, most=MOST_PAIRS)
     close_probes(fleet, targets)
+
+
+def with_free_ports(job: Job) -> Job:
+    """The job with ports that are free on this machine now; they are not reserved.
+
+    Raises:
+        TfdistError: a fixed port is in use.
+    """
+    ports = {}
+    with ExitStack() as sockets:
+        for plan in job.plans:
+            if plan.port is None:
+                continue
+            try:
+                listener = sockets.enter_context(reserve_here(plan.port))
+            except OSError as error:
+                raise TfdistError(str(port_problem(plan.host, plan.port, error.strerror or str(error)))) from None
+            ports[plan.task.name] = listener.getsockname()[1]
+    return job.with_ports(ports)

@@ -1,5 +1,6 @@
 """Problems that both the preflight and the doctor report. Pure."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -7,8 +8,50 @@ from tfdist.launch.agent_program.description import TRAINING_PACKAGES
 from tfdist.launch.agents.messages import Prepared
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.machine import FOR_WORKERS, find_gpu
-from tfdist.launch.text import shortened
+from tfdist.launch.machine import FOR_WORKERS, WITHOUT_GPUS, find_gpu
+from tfdist.launch.text import counted, shortened
+
+OLDEST_DRIVER = "525.60.13"
+"""The first driver that runs CUDA 12, which TensorFlow 2.21 is built with (its `and-cuda` packages end in -cu12).
+Source: NVIDIA's table of minor version compatibility, https://docs.nvidia.com/deploy/cuda-compatibility/."""
+
+
+def unseen_gpus(host: Host, hello: Mapping[str, Any]) -> Problem | None:
+    """Why TensorFlow sees none of the host's GPUs; None if it should, or has none.
+
+    Args:
+        host: to name in the problem.
+        hello: its description, without TensorFlow: the driver, the CUDA libraries and CUDA_VISIBLE_DEVICES decide.
+    """
+    if host.gpus == WITHOUT_GPUS:
+        return None
+    if hello["gpus"]:
+        return _old_driver(host, hello) or _missing_libraries(host, hello)
+    if hello["gpus_hidden"]:
+        what = f"CUDA_VISIBLE_DEVICES hides {counted(hello['gpus_hidden'], 'GPU')}"
+        return Problem(what, "run 'unset CUDA_VISIBLE_DEVICES' on the host to use them", host.name)
+    return None
+
+
+def _old_driver(host: Host, hello: Mapping[str, Any]) -> Problem | None:
+    if _driver_version(hello["driver"]) >= _driver_version(OLDEST_DRIVER):
+        return None
+    what = f"driver {hello['driver']} is older than {OLDEST_DRIVER}, which CUDA 12 needs, so TensorFlow may see no GPU"
+    return Problem(what, "install a newer NVIDIA driver", host.name)
+
+
+def _missing_libraries(host: Host, hello: Mapping[str, Any]) -> Problem | None:
+    missing, version = hello["cuda_missing"], hello["packages"].get("tensorflow")
+    if not missing or version is None:  # a program without TensorFlow may need others
+        return None
+    what = f"CUDA libraries are missing ({', '.join(missing)}), so TensorFlow sees no GPU"
+    command = f"{hello['executable']} -m pip install 'tensorflow[and-cuda]=={version}'"
+    return Problem(what, f"run on the host: {command}", host.name)
+
+
+def _driver_version(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version))) or (10**9,)  # an unknown version counts as new
+
 
 MAX_SKEW_S = 2.0
 """Clocks further apart make the logs of two hosts hard to compare."""

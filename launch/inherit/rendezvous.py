@@ -14,8 +14,7 @@ from functools import cached_property, partial
 from queue import Empty, SimpleQueue
 
 from tfdist.launch.agent_program.ports import reserve
-from tfdist.launch.agents.inbox import Interrupted
-from tfdist.launch.agents.signals import interruptions
+from tfdist.launch.agents.inbox import Interrupted, interruptions
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import SIGNALS, ExitCode, TfdistError
 from tfdist.launch.inherit.addresses import peers_of, split

@@ -9,9 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from types import FrameType
 
-from tfdist.launch.agents.inbox import Message
+from tfdist.launch.agents.inbox import INTERRUPTIONS, Message
 from tfdist.launch.agents.messages import Started
-from tfdist.launch.agents.signals import INTERRUPTIONS
 from tfdist.launch.runs.rundir import RunDir, open_folder
 
 

@@ -1,8 +1,10 @@
 """Writes into a run's folder. A write that fails is a warning, never the end of the job."""
 
 import os
+import shlex
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -10,8 +12,10 @@ from typing import Any
 
 from tfdist.launch.agents.inbox import Arrival, Message, Note, Restarting
 from tfdist.launch.agents.messages import Heartbeat, Inspected, Output
+from tfdist.launch.job import Job, TaskPlan
 from tfdist.launch.json_files import dumps, replace_file
 from tfdist.launch.policy import LOG_LIMIT
+from tfdist.launch.redact import redact_command, redact_value
 from tfdist.launch.runs.rundir import RunDir, open_folder
 from tfdist.launch.text import shortened
 
@@ -200,3 +204,26 @@ class RunWriter:
                 self._warned = True
                 what = f"cannot write {path} ({error.strerror}), so the logs of this run will be incomplete"
                 self.warn(f"{what}; free space, or make it writable")
+
+
+def describe_plan(job: Job, plan: TaskPlan) -> dict[str, Any]:
+    """One task for --dry-run and cluster.json; `env` holds what tfdist sets or forwards, secrets redacted."""
+    return {
+        "task": plan.task.name,
+        "host": plan.host.name,
+        "cores": list(plan.cores),
+        "env": {name: redact_value(name, value) for name, value in job.environment(plan).items()},
+        "cwd": plan.program.cwd,
+        "command": redact_command(plan.program.argv),
+    }
+
+
+def save_plan(job: Job, hellos: Mapping[str, Mapping[str, Any]], writer: RunWriter) -> None:
+    """Write hosts.json, cluster.json and commands.txt; `hellos` are the host descriptions by host name."""
+    run_dir = writer.run_dir
+    writer.save(run_dir.hosts, hellos)
+    writer.save(run_dir.cluster, [describe_plan(job, plan) for plan in job.plans])
+    commands = [f"{plan.task.name}: {redact_command(plan.program.argv)}" for plan in job.plans]
+    shared = shlex.join(f"{name}={redact_value(name, value)}" for name, value in job.shared.items())
+    environment = [f"environment: {shared}"] if shared else []
+    writer.save_text(run_dir.commands, "\n".join([redact_command(sys.argv), *environment, *commands]) + "\n")

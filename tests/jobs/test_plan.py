@@ -1,22 +1,55 @@
+import json
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 
 import pytest
 
+from tests.launch.jobs import python_job, roles
 from tfdist.jobs.plan import only_task, plan_command, plan_training, shape_of
 from tfdist.jobs.presets import resolve
 from tfdist.launch.agents.messages import Event, Exited
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.diagnosis.history import Outcome, Status
+from tfdist.launch.doctor.preflight import with_free_ports
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.job import Program
+from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import Machine, local_machines
+from tfdist.launch.redact import REDACTED
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.writer import RunWriter, describe_plan, save_plan
 from tfdist.models.record import Evaluation, RankRecord, Window
 from tfdist.models.run import evaluations_in, record_of
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
+
+
+def test_every_task_gets_a_free_port():
+    addresses = with_free_ports(python_job("", {"worker": 3})).cluster.addresses["worker"]
+    assert len(set(addresses)) == 3
+    assert all(0 < int(address.rpartition(":")[2]) < 65536 for address in addresses)
+
+
+def test_secrets_reach_the_task_but_no_file_of_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["tfdist", "launch", "-x", "MY_TOKEN=hunter2", "--", "t.py"])
+    program = Program(("t.py", "--password=hunter2"), {"MY_TOKEN": "hunter2", "VISIBLE": "yes"}, "/")
+    job = plan_job(Shape(roles(worker=2), has_cluster=False), program, local_machines(Machine((0,), ())))
+    (tmp_path / "run").mkdir()
+    job = replace(job, shared={"NCCL_DEBUG": "INFO", "TF_API_KEY": "hunter2"})
+    with RunWriter(RunDir(tmp_path / "run"), pytest.fail) as writer:
+        save_plan(job, {}, writer)
+    assert job.environment(job.plans[0])["MY_TOKEN"] == "hunter2"
+    described = describe_plan(job, job.plans[0])
+    assert described["env"]["MY_TOKEN"] == REDACTED
+    assert described["env"]["VISIBLE"] == "yes"
+    assert "hunter2" not in json.dumps(described)
+    written = {path.name: path.read_text() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert "commands.txt" in written
+    assert "MY_TOKEN=***" in written["commands.txt"]
+    assert "\nenvironment: NCCL_DEBUG=INFO 'TF_API_KEY=***'\n" in written["commands.txt"]
+    assert not [name for name, text in written.items() if "hunter2" in text]
+
 
 SPEC = TrainingSpec(strategy=StrategyName.MULTI_WORKER, workers=2)
 WINDOW = Window(steps=5, examples=10, elapsed_s=1.0, loss=0.5)

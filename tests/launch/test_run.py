@@ -19,7 +19,7 @@ from tfdist.launch.agents.inbox import Stopped
 from tfdist.launch.agents.messages import Configure, Event, Exited, Heartbeat, Output, Start, Started
 from tfdist.launch.agents.wire import encode
 from tfdist.launch.diagnosis.history import Status
-from tfdist.launch.dry_run import with_free_ports
+from tfdist.launch.doctor.preflight import with_free_ports
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Program, Shape, plan_job

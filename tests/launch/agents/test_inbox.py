@@ -7,9 +7,8 @@ from queue import Empty
 
 import pytest
 
-from tfdist.launch.agents.inbox import Inbox, Interrupted
+from tfdist.launch.agents.inbox import Inbox, Interrupted, interruptions
 from tfdist.launch.agents.messages import Heartbeat, Output
-from tfdist.launch.agents.signals import interruptions
 from tfdist.launch.hosts.host import Host
 
 HOSTS = [Host(f"h{number}") for number in range(16)]
