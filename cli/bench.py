@@ -16,12 +16,12 @@ from tfdist.bench.session import Session, prepare, run_session
 from tfdist.bench.suites.suite import built_in_suites
 from tfdist.cli.options import Json, host_options, option, refuse_tf_config, seconds, timeout_options
 from tfdist.cli.output import never_block, wait_for_reader
+from tfdist.cli.scheduler import BenchPlan
 from tfdist.cli.show_bench import announce, limits, refusals, show_plan, show_traces
 from tfdist.cli.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import TIMING, WHAT, Seconds
 from tfdist.jobs.recovery import timeout_words
-from tfdist.jobs.scheduler import BenchPlan
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.doctor.links import Links
 from tfdist.launch.doctor.preflight import measure_neighbours

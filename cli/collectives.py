@@ -23,10 +23,10 @@ from tfdist.bench.runner import RunnerHooks
 from tfdist.cli.bench import NOT_FOR_BENCHES, Quiet
 from tfdist.cli.options import Json, host_options, option, refuse_tf_config, seconds, timeout_options, training_options
 from tfdist.cli.output import never_block, wait_for_reader
+from tfdist.cli.scheduler import BenchPlan
 from tfdist.cli.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import HOW, SIZE, TIMING, WHAT, Seconds
-from tfdist.jobs.scheduler import BenchPlan
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.doctor.links import Links
 from tfdist.launch.doctor.preflight import measure_neighbours

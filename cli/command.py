@@ -12,14 +12,13 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 import tfdist
-from tfdist.cli.options import variable_of
 from tfdist.cli.output import finish_output
 from tfdist.jobs.options import CHOICES, KEYS, OPTIONS, Bytes, Seconds
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command, redact_value, safe_text
 from tfdist.launch.text import check_name, did_you_mean
-from tfdist.strategies.options import fix_of_choice, option_words
+from tfdist.strategies.options import fix_of_choice, option_words, variable_of
 
 SENTENCES = {
     "launch": "Run a training: the built-in MobileNetV2, or your program.",

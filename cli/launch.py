@@ -11,7 +11,7 @@ import typer
 
 from tfdist.cli.config import load_config
 from tfdist.cli.detach import launch_detached
-from tfdist.cli.options import (
+from tfdist.cli.options import (  # fmt: skip
     Json,
     Port,
     host_options,
@@ -21,7 +21,7 @@ from tfdist.cli.options import (
     seconds,
     timeout_options,
     training_options,
-)  # fmt: skip
+)
 from tfdist.cli.output import never_block, wait_for_reader
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
 from tfdist.cli.run_launch import RunOptions, checked_plan, run_launch

@@ -14,11 +14,11 @@ import yaml
 
 from tfdist.cli.command import given_words
 from tfdist.cli.options import annotation, gather
+from tfdist.cli.scheduler import PlanOn, check_hosts, check_parameters
 from tfdist.jobs.host_selection import HostSelection, imagined
 from tfdist.jobs.launch_plan import LaunchOptions
 from tfdist.jobs.manifest_plan import ManifestRequest, plan_bench, plan_workload
 from tfdist.jobs.options import KUBERNETES_OPTIONS
-from tfdist.jobs.scheduler import PlanOn, check_hosts, check_parameters
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.kubernetes.manifest import manifest as objects_of

@@ -30,17 +30,12 @@ from tfdist.jobs.presets import PRESETS
 from tfdist.jobs.recovery import read_recovery, read_timeouts
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.quantities import parse_seconds
-from tfdist.strategies.options import option_name
+from tfdist.strategies.options import option_name, option_text, variable_of
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 _LONGEST_NEGATED = 16
 """Letters of an option that also has a --no- form; the help of longer ones would not fit into 80 columns."""
-
-
-def variable_of(name: str) -> str:
-    """The environment variable of an option: TFDIST_BATCH_SIZE for `batch_size` or `--batch-size`."""
-    return "TFDIST_" + name.lstrip("-").replace("-", "_").upper()
 
 
 def option(
@@ -127,9 +122,19 @@ def training_options(only: Collection[str] | None = None) -> Decorator:
 
     def collect(ctx: typer.Context, values: Mapping[str, Any]) -> Mapping[str, Any]:
         chosen = _with_settings(ctx, values, rows)
+        if only is not None:
+            _refuse_others(ctx, rows)
         return {rows[name].field: rows[name].in_unit(value) for name, value in chosen.items()}
 
     return gather("choices", options, collect)
+
+
+def _refuse_others(ctx: typer.Context, names: Collection[str]) -> None:
+    """Refuse a key of --set that the command does not take. A variable may have it: it is for other commands."""
+    for word in ctx.params.get("set") or ():
+        key, value = read_setting(word)
+        if key not in names and variable_of(key) not in os.environ:
+            raise TfdistError(f"{option_text(key, value)}: has no effect with tfdist {ctx.info_name}; omit it")
 
 
 def _with_settings(ctx: typer.Context, values: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from tfdist.cli.options import option, variable_of
+from tfdist.cli.options import option
 from tfdist.launch.runs.find import LAST, list_runs
+from tfdist.strategies.options import variable_of
 
 RUNS_DIR = Path("runs")
 RunsDir = Annotated[Path, option("--runs-dir", "Folder that holds the folders of runs.")]

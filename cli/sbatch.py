@@ -8,9 +8,9 @@ import typer
 
 from tfdist.cli.command import given_words, secrets
 from tfdist.cli.options import option, refuse_tf_config
+from tfdist.cli.scheduler import PlanOn, check_hosts, check_parameters
 from tfdist.jobs.host_selection import HostSelection, imagined
 from tfdist.jobs.launch_plan import LaunchOptions
-from tfdist.jobs.scheduler import PlanOn, check_hosts, check_parameters
 from tfdist.launch.batch_script import BatchScript, parse_option, signal_time_s
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host

@@ -13,9 +13,9 @@ from tfdist.cli.bench import NOT_FOR_BENCHES, Command, Quiet, Seed, Turn, plan_o
 from tfdist.cli.options import Json, host_options, option, refuse_tf_config, timeout_options
 from tfdist.cli.output import never_block
 from tfdist.cli.run_tune import run_tune
+from tfdist.cli.scheduler import BenchPlan
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import TIMING, WHAT
-from tfdist.jobs.scheduler import BenchPlan
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from tfdist.jobs.checks import check_combinations
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.job import Job, Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import Machines
@@ -64,8 +65,10 @@ def plan_training(
     gpus=), and on cores without a training task if its host has any.
 
     Raises:
-        TfdistError: the tasks do not fit on the hosts, or the evaluator has no held-out examples.
+        TfdistError: the tasks do not fit on the hosts, TensorFlow cannot train what the spec combines, or the evaluator
+            has no held-out examples.
     """
+    check_combinations(spec)  # again: a job that lost hosts has another number of workers
     # PYTHONSAFEPATH: the working directory may contain a random.py
     variables = {**(env or {}), **_environment(spec), "PYTHONSAFEPATH": "1"}
     if evaluator:

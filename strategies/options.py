@@ -169,3 +169,8 @@ def option_words(name: str, value: Any) -> list[str]:
 def option_text(name: str, value: Any) -> str:
     """A parameter or field with its value, in a message: `--ps 2`, `--set packs=2`, `--no-sync`."""
     return " ".join(option_words(name, value))
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of an option: TFDIST_BATCH_SIZE for `batch_size` or `--batch-size`."""
+    return "TFDIST_" + name.lstrip("-").replace("-", "_").upper()

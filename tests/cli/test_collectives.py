@@ -40,6 +40,7 @@ def folder(tmp_path, monkeypatch):
         (["--turn", "0"], "--turn 0: must be positive"),
         (["--rounds", "0"], "--rounds 0: must be at least 1"),
         (["--ssh", "s"], "--ssh s has no effect without --hosts"),
+        (["--set", "packs=2"], "--set packs=2: has no effect with tfdist collectives; omit it"),
     ],
 )
 def test_a_wrong_option_is_one_sentence_with_its_value(arguments, sentence, capsys, folder):

@@ -32,10 +32,10 @@ class Screen(io.StringIO):
         return True
 
 
-@pytest.fixture(params=[io.StringIO, Screen], ids=["lines", "table"])
+@pytest.fixture(params=["dumb", "xterm"], ids=["lines", "table"])
 def out(request, monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    return request.param
+    monkeypatch.setenv("TERM", request.param)
+    return Screen
 
 
 @pytest.fixture
@@ -132,9 +132,10 @@ def test_texts_have_no_escapes(run_dir, capsys):
     assert plain(text) == text
 
 
-def test_a_step_is_shown_only_if_it_is_one_of_the_last(run_dir):
+def test_a_step_is_shown_on_a_terminal_only_if_it_is_one_of_the_last(run_dir, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
     lines = [step(f"worker-{number % 2}", number) for number in range(100)]
-    text = shown(run_dir, io.StringIO, *lines, entry("Event", task="worker-1", time=1.0, event={"event": "ready"}))
+    text = shown(run_dir, Screen, *lines, entry("Event", task="worker-1", time=1.0, event={"event": "ready"}))
     assert [line for line in text.splitlines() if "step" in line] == [
         f"[worker-{number % 2}] step {number}" for number in range(100 - 2 * LAST_LINES, 100)
     ]
@@ -156,7 +157,7 @@ def test_memory_does_not_grow_with_the_events(line, run_dir, out):
     stream = out()
     tracemalloc.start()
     try:
-        watch(run_dir, stream, verbose=False)
+        watch(run_dir, stream)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

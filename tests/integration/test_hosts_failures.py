@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import sysconfig
 from pathlib import Path
@@ -62,7 +63,10 @@ def test_all_hosts_that_fail_are_named(launcher):
 
 def test_a_closed_ssh_port(launcher):
     refused(
-        launcher.run(*OWN, "--ssh", "ssh -p 2222", "--", "true"), "h1: nothing listens", "h2: nothing", "ssh -p PORT"
+        launcher.run(*OWN, "--ssh", f"{shlex.quote(str(launcher.net.ssh))} -p 2222", "--", "true"),
+        "h1: nothing listens",
+        "h2: nothing",
+        "ssh -p PORT",
     )
 
 

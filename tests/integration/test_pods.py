@@ -24,7 +24,7 @@ SERVED = ("--strategy", "parameter-server", "--workers", "1", "--ps", "1")
 
 def jobset(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
     """The JobSet that `tfdist manifest` prints, after its NetworkPolicy."""
-    assert run(["manifest", "--image", "image", "--name", "demo", "--pvc", "data", *arguments]) == 0
+    assert run(["manifest", "--image", "image", "--name", "demo", "--pvc", "data", "launch", *arguments]) == 0
     (_, document) = yaml.safe_load_all(capsys.readouterr().out)
     return document
 

@@ -135,7 +135,7 @@ SHOW = (
 @pytest.mark.core
 def test_multiworker_trains_in_an_allocation(jobs):
     job = jobs.submit(
-        "--nodes", "2", "--strategy", "multiworker", "--preset", "smoke", "--model", "tiny", "--set", "learning_rate=0.01",
+        "--nodes", "2", "launch", "--strategy", "multiworker", "--preset", "smoke", "--model", "tiny", "--set", "learning_rate=0.01",
         "--steps", "20",
     )  # fmt: skip
     assert jobs.end_of(job) == ("COMPLETED", "0:0"), jobs.output
@@ -215,7 +215,7 @@ def saving(jobs: Jobs, program: str, *options: str) -> str:
     folder = jobs.folder / "ckpt"
     folder.mkdir()
     job = jobs.submit(
-        "--nodes", "2", "--strategy", "multiworker", "--checkpoint-dir", str(folder), *options, "--", "python", jobs.program(program)
+        "--nodes", "2", "launch", "--strategy", "multiworker", "--checkpoint-dir", str(folder), *options, "--", "python", jobs.program(program)
     )  # fmt: skip
     jobs.wait_for("] ready\n", 2)
     return job
@@ -274,7 +274,7 @@ def test_usr2_to_the_batch_script_saves_and_ends_with_42(jobs):
 def test_a_training_that_is_requeued_continues_from_its_checkpoint(jobs):
     folder = jobs.folder / "ckpt"
     job = jobs.submit(
-        "--nodes", "2", "--strategy", "multiworker", "--preset", "smoke", "--model", "tiny", "--steps", "1000",
+        "--nodes", "2", "launch", "--strategy", "multiworker", "--preset", "smoke", "--model", "tiny", "--steps", "1000",
         "--checkpoint-every", "50", "--checkpoint-dir", str(folder), "--resume", "auto", "--requeue", "2",
     )  # fmt: skip
     wait_until(lambda: list(folder.glob("step-*.json")), lambda: f"a checkpoint\n{jobs.output}")
@@ -309,7 +309,7 @@ PREEMPTION = str(Path(__file__).with_name("save_on_preemption.py"))
 )
 def test_scancel_lets_a_training_save_though_each_task_gets_its_signal(options, program, jobs):
     folder = jobs.folder / "ckpt"
-    job = jobs.submit("--nodes", "2", *options, "--checkpoint-dir", str(folder), *program)
+    job = jobs.submit("--nodes", "2", "launch", *options, "--checkpoint-dir", str(folder), *program)
     if program:
         jobs.wait_for("] trains\n", 2)
     else:

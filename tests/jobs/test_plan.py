@@ -22,7 +22,7 @@ from tfdist.models.record import Evaluation, RankRecord, Window
 from tfdist.models.run import evaluations_in, record_of
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
-from tfdist.strategies.options import StrategyName
+from tfdist.strategies.options import Keras, StrategyName
 
 
 def test_every_task_gets_a_free_port():
@@ -223,3 +223,15 @@ def test_a_program_under_several_launchers_may_report_no_steps(role, leads):
     only = only_task(job, Cluster({"worker": ("h:1", "i:1")}), Task(role, 0))
     assert (only.reports_steps, only.led_elsewhere) == (False, not leads)
     assert "TFDIST_INHERITED" not in only.plans[0].program.env
+
+
+@pytest.mark.parametrize(
+    ("spec", "fix"),
+    [
+        (TrainingSpec(strategy=StrategyName.MULTI_WORKER, workers=2, devices=2), "--workers 4"),
+        (TrainingSpec(strategy=StrategyName.CENTRAL_STORAGE, devices=2, keras=Keras.THREE), "--keras 2"),
+    ],
+)
+def test_what_tensorflow_cannot_train_is_refused_also_when_a_job_is_planned_again(spec, fix):
+    with pytest.raises(TfdistError, match=fix):
+        plan_training(spec, local_machines(Machine((0, 1, 2, 3), ())))
