@@ -11,6 +11,7 @@ from tfdist.bench.predict import quantities
 from tfdist.bench.predict.prediction import Prediction, PredictionOptions
 from tfdist.bench.predict.prediction import predict as predict_folder
 from tfdist.bench.predict.section import prediction_section, shown_row
+from tfdist.bench.report.write import write_pages
 from tfdist.cli.options import Json, option
 from tfdist.cli.plain_console import PlainConsole
 from tfdist.cli.show_rows import show_rows
@@ -31,8 +32,6 @@ def show(prediction: Prediction, stream: TextIO) -> None:
 
 def write(prediction: Prediction, out: Path) -> Path:
     """Write the report into `out`, and return the path of its page."""
-    from tfdist.bench.report.write import write_pages
-
     section = prediction_section(prediction)
     return write_pages(out, "Prediction", section.answer, [section], commands=prediction.commands)
 

@@ -8,6 +8,7 @@ import typer
 
 from tfdist.bench.compare.history import read_history
 from tfdist.bench.compare.history_section import history_section, in_order, shown_row
+from tfdist.bench.report.write import write_pages
 from tfdist.cli.plain_console import PlainConsole
 from tfdist.cli.result_folders import list_skipped, with_records
 from tfdist.cli.show_rows import show_rows
@@ -23,8 +24,6 @@ def show_history(folders: Sequence[Path], arms: Sequence[str], out: Path | None,
         out: a folder for a report; None: no report.
         json: print JSON in the last line of stdout.
     """
-    from tfdist.bench.report.write import write_pages
-
     used, empty = with_records(folders)
     found = read_history(used, arms)
     section = history_section(found)

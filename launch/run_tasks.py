@@ -29,7 +29,7 @@ from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import safe_text
-from tfdist.launch.rejoin import HostChoice, NextPlan, Rejoin, rejoining
+from tfdist.launch.rejoin import HostChoice, NextPlan, Rejoin, SameHosts, rejoining
 from tfdist.launch.restarts import AttemptLog, Restart, SavedState, announcement, decide, with_earlier_checkpoint
 from tfdist.launch.runs.launcher import serve
 from tfdist.launch.runs.writer import RunWriter, save_plan
@@ -73,16 +73,8 @@ def launch(
     """
     policy = policy or Policy()
     allow_descriptors(SPARE_DESCRIPTORS + DESCRIPTORS * len(job.hosts) + LOGS_PER_TASK * len(job.plans))
-    with nullcontext(fleet) if fleet is not None else connect(job.hosts, policy, on_progress=_load_meanwhile) as fleet:
-        from tfdist.launch.rejoin import SameHosts
-        from tfdist.launch.run_tasks import run_tasks
-
+    with nullcontext(fleet) if fleet is not None else connect(job.hosts, policy) as fleet:
         return run_tasks(job, fleet, writer, policy, on_message, needs_tensorflow, paced, hosts or SameHosts(job.hosts))
-
-
-def _load_meanwhile(_: object) -> None:
-    """Load what runs the tasks while the agents start: it takes as long."""
-    import tfdist.launch.run_tasks  # noqa: F401
 
 
 @dataclass

@@ -1,9 +1,6 @@
 """`current()`: the strategy that `tfdist launch` chose, for a custom program. Importing it costs almost nothing."""
 
-import os
-import sys
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,28 +18,6 @@ def current() -> "tf.distribute.Strategy":
     Raises:
         TfdistError: TFDIST_STRATEGY_CHOICE or TF_CONFIG is malformed, or a device is missing.
     """
-    from tfdist.launch import events
-    from tfdist.launch.cluster import parse_tf_config
-    from tfdist.launch.events import Phase
-    from tfdist.launch.stack_dumps import dump_on_request
-    from tfdist.strategies.build import build
-    from tfdist.strategies.choice import StrategyChoice
-    from tfdist.strategies.serve import serve, serves
+    from tfdist.strategies.build import build_current
 
-    events.report_failures()
-    dump_on_request()
-    choice, tf_config = StrategyChoice.from_env(os.environ), os.environ.get("TF_CONFIG")
-    if choice is None:
-        import tensorflow as tf
-
-        return tf.distribute.MultiWorkerMirroredStrategy() if tf_config else tf.distribute.get_strategy()
-    if "tensorflow" not in sys.modules:
-        events.emit("phase", phase=Phase.IMPORTING)
-        import_module("tensorflow")
-    if tf_config is not None:
-        cluster, task = parse_tf_config(tf_config)
-        if serves(choice, task):
-            serve(choice, cluster, task)
-    strategy = build(choice)
-    events.emit("ready")
-    return strategy
+    return build_current()
