@@ -10,12 +10,9 @@ import typer
 
 from tfdist.bench.collectives.results import holds_collectives
 from tfdist.bench.folder import BenchPaths
-from tfdist.bench.report.build import make_report
-from tfdist.bench.report.write import write_report
 from tfdist.cli.collectives import report_folder
 from tfdist.cli.options import Json, option
 from tfdist.cli.result_folders import list_skipped, with_records
-from tfdist.cli.show_report import list_unreadable, refused_line, show
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.text import plain
@@ -60,6 +57,10 @@ def report(
       tfdist report before after --out both
       tfdist report bench_results/20260101T120000Z-collectives
     """
+    from tfdist.bench.report.build import make_report
+    from tfdist.bench.report.write import write_report
+    from tfdist.cli.show_report import list_unreadable, refused_line, show
+
     if len(folders) == 1 and holds_collectives(folders[0]):
         report_folder(folders[0], out, json=json)
         if open:
