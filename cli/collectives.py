@@ -18,7 +18,6 @@ from tfdist.bench.collectives.run import run_collectives
 from tfdist.bench.collectives.table import columns_for, lines_of_table, to_json
 from tfdist.bench.estimate import start_s
 from tfdist.bench.progress import progress_on
-from tfdist.bench.report.collectives_page import write_collectives
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.runner import RunnerHooks
 from tfdist.cli.bench import NOT_FOR_BENCHES, Quiet
@@ -170,6 +169,8 @@ def report_on(sweep: Sweep, out: Path, stream: TextIO, *, json: bool, quiet: boo
     Raises:
         TfdistError: nothing was measured, or `out` is not writable.
     """
+    from tfdist.bench.report.collectives_page import write_collectives
+
     path = write_collectives(sweep, out)
     if not quiet:
         show(sweep, stream)
