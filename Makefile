@@ -15,6 +15,8 @@ LOCKED := requirements/run.txt requirements/dev.txt $(if $(WITH_CUDA),requiremen
 LOCK := $(PY) -m uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate --custom-compile-command 'make lock' \
   $(if $(filter all,$(UPGRADE)),--upgrade,$(UPGRADE:%=--upgrade-package %))
 VERSIONS := $(VENV)/versions$(if $(WITH_CUDA),-cuda)
+# The tests start hundreds of Python processes, which read bytecode faster than they compile.
+unexport PYTHONDONTWRITEBYTECODE
 # Three processes, because the tests wait for a third of their time. worksteal gives each process consecutive tests, which
 # share the launches of their module's fixtures.
 PYTEST := $(PY) -m pytest -n 3 --dist worksteal --durations=20 --durations-min=1

@@ -159,6 +159,7 @@ def noisy(generator: random.Random, rounds: int) -> LostTime:
     return explained(turns, known)
 
 
+@pytest.mark.slow
 def test_an_interval_holds_the_true_part_in_about_95_percent_of_benches() -> None:
     generator = random.Random(7)
     benches = [noisy(generator, 6) for _ in range(200)]

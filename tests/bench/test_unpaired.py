@@ -105,6 +105,7 @@ def test_the_level_of_a_walking_machine_is_known_as_badly_as_it_is() -> None:
     assert np.mean(found) == pytest.approx(true, rel=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pair",
     [Pair(DEFAULT), Pair(DEFAULT, jump_sd=0.3), Pair(DEFAULT, anchored=False)],
@@ -118,6 +119,7 @@ def test_equal_benches_are_rarely_called_slower(pair: Pair) -> None:
     assert found.holds >= 0.93
 
 
+@pytest.mark.slow
 def test_a_slow_down_of_ten_per_cent_is_found_when_the_noise_allows() -> None:
     quiet = Pair(replace(DEFAULT, turn_sd=0.02))
     found = shares(quiet, PAIRS)

@@ -76,23 +76,21 @@ def test_two_hosts_are_checked_dialled_and_measured(capsys, connector, survivors
     assert survivors() == []
 
 
-def test_a_host_that_is_down_does_not_hide_the_others(capsys, connector):
-    script = 'test "$1" = down && { echo "it is switched off" >&2; exit 255; }; shift; exec "$@"'
-    assert run(["doctor", "--hosts", f"{ONE},down,{OTHER}", "--transport", connector(script), "--json"]) == 69
+def test_hosts_that_are_down_or_lost_do_not_hide_the_others(capsys, connector):
+    """The stream of `frail` ends after the agent's source, as when the connection breaks."""
+    length = len(agent_source(Host("frail")))
+    script = f"""
+name=$1; shift
+test $name = down && {{ echo "it is switched off" >&2; exit 255; }}
+test $name = frail || exec "$@"
+head -c {length} | "$@"
+"""
+    hosts = f"{ONE},down,frail,{OTHER}"
+    assert run(["doctor", "--hosts", hosts, "--transport", connector(script), "--json"]) == 69
     report, bad = read_json(capsys)
-    assert failures(bad) == [("connection", "down")]
+    assert failures(bad) == [("connection", "down"), ("connection", "frail")]
     assert "it is switched off" in report["rows"][0]["text"]
     assert report["rows"][0]["fix"]
-    assert len(report["links"]) == 2
-
-
-def test_a_host_that_is_lost_after_its_hello(capsys, connector):
-    """Its stream ends after the agent's source, as when the connection breaks."""
-    length = len(agent_source(Host("frail")))
-    script = f'name=$1; shift; test $name = frail || exec "$@"; head -c {length} | "$@"'
-    assert run(["doctor", "--hosts", f"{ONE},frail,{OTHER}", "--transport", connector(script), "--json"]) == 69
-    report, bad = read_json(capsys)
-    assert failures(bad) == [("connection", "frail")]
     assert len(report["links"]) == 2
 
 
@@ -126,19 +124,18 @@ def test_missing_folders(capsys, connector):
     assert any(row["check"] == "reachability" for row in report["rows"])
 
 
-def test_this_machine_with_a_named_python_beside_another_host(capsys, connector, tmp_path):
-    hostfile = tmp_path / "hosts"
-    hostfile.write_text(f"localhost python={shlex.quote(sys.executable)}\n{ONE}\n")
-    assert run(["doctor", "--hostfile", str(hostfile), "--transport", connector(), "--json"]) == 0
-    assert any(row["check"] == "reachability" for row in read_json(capsys)[0]["rows"])
-
-
-def test_a_folder_below_home(capsys, connector, tmp_path, monkeypatch):
+def test_this_machine_with_a_named_python_beside_another_host_in_a_folder_below_home(
+    capsys, connector, tmp_path, monkeypatch
+):
     (tmp_path / "work").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path))
-    hosts = ["--hosts", f"localhost,{ONE}", "--transport", connector()]
-    assert run(["doctor", *hosts, "--chdir", "~/work"]) == 0
-    assert f"tasks run in {tmp_path / 'work'}" in capsys.readouterr().out
+    hostfile = tmp_path / "hosts"
+    hostfile.write_text(f"localhost python={shlex.quote(sys.executable)}\n{ONE}\n")
+    hosts = ["--hostfile", str(hostfile), "--transport", connector()]
+    assert run(["doctor", *hosts, "--chdir", "~/work", "--json"]) == 0
+    rows = read_json(capsys)[0]["rows"]
+    assert any(row["check"] == "reachability" for row in rows)
+    assert any(f"tasks run in {tmp_path / 'work'}" in row["text"] for row in rows)
 
 
 def test_tf_config_in_the_environment(capsys, monkeypatch):

@@ -318,6 +318,7 @@ def test_arguments_and_output_may_be_invalid_utf_8(capsys):
     assert "[worker-0] caf" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_closed_or_full_stdout_is_no_traceback():
     command = f"{shlex.quote(sys.executable)} -m tfdist.cli launch --strategy one-device -- sh -c 'echo a; echo b'"
     for shell in (f"{command} >&-", f"{command} 2>&-"):

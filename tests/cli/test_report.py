@@ -82,6 +82,7 @@ def test_refused_arms_are_named_and_the_last_line_is_the_page(bench: Path, capsy
     assert lines[-1] == f"report: {bench / 'report.html'}"
 
 
+@pytest.mark.slow
 def test_open_shows_the_page_in_the_browser(bench: Path, tmp_path: Path) -> None:
     opened = tmp_path / "opened"
     argv = [sys.executable, "-m", "tfdist", "report", str(bench), "--open"]

@@ -59,6 +59,7 @@ def test_a_report_needs_only_records(root: Path) -> None:
         assert files(root)[f"{name}.png"].startswith(PNG)
 
 
+@pytest.mark.slow
 def test_the_same_records_give_the_same_files(root: Path, tmp_path: Path) -> None:
     write_report(make_report([root]), tmp_path / "a")
     write_report(make_report([root]), tmp_path / "b")
@@ -168,6 +169,7 @@ def test_what_is_not_imported(statement: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_a_report_is_written_where_tensorflow_cannot_be_imported(root: Path) -> None:
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['tensorflow', 'keras', 'tf_keras']))\n"

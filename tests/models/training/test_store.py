@@ -128,6 +128,7 @@ for step in (10, 20):
 """
 
 
+@pytest.mark.slow
 def test_a_kill_before_the_manifest_is_in_place_leaves_the_last_one(tmp_path):
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, env=dict(os.environ))
     assert done.returncode == -signal.SIGKILL, done.stderr
