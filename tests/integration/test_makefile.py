@@ -45,9 +45,9 @@ def test_install_takes_nothing_from_the_index_but_locked_packages() -> None:
 
 
 def test_help_describes_every_target() -> None:
-    (phony,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", make("--dry-run", "--print-data-base", "help"), re.MULTILINE)
     described = re.findall(r"^  ([a-z-]+) +\S", make("help"), re.MULTILINE)
-    assert described == phony.split()
+    assert sorted(described) == sorted(phony.split())
 
 
 @pytest.mark.parametrize(
