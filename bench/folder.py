@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.bench.plan import PlannedRun, spread
-from tfdist.bench.suites.check import IN_STEPS
 from tfdist.bench.suites.suite import Suite, parse_suite
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
@@ -18,11 +17,8 @@ from tfdist.launch.text import plain
 from tfdist.launch.typed_json import PositiveInt, from_json, parse_json, with_texts
 
 FORMAT = 2
-READABLE = (1, FORMAT)
-"""Format 1: each run was a training of a number of steps in fresh processes."""
 _LONGEST_TEXT = 10_000
 """Characters of a text in a record: a command may be long."""
-_FORMAT_1_ONLY = (*IN_STEPS, "timeout")
 
 
 @dataclass(frozen=True)
@@ -35,8 +31,6 @@ class BenchFile:
     """UTC, ISO 8601."""
     plan: tuple[PlannedRun, ...]
     hosts: tuple[str, ...] = (LOCAL.name,)
-    format: int = FORMAT
-    """Format of the file; one of an older format can be reported, not resumed."""
     last_rounds: tuple[int, ...] = ()
     """Last rounds of each start of the processes, if the bench was extended; empty: the rounds are spread evenly."""
 
@@ -142,23 +136,13 @@ def read_bench(root: Path) -> BenchFile | None:
     try:
         data = parse_json(path.read_text(encoding="utf-8"))
         form = data.get("format") if isinstance(data, dict) else None
-        if form not in READABLE:
-            raise TfdistError(f"{path} has format {form!r}: this tfdist reads formats 1 and {FORMAT}")
+        if form != FORMAT:
+            raise TfdistError(f"{path} has format {form!r}: this tfdist reads format {FORMAT}")
         stored = from_json({**printable(data), "suite": data.get("suite")}, _BenchJson)
-        suite = parse_suite(stored.suite if form == FORMAT else _of_format_1(stored.suite), str(path))
+        suite = parse_suite(stored.suite, str(path))
     except (OSError, ValueError, RecursionError) as error:
         raise TfdistError(f"{path} cannot be read ({error}): start a new bench") from None
-    return BenchFile(suite, stored.command, stored.started, stored.plan, stored.hosts, form, stored.last_rounds)
-
-
-def _of_format_1(suite: Mapping[str, Any]) -> dict[str, Any]:
-    """The suite of format 1 without what has no meaning in turns."""
-
-    def without(table: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in table.items() if key not in _FORMAT_1_ONLY}
-
-    arms = [without(arm) for arm in suite.get("arms", ()) if isinstance(arm, dict)]
-    return {**without(suite), "isolated": True, "arms": arms}
+    return BenchFile(suite, stored.command, stored.started, stored.plan, stored.hosts, stored.last_rounds)
 
 
 def check_writable(root: Path, option: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tfdist.bench.collectives.results import Sweep, copy_collectives, holds_collectives, read_collectives
 from tfdist.bench.estimate import fitting_rounds, seconds_left
-from tfdist.bench.folder import FORMAT, BenchFile, BenchPaths, check_writable, read_bench, slug
+from tfdist.bench.folder import BenchFile, BenchPaths, check_writable, read_bench, slug
 from tfdist.bench.options import BenchOptions, changed_suite, requested_suite
 from tfdist.bench.plan import PlannedRun, beside, extended, incarnations, interleave, remaining
 from tfdist.bench.reading import read_folder
@@ -33,15 +33,11 @@ def read_resumable(root: Path, hosts: tuple[str, ...]) -> BenchFile:
     """The bench in `root`, which can continue on these hosts.
 
     Raises:
-        TfdistError: it is no bench, of an older format, or ran on other hosts.
+        TfdistError: it is no bench, or ran on other hosts.
     """
     bench = read_bench(root)
     if bench is None:
         raise TfdistError(f"--resume {root}: no bench.json in it; give the folder of an interrupted bench")
-    if bench.format != FORMAT:
-        raise TfdistError(
-            f"--resume {root}: an older tfdist measured it, in a training for each round: start a new bench with --out"
-        )
     if hosts != bench.hosts:
         fix = "omit --hosts" if bench.hosts == (LOCAL.name,) else f"resume with --hosts {','.join(bench.hosts)}"
         raise TfdistError(

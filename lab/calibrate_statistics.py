@@ -22,9 +22,9 @@ from tfdist.bench.statistics import ArmVerdict, Block, Interval, Statistics
 from tfdist.models.throughput import window_step_ms
 
 ROOT = Path(__file__).parents[1] / "bench_results"
-RECORDS = ROOT / "20261121T032905Z-cpu"
+RECORDS = ROOT / "20261121T223402Z-cpu"
 TURN_SD = 0.06
-"""Of a turn, given arm and round; 6.2 % in RECORDS."""
+"""Of a turn, given arm and round, on a noisy machine; 2.8 % in RECORDS."""
 DRIFT_SD = 0.06
 """Of the machine's speed from the first to the last turn: a random walk, as recorded over three rounds."""
 SLOW_DOWN = 0.9

@@ -23,13 +23,6 @@ Difference = Annotated[float, Between(-1e12, 1e12)]
 
 T = TypeVar("T")
 FORMAT = 2
-READABLE = (1, FORMAT)
-"""Format 1: a record is one training in fresh processes, and its windows have no usage."""
-BUSY_BEFORE = "busy_before"
-"""Key in Record.hardware: the share of this machine's cores, 0..1, in use just before the run.
-
-Missing if this machine is not one of the run's hosts.
-"""
 
 
 class RecordStatus(StrEnum):
@@ -355,8 +348,8 @@ class Record:
         Raises:
             TfdistError: another format version, or an incomplete record.
         """
-        if data.get("format") not in READABLE:
-            raise TfdistError(f"a record of format {data.get('format')!r}: this tfdist reads formats 1 and {FORMAT}")
+        if data.get("format") != FORMAT:
+            raise TfdistError(f"a record of format {data.get('format')!r}: this tfdist reads format {FORMAT}")
         try:
             return from_json(data, cls)
         except ValueError as error:

@@ -11,20 +11,13 @@ from tfdist.launch.text import counted
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import measuring_ranks
 
-TURNS = """\
+METHOD = """\
 The processes of an arm are started once in each incarnation, warmed up and parked. Then the arms take turns of a few
 seconds, while all others wait. A round is one turn of every arm, in shuffled order, so that drift of the machine
 affects all arms alike.
 
 - **Timing.** All processes of an arm begin a turn together. After a step that is not counted, a turn is timed in
-  windows of some steps; the clock is read at their edges only, after the devices have finished."""
-RUNS = """\
-Each run is one training in fresh processes. A round is one run of every arm, in shuffled order, so that drift of the
-machine affects all arms alike.
-
-- **Timing.** Warm-up steps are not timed. A barrier then starts the first timed window of all processes together. A
-  window is a number of steps; the clock is read at its edges only, after the devices have finished."""
-STATISTICS = """\
+  windows of some steps; the clock is read at their edges only, after the devices have finished.
 - **images/s** is the whole job's: examples over wall time, all windows together, never a mean of rates. A window of a
   synchronous job costs the time of its slowest process. Of an asynchronous job, the applied examples are counted, on
   the coordinator's clock. Of trainings without exchange, all are counted until the first of them is through.
@@ -39,12 +32,6 @@ STATISTICS = """\
   all processes of the job, per second of its turns. Percentiles: of the windows' times per step of all devices. Memory
   is resident memory: at the end of the last window, and the peak over the life of the process, import and trace
   included. MB and GB are decimal."""
-
-
-def method_of(rows: Iterable[ArmRow]) -> str:
-    """Records without incarnations are of one training a round."""
-    turns = any(record.incarnation for row in rows for record in row.records)
-    return f"{TURNS if turns else RUNS}\n{STATISTICS}"
 
 
 def page_of(report: Report) -> Page:
@@ -63,7 +50,7 @@ def page_of(report: Report) -> Page:
         commands=tuple(_commands(report.folders)),
         facts=tuple(_facts(report)),
         figures=report.figures,
-        method=method_of(report.rows),
+        method=METHOD,
         listings=tuple(listing for listing in listings if listing.lines),
     )
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tfdist.models.record import BUSY_BEFORE, Record
+from tfdist.models.record import Record
 
-_OMITTED = ("host", "packages", BUSY_BEFORE)
+_OMITTED = ("host", "packages")
 """Keys of Record.hardware that do not affect speed, differ in every run, or are reported as software."""
 
 

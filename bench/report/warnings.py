@@ -13,8 +13,6 @@ from tfdist.bench.report.shared_cores import devices_outnumber_cores, servers_sh
 from tfdist.bench.report.summary import WRONG, ArmRow
 from tfdist.bench.report.warning import Warning, listed
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
-from tfdist.launch.machine import BUSY
-from tfdist.models.record import BUSY_BEFORE, Record
 from tfdist.models.throughput import measuring_ranks
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
@@ -112,7 +110,6 @@ _MANY_ARMS = 5
 def turn_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
     """Those that apply, with the arms and rounds that they touch."""
     turns = [(row, record) for row in rows for record in row.measured]
-    yield from _busy_before([record for _, record in turns])
     found: dict[Cause, dict[str, list[int]]] = {cause: {} for cause in _TEXTS}
     for row, record in turns:
         for one in disturbances({rank.task: rank.windows for rank in measuring_ranks(record)}, record.hosts_usage):
@@ -121,19 +118,6 @@ def turn_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
         if touched:
             yield _warning(cause, touched, len(turns), len(rows))
     yield from (_of_drift(drift, len(rows)) for drift in drifts_of(rows))
-
-
-def _busy_before(records: Sequence[Record]) -> Iterator[Warning]:
-    """Records of format 1 have the load just before a run only."""
-    shares = [record.hardware.get(BUSY_BEFORE, 0.0) for record in records if not record.hosts_usage]
-    busy = [share for share in shares if share > BUSY]
-    if busy:
-        yield Warning(
-            "busy-machine",
-            f"Other programs were busy just before {len(busy)} of {len(shares)} runs (up to {max(busy):.0%} of all "
-            f"cores).",
-            _TEXTS["others"][2],
-        )
 
 
 def _warning(cause: Cause, touched: Mapping[str, Sequence[int]], turns: int, rows: int) -> Warning:

@@ -40,10 +40,10 @@ def test_no_arm_name_escapes_the_folder(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"format": 1, "arm": "a', "truncated"),
+        ('{"format": 2, "arm": "a', "truncated"),
         ("[1]", "incomplete record"),
         ('{"format": 3}', "format 3"),
-        ('{"format": 1, "arm": "a"}', "incomplete record"),
+        ('{"format": 2, "arm": "a"}', "incomplete record"),
     ],
 )
 def test_unreadable_files_are_listed_and_the_rest_is_kept(

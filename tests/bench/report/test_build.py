@@ -83,7 +83,7 @@ def test_csv_and_json_hold_every_arm_with_exact_figures(root: Path) -> None:
 
 
 def test_a_broken_record_is_listed_and_the_rest_is_reported(root: Path) -> None:
-    append_line(root / "records.jsonl", '{"format": 1, "arm"')
+    append_line(root / "records.jsonl", '{"format": 2, "arm"')
     report = make_report([root])
     write_report(report, root)
     assert len(report.rows) == 7
@@ -180,18 +180,6 @@ def test_a_report_is_written_where_tensorflow_cannot_be_imported(root: Path) -> 
     )
     subprocess.run([sys.executable, "-c", code, str(root)], check=True, capture_output=True)
     assert set(files(root)) == FILES
-
-
-def test_a_bench_of_format_1_can_still_be_reported(tmp_path: Path) -> None:
-    stored = Path(__file__).parents[3] / "bench_results" / "20261121T032905Z-cpu"
-    report = make_report([stored])
-    write_report(report, tmp_path)
-    text = (tmp_path / "report.md").read_text()
-    assert [row.rounds for row in report.rows] == [3] * 10
-    assert "Each run is one training in fresh processes" in text
-    (pair,) = report.same_arms
-    assert (pair.arm, pair.other) == ("multiworker/ring", "multiworker/auto")
-    assert "one-device (round 1)" in next(w.text for w in report.warnings if w.code == "drift-in-turn")
 
 
 @pytest.fixture

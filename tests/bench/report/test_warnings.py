@@ -23,8 +23,6 @@ def test_each_warning_has_its_cause(make_record: MakeRecord) -> None:
     assert codes([make_record()]) == ["few-rounds"]
     assert codes(three("two", **TWO)) == ["no-baseline"]
     assert codes([*one, *three("sgd", **TWO, optimizer="sgd")]) == ["different-work"]
-    busy = [replace(record, hardware={**record.hardware, "busy_before": 0.4}) for record in one]
-    assert codes(busy) == ["busy-machine"]
 
 
 def test_warnings_about_cores(make_record: MakeRecord) -> None:
@@ -54,8 +52,7 @@ def test_parameter_servers_share_the_cores_of_workers_however_many_cores_there_a
 def test_a_result_above_its_ceiling_is_flagged(make_record: MakeRecord) -> None:
     side = [make_record("side", [[0.2], [0.2]], round=n, strategy="independent", workers=2) for n in (1, 2, 3)]
     fast = three("fast", strategy="mirrored", devices=2, examples=30)
-    busy = [replace(record, hardware={**record.hardware, "busy_before": 0.4}) for record in fast]
-    assert codes([*three("one"), *side, *busy])[:2] == ["above-ceiling", "busy-machine"]
+    assert codes([*three("one"), *side, *fast])[0] == "above-ceiling"
 
 
 def test_every_warning_names_its_arms_and_gives_advice(make_record: MakeRecord) -> None:
