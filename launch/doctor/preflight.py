@@ -190,13 +190,44 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
     keras = None if needs_tensorflow else versions.pop("tf_keras", None)
     raise_problems([*filter(None, missing), *versions.values()])
     clocks = [clock_problem(host, fleet.behind_s[host]) for host in fleet.hellos]  # in the order of the hosts
-    job, folders = _prepare(job, fleet)
+
+    requested = {plan.host: plan.host.chdir or plan.program.cwd for plan in job.plans}
+    folders = prepare(fleet, {host: cwd for host, cwd in requested.items() if host.needs_package or host.chdir})
+    raise_problems(fleet.lost.values())
+    elsewhere = {host: folder_problem(host, folder) for host, folder in folders.items()}
+    raise_problems(problem for host, problem in elsewhere.items() if problem and not folders[host].actual)
+    plans = tuple(
+        replace(plan, program=replace(plan.program, cwd=folders[plan.host].actual)) if plan.host in folders else plan
+        for plan in job.plans
+    )
+    job = replace(job, plans=plans)
     check_checkpoint_folder(job, fleet)
+
     targets = dial_targets(job)
     token = new_token() if targets else ""
-    job, ports = _reserve(job, fleet, token)
-    _dial(job, fleet, targets, ports, token)
-    notes = [Note(problem.host, problem.sentence) for problem in filter(None, [*clocks, *folders])]
+    with_port = {host: [plan for plan in plans if plan.host == host and plan.port is not None] for host in job.hosts}
+    ports = {host: tuple(plan.port or 0 for plan in of_host) for host, of_host in with_port.items() if of_host}
+    reserved, refused = reserve(fleet, ports, token)
+    raise_problems(fleet.lost.values())
+    raise_problems(refused.values(), ExitCode.USAGE)
+    endpoints = {
+        plan.task: (host, port) for host in reserved for plan, port in zip(with_port[host], reserved[host], strict=True)
+    }
+    job = job.with_ports({task.name: port for task, (_, port) in endpoints.items()})
+
+    errors = dial(fleet, {source: [endpoints[task] for task in tasks] for source, tasks in targets.items()}, token)
+    raise_problems(fleet.lost.values())
+    unreached = []
+    for source, tasks in targets.items():
+        for task in tasks:
+            host, port = endpoints[task]
+            if errors[source, host, port]:
+                name = f"{task.name} on {host.name}"
+                unreached.append(unreachable(source.name, name, host.endpoint(port), errors[source, host, port]))
+    raise_problems(unreached, most=MOST_PAIRS)
+    close_probes(fleet, targets)
+
+    notes = [Note(problem.host, problem.sentence) for problem in filter(None, [*clocks, *elsewhere.values()])]
     if keras is not None:
         notes.append(Note(ALL_HOSTS, f"{keras.what}; it matters if the program uses tf.keras"))
     return job, (*notes, *gpu_notes(job, fleet.hellos))
@@ -247,30 +278,6 @@ def gpu_notes(job: Job, hellos: Hellos) -> Iterator[Note]:
         yield Note(problem.host, problem.sentence)
 
 
-def _prepare(job: Job, fleet: Fleet) -> tuple[Job, list[Problem | None]]:
-    requested = {plan.host: plan.host.chdir or plan.program.cwd for plan in job.plans}
-    folders = prepare(fleet, {host: cwd for host, cwd in requested.items() if host.needs_package or host.chdir})
-    raise_problems(fleet.lost.values())
-    problems = {host: folder_problem(host, folder) for host, folder in folders.items()}
-    raise_problems(problem for host, problem in problems.items() if problem and not folders[host].actual)
-    plans = tuple(
-        replace(plan, program=replace(plan.program, cwd=folders[plan.host].actual)) if plan.host in folders else plan
-        for plan in job.plans
-    )
-    return replace(job, plans=plans), list(problems.values())
-
-
-def _reserve(job: Job, fleet: Fleet, token: str) -> tuple[Job, dict[str, int]]:
-    """The job with its cluster, and the port of each task by name."""
-    plans = {host: [plan for plan in job.plans if plan.host == host and plan.port is not None] for host in job.hosts}
-    requested = {host: tuple(plan.port or 0 for plan in plans[host]) for host in job.hosts if plans[host]}
-    reserved, problems = reserve(fleet, requested, token)
-    raise_problems(fleet.lost.values())
-    raise_problems(problems.values(), ExitCode.USAGE)
-    ports = {plan.task.name: port for host in reserved for plan, port in zip(plans[host], reserved[host], strict=True)}
-    return job.with_ports(ports), ports
-
-
 def dial_targets(job: Job) -> dict[Host, tuple[Task, ...]]:
     """The tasks that each host must reach: those its own tasks talk to, including tasks on the same host.
 
@@ -291,20 +298,6 @@ def dial_targets(job: Job) -> dict[Host, tuple[Task, ...]]:
             if source == other or source.role != other.role or not (role.serves and role.computes):
                 targets[hosts[source]][other] = None
     return {host: tuple(others) for host, others in targets.items() if others}
-
-
-def _dial(job: Job, fleet: Fleet, targets: Mapping[Host, Sequence[Task]], ports: Mapping[str, int], token: str) -> None:
-    endpoints = {plan.task: (plan.host, ports[plan.task.name]) for plan in job.plans if plan.port is not None}
-    errors = dial(fleet, {source: [endpoints[task] for task in tasks] for source, tasks in targets.items()}, token)
-    raise_problems(fleet.lost.values())
-    problems = [
-        unreachable(source.name, f"{task.name} on {host.name}", host.endpoint(port), errors[source, host, port])
-        for source, tasks in targets.items()
-        for task, (host, port) in ((task, endpoints[task]) for task in tasks)
-        if errors[source, host, port]
-    ]
-    raise_problems(problems, most=MOST_PAIRS)
-    close_probes(fleet, targets)
 
 
 def with_free_ports(job: Job) -> Job:
