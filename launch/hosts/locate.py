@@ -28,12 +28,12 @@ def locate(hosts: Sequence[Host], options: TransportOptions) -> tuple[Host, ...]
             machine is listed twice or as another user.
     """
     transport = transport_of(options)
-    with_user = next((host for host in hosts if host.user and not transport.supports_users), None)
+    with_user = next((host for host in hosts if host.user and not transport.is_ssh), None)
     if with_user is not None:
         raise TfdistError(
             f"{with_user.target}: --transport {options.transport} does not support users; remove {with_user.user}@"
         )
-    names = local_names() if transport.may_be_local else frozenset()
+    names = frozenset() if transport.has_template else local_names()
     marked = [replace(host, local=is_local(host.name, names)) for host in hosts]
     here = [host for host in marked if host.local]
     if len(here) > 1:
@@ -47,7 +47,7 @@ def locate(hosts: Sequence[Host], options: TransportOptions) -> tuple[Host, ...]
             )
     remote = [host for host in marked if not host.local]
     configs: dict[str, dict[str, str]] = {}
-    if transport.uses_ssh_config:
+    if transport.is_ssh:
         from concurrent.futures import ThreadPoolExecutor  # only jobs on other hosts need it
 
         pool = ThreadPoolExecutor(MAX_PROCESSES)

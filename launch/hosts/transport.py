@@ -95,23 +95,20 @@ class Transport:
 
     prefix: Callable[[Host, TransportOptions], tuple[str, ...]]
     has_template: bool = False
-    """The user writes the command after its name and a colon."""
+    """The user writes the command after its name and a colon. Its hosts may be pods, so none is this machine."""
     needs_quoting: bool = False
     """It passes the command to a shell on the host, as one string."""
-    may_be_local: bool = True
-    """Hosts are machines, so one of them may be this one. False for pods and containers."""
-    uses_ssh_config: bool = False
-    """Host names may be aliases in the ssh configuration."""
-    supports_users: bool = False
+    is_ssh: bool = False
+    """Hosts may have users, and their names may be aliases in the ssh configuration."""
     needs_shield: bool = False
     """`Host.needs_shield` of its hosts."""
 
 
 TRANSPORTS: Mapping[str, Transport] = {
-    "ssh": Transport(ssh, needs_quoting=True, uses_ssh_config=True, supports_users=True),
+    "ssh": Transport(ssh, needs_quoting=True, is_ssh=True),
     "srun": Transport(srun, needs_shield=True),
-    "exec": Transport(custom, has_template=True, may_be_local=False),
-    "shell": Transport(custom, has_template=True, needs_quoting=True, may_be_local=False),
+    "exec": Transport(custom, has_template=True),
+    "shell": Transport(custom, has_template=True, needs_quoting=True),
 }
 
 
