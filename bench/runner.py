@@ -21,7 +21,7 @@ from tfdist.bench.suites.arms import Arms
 from tfdist.bench.traces import NO_TRACES, Traces, trace
 from tfdist.bench.until import accuracy_of, has_learned
 from tfdist.launch.agents.inbox import interruptions
-from tfdist.launch.doctor.links import Links, slowest
+from tfdist.launch.doctor.preflight import Links, slowest
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import append_line, dumps
 from tfdist.launch.machine import combined

@@ -23,8 +23,7 @@ from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import TIMING, WHAT, Seconds
 from tfdist.jobs.recovery import timeout_words
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.doctor.links import Links
-from tfdist.launch.doctor.preflight import measure_neighbours
+from tfdist.launch.doctor.preflight import Links, measure_neighbours
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy

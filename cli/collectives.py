@@ -28,8 +28,7 @@ from tfdist.cli.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import HOW, SIZE, TIMING, WHAT, Seconds
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.doctor.links import Links
-from tfdist.launch.doctor.preflight import measure_neighbours
+from tfdist.launch.doctor.preflight import Links, measure_neighbours
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy

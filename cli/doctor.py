@@ -16,10 +16,9 @@ from tfdist.cli.output import never_block, wait_for_reader
 from tfdist.cli.steps import Steps, connecting
 from tfdist.cli.strategies import keras_json, show_keras
 from tfdist.jobs.host_selection import HostSelection
-from tfdist.launch.doctor.checks import run_checks
-from tfdist.launch.doctor.links import Link
-from tfdist.launch.doctor.results import CheckResult, Survey, Verdict, can_start
-from tfdist.launch.doctor.survey import HostRequest, survey_hosts
+from tfdist.launch.doctor.checks import CheckResult, Verdict, can_start, run_checks
+from tfdist.launch.doctor.preflight import Link
+from tfdist.launch.doctor.survey import Survey, survey_hosts
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.json_files import dumps
@@ -88,11 +87,11 @@ def run_doctor(selection: HostSelection, policy: Policy, port: int | None, json:
     Raises:
         TfdistError: as `survey_hosts`.
     """
-    request = HostRequest(str(Path.cwd()), port, selection.per_host)
     never_block()
     with Steps(sys.stderr) as steps:
         hosts = selection.hosts or (LOCAL,)
-        survey = survey_hosts(hosts, request, policy, steps.show, connecting(hosts, steps))
+        progress = connecting(hosts, steps)
+        survey = survey_hosts(hosts, str(Path.cwd()), port, selection.per_host, policy, steps.show, progress)
     rows = run_checks(survey)
     if json:
         typer.echo(dumps(_to_json(rows, survey), indent=1))

@@ -9,7 +9,7 @@ import typer
 
 from tfdist.bench.ceiling import exchange_of, network_limit
 from tfdist.bench.session import Session
-from tfdist.launch.doctor.links import Links, slowest
+from tfdist.launch.doctor.preflight import Links, slowest
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command
 from tfdist.launch.text import counted, duration, shortened

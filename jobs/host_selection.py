@@ -13,8 +13,7 @@ from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.hosts.locate import locate
-from tfdist.launch.hosts.parse import read_hosts
-from tfdist.launch.hosts.slurm import leaking_variables, slurm_hosts, with_groups
+from tfdist.launch.hosts.parse import leaking_variables, read_hosts, slurm_hosts, with_groups
 from tfdist.launch.hosts.transport import TransportOptions, ssh_words
 from tfdist.launch.machine import WITHOUT_GPUS, Machine, Machines, assign_slots, machines_of, slots_of
 from tfdist.strategies.options import option_words

@@ -12,9 +12,8 @@ from tfdist.jobs.presets import PRESETS, CompleteSpec, resolve, resolve_strategy
 from tfdist.jobs.recovery import AUTO, Recovery, refuse_for_command
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import RoleShape
-from tfdist.launch.kubernetes.options import VOLUME, KubernetesOptions
-from tfdist.launch.kubernetes.variables import INDEX
-from tfdist.launch.kubernetes.workload import Workload
+from tfdist.launch.kubernetes.options import VOLUME, KubernetesOptions, Workload
+from tfdist.launch.kubernetes.pod import INDEX
 from tfdist.launch.machine import Machine
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_value

@@ -21,7 +21,9 @@ from lab.calibrate_statistics import (
     Scenario,
     holds,
     incarnations,
+    markdown,
     recorded_noise,
+    rows_that_miss,
 )
 from tfdist.bench.compare.gate import is_too_slow
 from tfdist.bench.statistics import ArmVerdict, Block, Comparison
@@ -174,29 +176,18 @@ def row(pairs: int, pair: Pair) -> dict[str, float | str | bool]:
     return {**values, **{name: 100 * values[name] for name in ("turn_sd", "starts_sd", "jump_sd")}, **percent}
 
 
-def markdown(table: pd.DataFrame) -> str:
-    """With misses in bold."""
-
-    def cell(name: str, value: float | bool) -> str:
-        if name == "unequal":
-            return "unequal" if value else "equal"
-        text = f"{value:.1f}" if isinstance(value, float) else str(value)
-        return f"**{text}**" if name in MISSES and MISSES[name](value) else text
-
-    rows = [[cell(name, each[name]) for name in NAMES] for each in table.to_dict("records")]
-    return "\n".join("| " + " | ".join(line) + " |" for line in [[*NAMES.values()], ["--:"] * len(NAMES), *rows])
-
-
 def main(pairs: int) -> None:
     """Write compare.csv and compare.md."""
     with ProcessPoolExecutor() as pool:
         table = pd.DataFrame(list(pool.map(partial(row, pairs), [*PAIRS, *MACHINES, *PLAIN])))
     moved = table.jump_sd > 0
-    missed = sum(any(misses(each[name]) for name, misses in MISSES.items()) for each in table.to_dict("records"))
+    parts = {"anchored": table[table.anchored & ~moved], "machines": table[moved], "plain": table[~table.anchored]}
     text = TEXT.format(
-        error=100 * math.sqrt(0.05 * 0.95 / pairs), missed=missed, rows=len(table), machines=markdown(table[moved]),
-        anchored=markdown(table[table.anchored & ~moved]), plain=markdown(table[~table.anchored]),
-    )  # fmt: skip
+        error=100 * math.sqrt(0.05 * 0.95 / pairs),
+        missed=rows_that_miss(table, MISSES),
+        rows=len(table),
+        **{name: markdown(part, NAMES, MISSES) for name, part in parts.items()},
+    )
     table.to_csv(ROOT / "calibration" / "compare.csv", index=False, float_format="%.4g", lineterminator="\n")
     (ROOT / "calibration" / "compare.md").write_text(text, encoding="utf-8")
 

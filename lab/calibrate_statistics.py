@@ -6,6 +6,7 @@ python lab/calibrate_statistics.py [benches]    # writes bench_results/calibrati
 import math
 import os
 import sys
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache, partial
@@ -207,29 +208,39 @@ MISSES = {
 """When a share misses its target."""
 
 
-def markdown(table: pd.DataFrame) -> str:
-    """With misses in bold."""
+Misses = Mapping[str, Callable[[float], bool]]
+
+
+def markdown(table: pd.DataFrame, names: Mapping[str, str], misses: Misses) -> str:
+    """The columns of `names`, with misses in bold."""
 
     def cell(name: str, value: float | bool) -> str:
         if name == "unequal":
             return "unequal" if value else "equal"
         text = f"{value:.1f}" if isinstance(value, float) else str(value)
-        return f"**{text}**" if name in MISSES and MISSES[name](value) else text
+        return f"**{text}**" if name in misses and misses[name](value) else text
 
-    rows = [[cell(name, each[name]) for name in NAMES] for each in table.to_dict("records")]
-    return "\n".join("| " + " | ".join(line) + " |" for line in [[*NAMES.values()], ["--:"] * len(NAMES), *rows])
+    rows = [[cell(name, each[name]) for name in names] for each in table.to_dict("records")]
+    return "\n".join("| " + " | ".join(line) + " |" for line in [[*names.values()], ["--:"] * len(names), *rows])
+
+
+def rows_that_miss(table: pd.DataFrame, misses: Misses) -> int:
+    """Number of rows with a share that misses its target."""
+    return sum(any(missed(each[name]) for name, missed in misses.items()) for each in table.to_dict("records"))
 
 
 def report(table: pd.DataFrame, bootstrap: str) -> str:
     """The text of statistics.md."""
     quiet, more = table.turn_sd < 100 * TURN_SD, table.incarnations > DEFAULT.incarnations
     default = ~quiet & ~more & ~table.unequal & (table.rounds == DEFAULT.rounds) & (table.arms == DEFAULT.arms)
-    missed = sum(any(misses(each[name]) for name, misses in MISSES.items()) for each in table.to_dict("records"))
+    tables = {"default": table[default], "grid": table[~quiet & ~more], "more": table[more], "quiet": table[quiet]}
     return TEXT.format(
-        error=100 * math.sqrt(0.95 * 0.05 / table.benches.min()), missed=missed, rows=len(table),
-        default=markdown(table[default]), grid=markdown(table[~quiet & ~more]), more=markdown(table[more]),
-        quiet=markdown(table[quiet]), bootstrap=bootstrap,
-    )  # fmt: skip
+        error=100 * math.sqrt(0.95 * 0.05 / table.benches.min()),
+        missed=rows_that_miss(table, MISSES),
+        rows=len(table),
+        bootstrap=bootstrap,
+        **{name: markdown(part, NAMES, MISSES) for name, part in tables.items()},
+    )
 
 
 def main(benches: int) -> None:

@@ -12,16 +12,8 @@ SAVE_S = 180
 """Seconds before the time limit, to save a checkpoint. Slurm may send the signal up to 60 s early
 (https://slurm.schedmd.com/sbatch.html#OPT_signal)."""
 EARLY_S = 60
-_OPTION = re.compile(r"(?:--)?([a-z][a-z0-9-]*)(=[^\n]+)?")
-_OURS = {
-    "nodes": "--nodes",
-    "exclusive": "--exclusive",
-    "gpus-per-node": "--gpus-per-node",
-    "requeue": "--requeue",
-    "partition": "--partition",
-    "time": "--time",
-}
-"""Options of sbatch that the script has from an option of tfdist."""
+# Options of sbatch that the script has from an option of tfdist with the same name.
+_OURS = ("nodes", "exclusive", "gpus-per-node", "requeue", "partition", "time")
 
 
 @dataclass(frozen=True)
@@ -67,9 +59,9 @@ def parse_option(text: str) -> str:
     Raises:
         TfdistError: it is not a long option, or tfdist has an option for it.
     """
-    match = _OPTION.fullmatch(text)
+    match = re.fullmatch(r"(?:--)?([a-z][a-z0-9-]*)(=[^\n]+)?", text)
     if match is None:
         raise TfdistError(f"--sbatch-option {text!r}: not NAME or NAME=VALUE; use a long option of sbatch, as qos=high")
     if match[1] in _OURS:
-        raise TfdistError(f"--sbatch-option {text}: use {_OURS[match[1]]}")
+        raise TfdistError(f"--sbatch-option {text}: use --{match[1]}")
     return text.removeprefix("--")

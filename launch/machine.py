@@ -48,18 +48,14 @@ def place(roles: Mapping[str, int], slots: Mapping[Host, int | None]) -> dict[Ta
 def _hosts_for(role: str, count: int, slots: Mapping[Host, int | None]) -> list[Host]:
     accepted = FOR_WORKERS if role == "worker" else (role,)
     dedicated = {host: number for host, number in slots.items() if host.role in accepted}
-    if dedicated or role == "worker":
-        return _fill(dedicated, count, role)
-    shared = [host for host in slots if not host.role]
-    if count and not shared:
-        raise TfdistError(f"no host accepts a {role}: give a host role={role}, or drop role= from one")
-    return [shared[index % len(shared) if role == "ps" else 0] for index in range(count)]
-
-
-def _fill(slots: Mapping[Host, int | None], count: int, role: str) -> list[Host]:
-    hosts = [host for host, number in slots.items() for _ in range(count if number is None else min(number, count))]
+    if not dedicated and role != "worker":
+        shared = [host for host in slots if not host.role]
+        if count and not shared:
+            raise TfdistError(f"no host accepts a {role}: give a host role={role}, or drop role= from one")
+        return [shared[index % len(shared) if role == "ps" else 0] for index in range(count)]
+    hosts = [host for host, number in dedicated.items() for _ in range(count if number is None else min(number, count))]
     if len(hosts) < count:
-        available = ", ".join(f"{host.name}:{number}" for host, number in slots.items()) or "no host"
+        available = ", ".join(f"{host.name}:{number}" for host, number in dedicated.items()) or "no host"
         option = "--workers-per-host N or " if role == "worker" else ""
         raise TfdistError(
             f"{counted(count, f'{role} task')} for {counted(len(hosts), 'slot')} ({available}): "
@@ -191,10 +187,16 @@ def _machine(host: Host, hello: Mapping[str, Any]) -> Machine:
         return replace(machine, gpus=(), gpu_ids=(), gpu_cores=(), hide_gpus=True)
     if not host.gpus:
         return machine
-    indices = [_index_of(name, host, hello) for name in host.gpus]
+    ids, uuids = hello["gpu_ids"], hello["gpu_uuids"]
+    indices = []
+    for name in host.gpus:
+        index = find_gpu(name, hello)
+        if index is None:
+            known = ", ".join(ids) or "none"
+            raise TfdistError(f"{host.name} has no GPU {name!r}: correct gpus=; it has {known}")
+        indices.append(index)
     if len(set(indices)) < len(indices):
         raise TfdistError(f"{host.name}: gpus={','.join(host.gpus)} names a GPU twice: list each GPU once")
-    ids, uuids = hello["gpu_ids"], hello["gpu_uuids"]
     chosen = [name if name in ids else uuids[index] for name, index in zip(host.gpus, indices, strict=True)]
     return replace(
         machine,
@@ -202,14 +204,6 @@ def _machine(host: Host, hello: Mapping[str, Any]) -> Machine:
         gpu_ids=tuple(chosen),
         gpu_cores=tuple(machine.gpu_cores[index] for index in indices if machine.gpu_cores),
     )
-
-
-def _index_of(name: str, host: Host, hello: Mapping[str, Any]) -> int:
-    index = find_gpu(name, hello)
-    if index is None:
-        known = ", ".join(hello["gpu_ids"]) or "none"
-        raise TfdistError(f"{host.name} has no GPU {name!r}: correct gpus=; it has {known}")
-    return index
 
 
 def find_gpu(name: str, hello: Mapping[str, Any]) -> int | None:

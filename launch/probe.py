@@ -76,25 +76,23 @@ class ProbeServer:
                 time.sleep(0.05)
 
     def _answer(self, connection: socket.socket) -> None:
+        first, second = self._halves
         try:
             with connection, contextlib.suppress(OSError):
-                self._serve_client(connection)
+                if _receive(connection, len(first), time.monotonic() + TOKEN_S) != first:
+                    return
+                connection.settimeout(IDLE_S)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.sendall(second)
+                while (request := connection.recv(1)) == ECHO:
+                    connection.sendall(ECHO)
+                if request == COUNT:
+                    buffer, total = bytearray(CHUNK), 0
+                    while count := connection.recv_into(buffer):
+                        total += count
+                    connection.sendall(b"%d\n" % total)
         finally:
             self._free.release()
-
-    def _serve_client(self, connection: socket.socket) -> None:
-        first, second = self._halves
-        if _receive(connection, len(first), time.monotonic() + TOKEN_S) == first:
-            connection.settimeout(IDLE_S)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.sendall(second)
-            while (request := connection.recv(1)) == ECHO:
-                connection.sendall(ECHO)
-            if request == COUNT:
-                buffer, total = bytearray(CHUNK), 0
-                while count := connection.recv_into(buffer):
-                    total += count
-                connection.sendall(b"%d\n" % total)
 
 
 def listen(port: int) -> socket.socket:
@@ -192,27 +190,23 @@ def measure_link(address: str, port: int, token: str, seconds: float) -> dict[st
     Returns:
         The values of a `LinkSpeed` message: zeros and a reason if the measurement failed.
     """
+    round_trips = []
     try:
-        rtt_s, bytes_per_s = _measure(address, port, token, seconds)
+        with _connect(address, port, token, 5.0) as connection:
+            connection.settimeout(STALL_S)
+            for _ in range(PINGS):
+                start = time.perf_counter()
+                connection.sendall(ECHO)
+                connection.recv(1)
+                round_trips.append(time.perf_counter() - start)
+            connection.sendall(COUNT)
+            data, start = bytes(CHUNK), time.perf_counter()
+            while time.perf_counter() - start < seconds:
+                connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            connection.settimeout(DRAIN_S)
+            total = int(connection.makefile("rb").readline() or b"0")
+            bytes_per_s = total / (time.perf_counter() - start)
     except (OSError, ValueError) as error:
         return {"rtt_s": 0.0, "bytes_per_s": 0.0, "reason": str(error) or type(error).__name__}
-    return {"rtt_s": rtt_s, "bytes_per_s": bytes_per_s, "reason": ""}
-
-
-def _measure(address: str, port: int, token: str, seconds: float) -> tuple[float, float]:
-    with _connect(address, port, token, 5.0) as connection:
-        connection.settimeout(STALL_S)
-        round_trips = []
-        for _ in range(PINGS):
-            start = time.perf_counter()
-            connection.sendall(ECHO)
-            connection.recv(1)
-            round_trips.append(time.perf_counter() - start)
-        connection.sendall(COUNT)
-        data, start = bytes(CHUNK), time.perf_counter()
-        while time.perf_counter() - start < seconds:
-            connection.sendall(data)
-        connection.shutdown(socket.SHUT_WR)
-        connection.settimeout(DRAIN_S)
-        total = int(connection.makefile("rb").readline() or b"0")
-        return sorted(round_trips)[PINGS // 2], total / (time.perf_counter() - start)
+    return {"rtt_s": sorted(round_trips)[PINGS // 2], "bytes_per_s": bytes_per_s, "reason": ""}

@@ -1,18 +1,17 @@
-"""Builds the chosen strategy from the file that the catalog names."""
+"""Builds the chosen strategy from the file that the catalog names, or serves another task's."""
 
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from tfdist.launch import events
-from tfdist.launch.cluster import parse_tf_config
+from tfdist.launch.cluster import Cluster, Task, parse_tf_config
 from tfdist.launch.events import Phase
 from tfdist.launch.stack_dumps import dump_on_request
 from tfdist.strategies import devices
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
-from tfdist.strategies.serve import serve, serves
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -33,7 +32,7 @@ def build(choice: StrategyChoice) -> "tf.distribute.Strategy":
 
 
 def build_current() -> "tf.distribute.Strategy":
-    """The strategy of this program, as `current` returns it."""
+    """The strategy of this program, as `tfdist.strategies.current` returns it."""
     events.report_failures()
     dump_on_request()
     choice, tf_config = StrategyChoice.from_env(os.environ), os.environ.get("TF_CONFIG")
@@ -51,3 +50,20 @@ def build_current() -> "tf.distribute.Strategy":
     strategy = build(choice)
     events.emit("ready")
     return strategy
+
+
+def serves(choice: StrategyChoice, task: Task) -> bool:
+    """Whether this task only runs a server for the chief, and no program."""
+    return any(role.serves and not role.client and role.name == task.role for role in CATALOG[choice.strategy].roles)
+
+
+def serve(choice: StrategyChoice, cluster: Cluster, task: Task) -> NoReturn:
+    """Start the server and serve until the launcher stops the process."""
+    import tensorflow as tf
+
+    devices.configure(choice)
+    addresses = {role: list(hosts) for role, hosts in cluster.addresses.items()}
+    server = tf.distribute.Server(addresses, job_name=task.role, task_index=task.index, protocol="grpc")
+    events.emit("ready")
+    server.join()
+    raise SystemExit(0)

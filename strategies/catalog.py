@@ -203,11 +203,19 @@ class Strategy:
 
 
 _ALL = ("chief", "worker", "ps")
+# Strategies with parameter servers.
+_SERVERS: Mapping[str, Any] = {
+    "needs": "a free port for the chief, each worker and each ps",
+    "has_cluster": True,
+    "many_cpu_devices": False,
+}
+# Strategies that build graphs: no file of this folder builds them.
 _GRAPH: Mapping[str, Any] = {
+    **_SERVERS,
+    "module": "",
     "keras3_problems": {Api.LOOP: "Keras 3 exposes no updates of BatchNorm in the graphs of tf.compat.v1"},
     "api_problems": {Api.FIT: "Model.fit does not run the sessions of tf.compat.v1 in a cluster"},
 }
-_WORKERS = (Role("worker", "workers", restarts=("worker",)),)
 
 _ROWS = (
     Strategy(
@@ -238,16 +246,9 @@ _ROWS = (
         tf_name="MultiWorkerMirroredStrategy",
         summary="one process per worker, gradients all-reduced over the network",
         needs="a free port for each worker",
-        roles=_WORKERS,
+        roles=(Role("worker", "workers", restarts=("worker",)),),
         has_cluster=True,
-        options=(
-            "workers",
-            "devices",
-            "communication",
-            "bytes_per_pack",
-            "gradient_dtype",
-            "timeout_collective_s",
-        ),
+        options=("workers", "devices", "communication", "bytes_per_pack", "gradient_dtype", "timeout_collective_s"),
         many_cpu_devices=False,
         keras3_problems={Api.FIT: "Keras 3's fit cannot convert MultiWorkerMirroredStrategy's PerReplica values"},
     ),
@@ -268,56 +269,46 @@ _ROWS = (
         module="parameter_server",
         tf_name="experimental.ParameterServerStrategy",
         summary="asynchronous: each worker applies its gradients to variables on parameter servers when they are ready",
-        needs="a free port for the chief, each worker and each ps",
         roles=(
             Role("chief", "one", computes=False),
             Role("worker", "workers", serves=True),
             Role("ps", "ps", computes=False, serves=True, restarts=("chief", "ps")),
         ),
         exchange=Exchange.ASYNC,
-        has_cluster=True,
         options=("workers", "ps", "devices", "variable_partitioner", "placement"),
-        many_cpu_devices=False,
         scales_loss=False,
         keras3_problems={
             Api.FIT: "Keras 3's fit does not run under ParameterServerStrategy",
             Api.LOOP: "Keras 3's optimizer loses counter updates (iterations is not atomic) under "
             "ParameterServerStrategy",
         },
+        **_SERVERS,
     ),
     Strategy(
         StrategyName.BETWEEN_GRAPH,
-        module="",
         tf_name="tf.compat.v1: sessions, SyncReplicasOptimizer",
         summary="the classic: each worker builds its own graph, with variables on parameter servers; asynchronous, or "
         "synchronous with --sync, which may leave out the slowest with --set backup_workers",
-        needs="a free port for the chief, each worker and each ps",
         roles=(
             Role("chief", "one", computes=False, restarts=_ALL),
             Role("worker", "workers", serves=True, client=True),
             Role("ps", "ps", computes=False, serves=True, restarts=_ALL),
         ),
         exchange=Exchange.ASYNC,
-        has_cluster=True,
         options=("workers", "ps", "sync", "backup_workers", "variable_partitioner", "placement"),
-        many_cpu_devices=False,
         **_GRAPH,
     ),
     Strategy(
         StrategyName.IN_GRAPH,
-        module="",
         tf_name="tf.compat.v1: one session, a tower for each worker",
         summary="the classic: the chief builds one graph with a tower on each worker, which only serves; the variables "
         "are on parameter servers, or without them on the first worker",
-        needs="a free port for the chief, each worker and each ps",
         roles=(
             Role("chief", "one", computes=False, restarts=_ALL),
             Role("worker", "workers", serves=True, restarts=_ALL),
             Role("ps", "ps", computes=False, serves=True, restarts=_ALL),
         ),
-        has_cluster=True,
         options=("workers", "ps", "variable_partitioner", "placement"),
-        many_cpu_devices=False,
         least_ps=0,
         **_GRAPH,
     ),

@@ -4,9 +4,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
-from functools import cache
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.typed_json import Count, PositiveInt, from_json, parse_json
@@ -130,16 +129,11 @@ def enum_fields(spec: type[StrategyChoice]) -> Mapping[str, type[Enum]]:
 
 def field_types(spec: type[StrategyChoice]) -> Mapping[str, type]:
     """The type of each field of `spec`, without the None of optional ones: name -> type; `tuple` of any tuple."""
-    hints = _hints(cast(Any, spec))
-    return {field.name: _plain_type(hints[field.name]) for field in fields(spec)}
-
-
-@cache  # slow, and a report asks for the type of each field of thousands of specs
-def _hints(spec: Any) -> dict[str, Any]:
-    return get_type_hints(spec)
-
-
-def _plain_type(hint: Any) -> Any:
-    if get_origin(hint) in (Union, UnionType):
-        (hint,) = set(get_args(hint)) - {NoneType}
-    return get_origin(hint) or hint
+    hints: dict[str, Any] = get_type_hints(spec)
+    types = {}
+    for field in fields(spec):
+        hint = hints[field.name]
+        if get_origin(hint) in (Union, UnionType):
+            (hint,) = set(get_args(hint)) - {NoneType}
+        types[field.name] = get_origin(hint) or hint
+    return types

@@ -45,74 +45,40 @@ def configure(choice: StrategyChoice) -> None:
     Raises:
         TfdistError: TensorFlow sees fewer GPUs.
     """
-    _configure_placement(choice)
-    if not choice.gpus:
-        _split_cpu(choice.devices)
-        return
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    gpus = _gpus(choice.devices if visible is None else len(set(visible.split(",")) - {NO_GPUS}))
-    if choice.logical_gpus is not None and gpus:
-        _cut_gpu(gpus[0], choice.logical_gpus, choice.devices)
-    elif choice.memory_limit_mb is not None:
-        _limit_memory(gpus, choice.memory_limit_mb)
-    elif choice.memory_growth:
-        _enable_memory_growth(gpus)
-
-
-def _configure_placement(choice: StrategyChoice) -> None:
     import tensorflow as tf
 
     if not choice.soft_placement:
         tf.config.set_soft_device_placement(False)
     if choice.log_device_placement:
         tf.debugging.set_log_device_placement(True)
+    logical = tf.config.LogicalDeviceConfiguration
+    if not choice.gpus:
+        tf.config.set_visible_devices([], "GPU")
+        if choice.devices > 1:
+            cpu = tf.config.list_physical_devices("CPU")[0]
+            tf.config.set_logical_device_configuration(cpu, [logical()] * choice.devices)
+        return
 
-
-def _gpus(least: int) -> "list[tf.config.PhysicalDevice]":
-    import tensorflow as tf
-
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    needed = choice.devices if visible is None else len(set(visible.split(",")) - {NO_GPUS})
     gpus: list[tf.config.PhysicalDevice] = tf.config.list_physical_devices("GPU")
-    if len(gpus) < least:
-        raise TfdistError(f"TensorFlow sees {len(gpus)} GPUs, the task needs {least}: {_cause()}")
-    return gpus
-
-
-def _cause() -> str:
-    description = describe()
-    problem = unusable_gpus(LOCAL, description) or unseen_gpus(LOCAL, description)
-    return problem.sentence if problem else "lower --devices, or check the driver"
-
-
-def _enable_memory_growth(gpus: "list[tf.config.PhysicalDevice]") -> None:
-    import tensorflow as tf
-
+    if len(gpus) < needed:
+        description = describe()
+        problem = unusable_gpus(LOCAL, description) or unseen_gpus(LOCAL, description)
+        cause = problem.sentence if problem else "lower --devices, or check the driver"
+        raise TfdistError(f"TensorFlow sees {len(gpus)} GPUs, the task needs {needed}: {cause}")
+    if choice.logical_gpus is not None and gpus:
+        memory = (describe()["gpu_memory"] or [0])[0]
+        if not memory:
+            raise TfdistError(
+                f"--set logical_gpus={choice.logical_gpus}: nvidia-smi does not report the GPU's memory; omit it"
+            )
+        # Another process may make the other parts.
+        part = logical(memory_limit=int(memory * LOGICAL_SHARE / choice.logical_gpus) >> 20)
+        tf.config.set_logical_device_configuration(gpus[0], [part] * choice.devices)
+        return
     for gpu in gpus:
-        tf.config.experimental.set_memory_growth(gpu, True)
-
-
-def _limit_memory(gpus: "list[tf.config.PhysicalDevice]", limit_mb: int) -> None:
-    import tensorflow as tf
-
-    for gpu in gpus:
-        whole = tf.config.LogicalDeviceConfiguration(memory_limit=limit_mb)
-        tf.config.set_logical_device_configuration(gpu, [whole])
-
-
-def _cut_gpu(gpu: "tf.config.PhysicalDevice", parts: int, devices: int) -> None:
-    """Make `devices` logical devices, each with its part of the memory; another process may make the other parts."""
-    import tensorflow as tf
-
-    memory = (describe()["gpu_memory"] or [0])[0]
-    if not memory:
-        raise TfdistError(f"--set logical_gpus={parts}: nvidia-smi does not report the GPU's memory; omit it")
-    part = tf.config.LogicalDeviceConfiguration(memory_limit=int(memory * LOGICAL_SHARE / parts) >> 20)
-    tf.config.set_logical_device_configuration(gpu, [part] * devices)
-
-
-def _split_cpu(count: int) -> None:
-    import tensorflow as tf
-
-    tf.config.set_visible_devices([], "GPU")
-    if count > 1:
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+        if choice.memory_limit_mb is not None:
+            tf.config.set_logical_device_configuration(gpu, [logical(memory_limit=choice.memory_limit_mb)])
+        elif choice.memory_growth:
+            tf.config.experimental.set_memory_growth(gpu, True)

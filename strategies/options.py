@@ -1,7 +1,6 @@
 """The closed choices of the command line, each listed once, and how its options are written. No TensorFlow."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from tfdist.launch.errors import TfdistError
@@ -11,16 +10,10 @@ from tfdist.launch.text import did_you_mean
 KINDS = ("fixed", "min-size", "max-size")
 
 
-@dataclass(frozen=True)
-class Partitioner:
-    """Splits each variable into `size` shards (fixed), or into shards of at least or at most `size` bytes."""
+def parse_partitioner(text: str) -> tuple[str, int] | None:
+    """Kind and size of the partitioner that `text` names; None for `none`.
 
-    kind: str
-    size: int
-
-
-def parse_partitioner(text: str) -> Partitioner | None:
-    """The partitioner that `text` names; None for `none`.
+    It splits each variable into `size` shards (fixed), or into shards of at least or at most `size` bytes.
 
     Raises:
         TfdistError: `text` has another form.
@@ -30,7 +23,7 @@ def parse_partitioner(text: str) -> Partitioner | None:
     kind, _, size = text.partition(":")
     if kind not in KINDS or not (size.isascii() and size.isdecimal() and int(size) > 0):
         raise TfdistError(f"--set variable_partitioner={text}: use none, fixed:N, min-size:BYTES or max-size:BYTES")
-    return Partitioner(kind, int(size))
+    return kind, int(size)
 
 
 class StrategyName(StrEnum):

@@ -33,22 +33,15 @@ def wait_for_servers(workers: int, servers: int) -> None:
         with tf.device(f"/job:ps/task:{server}"):
             read = tf.function(tf.Variable(0.0, trainable=False).read_value)
         for worker in range(workers):
-            _retry(lambda read=read, worker=worker: _run_on(worker, read), deadline)  # type: ignore[misc]
-
-
-def _run_on(worker: int, read: Callable[[], Any]) -> None:
-    with tf.device(f"/job:worker/task:{worker}"):
-        read().numpy()
-
-
-def _retry(act: Callable[[], None], deadline: float) -> None:
-    while True:
-        try:
-            return act()
-        except tf.errors.UnavailableError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(RETRY_S)
+            while True:
+                try:
+                    with tf.device(f"/job:worker/task:{worker}"):
+                        read().numpy()
+                    break
+                except tf.errors.UnavailableError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(RETRY_S)
 
 
 _PARTITIONERS: Mapping[str, Callable[[int, int], Any]] = {
@@ -70,8 +63,11 @@ def build(choice: StrategyChoice) -> tf.distribute.Strategy:
 
 def variable_partitioner(choice: StrategyChoice) -> Any:
     """The tf.distribute.experimental.partitioners object of `choice`, or None. At most one shard per server."""
-    chosen = parse_partitioner(choice.variable_partitioner)
-    return chosen and _PARTITIONERS[chosen.kind](chosen.size, choice.ps)
+    partitioner = parse_partitioner(choice.variable_partitioner)
+    if partitioner is None:
+        return None
+    kind, size = partitioner
+    return _PARTITIONERS[kind](size, choice.ps)
 
 
 def place_greedily(extended: Any, servers: int) -> None:

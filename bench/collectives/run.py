@@ -19,7 +19,7 @@ from tfdist.bench.plan import PlannedRun
 from tfdist.bench.runner import TIMEOUT_S, RunnerHooks
 from tfdist.bench.turns import Parked
 from tfdist.launch.agents.inbox import interruptions
-from tfdist.launch.doctor.links import slowest
+from tfdist.launch.doctor.preflight import slowest
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Turn
 from tfdist.launch.machine import combined

@@ -1,49 +1,221 @@
 """All checks of a survey, in the order in which a launch would fail on them. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from tfdist.launch.doctor.host_checks import CHECKS
-from tfdist.launch.doctor.link_checks import link_rows, reachability_rows
-from tfdist.launch.doctor.problems import ALL_HOSTS, SLOWEST, gpu_models, version_problems
-from tfdist.launch.doctor.results import CheckResult, Survey, Verdict
-from tfdist.launch.text import shortened
+from tfdist.launch.agent_program.description import TRAINING_PACKAGES
+from tfdist.launch.doctor.problems import (
+    ALL_HOSTS,
+    SLOWEST,
+    clock_problem,
+    folder_problem,
+    gpu_models,
+    gpus_in_use,
+    missing_packages,
+    unreachable,
+    unseen_gpus,
+    version_problems,
+)
+from tfdist.launch.doctor.survey import Survey
+from tfdist.launch.errors import Problem
+from tfdist.launch.hosts.host import Host
+from tfdist.launch.incompatibilities import INCOMPATIBILITIES
+from tfdist.launch.machine import FOR_WORKERS, WITHOUT_GPUS, find_gpu, unusable_gpus
+from tfdist.launch.str_enum import StrEnum
+from tfdist.launch.text import counted, shortened
+
+TASK_BYTES = 1.3e9
+"""Peak memory of a worker that trains MobileNetV2 on a CPU (preset cpu), including TensorFlow's own 0.65 GB."""
+DISK_BYTES = 500e6
+"""Tasks write temporary files: tfdist itself takes 1 MB, a profile or the files of the user's program some hundred."""
+GRADIENT_BYTES = 3_504_872 * 4
+"""The least that an all-reduce of MobileNetV2 transfers: its trainable parameters (alpha 1, 1000 classes)."""
+SLOW_BYTES_PER_S = 500e6 / 8
+"""Half of gigabit Ethernet. Less is a cable or switch that fell back to 100 Mbit/s, a wireless link, or a rate limit;
+the gradients of MobileNetV2 then take over 0.2 s per step."""
+SLOW_RTT_S = 0.010
+"""A local network has less than 1 ms. An all-reduce waits for several round trips; at 10 ms these take as long as a
+step of a small model."""
+MOST_SHOWN = 8
+"""Hosts and ports in a row; more are counted."""
+HOST_CHECKS = (
+    "connection", "folder", "Python", "packages", "Keras", "GPUs", "memory", "cores", "disk", "clock", "ports",
+)  # fmt: skip
+"""The checks of each host, in the order of their rows: each of all hosts, then the next."""
+
+
+class Verdict(StrEnum):
+    """Result of one check. A job cannot start if any check failed; after a warning it may be slow or fail later."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One check of one host, or of one link between two."""
+
+    check: str
+    host: str
+    verdict: Verdict
+    text: str
+    fix: str = ""
+    """Empty if the verdict is ok."""
+
+
+def can_start(rows: Sequence[CheckResult]) -> bool:
+    """Whether no check failed."""
+    return all(row.verdict is not Verdict.FAILED for row in rows)
 
 
 def run_checks(survey: Survey) -> tuple[CheckResult, ...]:
     """A row for each check of each host, of all hosts together, and of the links between them."""
-    rows = [*_environment(survey)]
+    rows = []
+    if survey.tf_config:
+        text = "TF_CONFIG is already set, and would contradict the one that every task gets"
+        fix = "run 'unset TF_CONFIG', or run the one task that it describes with --inherit tf-config"
+        rows.append(CheckResult("environment", "this machine", Verdict.FAILED, text, fix))
     for host in survey.hosts:
         if host not in survey.hellos:
             problem = survey.lost[host]
             rows.append(CheckResult("connection", host.name, Verdict.FAILED, problem.what, problem.fix))
-    for name, check in CHECKS.items():
-        for host, hello in survey.hellos.items():
-            finding = check(survey, host, hello)
-            if finding is not None:
-                rows.append(CheckResult(name, host.name, *finding))
-    return (*rows, *_versions(survey), *_gpus(survey), *reachability_rows(survey), *link_rows(survey))
-
-
-def _environment(survey: Survey) -> Iterator[CheckResult]:
-    if survey.tf_config:
-        text = "TF_CONFIG is already set, and would contradict the one that every task gets"
-        fix = "run 'unset TF_CONFIG', or run the one task that it describes with --inherit tf-config"
-        yield CheckResult("environment", "this machine", Verdict.FAILED, text, fix)
-
-
-def _versions(survey: Survey) -> Iterator[CheckResult]:
+    of_hosts = [row for host, hello in survey.hellos.items() for row in _host_rows(survey, host, hello)]
+    rows += sorted(of_hosts, key=lambda row: HOST_CHECKS.index(row.check))
     for name, problem in version_problems(survey.hellos, ignore_missing=True).items():
         check = "Python" if name == "Python" else "packages"
-        yield CheckResult(check, ALL_HOSTS, Verdict.FAILED, problem.what, problem.fix)
-
-
-def _gpus(survey: Survey) -> Iterator[CheckResult]:
+        rows.append(CheckResult(check, ALL_HOSTS, Verdict.FAILED, problem.what, problem.fix))
     models = {host.name: names for host, names in gpu_models(survey.hellos).items()}
     without = [host for host, names in models.items() if not names]
     if without and len(without) < len(models):
         text = f"no GPU on {shortened(without)}, but on the others: workers need GPUs on all hosts or on none"
-        yield CheckResult("GPUs", ALL_HOSTS, Verdict.FAILED, text, "see the row of that host, or --exclude it")
+        fix = "see the row of that host, or --exclude it"
+        rows.append(CheckResult("GPUs", ALL_HOSTS, Verdict.FAILED, text, fix))
     elif len(set(models.values())) > 1:
         text = f"the GPUs differ between hosts: {SLOWEST}"
         fix = "use hosts with the same GPUs, or select GPUs with gpus= in the hostfile"
-        yield CheckResult("GPUs", ALL_HOSTS, Verdict.WARNING, text, fix)
+        rows.append(CheckResult("GPUs", ALL_HOSTS, Verdict.WARNING, text, fix))
+    return (*rows, *_reachability_rows(survey), *_link_rows(survey))
+
+
+def _host_rows(survey: Survey, host: Host, hello: Mapping[str, Any]) -> Iterator[CheckResult]:
+    """The checks of one host that apply to it: what a job needs of it."""
+
+    def row(check: str, text: str, problem: Problem | None, verdict: Verdict = Verdict.WARNING) -> CheckResult:
+        """The problem with this verdict; `text` if there is none."""
+        if problem is None:
+            return CheckResult(check, host.name, Verdict.OK, text)
+        return CheckResult(check, host.name, verdict, problem.what, problem.fix)
+
+    if not host.local or host in survey.lost:
+        yield row("connection", "connected", survey.lost.get(host), Verdict.FAILED)
+    if host in survey.folders:
+        folder = survey.folders[host]
+        verdict = Verdict.WARNING if folder.actual else Verdict.FAILED
+        yield row("folder", f"tasks run in {folder.actual}", folder_problem(host, folder), verdict)
+    yield row("Python", f"{hello['python']} ({hello['executable']})", None)  # an agent refuses one that is too old
+    versions = ", ".join(f"{name} {hello['packages'].get(name)}" for name in TRAINING_PACKAGES)
+    yield row("packages", versions, missing_packages(host, hello), Verdict.FAILED)
+    for known in INCOMPATIBILITIES:
+        if known.shows_in(hello["packages"]):
+            yield row("Keras", "", Problem(known.what, "install tf_keras, which tf.keras is under tfdist"))
+            break
+    workers = survey.tasks[host] if host.role in FOR_WORKERS else 0
+    yield row("GPUs", *_gpus(host, hello, workers))
+
+    free = hello["memory_free_bytes"]
+    text, problem = f"{free / 1e9:.1f} of {hello['memory_bytes'] / 1e9:.1f} GB are free", None
+    if free < workers * TASK_BYTES:
+        need = f"{counted(workers, 'worker')} with MobileNetV2 may need {workers * TASK_BYTES / 1e9:.1f} GB"
+        fix = "end other programs, give the host fewer slots, or train a smaller model"
+        problem = Problem(f"{text}; {need}", fix)
+    yield row("memory", text, problem)
+    cores = len(hello["cores"])
+    limit = "" if hello["core_limit"] is None else f" (a cgroup limits their time to {hello['core_limit']:g})"
+    text = f"{counted(cores, 'core')}{limit} for {counted(workers, 'worker')}"
+    few = Problem(f"{text}: they slow each other down", "give the host fewer slots")
+    yield row("cores", text, few if cores < workers else None)
+    free = hello["disk_free_bytes"]
+    text = f"{free / 1e9:.1f} GB are free for temporary files"
+    fix = "delete files in the folder for temporary files, or set TMPDIR on the host"
+    full = Problem(f"{text}; a task may write several hundred MB", fix)
+    yield row("disk", text, full if free < DISK_BYTES else None)
+
+    if not host.local and host in survey.behind_s:
+        behind_s = survey.behind_s[host]
+        text = f"within {max(0.1, abs(behind_s)):.1f} s of this machine's"
+        yield row("clock", text, clock_problem(host, behind_s))
+    if host in survey.port_problems:
+        yield row("ports", "", survey.port_problems[host], Verdict.FAILED)
+    elif host in survey.ports:
+        yield row("ports", f"tasks can listen on {_port_list(survey.ports[host])}", None)
+
+
+def _gpus(host: Host, hello: Mapping[str, Any], workers: int) -> tuple[str, Problem | None, Verdict]:
+    """What is said of the host's GPUs, unless there is a problem, and its verdict."""
+    unusable = unusable_gpus(host, hello)
+    if unusable is not None or host.gpus == WITHOUT_GPUS:
+        return "gpus=none: tasks run on the CPU", unusable, Verdict.FAILED
+    missing = [gpu for gpu in host.gpus if find_gpu(gpu, hello) is None]
+    if missing:
+        what = f"gpus={','.join(host.gpus)}, but the host has no GPU {' and no '.join(missing)}"
+        fix = f"omit gpus=, or choose from: {', '.join(hello['gpu_ids']) or 'none'}"
+        return "", Problem(what, fix), Verdict.FAILED
+    if not hello["gpus"]:
+        return "none; tasks run on the CPU", unseen_gpus(host, hello), Verdict.WARNING
+    usable = len(host.gpus or hello["gpus"])
+    if workers > usable:
+        too_many = Problem(f"{workers} workers for {counted(usable, 'GPU')}", "give the host fewer slots")
+        return "", too_many, Verdict.FAILED
+    problem = unseen_gpus(host, hello) or gpus_in_use(host, hello, host.gpus or hello["gpu_ids"])
+    driver = f"; driver {hello['driver']}" if hello["driver"] else ""
+    return ", ".join(hello["gpus"]) + driver, problem, Verdict.WARNING
+
+
+def _reachability_rows(survey: Survey) -> Iterator[CheckResult]:
+    """A row for each host that all others reach, else one for each reason why some do not."""
+    for target in survey.ports:
+        pairs: dict[str, list[tuple[Host, int]]] = {}
+        for (source, host, port), reason in survey.dial_errors.items():
+            if host == target:
+                pairs.setdefault(reason, []).append((source, port))
+        for reason in sorted(pairs):
+            sources = shortened((source.name for source, _ in pairs[reason]), MOST_SHOWN)
+            ports = {port for _, port in pairs[reason]}
+            endpoint = target.endpoint(*ports) if len(ports) == 1 else f"{target.address}, {_port_list(ports)},"
+            if reason:
+                problem = unreachable(sources, target.name, endpoint, reason)
+                yield CheckResult("reachability", target.name, Verdict.FAILED, problem.what, problem.fix)
+            elif len(pairs) == 1:
+                yield CheckResult("reachability", target.name, Verdict.OK, f"reached at {endpoint} by {sources}")
+
+
+def _port_list(ports: Iterable[int]) -> str:
+    """`port 5000`, `ports 5000-5003`, `ports 5000, 5007`, or the number of ports if there are many."""
+    ports = sorted(ports)
+    if len(ports) == 1:
+        return f"port {ports[0]}"
+    if ports[-1] - ports[0] == len(ports) - 1:
+        return f"ports {ports[0]}-{ports[-1]}"
+    return f"ports {', '.join(map(str, ports))}" if len(ports) <= MOST_SHOWN else f"{len(ports)} ports"
+
+
+def _link_rows(survey: Survey) -> Iterator[CheckResult]:
+    """A row for each link, unless it failed because one of its hosts was lost."""
+    for (source, target), link in survey.links.items():
+        name, verdict, fix = f"{source.name} -> {target.name}", Verdict.WARNING, ""
+        if isinstance(link, Problem):
+            if {source, target} & survey.lost.keys():
+                continue
+            verdict, text, fix = Verdict.FAILED, link.what, link.fix
+        elif link.bytes_per_s < SLOW_BYTES_PER_S:
+            step_s = GRADIENT_BYTES / max(link.bytes_per_s, 1.0)
+            text = f"{link}: the gradients of MobileNetV2 would take {step_s:.1f} s per step"
+            fix = "check cables, switches and rate limits, or choose another network with addr= in the hostfile"
+        elif link.rtt_s > SLOW_RTT_S:
+            text = f"{link}: every step waits for several round trips"
+            fix = "use hosts on one local network, or larger batches"
+        else:
+            verdict, text = Verdict.OK, str(link)
+        yield CheckResult("link", name, verdict, text, fix)

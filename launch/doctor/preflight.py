@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tfdist.launch.agent_program.ports import reserve as reserve_here
@@ -14,7 +14,6 @@ from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import Note
 from tfdist.launch.agents.messages import CheckFolder, FolderAction, FolderChecked
 from tfdist.launch.cluster import Task
-from tfdist.launch.doctor.links import Link, Links
 from tfdist.launch.doctor.problems import (
     ALL_HOSTS,
     SLOWEST,
@@ -35,6 +34,36 @@ from tfdist.launch.job import Job
 
 MEASURE_S = 1.0
 """Seconds of sending: enough for TCP to reach full speed on a local network."""
+ALL_PAIRS = 64
+"""Number of tasks above which a task dials the next one in the ring, the first and the servers only."""
+MOST_PAIRS = 8
+"""Unreachable pairs in a message; more are counted."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """The link from one host to another, measured with one TCP stream."""
+
+    rtt_s: float
+    bytes_per_s: float
+
+    def __str__(self) -> str:
+        """`941 Mbit/s, 0.21 ms`."""
+        return f"{self.bytes_per_s * 8 / 1e6:,.0f} Mbit/s, {self.rtt_s * 1e3:.2f} ms"
+
+
+Links = Mapping[tuple[Host, Host], Link]
+
+
+def slowest(links: Links, hosts: Sequence[Host]) -> dict[str, float]:
+    """Lowest bytes_per_s and highest rtt_s between neighbours in `hosts`; empty if none was measured."""
+    measured = [links[pair] for pair in pairwise(hosts) if pair in links]
+    if not measured:
+        return {}
+    return {
+        "bytes_per_s": min(link.bytes_per_s for link in measured),
+        "rtt_s": max(link.rtt_s for link in measured),
+    }
 
 
 def new_token() -> str:
@@ -119,43 +148,32 @@ def check_checkpoint_folder(job: Job, fleet: Fleet) -> None:
     Raises:
         TfdistError: the folder cannot be written, or is another one on some host.
     """
-    hosts = job.checkpoint_hosts
+    hosts, path, token = job.checkpoint_hosts, job.checkpoint_dir, new_token()
     if not hosts:
         return
-    token = new_token()
+
+    def ask(asked: tuple[Host, ...], action: FolderAction) -> dict[Host, str]:
+        """Why the action failed on each host; empty if it did not."""
+        requests = {host: CheckFolder(path, token, action) for host in asked}
+        answers = fleet.ask(requests, f"answer about the checkpoint folder {path}", fleet.policy.start_timeout_s)
+        return {host: answer.reason for host, answer in answers.items() if isinstance(answer, FolderChecked)}
+
+    steps: tuple[tuple[tuple[Host, ...], FolderAction], ...] = ((hosts[:1], "write"), (hosts[1:], "read"))
     try:
-        _check(fleet, job, hosts[:1], token, "write")
-        _check(fleet, job, hosts[1:], token, "read")
+        for asked, action in steps:
+            reasons = ask(asked, action)
+            raise_problems(fleet.lost.values())
+            problems = []
+            for host, reason in reasons.items():
+                what, fix = f"the checkpoint folder {path} {reason}", "choose another one with --checkpoint-dir"
+                if reason == NOT_SHARED:
+                    what = f"the checkpoint folder {path} is not that of {hosts[0].name}"
+                    fix = "choose a folder on a disk that all hosts share, with --checkpoint-dir"
+                if reason:
+                    problems.append(Problem(what, fix, host.name))
+            raise_problems(problems, ExitCode.USAGE)
     finally:
-        _ask(fleet, hosts[:1], job.checkpoint_dir, token, "remove")
-
-
-def _check(fleet: Fleet, job: Job, hosts: tuple[Host, ...], token: str, action: FolderAction) -> None:
-    reasons = _ask(fleet, hosts, job.checkpoint_dir, token, action)
-    raise_problems(fleet.lost.values())
-    raise_problems((_problem(host, job, reason) for host, reason in reasons.items() if reason), ExitCode.USAGE)
-
-
-def _ask(fleet: Fleet, hosts: tuple[Host, ...], path: str, token: str, action: FolderAction) -> dict[Host, str]:
-    """Why the action failed on each host; empty if it did not."""
-    requests = {host: CheckFolder(path, token, action) for host in hosts}
-    answers = fleet.ask(requests, f"answer about the checkpoint folder {path}", fleet.policy.start_timeout_s)
-    return {host: answer.reason for host, answer in answers.items() if isinstance(answer, FolderChecked)}
-
-
-def _problem(host: Host, job: Job, reason: str) -> Problem:
-    if reason == NOT_SHARED:
-        first = job.checkpoint_hosts[0].name
-        fix = "choose a folder on a disk that all hosts share, with --checkpoint-dir"
-        return Problem(f"the checkpoint folder {job.checkpoint_dir} is not that of {first}", fix, host.name)
-    fix = "choose another one with --checkpoint-dir"
-    return Problem(f"the checkpoint folder {job.checkpoint_dir} {reason}", fix, host.name)
-
-
-ALL_PAIRS = 64
-"""Number of tasks above which a task dials the next one in the ring, the first and the servers only."""
-MOST_PAIRS = 8
-"""Unreachable pairs in a message; more are counted."""
+        ask(hosts[:1], "remove")
 
 
 def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tuple[Note, ...]]:
@@ -172,21 +190,47 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
     keras = None if needs_tensorflow else versions.pop("tf_keras", None)
     raise_problems([*filter(None, missing), *versions.values()])
     clocks = [clock_problem(host, fleet.behind_s[host]) for host in fleet.hellos]  # in the order of the hosts
-    job, folders = _prepare(job, fleet)
+
+    requested = {plan.host: plan.host.chdir or plan.program.cwd for plan in job.plans}
+    folders = prepare(fleet, {host: cwd for host, cwd in requested.items() if host.needs_package or host.chdir})
+    raise_problems(fleet.lost.values())
+    elsewhere = {host: folder_problem(host, folder) for host, folder in folders.items()}
+    raise_problems(problem for host, problem in elsewhere.items() if problem and not folders[host].actual)
+    plans = tuple(
+        replace(plan, program=replace(plan.program, cwd=folders[plan.host].actual)) if plan.host in folders else plan
+        for plan in job.plans
+    )
+    job = replace(job, plans=plans)
     check_checkpoint_folder(job, fleet)
+
     targets = dial_targets(job)
     token = new_token() if targets else ""
-    job, ports = _reserve(job, fleet, token)
-    _dial(job, fleet, targets, ports, token)
-    notes = [Note(problem.host, problem.sentence) for problem in filter(None, [*clocks, *folders])]
+    with_port = {host: [plan for plan in plans if plan.host == host and plan.port is not None] for host in job.hosts}
+    ports = {host: tuple(plan.port or 0 for plan in of_host) for host, of_host in with_port.items() if of_host}
+    reserved, refused = reserve(fleet, ports, token)
+    raise_problems(fleet.lost.values())
+    raise_problems(refused.values(), ExitCode.USAGE)
+    endpoints = {
+        plan.task: (host, port) for host in reserved for plan, port in zip(with_port[host], reserved[host], strict=True)
+    }
+    job = job.with_ports({task.name: port for task, (_, port) in endpoints.items()})
+
+    errors = dial(fleet, {source: [endpoints[task] for task in tasks] for source, tasks in targets.items()}, token)
+    raise_problems(fleet.lost.values())
+    unreached = []
+    for source, tasks in targets.items():
+        for task in tasks:
+            host, port = endpoints[task]
+            if errors[source, host, port]:
+                name = f"{task.name} on {host.name}"
+                unreached.append(unreachable(source.name, name, host.endpoint(port), errors[source, host, port]))
+    raise_problems(unreached, most=MOST_PAIRS)
+    close_probes(fleet, targets)
+
+    notes = [Note(problem.host, problem.sentence) for problem in filter(None, [*clocks, *elsewhere.values()])]
     if keras is not None:
         notes.append(Note(ALL_HOSTS, f"{keras.what}; it matters if the program uses tf.keras"))
-    return job, (
-        *notes,
-        *gpu_notes(job, fleet.hellos),
-        *unseen_gpu_notes(job, fleet.hellos),
-        *busy_gpu_notes(job, fleet.hellos),
-    )
+    return job, (*notes, *gpu_notes(job, fleet.hellos))
 
 
 def measure_neighbours(fleet: Fleet, hosts: list[Host]) -> Links:
@@ -217,52 +261,21 @@ def measure_neighbours(fleet: Fleet, hosts: list[Host]) -> Links:
 
 
 def gpu_notes(job: Job, hellos: Hellos) -> Iterator[Note]:
-    """A note for each host of the job whose GPUs are of other models than those of its first host with GPUs."""
+    """Notes on hosts with GPUs of other models than the first one has, that TensorFlow will not see, or that the job's
+    tasks will see and other processes use already.
+    """
     found = gpu_models({host: hellos[host] for host in job.hosts})
     models = {host: ", ".join(names) for host, names in found.items() if names}
     for host in models:
         first = next(iter(models))
         if models[host] != models[first]:
             yield Note(host.name, f"its GPUs are {models[host]}, those of {first.name} {models[first]}: {SLOWEST}")
-
-
-def unseen_gpu_notes(job: Job, hellos: Hellos) -> Iterator[Note]:
-    """A note for each host of the job whose GPUs TensorFlow will not see."""
-    for problem in filter(None, (unseen_gpus(host, hellos[host]) for host in job.hosts)):
-        yield Note(problem.host, problem.sentence)
-
-
-def busy_gpu_notes(job: Job, hellos: Hellos) -> Iterator[Note]:
-    """A note for each host where other processes already compute on GPUs that the job's tasks will see."""
+    problems = [unseen_gpus(host, hellos[host]) for host in job.hosts]
     for host in job.hosts:
         visible = [plan.program.env.get("CUDA_VISIBLE_DEVICES", "") for plan in job.plans if plan.host == host]
-        problem = gpus_in_use(host, hellos[host], dict.fromkeys(",".join(visible).split(",")))
-        if problem is not None:
-            yield Note(host.name, problem.sentence)
-
-
-def _prepare(job: Job, fleet: Fleet) -> tuple[Job, list[Problem | None]]:
-    requested = {plan.host: plan.host.chdir or plan.program.cwd for plan in job.plans}
-    folders = prepare(fleet, {host: cwd for host, cwd in requested.items() if host.needs_package or host.chdir})
-    raise_problems(fleet.lost.values())
-    problems = {host: folder_problem(host, folder) for host, folder in folders.items()}
-    raise_problems(problem for host, problem in problems.items() if problem and not folders[host].actual)
-    plans = tuple(
-        replace(plan, program=replace(plan.program, cwd=folders[plan.host].actual)) if plan.host in folders else plan
-        for plan in job.plans
-    )
-    return replace(job, plans=plans), list(problems.values())
-
-
-def _reserve(job: Job, fleet: Fleet, token: str) -> tuple[Job, dict[str, int]]:
-    """The job with its cluster, and the port of each task by name."""
-    plans = {host: [plan for plan in job.plans if plan.host == host and plan.port is not None] for host in job.hosts}
-    requested = {host: tuple(plan.port or 0 for plan in plans[host]) for host in job.hosts if plans[host]}
-    reserved, problems = reserve(fleet, requested, token)
-    raise_problems(fleet.lost.values())
-    raise_problems(problems.values(), ExitCode.USAGE)
-    ports = {plan.task.name: port for host in reserved for plan, port in zip(plans[host], reserved[host], strict=True)}
-    return job.with_ports(ports), ports
+        problems.append(gpus_in_use(host, hellos[host], dict.fromkeys(",".join(visible).split(","))))
+    for problem in filter(None, problems):
+        yield Note(problem.host, problem.sentence)
 
 
 def dial_targets(job: Job) -> dict[Host, tuple[Task, ...]]:
@@ -280,27 +293,11 @@ def dial_targets(job: Job) -> dict[Host, tuple[Task, ...]]:
     targets: dict[Host, dict[Task, None]] = {host: {} for host in job.hosts}
     for source in tasks:
         others = tasks if len(tasks) <= ALL_PAIRS else [tasks[0], ring[source], *servers]
-        targets[hosts[source]] |= dict.fromkeys(other for other in others if _communicate(source, other, job))
+        role = job.roles[source.role]
+        for other in others:
+            if source == other or source.role != other.role or not (role.serves and role.computes):
+                targets[hosts[source]][other] = None
     return {host: tuple(others) for host, others in targets.items() if others}
-
-
-def _communicate(one: Task, other: Task, job: Job) -> bool:
-    role = job.roles[one.role]
-    return one == other or one.role != other.role or not (role.serves and role.computes)
-
-
-def _dial(job: Job, fleet: Fleet, targets: Mapping[Host, Sequence[Task]], ports: Mapping[str, int], token: str) -> None:
-    endpoints = {plan.task: (plan.host, ports[plan.task.name]) for plan in job.plans if plan.port is not None}
-    errors = dial(fleet, {source: [endpoints[task] for task in tasks] for source, tasks in targets.items()}, token)
-    raise_problems(fleet.lost.values())
-    problems = [
-        unreachable(source.name, f"{task.name} on {host.name}", host.endpoint(port), errors[source, host, port])
-        for source, tasks in targets.items()
-        for task, (host, port) in ((task, endpoints[task]) for task in tasks)
-        if errors[source, host, port]
-    ]
-    raise_problems(problems, most=MOST_PAIRS)
-    close_probes(fleet, targets)
 
 
 def with_free_ports(job: Job) -> Job:

@@ -11,9 +11,23 @@ from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import FOR_WORKERS, WITHOUT_GPUS, find_gpu
 from tfdist.launch.text import counted, shortened
 
-OLDEST_DRIVER = "525.60.13"
+OLDEST_DRIVER = (525, 60, 13)
 """The first driver that runs CUDA 12, which TensorFlow 2.21 is built with (its `and-cuda` packages end in -cu12).
 Source: NVIDIA's table of minor version compatibility, https://docs.nvidia.com/deploy/cuda-compatibility/."""
+MAX_SKEW_S = 2.0
+"""Clocks further apart make the logs of two hosts hard to compare."""
+ALL_HOSTS = "all hosts"
+SLOWEST = "the slowest GPU sets the pace"
+
+# Fixes by the reason that an agent reports.
+_UNREACHABLE_FIXES: Mapping[str, str] = {
+    "refused": "nothing listens at that address: if it belongs to another machine, set addr= in the hostfile",
+    "timed out": "a firewall drops the packets: open the port, or choose others with --port",
+    "not resolved": "the name is unknown on that host: set addr= in the hostfile to an IP address",
+    "something else answers there": "the address belongs to another machine: set addr= in the hostfile",
+}
+
+Hellos = Mapping[Host, Mapping[str, Any]]
 
 
 def unseen_gpus(host: Host, hello: Mapping[str, Any]) -> Problem | None:
@@ -25,48 +39,22 @@ def unseen_gpus(host: Host, hello: Mapping[str, Any]) -> Problem | None:
     """
     if host.gpus == WITHOUT_GPUS:
         return None
-    if hello["gpus"]:
-        return _old_driver(host, hello) or _missing_libraries(host, hello)
-    if hello["gpus_hidden"]:
+    if not hello["gpus"]:
+        if not hello["gpus_hidden"]:
+            return None
         what = f"CUDA_VISIBLE_DEVICES hides {counted(hello['gpus_hidden'], 'GPU')}"
         return Problem(what, "run 'unset CUDA_VISIBLE_DEVICES' on the host to use them", host.name)
+    driver, missing, version = hello["driver"], hello["cuda_missing"], hello["packages"].get("tensorflow")
+    numbers = re.findall(r"\d+", driver)
+    if numbers and tuple(map(int, numbers)) < OLDEST_DRIVER:  # an unknown version counts as new
+        oldest = ".".join(map(str, OLDEST_DRIVER))
+        what = f"driver {driver} is older than {oldest}, which CUDA 12 needs, so TensorFlow may see no GPU"
+        return Problem(what, "install a newer NVIDIA driver", host.name)
+    if missing and version is not None:  # a program without TensorFlow may need others
+        what = f"CUDA libraries are missing ({', '.join(missing)}), so TensorFlow sees no GPU"
+        command = f"{hello['executable']} -m pip install 'tensorflow[and-cuda]=={version}'"
+        return Problem(what, f"run on the host: {command}", host.name)
     return None
-
-
-def _old_driver(host: Host, hello: Mapping[str, Any]) -> Problem | None:
-    if _driver_version(hello["driver"]) >= _driver_version(OLDEST_DRIVER):
-        return None
-    what = f"driver {hello['driver']} is older than {OLDEST_DRIVER}, which CUDA 12 needs, so TensorFlow may see no GPU"
-    return Problem(what, "install a newer NVIDIA driver", host.name)
-
-
-def _missing_libraries(host: Host, hello: Mapping[str, Any]) -> Problem | None:
-    missing, version = hello["cuda_missing"], hello["packages"].get("tensorflow")
-    if not missing or version is None:  # a program without TensorFlow may need others
-        return None
-    what = f"CUDA libraries are missing ({', '.join(missing)}), so TensorFlow sees no GPU"
-    command = f"{hello['executable']} -m pip install 'tensorflow[and-cuda]=={version}'"
-    return Problem(what, f"run on the host: {command}", host.name)
-
-
-def _driver_version(version: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", version))) or (10**9,)  # an unknown version counts as new
-
-
-MAX_SKEW_S = 2.0
-"""Clocks further apart make the logs of two hosts hard to compare."""
-ALL_HOSTS = "all hosts"
-SLOWEST = "the slowest GPU sets the pace"
-
-_UNREACHABLE_FIXES: Mapping[str, str] = {
-    "refused": "nothing listens at that address: if it belongs to another machine, set addr= in the hostfile",
-    "timed out": "a firewall drops the packets: open the port, or choose others with --port",
-    "not resolved": "the name is unknown on that host: set addr= in the hostfile to an IP address",
-    "something else answers there": "the address belongs to another machine: set addr= in the hostfile",
-}
-"""Fixes by the reason that an agent reports."""
-
-Hellos = Mapping[Host, Mapping[str, Any]]
 
 
 def missing_packages(host: Host, hello: Mapping[str, Any]) -> Problem | None:
@@ -87,9 +75,12 @@ def version_problems(hellos: Hellos, ignore_missing: bool) -> dict[str, Problem]
     """
     problems = {}
     for name in ("Python", *TRAINING_PACKAGES):
-        versions = {host.name: _version(hello, name) for host, hello in hellos.items()}
-        if ignore_missing:
-            versions = {host: version for host, version in versions.items() if version}
+        versions = {}
+        for host, hello in hellos.items():
+            minor = ".".join(str(hello["python"]).split(".")[:2])
+            version = minor if name == "Python" else str(hello["packages"].get(name, ""))
+            if version or not ignore_missing:
+                versions[host.name] = version
         if len(set(versions.values())) > 1:
             each = ", ".join(f"{host} has {version or 'none'}" for host, version in versions.items())
             fix = "install the same version on all hosts, or choose another Python with --python"
@@ -97,23 +88,15 @@ def version_problems(hellos: Hellos, ignore_missing: bool) -> dict[str, Problem]
     return problems
 
 
-def _version(hello: Mapping[str, Any], name: str) -> str:
-    if name == "Python":
-        return ".".join(str(hello["python"]).split(".")[:2])
-    return str(hello["packages"].get(name, ""))
-
-
 def gpu_models(hellos: Hellos) -> dict[Host, tuple[str, ...]]:
     """The models of the GPUs that tasks may use on each host that accepts workers: sorted, each model once."""
-    hosts = {host: hello for host, hello in hellos.items() if host.role in FOR_WORKERS}
-    return {host: tuple(sorted(_models(host, hello))) for host, hello in hosts.items()}
-
-
-def _models(host: Host, hello: Mapping[str, Any]) -> set[str]:
-    if not host.gpus:
-        return set(hello["gpus"])
-    positions = (find_gpu(gpu, hello) for gpu in host.gpus)  # gpus=none names no GPU
-    return {hello["gpus"][position] for position in positions if position is not None}
+    models = {}
+    for host, hello in hellos.items():
+        if host.role in FOR_WORKERS:
+            named = (find_gpu(gpu, hello) for gpu in host.gpus)  # gpus=none names no GPU
+            positions = named if host.gpus else range(len(hello["gpus"]))
+            models[host] = tuple(sorted({hello["gpus"][position] for position in positions if position is not None}))
+    return models
 
 
 def gpus_in_use(host: Host, hello: Mapping[str, Any], gpus: Iterable[str]) -> Problem | None:

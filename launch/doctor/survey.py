@@ -1,15 +1,14 @@
 """Examines hosts as a launch would, but continues after a problem, so that all of them are found."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import permutations
+from typing import Any
 
 from tfdist.launch.agents.connect import OnProgress, connect
-from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.doctor.links import Link
-from tfdist.launch.doctor.preflight import ALL_PAIRS, dial, measure, new_token, prepare, reserve
-from tfdist.launch.doctor.results import Survey
+from tfdist.launch.agents.messages import Prepared
+from tfdist.launch.doctor.preflight import ALL_PAIRS, Link, dial, measure, new_token, prepare, reserve
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import check_ports
@@ -20,90 +19,97 @@ from tfdist.launch.text import shortened
 MEASURE_ALL_PAIRS = 4
 """Number of hosts above which only neighbours in the ring are measured: each pair takes more than a second."""
 
-OnStep = Callable[[str], None]
-
 
 @dataclass(frozen=True)
-class HostRequest:
-    """What a job would need of each host."""
+class Survey:
+    """The state of all hosts. Later fields lack hosts that were lost earlier."""
 
-    cwd: str
-    port: int | None = None
-    """The first task's port on each host; None: any free ones."""
-    per_host: int | None = None
-    """Workers per host; None: one per GPU, or one."""
+    hosts: tuple[Host, ...]
+    hellos: Mapping[Host, Mapping[str, Any]]
+    """Each host's description; missing for hosts that could not be connected."""
+    lost: Mapping[Host, Problem] = field(default_factory=dict)
+    """Hosts that could not be connected, or whose agent was lost."""
+    behind_s: Mapping[Host, float] = field(default_factory=dict)
+    """How far each clock is behind this machine's."""
+    tasks: Mapping[Host, int] = field(default_factory=dict)
+    """Number of workers that a launch would place on each host."""
+    folders: Mapping[Host, Prepared] = field(default_factory=dict)
+    ports: Mapping[Host, tuple[int, ...]] = field(default_factory=dict)
+    """The reserved ports."""
+    port_problems: Mapping[Host, Problem] = field(default_factory=dict)
+    """Hosts whose ports could not be reserved."""
+    dial_errors: Mapping[tuple[Host, Host, int], str] = field(default_factory=dict)
+    """Why a port cannot be reached, by source, target and port; empty if it can."""
+    links: Mapping[tuple[Host, Host], Link | Problem] = field(default_factory=dict)
+    tf_config: bool = False
+    """TF_CONFIG is set in the launcher's environment."""
 
 
 def survey_hosts(
     hosts: Sequence[Host],
-    request: HostRequest,
+    cwd: str,
+    port: int | None = None,
+    per_host: int | None = None,
     policy: Policy | None = None,
-    on_step: OnStep = lambda _: None,
+    on_step: Callable[[str], None] = lambda _: None,
     on_progress: OnProgress = lambda _: None,
 ) -> Survey:
     """Connect, find the folders, reserve and dial ports, and measure links.
 
     Args:
         hosts: to connect.
-        request: what a job would need of them.
+        cwd: the folder in which a job would run.
+        port: the first task's port on each host; None: any free ones.
+        per_host: workers per host; None: one per GPU, or one.
         policy: timeouts.
         on_step: receives each step after connecting.
         on_progress: receives the hosts that are not connected yet.
 
     Raises:
-        TfdistError: interrupted, the ssh client is missing, or the ports of the request do not exist.
+        TfdistError: interrupted, the ssh client is missing, or there are no such ports.
     """
     with connect(hosts, policy, require_all=False, on_progress=on_progress) as fleet:
-        return _survey(hosts, fleet, request, on_step)
-
-
-def _survey(hosts: Sequence[Host], fleet: Fleet, request: HostRequest, on_step: OnStep) -> Survey:
-    tasks = {
-        host: slots_of(host, len(host.gpus or hello["gpus"]), request.per_host, 1)
-        for host, hello in fleet.hellos.items()
-    }
-    on_step(f"sending tfdist to {_names(fleet.hellos)}")
-    folders = prepare(fleet, {host: host.chdir or request.cwd for host in fleet.hellos})
-    on_step("reserving ports")
-    token = new_token() if len(hosts) > 1 else ""
-    ports, port_problems = reserve(fleet, {host: _ports(host, tasks, request) for host in tasks}, token)
-    on_step("checking that the hosts reach each other")
-    targets = {
-        source: [(target, port) for target in hosts_to_dial(source, list(ports)) for port in ports[target]]
-        for source in fleet.hellos
-    }
-    dial_errors = dial(fleet, targets, token) if token else {}
-    links = _measure_links(fleet, ports, dial_errors, token, on_step)
-    return Survey(
-        tuple(hosts),
-        fleet.hellos,
-        fleet.lost,
-        fleet.behind_s,
-        tasks,
-        folders,
-        ports,
-        port_problems,
-        dial_errors,
-        links,
-        tf_config="TF_CONFIG" in os.environ,
-    )
-
-
-def _names(hosts: Iterable[Host]) -> str:
-    return shortened(host.name for host in hosts)
-
-
-def _ports(host: Host, tasks: Mapping[Host, int], request: HostRequest) -> tuple[int, ...]:
-    """0 for any free one. A cluster on a single host has at least two tasks.
-
-    Raises:
-        TfdistError: there are no such ports.
-    """
-    count = max(2, tasks[host]) if len(tasks) == 1 else tasks[host]
-    base = host.port or request.port
-    if base is not None:
-        check_ports(base, count)
-    return tuple(base + position if base else 0 for position in range(count))
+        tasks = {
+            host: slots_of(host, len(host.gpus or hello["gpus"]), per_host, 1) for host, hello in fleet.hellos.items()
+        }
+        on_step(f"sending tfdist to {shortened(host.name for host in fleet.hellos)}")
+        folders = prepare(fleet, {host: host.chdir or cwd for host in fleet.hellos})
+        on_step("reserving ports")
+        token = new_token() if len(hosts) > 1 else ""
+        requested = {}
+        for host, count in tasks.items():
+            number = max(2, count) if len(tasks) == 1 else count  # a cluster on a single host has at least two tasks
+            base = host.port or port
+            if base is not None:
+                check_ports(base, number)
+            requested[host] = tuple(base + position if base else 0 for position in range(number))
+        ports, port_problems = reserve(fleet, requested, token)
+        on_step("checking that the hosts reach each other")
+        targets = {
+            source: [(target, port) for target in hosts_to_dial(source, list(ports)) for port in ports[target]]
+            for source in fleet.hellos
+        }
+        dial_errors = dial(fleet, targets, token) if token else {}
+        links = {}
+        alive = [host for host in ports if host not in fleet.lost]
+        ring = zip(alive, [*alive[1:], *alive[:1]], strict=True)
+        for source, target in permutations(alive, 2) if len(alive) <= MEASURE_ALL_PAIRS else ring:
+            if dial_errors.get((source, target, ports[target][0])) == "":
+                on_step(f"measuring {source.name} -> {target.name}")
+                links[source, target] = measure(fleet, source, target, ports[target][0], token)
+        return Survey(
+            tuple(hosts),
+            fleet.hellos,
+            fleet.lost,
+            fleet.behind_s,
+            tasks,
+            folders,
+            ports,
+            port_problems,
+            dial_errors,
+            links,
+            tf_config="TF_CONFIG" in os.environ,
+        )
 
 
 def hosts_to_dial(source: Host, hosts: Sequence[Host]) -> list[Host]:
@@ -112,21 +118,3 @@ def hosts_to_dial(source: Host, hosts: Sequence[Host]) -> list[Host]:
         return list(hosts)[:ALL_PAIRS]
     following = hosts[(hosts.index(source) + 1) % len(hosts)]
     return list(dict.fromkeys((source, following, hosts[0])))
-
-
-def _measure_links(
-    fleet: Fleet,
-    ports: Mapping[Host, tuple[int, ...]],
-    dial_errors: Mapping[tuple[Host, Host, int], str],
-    token: str,
-    on_step: OnStep,
-) -> dict[tuple[Host, Host], Link | Problem]:
-    """All links over which the first port can be reached; of many hosts only those from each to the next."""
-    hosts = [host for host in ports if host not in fleet.lost]
-    ring = list(zip(hosts, [*hosts[1:], *hosts[:1]], strict=True))
-    links = {}
-    for source, target in permutations(hosts, 2) if len(hosts) <= MEASURE_ALL_PAIRS else ring:
-        if dial_errors.get((source, target, ports[target][0])) == "":
-            on_step(f"measuring {source.name} -> {target.name}")
-            links[source, target] = measure(fleet, source, target, ports[target][0], token)
-    return links

@@ -5,7 +5,7 @@ import os
 import pwd
 import socket
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from tfdist.launch.errors import ExitCode, TfdistError
@@ -28,46 +28,53 @@ def locate(hosts: Sequence[Host], options: TransportOptions) -> tuple[Host, ...]
             machine is listed twice or as another user.
     """
     transport = transport_of(options)
-    with_user = next((host for host in hosts if host.user and not transport.supports_users), None)
+    with_user = next((host for host in hosts if host.user and not transport.is_ssh), None)
     if with_user is not None:
         raise TfdistError(
             f"{with_user.target}: --transport {options.transport} does not support users; remove {with_user.user}@"
         )
-    names = local_names() if transport.may_be_local else frozenset()
+    names = frozenset() if transport.has_template else local_names()
     marked = [replace(host, local=is_local(host.name, names)) for host in hosts]
-    _check_local([host for host in marked if host.local])
-    remote = [host for host in marked if not host.local]
-    configs: Mapping[str, Mapping[str, str]] = (
-        _ssh_configs(remote, options) if transport.uses_ssh_config else {host.name: {} for host in remote}
-    )
-    located = [
-        replace(
-            host,
-            address=host.address or ("" if host.local else configs[host.name].get("hostname", host.name)),
-            gateway="" if host.local else _gateway(configs[host.name]),
-            prefix=() if host.local else transport.prefix(host, options),
-            needs_quoting=transport.needs_quoting and not host.local,
-            needs_shield=transport.needs_shield and not host.local,
-            remote_prefix="" if host.local else options.remote_prefix,
-            python=host.python or ("" if host.local else options.python),
-            chdir=host.chdir or options.chdir,
-        )
-        for host in marked
-    ]
-    peer = next((host.address for host in located if not host.local), None)
-    return tuple(host if host.address else replace(host, address=address_towards(peer)) for host in located)
-
-
-def _check_local(local_hosts: Sequence[Host]) -> None:
-    if len(local_hosts) > 1:
-        first, second = local_hosts[0].name, local_hosts[1].name
+    here = [host for host in marked if host.local]
+    if len(here) > 1:
+        first, second = here[0].name, here[1].name
         raise TfdistError(f"{first} and {second} are both this machine; list it once, with {first}:2 for two workers")
-    for host in local_hosts:
+    for host in here:
         if host.user not in ("", current_user()):
             raise TfdistError(
                 f"{host.target} is this machine, where tasks run as the current user; "
                 f"remove {host.user}@, or run tfdist as {host.user}"
             )
+    remote = [host for host in marked if not host.local]
+    configs: dict[str, dict[str, str]] = {}
+    if transport.is_ssh:
+        from concurrent.futures import ThreadPoolExecutor  # only jobs on other hosts need it
+
+        pool = ThreadPoolExecutor(MAX_PROCESSES)
+        try:
+            found = pool.map(lambda host: _ssh_config(host, options), remote)
+            configs = dict(zip((host.name for host in remote), found, strict=True))
+        finally:
+            pool.shutdown(cancel_futures=True)
+    located = []
+    for host in marked:
+        host = replace(host, chdir=host.chdir or options.chdir)
+        if not host.local:
+            config = configs.get(host.name, {})
+            gateway = config.get("proxyjump", "") or config.get("proxycommand", "")
+            host = replace(
+                host,
+                address=host.address or config.get("hostname", host.name),
+                gateway="" if gateway == "none" else gateway,
+                prefix=transport.prefix(host, options),
+                needs_quoting=transport.needs_quoting,
+                needs_shield=transport.needs_shield,
+                remote_prefix=options.remote_prefix,
+                python=host.python or options.python,
+            )
+        located.append(host)
+    peer = next((host.address for host in located if not host.local), None)
+    return tuple(host if host.address else replace(host, address=address_towards(peer)) for host in located)
 
 
 def local_names() -> frozenset[str]:
@@ -96,22 +103,6 @@ def is_local(name: str, names: Collection[str]) -> bool:
     except ValueError:
         return False
     return bool(names) and (address.is_loopback or str(address) in names)
-
-
-def _gateway(config: Mapping[str, str]) -> str:
-    gateway = config.get("proxyjump", "") or config.get("proxycommand", "")
-    return "" if gateway == "none" else gateway
-
-
-def _ssh_configs(hosts: Sequence[Host], options: TransportOptions) -> dict[str, dict[str, str]]:
-    from concurrent.futures import ThreadPoolExecutor  # only jobs on other hosts need it
-
-    pool = ThreadPoolExecutor(MAX_PROCESSES)
-    try:
-        configs = pool.map(lambda host: _ssh_config(host, options), hosts)
-        return dict(zip((host.name for host in hosts), configs, strict=True))
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _ssh_config(host: Host, options: TransportOptions) -> dict[str, str]:

@@ -1,9 +1,9 @@
-"""The notation of `--hosts`: `[user@]host[:slots]` with ranges, separated by commas."""
+"""Where hosts come from: `--hosts` with entries `[user@]host[:slots]`, a hostfile, or the variables of a Slurm job."""
 
 import ipaddress
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,8 +16,21 @@ from tfdist.launch.text import CONTROLS, check_name, shortened
 
 MAX_HOSTS = 10_000
 """Upper limit of hosts and of slots, to catch typos like `node[1-99999999]`."""
+KEYS = ("slots", "role", "addr", "port", "gpus", "python", "chdir")
+"""Settings of a line in a hostfile."""
+SLOTS = "number of slots"
 FORBIDDEN_IN_NAMES = re.compile(rf"[\s{CONTROLS}\[\]'\"\\;|&$`<>(){{}}!*?,=#]")
 """Characters that no host name and no user name may contain."""
+NODES = "SLURM_JOB_NODELIST"
+"""The nodes of the job; of a heterogeneous job only those of group 0, or none."""
+GROUPS = "SLURM_HET_SIZE"
+"""Number of groups of a heterogeneous job; other jobs do not have it."""
+LEAKING = (
+    "SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_TRES_PER_TASK", "SLURM_EXACT", "SLURM_NTASKS*", "SLURM_GPUS*",
+    "SLURM_GPU_BIND", "SLURM_MEM_*", "SLURM_HINT", "SLURM_THREADS_PER_CORE", "SLURM_DISTRIBUTION",
+)  # fmt: skip
+"""Options of the batch job that srun takes from its environment, too. They would shrink an agent's step to some of the
+node's CPUs and GPUs, or make srun fail (https://slurm.schedmd.com/srun.html#SECTION_INPUT-ENVIRONMENT-VARIABLES)."""
 
 
 def parse_hosts(text: str, source: str = "--hosts") -> tuple[Host, ...]:
@@ -97,7 +110,7 @@ def _parse_target(text: str, source: str) -> Host:
             raise TfdistError(f"{source} {text!r}: invalid name {part!r}; use [user@]host[:slots]")
     if colon not in ("", ":"):
         raise TfdistError(f"{source} {text!r}: not [user@]host[:slots]; correct it")
-    return Host(name, user=user, slots=parse_slots(slots, f"{source} {text}") if colon else None)
+    return Host(name, user=user, slots=_parse_integer(slots, f"{source} {text}", SLOTS, MAX_HOSTS) if colon else None)
 
 
 def is_ipv6(text: str) -> bool:
@@ -109,20 +122,11 @@ def is_ipv6(text: str) -> bool:
     return True
 
 
-def parse_integer(value: str, source: str, noun: str, maximum: int) -> int:
-    """An integer from 1 to `maximum`, in ASCII digits.
-
-    Raises:
-        TfdistError: anything else. The message starts with `source` and calls the value `noun`.
-    """
+def _parse_integer(value: str, source: str, noun: str, maximum: int) -> int:
+    """An integer from 1 to `maximum`, in ASCII digits."""
     if not re.fullmatch(r"[0-9]{1,9}", value) or not 1 <= int(value) <= maximum:
         raise TfdistError(f"{source}: invalid {noun} {value!r}; use 1 to {maximum}")
     return int(value)
-
-
-def parse_slots(value: str, source: str) -> int:
-    """A number of slots. Raises like `parse_integer`."""
-    return parse_integer(value, source, "number of slots", MAX_HOSTS)
 
 
 def parse_hostfile(path: Path) -> tuple[Host, ...]:
@@ -158,12 +162,12 @@ def _parse_line(entry: str, settings: Sequence[str], source: str) -> list[Host]:
     values: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
-        if key not in _KEYS or not equals:
-            raise TfdistError(f"{source} {setting!r}: unknown setting; use {', '.join(f'{key}=' for key in _KEYS)}")
+        if key not in KEYS or not equals:
+            raise TfdistError(f"{source} {setting!r}: unknown setting; use {', '.join(f'{key}=' for key in KEYS)}")
         field = "address" if key == "addr" else key
         if field in values:
             raise TfdistError(f"{source} {setting}: {key}= is set twice; remove one")
-        values[field] = _KEYS[key](value, f"{source} {setting}")
+        values[field] = _parse_setting(key, value, f"{source} {setting}")
     hosts = parse_entry(entry, source)
     if "slots" in values and hosts[0].slots is not None:
         raise TfdistError(f"{source} {entry} already sets the slots; remove slots={values['slots']}")
@@ -174,46 +178,27 @@ def _parse_line(entry: str, settings: Sequence[str], source: str) -> list[Host]:
     return [replace(host, **values) for host in hosts]
 
 
-def _parse_role(value: str, source: str) -> str:
-    if value not in ROLES:
+def _parse_setting(key: str, value: str, source: str) -> Any:
+    if key == "slots":
+        return _parse_integer(value, source, SLOTS, MAX_HOSTS)
+    if key == "port":
+        return _parse_integer(value, source, "port", 65535)
+    if key == "role" and value not in ROLES:
         raise TfdistError(f"{source}: unknown role; use one of {', '.join(ROLES)}")
-    return value
-
-
-def _parse_port(value: str, source: str) -> int:
-    return parse_integer(value, source, "port", 65535)
-
-
-def _parse_address(value: str, source: str) -> str:
-    unwrapped = value[1:-1] if value.startswith("[") and value.endswith("]") else value
-    is_name = unwrapped == value != "" and ":" not in value
-    if FORBIDDEN_IN_NAMES.search(unwrapped) or not (is_name or is_ipv6(unwrapped)):
-        raise TfdistError(f"{source}: invalid address {value!r}; use a host name or an IP address, without a port")
-    return unwrapped
-
-
-def _parse_gpus(value: str, source: str) -> tuple[str, ...]:
-    gpus = tuple(gpu.strip() for gpu in value.split(","))
-    if not all(gpus) or len(set(gpus)) < len(gpus):
-        raise TfdistError(f"{source}: empty or duplicate GPU; list each GPU once, for example gpus=0,1")
-    return gpus
-
-
-def _parse_text(value: str, source: str) -> str:
+    if key == "addr":
+        unwrapped = value[1:-1] if value.startswith("[") and value.endswith("]") else value
+        is_name = unwrapped == value != "" and ":" not in value
+        if FORBIDDEN_IN_NAMES.search(unwrapped) or not (is_name or is_ipv6(unwrapped)):
+            raise TfdistError(f"{source}: invalid address {value!r}; use a host name or an IP address, without a port")
+        return unwrapped
+    if key == "gpus":
+        gpus = tuple(gpu.strip() for gpu in value.split(","))
+        if not all(gpus) or len(set(gpus)) < len(gpus):
+            raise TfdistError(f"{source}: empty or duplicate GPU; list each GPU once, for example gpus=0,1")
+        return gpus
     if not value:
         raise TfdistError(f"{source}: empty value; set one, or remove the setting")
     return value
-
-
-_KEYS: Mapping[str, Callable[[str, str], Any]] = {
-    "slots": parse_slots,
-    "role": _parse_role,
-    "addr": _parse_address,
-    "port": _parse_port,
-    "gpus": _parse_gpus,
-    "python": _parse_text,
-    "chdir": _parse_text,
-}
 
 
 def read_hosts(hosts: str | None, hostfile: Path | None, exclude: Sequence[str] = ()) -> tuple[Host, ...]:
@@ -231,3 +216,55 @@ def read_hosts(hosts: str | None, hostfile: Path | None, exclude: Sequence[str] 
         names = shortened(host.name for host in listed)
         raise TfdistError(f"{patterns}: no host is left of {names}; change the patterns")
     return selected
+
+
+def leaking_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The variables of `environ` that srun must not see, sorted."""
+    return tuple(sorted(name for name in environ if any(fnmatchcase(name, pattern) for pattern in LEAKING)))
+
+
+def slurm_hosts(environ: Mapping[str, str]) -> tuple[Host, ...]:
+    """The hosts of the current allocation in Slurm's order; those of a heterogeneous job group by group.
+
+    Source: https://slurm.schedmd.com/sbatch.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES and
+    https://slurm.schedmd.com/heterogeneous_jobs.html#env_var.
+
+    Raises:
+        TfdistError: not inside an allocation, or two groups share a node.
+    """
+    if GROUPS in environ:
+        return _hosts_of_groups(environ)
+    if not environ.get(NODES):
+        raise TfdistError(
+            "--transport srun: not inside a Slurm allocation; start one with 'salloc' or 'sbatch', or add --hosts"
+        )
+    return parse_hosts(environ[NODES], NODES)
+
+
+def with_groups(hosts: Sequence[Host], environ: Mapping[str, str]) -> tuple[Host, ...]:
+    """These hosts with their groups, if the current job is heterogeneous.
+
+    Raises:
+        TfdistError: a host is in none of the groups, or two groups share a node.
+    """
+    if GROUPS not in environ:
+        return tuple(hosts)
+    groups = {host.name: host.het_group for host in _hosts_of_groups(environ)}
+    for host in hosts:
+        if host.name not in groups:
+            raise TfdistError(f"{host.name}: not a node of this heterogeneous job; use {', '.join(groups)}")
+    return tuple(replace(host, het_group=groups[host.name]) for host in hosts)
+
+
+def _hosts_of_groups(environ: Mapping[str, str]) -> tuple[Host, ...]:
+    hosts: dict[str, Host] = {}
+    for group in range(int(environ[GROUPS])):
+        variable = f"{NODES}_HET_GROUP_{group}"
+        for host in parse_hosts(environ.get(variable, ""), variable):
+            if host.name in hosts:
+                raise TfdistError(
+                    f"{variable} {host.name}: also in group {hosts[host.name].het_group}; "
+                    "request each group with --exclusive, so that no two share a node"
+                )
+            hosts[host.name] = replace(host, het_group=group)
+    return tuple(hosts.values())

@@ -10,10 +10,8 @@ from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.hosts.host import Host
 
 CONNECT_TIMEOUT_S = 8
-_LONGEST = 200
-"""Characters of a line in a message."""
-_COMMAND = re.compile(r"\{command(?::([1-5]))?\}")
-"""The quoted text grows fivefold with each shell."""
+_LONGEST = 200  # characters of a line in a message
+_COMMAND = re.compile(r"\{command(?::([1-5]))?\}")  # the quoted text grows fivefold with each shell
 
 
 @dataclass(frozen=True)
@@ -97,23 +95,20 @@ class Transport:
 
     prefix: Callable[[Host, TransportOptions], tuple[str, ...]]
     has_template: bool = False
-    """The user writes the command after its name and a colon."""
+    """The user writes the command after its name and a colon. Its hosts may be pods, so none is this machine."""
     needs_quoting: bool = False
     """It passes the command to a shell on the host, as one string."""
-    may_be_local: bool = True
-    """Hosts are machines, so one of them may be this one. False for pods and containers."""
-    uses_ssh_config: bool = False
-    """Host names may be aliases in the ssh configuration."""
-    supports_users: bool = False
+    is_ssh: bool = False
+    """Hosts may have users, and their names may be aliases in the ssh configuration."""
     needs_shield: bool = False
     """`Host.needs_shield` of its hosts."""
 
 
 TRANSPORTS: Mapping[str, Transport] = {
-    "ssh": Transport(ssh, needs_quoting=True, uses_ssh_config=True, supports_users=True),
+    "ssh": Transport(ssh, needs_quoting=True, is_ssh=True),
     "srun": Transport(srun, needs_shield=True),
-    "exec": Transport(custom, has_template=True, may_be_local=False),
-    "shell": Transport(custom, has_template=True, needs_quoting=True, may_be_local=False),
+    "exec": Transport(custom, has_template=True),
+    "shell": Transport(custom, has_template=True, needs_quoting=True),
 }
 
 
@@ -130,26 +125,24 @@ def transport_of(options: TransportOptions) -> Transport:
             f"{flag}: unknown transport; use ssh, srun, a command like exec:'kubectl exec -i {{host}} --', "
             "or one for a shell on the host like shell:'ssh {host} apptainer exec tf.sif {command}'"
         )
-    if colon:
-        _check_template(flag, kind, command)
-    return TRANSPORTS[kind]
-
-
-def _check_template(flag: str, kind: str, command: str) -> None:
+    if not colon:
+        return TRANSPORTS[kind]
     try:
         words = shlex.split(command)
     except ValueError as error:
         raise TfdistError(f"{flag}: {error}; correct the quotes") from None
     if not any("{host}" in word for word in words):
         raise TfdistError(f"{flag}: no {{host}} in the command; write {{host}} in place of the host's name")
-    stray = [name for name in re.findall(r"\{[a-z]+(?::\w*)?\}", command) if name != "{host}"]
-    if kind == "exec" and stray:
-        raise TfdistError(f"{flag}: {stray[0]} is for shell:; omit it, or write shell: instead of exec:")
-    wrong = [name for name in stray if not _COMMAND.fullmatch(name)]
-    if wrong:
-        raise TfdistError(
-            f"{flag}: {wrong[0]} is unknown; use {{host}}, and {{command}}, {{command:2}} to {{command:5}}"
-        )
+    for name in re.findall(r"\{[a-z]+(?::\w*)?\}", command):
+        if name == "{host}":
+            continue
+        if kind == "exec":
+            raise TfdistError(f"{flag}: {name} is for shell:; omit it, or write shell: instead of exec:")
+        if not _COMMAND.fullmatch(name):
+            raise TfdistError(
+                f"{flag}: {name} is unknown; use {{host}}, and {{command}}, {{command:2}} to {{command:5}}"
+            )
+    return TRANSPORTS[kind]
 
 
 _Fault = tuple[str, str, str]
@@ -158,7 +151,7 @@ _Fault = tuple[str, str, str]
 A host may print anything: several `.*` in one expression would take minutes for 16 KiB. A lookahead has one each.
 """
 
-_SSH_FAULTS: tuple[_Fault, ...] = (
+SSH_FAULTS: tuple[_Fault, ...] = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
         "the host key differs from the one in known_hosts",
@@ -187,8 +180,7 @@ _SSH_FAULTS: tuple[_Fault, ...] = (
         "check that it is up and that no firewall blocks SSH: 'ssh -v {target}'",
     ),
 )
-_SILENT_SSH: tuple[_Fault, ...] = ((r"did not say hello", *_SSH_FAULTS[-1][1:]),)
-_SLOW: tuple[_Fault, ...] = (
+SLOW_FAULTS: tuple[_Fault, ...] = (
     (
         r"did not describe itself",
         "the host is too slow",
@@ -198,7 +190,7 @@ _SLOW: tuple[_Fault, ...] = (
     (r"^no message for", "the agent has stopped", "check whether the host is overloaded or was cut off, and retry"),
 )
 """Failures after the login."""
-_FAULTS: tuple[_Fault, ...] = (
+FAULTS: tuple[_Fault, ...] = (
     (r"did not say hello", "the host does not answer", "run this to see why: {trial}"),
     (
         r"(?m)^(?=.*\[Errno \d+\] )(?=.*tfdist-[0-9a-f]{12})",
@@ -226,8 +218,9 @@ def connection_problem(host: Host, output: str) -> Problem:
     last = lines[-1].rstrip(".") if lines else "its stream ended without output"
     last = last if len(last) <= _LONGEST else f"{last[: _LONGEST // 2]} ... {last[-_LONGEST // 2 :]}"
     trial = shlex.join(command_on(host, ("true",)))
-    silent = _SILENT_SSH if host.prefix[-2:] == ("--", host.target) else ()
-    for pattern, cause, fix in (*_SLOW, *silent, *(_SSH_FAULTS if host.needs_quoting else ()), *_FAULTS):
+    is_ssh = host.prefix[-2:] == ("--", host.target)
+    silent = [(r"did not say hello", *SSH_FAULTS[-1][1:])] if is_ssh else []
+    for pattern, cause, fix in (*SLOW_FAULTS, *silent, *(SSH_FAULTS if host.needs_quoting else ()), *FAULTS):
         if re.search(pattern, output):
             values = {"name": host.name, "target": host.target, "user": host.user or "you", "trial": trial}
             return Problem(f"{cause.format(**values)} ({last})", fix.format(**values), host.name)

@@ -1,33 +1,24 @@
-"""A job as Kubernetes objects. Starts nothing."""
+"""A job as Kubernetes objects: a JobSet, or an Indexed Job for clusters without JobSet. Starts nothing.
 
-from collections.abc import Callable
-from dataclasses import dataclass
+Sources: https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/,
+https://jobset.sigs.k8s.io/docs/tasks/failure_policy/ and
+https://kubernetes.io/docs/tasks/job/job-with-pod-to-pod-communication/
+"""
+
+import math
 from typing import Any
 
-from tfdist.launch.errors import TfdistError
-from tfdist.launch.kubernetes import indexed_job, jobset
-from tfdist.launch.kubernetes.options import Kind, KubernetesOptions, check_options
-from tfdist.launch.kubernetes.workload import Workload
+from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.kubernetes.options import Kind, KubernetesOptions, Workload, check_options
+from tfdist.launch.kubernetes.pod import CONTAINER, field_variable, pod_template
+from tfdist.launch.text import listed
 
-_MAX_NAME = 63
-"""Characters of a host name (RFC 1123)."""
-_SUFFIX = "-abcde"
-"""The random end of a pod's name."""
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A kind of manifest."""
-
-    pod_name: Callable[[str, str, int], str]
-    """Name of a pod: of the job's name, the role and the index."""
-    documents: Callable[[Workload, KubernetesOptions, dict[str, list[str]]], list[dict[str, Any]]]
-
-
-_KINDS = {
-    Kind.JOBSET: _Row(jobset.pod_name, jobset.documents),
-    Kind.JOB: _Row(indexed_job.pod_name, indexed_job.documents),
-}
+KEEP_S = 24 * 3600
+"""How long a finished job and the logs of its pods are kept."""
+WRONG_INPUT = 2
+"""Index of the rule for wrong input among those of a Job's podFailurePolicy."""
+_MAX_NAME = 63  # characters of a host name (RFC 1123)
+_SUFFIX = "-abcde"  # the random end of a pod's name
 
 
 def manifest(workload: Workload, options: KubernetesOptions) -> list[dict[str, Any]]:
@@ -37,18 +28,11 @@ def manifest(workload: Workload, options: KubernetesOptions) -> list[dict[str, A
         TfdistError: an option is wrong, or does not suit this job.
     """
     check_options(options)
-    kind = _KINDS[options.kind]
-    names = {
-        role: [kind.pod_name(options.name, role, index) for index in range(shape.count)]
-        for role, shape in workload.roles.items()
+    # The beginning of a pod's name is its host name. In a JobSet, 0 is the index of the role's only Job.
+    jobs = {
+        role: f"{options.name}-{role}-0" if options.kind is Kind.JOBSET else options.name for role in workload.roles
     }
-    _check_names(options, names)
-    addresses = {role: [f"{pod}.{options.name}:{options.port}" for pod in pods] for role, pods in names.items()}
-    policies = [_network_policy(options)] if options.network_policy else []
-    return [*policies, *kind.documents(workload, options, addresses)]
-
-
-def _check_names(options: KubernetesOptions, names: dict[str, list[str]]) -> None:
+    names = {role: [f"{jobs[role]}-{index}" for index in range(shape.count)] for role, shape in workload.roles.items()}
     longest = max((pods[-1] for pods in names.values()), key=len)
     excess = len(longest + _SUFFIX) - _MAX_NAME
     if excess > 0:
@@ -56,17 +40,105 @@ def _check_names(options: KubernetesOptions, names: dict[str, list[str]]) -> Non
             f"--name {options.name}: too long, as the pods' names ({longest}{_SUFFIX}) have at most {_MAX_NAME} "
             f"characters; use at most {len(options.name) - excess}"
         )
-
-
-def _network_policy(options: KubernetesOptions) -> dict[str, Any]:
-    """Only the job's pods may connect to them, on any port: NCCL chooses its own."""
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": options.metadata,
-        "spec": {
+    addresses = {role: [f"{pod}.{options.name}:{options.port}" for pod in pods] for role, pods in names.items()}
+    objects = (_jobset if options.kind is Kind.JOBSET else _indexed_job)(workload, options, addresses)
+    if options.network_policy:  # only the job's pods may connect to them, on any port: NCCL chooses its own
+        spec = {
             "podSelector": {"matchLabels": options.labels},
             "policyTypes": ["Ingress"],
             "ingress": [{"from": [{"podSelector": {"matchLabels": options.labels}}]}],
+        }
+        objects.insert(0, _object("networking.k8s.io/v1", "NetworkPolicy", options.metadata, spec))
+    return objects
+
+
+def _object(version: str, kind: str, metadata: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _indexed_job(
+    workload: Workload, options: KubernetesOptions, addresses: dict[str, list[str]]
+) -> list[dict[str, Any]]:
+    """A Service, which gives each pod a name also before it is ready, and the Job (batch/v1)."""
+    if len(workload.roles) > 1:
+        raise TfdistError(
+            f"--kind job: all its pods are alike, and these have the roles {listed(workload.roles)}; use --kind jobset"
+        )
+    if workload.max_restarts:
+        raise TfdistError(
+            f"--max-restarts {workload.max_restarts}: a Job cannot restart all its pods together; use --kind jobset, "
+            "or omit it"
+        )
+    (role,) = workload.roles
+    template = pod_template(workload, options, role, addresses)
+    template["spec"]["subdomain"] = options.name
+    service = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": options.labels,
+        "ports": [{"name": "tensorflow", "port": options.port}],
+    }
+    job = {"ttlSecondsAfterFinished": KEEP_S, **_job_spec(workload, role, template)}
+    return [
+        _object("v1", "Service", options.metadata, service),
+        _object("batch/v1", "Job", options.queued_metadata, job),
+    ]
+
+
+def _jobset(workload: Workload, options: KubernetesOptions, addresses: dict[str, list[str]]) -> list[dict[str, Any]]:
+    """One Job for each role, restarted together. The controller creates the Service that gives the pods their names."""
+    # The pods know their attempt, because those of the one before had the same names.
+    attempt = field_variable("TFDIST_ATTEMPT", "metadata.labels['jobset.sigs.k8s.io/restart-attempt']")
+    jobs = {role: pod_template(workload, options, role, addresses, [attempt]) for role in workload.roles}
+    # The first rule that matches counts; without one, the JobSet is restarted, at most `max_restarts` times. The rule
+    # for exit code 2 needs JobSet 0.10: older ones do not know onJobFailureMessagePatterns.
+    rules = [
+        {
+            "name": "wrongInput",
+            "action": "FailJobSet",
+            "onJobFailureReasons": ["PodFailurePolicy"],
+            "onJobFailureMessagePatterns": [f"matching FailJob rule at index {WRONG_INPUT}$"],
         },
+        {
+            "name": "preempted",
+            "action": "RestartJobSetAndIgnoreMaxRestarts",
+            "onJobFailureReasons": ["PodFailurePolicy"],
+        },
+        {"name": "deadline", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]},
+    ]
+    leading = [name for name, role in workload.roles.items() if role.leads]
+    spec = {
+        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+        "successPolicy": {"operator": "All", "targetReplicatedJobs": leading},
+        "failurePolicy": {
+            "maxRestarts": workload.max_restarts,
+            "restartStrategy": "BlockingRecreate",
+            "rules": rules,
+        },
+        "ttlSecondsAfterFinished": KEEP_S,
+        "replicatedJobs": [
+            {"name": role, "replicas": 1, "template": {"spec": _job_spec(workload, role, template)}}
+            for role, template in jobs.items()
+        ],
+    }
+    return [_object("jobset.x-k8s.io/v1alpha2", "JobSet", options.queued_metadata, spec)]
+
+
+def _job_spec(workload: Workload, role: str, template: dict[str, Any]) -> dict[str, Any]:
+    """The spec of the Job whose pods are the tasks of one role. It fails with the first pod that fails."""
+    count = workload.roles[role].count
+    # Each rule fails the Job, with a message that names its index. The status is optional from Kubernetes 1.35 on only.
+    rules: list[dict[str, Any]] = [{"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+    for code in (ExitCode.PREEMPTED, ExitCode.USAGE):
+        rules.append({"onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [int(code)]}})
+    deadline = {} if workload.timeout_s is None else {"activeDeadlineSeconds": math.ceil(workload.timeout_s)}
+    return {
+        "completionMode": "Indexed",
+        "completions": count,
+        "parallelism": count,
+        "backoffLimit": 0,
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": {"rules": [{"action": "FailJob", **rule} for rule in rules]},
+        **deadline,
+        "template": template,
     }

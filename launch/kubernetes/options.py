@@ -1,15 +1,36 @@
-"""Where and how the pods of a manifest run, and the names that Kubernetes accepts."""
+"""What the pods of a manifest run, where and how; and the names that Kubernetes accepts."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.job import check_ports
+from tfdist.launch.job import RoleShape, check_ports
 from tfdist.launch.str_enum import StrEnum
 
 VOLUME = "/tfdist"
 """Where pods mount the volume of --pvc."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A job whose tasks a cluster starts: a pod each."""
+
+    roles: Mapping[str, RoleShape]
+    """Shapes by role, in the order of the tasks."""
+    arguments: tuple[str, ...]
+    """Arguments of `tfdist` in every pod, from the command on."""
+    command: tuple[str, ...] = ()
+    """The user's own program; empty for the built-in training."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables of every pod."""
+    max_restarts: int = 0
+    """Restarts of all pods after failures; those after preemption are not counted."""
+    timeout_s: float | None = None
+    """Limit of each attempt; None: no limit."""
+    save_s: float = 25.0
+    """Longest time between SIGTERM and the end of `tfdist launch`: for a checkpoint."""
 
 
 class Kind(StrEnum):
@@ -74,17 +95,16 @@ class KubernetesOptions:
         return None if self.pvc is None else f"{VOLUME}/{self.name}"
 
 
+# RFC 1035, as for Services, whose names are part of the pods' host names; RFC 1123; its parts between dots.
 _LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
-"""RFC 1035, as for Services, whose names are part of the pods' host names."""
 _PART = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-"""RFC 1123, between dots."""
 _SUBDOMAIN = rf"{_PART}([.]{_PART})*"
 _SHORT = r"(?=.{1,63}$)"
-"""Length of a label: of DNS, and of Kubernetes."""
+# Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 _QUANTITY = r"(?=[0.]*[1-9])([0-9]+|[0-9]*[.][0-9]+)([kMGTPE]|[KMGTPE]i|[eE][0-9]+)?"
-"""Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/"""
 _NAME = "use lower-case letters, digits and -"
 _SHORT_NAME = "use at most 63 lower-case letters, digits and -"
+# Field, pattern, and what is wrong with another value and how to fix it.
 _FORMATS: tuple[tuple[str, str, str], ...] = (
     ("image", r"\S+", "give the name of an image, as registry/image:tag"),
     ("name", _LABEL, f"must start with a letter; {_NAME}"),
@@ -94,7 +114,6 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
     ("secret", _SUBDOMAIN, f"not the name of a Secret; {_NAME}"),
     ("memory", _QUANTITY, "not a positive quantity; use bytes with a unit, as 8Gi"),
 )
-"""Field, pattern, and what is wrong with another value and how to fix it."""
 
 
 def check_options(options: KubernetesOptions) -> None:
@@ -103,10 +122,10 @@ def check_options(options: KubernetesOptions) -> None:
     Raises:
         TfdistError: the first wrong value.
     """
-    for field, pattern, problem in _FORMATS:
-        value = getattr(options, field)
+    for name, pattern, problem in _FORMATS:
+        value = getattr(options, name)
         if value is not None and not re.fullmatch(pattern, value):
-            raise TfdistError(f"--{field} {value or repr(value)}: {problem}")
+            raise TfdistError(f"--{name} {value or repr(value)}: {problem}")
     if options.cpus is not None and options.cpus < 1:
         raise TfdistError(f"--cpus {options.cpus}: must be at least 1; omit it for no limit")
     if options.gpus < 0:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdist.launch.cluster import parse_tf_config
 from tfdist.launch.errors import TfdistError
-from tfdist.strategies.current import current
+from tfdist.strategies import current
 
 if TYPE_CHECKING:
     import tensorflow as tf

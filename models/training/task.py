@@ -17,8 +17,8 @@ from tfdist.models.datasets import table
 from tfdist.models.datasets.table import check_data
 from tfdist.models.spec import EVALUATOR, TrainingSpec
 from tfdist.models.training.preemption import PreemptedError
+from tfdist.strategies.build import serve, serves
 from tfdist.strategies.options import Keras
-from tfdist.strategies.serve import serve, serves
 
 
 def main() -> int:

@@ -19,7 +19,7 @@ from tfdist.cli.command import run
 from tfdist.cli.doctor import merge_hosts, row_lines
 from tfdist.cli.steps import Steps
 from tfdist.launch.agents.bootstrap import agent_source
-from tfdist.launch.doctor.results import CheckResult, Verdict
+from tfdist.launch.doctor.checks import CheckResult, Verdict
 from tfdist.launch.hosts.host import Host
 
 ONE, OTHER = "127.0.0.2", "127.0.0.3"

@@ -14,7 +14,7 @@ if FAILS and FAULT == "leave":
 import tensorflow as tf  # noqa: E402 - after the exit
 
 if OPTIONS:
-    from tfdist.strategies.current import current
+    from tfdist.strategies import current
 
     strategy = current()
 else:

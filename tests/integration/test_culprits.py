@@ -102,7 +102,7 @@ def test_a_worker_that_exits_before_it_joins_the_cluster_is_named(tmp_path):
 @pytest.mark.thorough
 def test_a_ps_that_exits_before_the_chief_is_named(tmp_path):
     (tmp_path / "program.py").write_text(
-        "import os\nfrom tfdist.strategies.current import current\nif os.environ['TFDIST_TASK'] != 'ps-0': current()"
+        "import os\nfrom tfdist.strategies import current\nif os.environ['TFDIST_TASK'] != 'ps-0': current()"
     )
     options = ("--strategy", "parameter-server", "--workers", "1", "--", sys.executable, "program.py")
     summary, err, _ = launch(*options, cwd=tmp_path)
@@ -112,7 +112,7 @@ def test_a_ps_that_exits_before_the_chief_is_named(tmp_path):
 
 @pytest.mark.thorough
 def test_sigterm_ends_a_program_under_multiworker_that_calls_current(tmp_path):
-    program = "from tfdist.strategies.current import current\ncurrent()\nprint('up', flush=True); time.sleep(600)"
+    program = "from tfdist.strategies import current\ncurrent()\nprint('up', flush=True); time.sleep(600)"
     launcher = subprocess.Popen(
         [*TFDIST, "--grace-period", "60", *python(program, tmp_path)],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},

@@ -76,7 +76,7 @@ def test_tasks_have_the_roles_of_parameter_server_and_run_the_graphs():
 
 def test_servers_of_in_graph_run_no_graph_of_their_own():
     from tfdist.launch.cluster import Task
-    from tfdist.strategies.serve import serves
+    from tfdist.strategies.build import serves
 
     between, in_graph = (resolve(choices, CPU, "smoke").spec for choices in (BETWEEN, IN_GRAPH))
     assert serves(in_graph, Task("worker", 1))

@@ -16,7 +16,7 @@ from tfdist.launch.hosts.host import Host
 
 SIZE = 1 << 16
 """Characters of a text. A quadratic expression needs more than 1 s for one of them, a linear one some ms."""
-FAULTS = (*transport._SLOW, *transport._SSH_FAULTS, *transport._FAULTS)
+FAULTS = (*transport.SLOW_FAULTS, *transport.SSH_FAULTS, *transport.FAULTS)
 PATTERNS = (
     *(fault[0] for fault in FAULTS),
     *(each.pattern for each in incompatibilities.INCOMPATIBILITIES),

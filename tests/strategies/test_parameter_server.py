@@ -1,49 +1,54 @@
 """Placement and partitioners, on a stand-in of the same shape as ParameterServerStrategy's `extended`."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import pytest
 import tensorflow as tf
 
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.parameter_server import _retry, wait_for_servers
+from tfdist.strategies.parameter_server import wait_for_servers
 
 
-def unavailable(times):
-    """A call that fails N times, and the list of its calls."""
-    calls = []
+@pytest.fixture
+def read_devices(monkeypatch):
+    """The device of each read of a restarted chief; the first three fail."""
+    monkeypatch.setenv("TFDIST_ATTEMPT", "1")
+    monkeypatch.setattr("tfdist.strategies.parameter_server.RETRY_S", 0.0)
+    used, read = [], []
 
-    def call():
-        calls.append(1)
-        if len(calls) <= times:
+    def device(name):
+        used.append(name)
+        return nullcontext()
+
+    def value():
+        read.append(used[-1])
+        if len(read) <= 3:
             raise tf.errors.UnavailableError(None, None, "Connection refused")
+        return tf.constant(0.0)
 
-    return call, calls
-
-
-def test_a_worker_that_does_not_reach_a_server_yet_is_tried_again(monkeypatch):
-    monkeypatch.setattr("tfdist.strategies.parameter_server.RETRY_S", 0.0)
-    call, calls = unavailable(3)
-    _retry(call, float("inf"))
-    assert len(calls) == 4
+    monkeypatch.setattr(tf, "device", device)
+    monkeypatch.setattr(tf, "function", lambda _: value)
+    return read
 
 
-def test_after_the_deadline_the_error_is_raised(monkeypatch):
-    monkeypatch.setattr("tfdist.strategies.parameter_server.RETRY_S", 0.0)
-    call, calls = unavailable(3)
+def test_a_worker_that_does_not_reach_a_server_yet_is_tried_again(read_devices):
+    wait_for_servers(workers=2, servers=2)
+    one, other = (f"/job:worker/task:{index}" for index in range(2))
+    assert read_devices == [one, one, one, one, other, one, other]
+
+
+def test_after_the_deadline_the_error_is_raised(read_devices, monkeypatch):
+    monkeypatch.setattr("tfdist.strategies.parameter_server.TIMEOUT_S", -1.0)
     with pytest.raises(tf.errors.UnavailableError):
-        _retry(call, 0.0)
-    assert len(calls) == 1
+        wait_for_servers(workers=2, servers=2)
+    assert len(read_devices) == 1
 
 
-@pytest.mark.parametrize(("attempt", "reads"), [("0", 0), ("1", 6)])
-def test_only_a_restarted_chief_waits(attempt, reads, monkeypatch):
-    monkeypatch.setenv("TFDIST_ATTEMPT", attempt)
-    monkeypatch.setattr("tfdist.strategies.parameter_server._run_on", lambda worker, read: seen.append(worker))
-    monkeypatch.setattr(tf, "device", lambda name: tf.name_scope("x"))
-    seen = []
+def test_only_a_restarted_chief_waits(read_devices, monkeypatch):
+    monkeypatch.setenv("TFDIST_ATTEMPT", "0")
     wait_for_servers(workers=3, servers=2)
-    assert len(seen) == reads
+    assert read_devices == []
 
 
 @dataclass

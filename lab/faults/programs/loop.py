@@ -11,7 +11,7 @@ import time
 import tensorflow as tf
 
 from tfdist.launch import events
-from tfdist.strategies.current import current
+from tfdist.strategies import current
 
 SECONDS, *OPTIONS = sys.argv[1:]
 strategy = tf.distribute.MultiWorkerMirroredStrategy() if OPTIONS else current()

@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tfdist.launch.agents.messages import Prepared
-from tfdist.launch.doctor.checks import run_checks
-from tfdist.launch.doctor.links import Link
+from tfdist.launch.doctor.checks import Verdict, can_start, run_checks
+from tfdist.launch.doctor.preflight import Link
 from tfdist.launch.doctor.problems import port_problem
-from tfdist.launch.doctor.results import Survey, Verdict, can_start
-from tfdist.launch.doctor.survey import hosts_to_dial
+from tfdist.launch.doctor.survey import Survey, hosts_to_dial
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.hosts.transport import connection_problem

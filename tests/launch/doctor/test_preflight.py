@@ -9,7 +9,7 @@ from tests.launch.jobs import roles
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.messages import Prepared
 from tfdist.launch.cluster import Task
-from tfdist.launch.doctor.preflight import busy_gpu_notes, dial_targets, gpu_notes, preflight, unseen_gpu_notes
+from tfdist.launch.doctor.preflight import Link, dial_targets, gpu_notes, measure_neighbours, preflight, slowest
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Program, Shape, plan_job
@@ -17,12 +17,21 @@ from tfdist.launch.machine import Machine
 from tfdist.launch.policy import Policy
 
 PROGRAM = Program(("true",), {}, "/")
+BOTH = {"tensorflow": "2.21.0", "tf_keras": "2.21.0"}
 LOCAL = Host("here", "10.0.0.9", local=True)
 H1, H2, H3 = (Host(f"h{number}", f"10.0.0.{number}") for number in (1, 2, 3))
 
 
 def hello(python="3.11.7", **packages):
     return {"python": python, "packages": packages, "executable": "/usr/bin/python3"}
+
+
+def gpus(*models, **values):
+    """What a host says of its GPUs; their ids are 0, 1, ..."""
+    ids = [str(index) for index in range(len(models))]
+    found = {"gpus": models, "gpu_ids": ids, "gpu_uuids": [f"GPU-{one}" for one in ids], "gpu_processes": []}
+    driver = {"gpus_hidden": 0, "driver": "570.1", "cuda_missing": [], "packages": BOTH, "executable": "py"}
+    return {**found, **driver, **values}
 
 
 def job(counts, *hosts, cluster=True, slots=None):
@@ -35,59 +44,45 @@ def names(tasks):
 
 
 def test_gpus_of_another_model_are_a_note():
-    a, b = {"gpus": ["A100", "A100"]}, {"gpus": ["V100"]}
+    a, b = gpus("A100", "A100"), gpus("V100")
     (note,) = gpu_notes(job({"worker": 3}, H1, H2, H3, slots=1), {H1: a, H2: b, H3: a})
     assert note.host == "h2"
     assert "its GPUs are V100, those of h1 A100: the slowest" in note.text
 
 
 def test_only_the_models_of_gpus_that_workers_may_use_are_compared():
-    a, b = ({"gpus": [name], "gpu_ids": ["0"], "gpu_uuids": [f"GPU-{name}"]} for name in ("A100", "V100"))
-    both = {"gpus": ["V100", "A100"], "gpu_ids": ["0", "1"], "gpu_uuids": ["GPU-b", "GPU-a"]}
+    a, b = gpus("A100"), gpus("V100")
+    both = gpus("V100", "A100")
 
     def noted(counts, hellos):
         planned = job(counts, *hellos, slots=1)
         return [note.host for note in gpu_notes(planned, {**hellos, Host("spare"): b})]
 
     two = {"worker": 2}
-    assert noted(two, {H1: a, H2: {"gpus": ["A100"] * 8}}) == []
-    assert noted(two, {H1: {"gpus": []}, H2: b}) == []
+    assert noted(two, {H1: a, H2: gpus(*["A100"] * 8)}) == []
+    assert noted(two, {H1: gpus(), H2: b}) == []
     assert noted(two, {H1: a, H2: both}) == ["h2"]
     assert noted(two, {H1: a, replace(H2, gpus=("1",)): both}) == []
-    assert noted(two, {H1: a, replace(H2, gpus=("GPU-b",)): both}) == ["h2"]
+    assert noted(two, {H1: a, replace(H2, gpus=("GPU-0",)): both}) == ["h2"]
     assert noted(two, {H1: a, replace(H2, gpus=("none",)): b}) == []
     assert noted({"chief": 1, "worker": 2, "ps": 1}, {H1: a, H2: a, replace(H3, role="ps"): b}) == []
 
 
 def test_a_gpu_in_use_is_a_note_if_a_task_will_see_it():
-    hello = {
-        "gpu_ids": ["0", "1"],
-        "gpu_uuids": ["GPU-a", "GPU-b"],
-        "gpu_processes": [["GPU-b", "7", "python3", "300 MiB"]],
-    }
+    hello = gpus("A", "A", gpu_processes=[["GPU-1", "7", "python3", "300 MiB"]])
     for workers, texts in ((1, []), (2, ["in use: GPU 1 by python3 (pid 7, 300 MiB); end the other programs"])):
         machines = {H1: Machine((0,), ("A", "A"), slots=workers)}
         planned = plan_job(Shape(roles(worker=workers), True, gpus=True), PROGRAM, machines)
-        notes = list(busy_gpu_notes(planned, {H1: hello}))
+        notes = list(gpu_notes(planned, {H1: hello}))
         assert [(note.host, note.text.partition(", or")[0]) for note in notes] == [("h1", text) for text in texts]
 
 
 def test_gpus_that_tensorflow_will_not_see_are_a_note():
-    seen = {
-        "gpus": ["A"],
-        "gpus_hidden": 0,
-        "driver": "570.1",
-        "cuda_missing": [],
-        "packages": BOTH,
-        "executable": "py",
-    }
     machines = {host: Machine((0,), (), slots=1) for host in (H1, H2, H3)}
     planned = plan_job(Shape(roles(worker=3), True), PROGRAM, machines)
-    assert not list(
-        unseen_gpu_notes(planned, {host: {**seen, "cuda_missing": ["x"], "packages": {}} for host in (H1, H2, H3)})
-    )
-    hellos = {H1: seen, H2: {**seen, "cuda_missing": ["libcudnn.so.9"]}, H3: {**seen, "gpus": [], "gpus_hidden": 2}}
-    assert [(note.host, note.text) for note in unseen_gpu_notes(planned, hellos)] == [
+    assert not list(gpu_notes(planned, {host: gpus("A", cuda_missing=["x"], packages={}) for host in (H1, H2, H3)}))
+    hellos = {H1: gpus("A"), H2: gpus("A", cuda_missing=["libcudnn.so.9"]), H3: gpus(gpus_hidden=2)}
+    assert [(note.host, note.text) for note in gpu_notes(planned, hellos)] == [
         (
             "h2",
             "CUDA libraries are missing (libcudnn.so.9), so TensorFlow sees no GPU; "
@@ -101,8 +96,7 @@ class FakeFleet:
     """Two hosts that say hello and nothing more: the preflight of a job without a cluster needs no answer."""
 
     def __init__(self, one, other):
-        base = {"gpus": [], "gpu_ids": [], "gpu_uuids": [], "gpu_processes": [], "gpus_hidden": 0}
-        self.hellos = {host: {**base, **hello} for host, hello in ((LOCAL, one), (REMOTE, other))}
+        self.hellos = {host: {**gpus(), **hello} for host, hello in ((LOCAL, one), (REMOTE, other))}
         self.behind_s = dict.fromkeys(self.hellos, 0.0)
         self.lost = {}
         self.policy = Policy()
@@ -112,7 +106,6 @@ class FakeFleet:
 
 
 REMOTE = Host("there", "10.0.0.8")
-BOTH = {"tensorflow": "2.21.0", "tf_keras": "2.21.0"}
 
 
 @pytest.mark.parametrize(
@@ -180,7 +173,7 @@ def test_many_workers_dial_the_chief_and_all_parameter_servers():
 
 # --- with real agents; two on this machine stand in for two hosts
 
-ONE, TWO = (Host(name, "127.0.0.1", python=sys.executable) for name in ("one", "two"))
+ONE, TWO, THREE = (Host(name, "127.0.0.1", python=sys.executable) for name in ("one", "two", "three"))
 QUICK = Policy(dial_s=4.0)
 
 
@@ -257,3 +250,31 @@ def test_the_folder_of_this_machine_is_checked_too(tmp_path, monkeypatch):
     nowhere = replace(LOCAL, chdir="/no/such/folder")
     with pytest.raises(TfdistError, match="here: the folder /no/such/folder does not exist"):
         run(job({"worker": 2}, nowhere, slots=2), (nowhere,))
+
+
+# --- links
+
+
+def test_a_link_is_measured_between_two_agents():
+    with connect([ONE, TWO]) as fleet:
+        links = measure_neighbours(fleet, [ONE, TWO])
+    assert list(links) == [(ONE, TWO)]
+    assert links[ONE, TWO].bytes_per_s > 1e6
+    assert 0 < links[ONE, TWO].rtt_s < 1
+
+
+def test_an_unreachable_neighbour_is_named():
+    away = Host("away", "256.1.1.1", python=sys.executable)
+    with connect([ONE, away]) as fleet, pytest.raises(TfdistError, match=r"one cannot reach away at 256\.1\.1\.1"):
+        measure_neighbours(fleet, [ONE, away])
+
+
+def test_the_slowest_link_among_neighbours_counts():
+    links = {(ONE, TWO): Link(0.001, 100.0), (TWO, THREE): Link(0.002, 50.0)}
+    assert slowest(links, [ONE, TWO]) == {"bytes_per_s": 100.0, "rtt_s": 0.001}
+    assert slowest(links, [ONE, TWO, THREE]) == {"bytes_per_s": 50.0, "rtt_s": 0.002}
+    assert slowest(links, [ONE]) == slowest(links, [ONE, THREE]) == {}
+
+
+def test_a_link_as_text():
+    assert str(Link(0.00021, 117.6e6)) == "941 Mbit/s, 0.21 ms"

@@ -1,11 +1,17 @@
-"""A pod: its devices, threads, volumes, rights and arguments."""
+"""A pod: its devices, threads, volumes, rights and arguments; how texts pass through the kubelet; TF_CONFIG."""
+
+import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tfdist.launch.cluster import parse_tf_config
 from tfdist.launch.kubernetes.manifest import manifest
 from tfdist.launch.kubernetes.options import Kind
+from tfdist.launch.kubernetes.pod import literal, tf_config
 
-from .kubelet import CPUS, pods
+from .kubelet import CPUS, expand, pods
 from .workloads import PARAMETER_SERVER, options, workload
 
 
@@ -85,3 +91,20 @@ def test_a_pod_has_no_rights_that_it_does_not_need():
 def test_a_pod_of_a_job_knows_no_attempt():
     (first, *_) = pods(manifest(workload(), options(kind=Kind.JOB)))
     assert "TFDIST_ATTEMPT" not in first.env
+
+
+@given(st.text(alphabet="$()A{} ", max_size=12))
+def test_a_literal_reaches_the_container_unchanged(text):
+    assert expand(literal(text), {"A": "replaced"}) == text
+
+
+def test_a_reference_would_be_replaced_otherwise():
+    assert expand("$(A) $$(A) $(B) $A", {"A": "1"}) == "1 $(A) $(B) $A"
+
+
+def test_tf_config_is_that_of_the_index():
+    addresses = {"chief": ["c:1"], "worker": ["w0:1", "w1:1"]}
+    text = expand(tf_config(addresses, "worker"), {"TFDIST_INDEX": "1"})
+    cluster, task = parse_tf_config(text)
+    assert (cluster.addresses, task.name) == ({"chief": ("c:1",), "worker": ("w0:1", "w1:1")}, "worker-1")
+    assert type(json.loads(text)["task"]["index"]) is int

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfdist.jobs.plan import shape_of
-from tfdist.launch.kubernetes.options import KubernetesOptions
-from tfdist.launch.kubernetes.workload import Workload
+from tfdist.launch.kubernetes.options import KubernetesOptions, Workload
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
 
