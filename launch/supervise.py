@@ -27,17 +27,15 @@ from tfdist.launch.agents.messages import (
     Terminated,
 )
 from tfdist.launch.diagnosis.culprit import shows_cause
-from tfdist.launch.diagnosis.diagnose import diagnose
-from tfdist.launch.diagnosis.endings import killed_from_outside
-from tfdist.launch.diagnosis.first_failure import first_failure
+from tfdist.launch.diagnosis.diagnose import diagnose, first_failure
+from tfdist.launch.diagnosis.evidence import killed_from_outside
 from tfdist.launch.diagnosis.history import Entry, ReportedError, StartTimedOut, TimedOut
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.joining import CHECK_S, Barrier, FrozenWatch, JoinWatch, LossWatch
 from tfdist.launch.restarts import AttemptLog, PendingStarts, Restarter, Saving
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.launch.stalls import StallGuard
 from tfdist.launch.task_group import TaskGroup
 from tfdist.launch.text import shortened, signal_name
+from tfdist.launch.watches import Barrier, FrozenWatch, JoinWatch, LossWatch, StallWatch
 
 FOLLOW_S = 300.0
 """Time for the tasks that follow the leading ones to end after them."""
@@ -83,7 +81,7 @@ class Supervisor:
         self.restarter = Restarter(self.tasks, self.log, self.starts)
         self.saving = Saving(self.tasks)
         self.silence = SilenceDetector(self.policy.silence_s)
-        self.joining = JoinWatch(self.job, self.history)
+        self.joining = JoinWatch(self.tasks, self.fail)
         self.deadlines.set(self._check_silence, -math.inf)
 
     def start(self, now: float, delay_s: float = 0.0, timeout_at: float | None = None) -> None:
@@ -94,7 +92,7 @@ class Supervisor:
         if not self.paced:
             FrozenWatch(self.tasks, self.fail).start(now)
             took_steps = any(attempt.last_step is not None for attempt in self.log.attempts)
-            stalls = StallGuard(self.tasks, self.fail, took_steps)
+            stalls = StallWatch(self.tasks, self.fail, took_steps)
             self.watches += [stalls, LossWatch(self.tasks, self.fail)]
             stalls.start(now)
 
@@ -192,8 +190,7 @@ class Supervisor:
             self._end(at)
             return
         self.barrier.check()  # the others need not wait for this one
-        if self.joining.note_exit(task):
-            self.deadlines.set(self._check_joining, at + max(0.0, self.policy.settle_secondary_s - 2 * CHECK_S))
+        self.joining.note_exit(task, at)
 
     def _is_independent(self, task: str) -> bool:
         """Whether nothing but this task has failed, and no other failure can be the cause."""
@@ -285,14 +282,6 @@ class Supervisor:
             self.tasks.announce(lost)
         at_most_s = min(self.policy.heartbeat_s, self.policy.silence_s / 4)
         self.deadlines.set(self._check_silence, min([now + at_most_s, *map(self.silence.deadline, channels)]))
-
-    def _check_joining(self, now: float) -> None:
-        not_joined = self.joining.check(self.tasks.running, event_time())
-        if not_joined is not None:
-            self.fail(not_joined, now)
-        self.tasks.inspect()
-        if not self.tasks.stopped:
-            self.deadlines.set(self._check_joining, now + CHECK_S)
 
     def _stop(self, grace_s: float, reason: str = "", spared: Collection[str] = ()) -> None:
         """Stop all running tasks but the spared ones, and start no more."""

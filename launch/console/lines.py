@@ -11,11 +11,10 @@ from typing import TextIO
 
 from tfdist.launch.agents.inbox import HostReady, Message, Note, Restarting, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Output
-from tfdist.launch.console.step_values import number_text, step_text, step_values
+from tfdist.launch.console.job_state import number_text, step_text, step_values
 from tfdist.launch.console.stream import STALL_S, Stream, has_room
-from tfdist.launch.console.visible import KEPT_CHARACTERS, shorten, visible
-from tfdist.launch.noise import NOISE, NoiseFilter
-from tfdist.launch.text import counted, has_controls, plain, replace_surrogates
+from tfdist.launch.tensorflow_output import NOISE, NoiseFilter
+from tfdist.launch.text import KEPT_CHARACTERS, counted, has_controls, plain, replace_surrogates, shorten, visible
 
 SYMBOLS = "\u2501\u2500\u2026"
 """The characters of bars and cut texts."""

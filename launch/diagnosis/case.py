@@ -6,8 +6,17 @@ from functools import cached_property
 
 from tfdist.launch.agents.inbox import AgentLost, Interrupted, Stopped
 from tfdist.launch.agents.messages import Exited, Listening, NotStarted, Stuck
-from tfdist.launch.diagnosis.endings import describe_ending, describe_stopped, describe_stuck, exit_code
-from tfdist.launch.diagnosis.evidence import ErrorText, exception_at_exit, is_peer_failure, last_lines, reported
+from tfdist.launch.diagnosis.evidence import (
+    ErrorText,
+    describe_ending,
+    describe_stopped,
+    describe_stuck,
+    exception_at_exit,
+    exit_code,
+    is_peer_failure,
+    last_lines,
+    reported,
+)
 from tfdist.launch.diagnosis.history import (
     Freeze,
     History,

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from tfdist.launch.agents.messages import Exited
 from tfdist.launch.diagnosis.case import Case, Diagnosis, Failure, failure_of, failures_of, single, unfinished
-from tfdist.launch.diagnosis.endings import exit_code
-from tfdist.launch.diagnosis.evidence import exception_before, is_peer_failure, named_peers, reported
+from tfdist.launch.diagnosis.evidence import exception_before, exit_code, is_peer_failure, named_peers, reported
 from tfdist.launch.diagnosis.history import History, NotFinite, Stall
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job

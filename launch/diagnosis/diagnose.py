@@ -3,18 +3,49 @@
 import signal
 from collections.abc import Iterator
 
-from tfdist.launch.agents.inbox import Interrupted, Stopped
-from tfdist.launch.agents.messages import Stuck
+from tfdist.launch.agents.inbox import AgentLost, Interrupted, Stopped
+from tfdist.launch.agents.messages import Exited, Stuck
 from tfdist.launch.diagnosis.behind import stack_lines, stalled
 from tfdist.launch.diagnosis.case import Case, Diagnosis
 from tfdist.launch.diagnosis.culprit import find_culprit
-from tfdist.launch.diagnosis.endings import exit_code
-from tfdist.launch.diagnosis.evidence import exception_before, last_lines
-from tfdist.launch.diagnosis.history import History, NotFinite, Outcome, Stall, StartTimedOut, Status, TimedOut
+from tfdist.launch.diagnosis.evidence import exception_before, exit_code, last_lines
+from tfdist.launch.diagnosis.history import (
+    Freeze,
+    History,
+    NotFinite,
+    NotJoined,
+    Outcome,
+    ReportedError,
+    Stall,
+    StartTimedOut,
+    Status,
+    TimedOut,
+)
 from tfdist.launch.errors import ExitCode
-from tfdist.launch.incompatibilities import hints
 from tfdist.launch.job import Job
-from tfdist.launch.text import listed, signal_name
+from tfdist.launch.tensorflow_output import hints
+from tfdist.launch.text import listed, shortened, signal_name
+
+
+def first_failure(history: History) -> str:
+    """`worker-1 failed`; the diagnosis at the end says why, and may find another culprit."""
+    for entry in history.entries:
+        match entry:
+            case ReportedError(task):
+                return f"{task} failed"
+            case Exited(task, code) if code != 0:
+                return f"{task} failed"
+            case AgentLost(host):
+                return f"lost {host}"
+            case NotJoined(task):
+                return f"{task} did not join the cluster"
+            case Freeze(tasks):
+                return f"{shortened(tasks)} stopped by a signal"
+            case Stall(timeout_s):
+                return f"no step for {timeout_s:g} s"
+            case NotFinite(task, step, loss):
+                return f"loss of {task} is {loss} at step {step}"
+    return "a task has ended too early"
 
 
 def diagnose(history: History, job: Job) -> Outcome:

@@ -9,8 +9,8 @@ from tfdist.launch.doctor.problems import clock_problem, folder_problem, gpus_in
 from tfdist.launch.doctor.results import Survey, Verdict
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.incompatibilities import INCOMPATIBILITIES
 from tfdist.launch.machine import FOR_WORKERS, WITHOUT_GPUS, find_gpu, unusable_gpus
+from tfdist.launch.tensorflow_output import INCOMPATIBILITIES
 from tfdist.launch.text import counted
 
 TASK_BYTES = 1.3e9
