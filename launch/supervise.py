@@ -130,13 +130,20 @@ class Supervisor:
         self.history.add(message, event_time() - (time.monotonic() - at))
         for watch in self.watches:
             watch.note(message, at)
+        if isinstance(message, Event):
+            self.log.update(message)
         match message:
             case Started(task):
                 self.tasks.started.add(task)
                 if self.tasks.started >= set(self.tasks.channels):
                     self.deadlines.cancel(self._start_timed_out)
-            case Event():
-                self._after_event(message, at)
+            case Event(task, event={"event": "record", "record": Mapping() as record}):
+                self.records[task] = record
+            case Event(task, event={"event": "barrier"}):
+                if self.barrier.note(task):  # the turn has ended
+                    self.deadlines.cancel(self._time_out)
+            case Event(event={"event": "failed"}):
+                self._after_failure(at, self.policy.failure_settle_s)
             case Exited(task, code):
                 self.tasks.running.discard(task)
                 self._after_exit(task, code, at)
@@ -163,17 +170,6 @@ class Supervisor:
             self.failed_at = now if self.failed_at is None else self.failed_at
             self._settle(now)
 
-    def _after_event(self, message: Event, at: float) -> None:
-        self.log.update(message)
-        match message.event:
-            case {"event": "record", "record": Mapping() as record}:
-                self.records[message.task] = record
-            case {"event": "barrier"}:
-                if self.barrier.note(message.task):  # the turn has ended
-                    self.deadlines.cancel(self._time_out)
-            case {"event": "failed"}:
-                self._after_failure(at, self.policy.failure_settle_s)
-
     def _after_exit(self, task: str, code: int, at: float) -> None:
         if self.saving.active:
             self.saving.note_exit(code, at)
@@ -182,29 +178,21 @@ class Supervisor:
         if code != 0 or early:
             killed = killed_from_outside(code)
             self._after_failure(at, self.policy.settle_killed_s if killed else self.policy.failure_settle_s)
-            if code != 0 and self._is_independent(task):
+            role = self.job.roles[task.rpartition("-")[0]]
+            alone = role.restarts == () and not role.leads and code != 0 and not self.tasks.stopped
+            if alone and diagnose(self.history, self.job).culprits == (task,):  # no other failure can be the cause
                 self._restart(at)
             return
         self.tasks.finished |= {task} & set(self.job.leading)
         if self.tasks.succeeded:
-            self._end(at)
+            if not self.tasks.stopped:
+                following = set(self.job.following) & self.tasks.running
+                self._stop(self.policy.grace_s, spared=following)
+                if following:
+                    self.deadlines.set(self._stop_following, at + FOLLOW_S)
             return
         self.barrier.check()  # the others need not wait for this one
         self.joining.note_exit(task, at)
-
-    def _is_independent(self, task: str) -> bool:
-        """Whether nothing but this task has failed, and no other failure can be the cause."""
-        role = self.job.roles[task.rpartition("-")[0]]
-        alone = role.restarts == () and not role.leads
-        return alone and not self.tasks.stopped and diagnose(self.history, self.job).culprits == (task,)
-
-    def _end(self, now: float) -> None:
-        """Stop the servers once all leading tasks have succeeded."""
-        if not self.tasks.stopped:
-            following = set(self.job.following) & self.tasks.running
-            self._stop(self.policy.grace_s, spared=following)
-            if following:
-                self.deadlines.set(self._stop_following, now + FOLLOW_S)
 
     def _stop_following(self, _: float) -> None:
         self._stop(self.policy.grace_s, f"waited {FOLLOW_S:g} s for {shortened(sorted(self.tasks.running))}")

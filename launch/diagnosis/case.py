@@ -98,7 +98,7 @@ class Case:
     @cached_property
     def by_themselves(self) -> dict[str, Exited]:
         """The exits of tasks that the launcher had not stopped, by task, in the order of their times."""
-        codes = ()
+        codes: tuple[int, ...] = ()
         if isinstance(self.stop_reason, Interrupted):  # a scheduler sends the signal that ends a job to all processes
             codes = (-self.stop_reason.signal, SIGNALS + self.stop_reason.signal)
         pairs = [(at, entry) for at, entry in enumerate(self.history.entries) if isinstance(entry, Exited)]
