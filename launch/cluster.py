@@ -62,7 +62,9 @@ def parse_tf_config(text: str) -> tuple[Cluster, Task]:
     """
     try:
         config: dict[str, Any] = json.loads(text)
-        addresses = {_role(role): _addresses(hosts) for role, hosts in config["cluster"].items()}
+        if not all(isinstance(hosts, list) for hosts in config["cluster"].values()):
+            raise TypeError
+        addresses = {_role(role): tuple(map(str, hosts)) for role, hosts in config["cluster"].items()}
         task = Task(_role(config["task"]["type"]), int(config["task"]["index"]))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         shape = 'JSON with lists of addresses under "cluster", and "type" and "index" under "task"'
@@ -80,9 +82,3 @@ def parse_tf_config(text: str) -> tuple[Cluster, Task]:
 
 def _role(name: Any) -> str:
     return _RENAMED.get(str(name), str(name))
-
-
-def _addresses(hosts: Any) -> tuple[str, ...]:
-    if not isinstance(hosts, list):
-        raise TypeError("not a list of addresses")
-    return tuple(map(str, hosts))

@@ -25,24 +25,19 @@ def near_gpus(devices: int, tasks: int, machine: Machine) -> tuple[tuple[int, ..
         tasks: number of tasks on the machine that compute.
         machine: the host, with the cores that tasks may use.
     """
-    nodes = [_cores_of(machine.gpu_cores[task * devices : (task + 1) * devices], machine) for task in range(tasks)]
-    shares = [_share(node, nodes[:task].count(node), nodes.count(node)) for task, node in enumerate(nodes)]
-    return tuple(() if len(share) == len(machine.cores) else tuple(sorted(share)) for share in shares)
-
-
-def _cores_of(gpu_cores: Sequence[Sequence[int]], machine: Machine) -> tuple[int, ...]:
-    """The usable cores near any of these GPUs; none if the node of one is unknown."""
-    if not all(gpu_cores):
-        return ()
-    cores = dict.fromkeys(core for each in gpu_cores for core in each)
-    return tuple(core for core in cores if core in machine.cores)
-
-
-def _share(cores: Sequence[int], index: int, count: int) -> Sequence[int]:
-    """Part `index` of `count` about equal parts; all cores if there are fewer than parts."""
-    if len(cores) < count:
-        return cores
-    return cores[index * len(cores) // count : (index + 1) * len(cores) // count]
+    nodes = []
+    for task in range(tasks):
+        gpu_cores = machine.gpu_cores[task * devices : (task + 1) * devices]
+        near = dict.fromkeys(core for cores in gpu_cores for core in cores)
+        # the node of a GPU may be unknown: then it has no cores
+        nodes.append(tuple(core for core in near if core in machine.cores) if all(gpu_cores) else ())
+    shares = []
+    for task, cores in enumerate(nodes):
+        index, count = nodes[:task].count(cores), nodes.count(cores)
+        if len(cores) >= count:
+            cores = cores[index * len(cores) // count : (index + 1) * len(cores) // count]
+        shares.append(() if len(cores) == len(machine.cores) else tuple(sorted(cores)))
+    return tuple(shares)
 
 
 NO_GPUS = "-1"
@@ -219,8 +214,8 @@ def _plan_host(
         index = computing.index(task) if task in computing else None
         follows = shape.roles[task.role].follows
         cores = _pinned_cores(index, len(computing), shape, machine.cores)
-        if follows:
-            cores = _cores_besides(cores, machine.cores)
+        if follows and cores:  # the cores to which nothing is pinned, if there are any
+            cores = tuple(core for core in machine.cores if core not in cores) or cores
         env = {**_device_environment(gpus.get(task), cores), **program.env}
         if near and index is not None:
             cores = near[index]
@@ -272,11 +267,6 @@ def _pinned_cores(index: int | None, computing: int, shape: Shape, cores: tuple[
     per_task = shape.devices * shape.cores_per_device
     first, count = (0, per_task * computing) if index is None else (index * per_task, per_task)
     return tuple(sorted({cores[(first + offset) % len(cores)] for offset in range(count)}))
-
-
-def _cores_besides(pinned: tuple[int, ...], cores: tuple[int, ...]) -> tuple[int, ...]:
-    """The host's cores to which nothing is pinned; if there are none, the pinned ones."""
-    return tuple(core for core in cores if core not in pinned) or pinned if pinned else ()
 
 
 def _gpus_of_tasks(

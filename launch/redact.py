@@ -18,21 +18,29 @@ _SECRET = re.compile(
 _FLAG = re.compile(r"--?[A-Za-z][\w-]*")
 _ASSIGNMENT = re.compile(r"((?:--env=)?[\w-]+)=", re.DOTALL)
 _VALUE = r"""("[^"]*"|'[^']*'|\S+)"""
-_HEADER = re.compile(
-    r"((?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{0,50}(?:token|key|auth|secret)[\w-]{0,50})(['\"]?\s*:\s*)[^\n]+",
-    re.IGNORECASE,
+_MASKED = (
+    (
+        r"((?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{0,50}(?:token|key|auth|secret)[\w-]{0,50})"
+        r"(['\"]?\s*:\s*)[^\n]+",
+        rf"\1\2{REDACTED}",
+    ),
+    (r"\b(bearer)\s+\S+", rf"\1 {REDACTED}"),
+    (r"\b((?-i:sshpass\s+-p\s*))(?:\"[^\"]*\"|'[^']*'|\S+)", rf"\1{REDACTED}"),
+    (r"(://[^\s:/@\"]{0,1000}):[^\s\"]{0,1000}@", rf"\1:{REDACTED}@"),
+    (r"(://)[^\s:/@\"]{20,}@", rf"\1{REDACTED}@"),  # a token in place of a user: https://ghp_...@github.com
+    (
+        r"(hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/(?:v\d+/)?webhooks/)[^\s\"'<>]+",
+        rf"\1{REDACTED}",
+    ),
+    (  # tokens of GitHub, Hugging Face, Slack, GitLab, AWS, OpenAI and Google, and JSON web tokens
+        r"(?-i:(?<![\w-])(?:gh[oprsu]_\w{10,}|github_pat_\w{10,}|hf_[A-Za-z0-9]{16,}|xox[abeprs]-[\w-]{10,}"
+        r"|glpat-[\w-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16}(?![\w-])|eyJ[\w-]{16,}(?:\.[\w-]*)*"
+        r"|sk-(?=[A-Za-z_-]{0,40}\d)[\w-]{16,}|AIza[\w-]{30,}))",
+        REDACTED,
+    ),
 )
-_BEARER = re.compile(r"\b(bearer)\s+\S+", re.IGNORECASE)
-_SSHPASS = re.compile(r"\b(sshpass\s+-p\s*)(?:\"[^\"]*\"|'[^']*'|\S+)")
-_WEBHOOK = re.compile(
-    r"(hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/(?:v\d+/)?webhooks/)[^\s\"'<>]+",
-    re.IGNORECASE,
-)
-_KNOWN = re.compile(
-    r"(?<![\w-])(?:gh[oprsu]_\w{10,}|github_pat_\w{10,}|hf_[A-Za-z0-9]{16,}|xox[abeprs]-[\w-]{10,}|glpat-[\w-]{10,}"
-    r"|(?:AKIA|ASIA)[A-Z0-9]{16}(?![\w-])|eyJ[\w-]{16,}(?:\.[\w-]*)*|sk-(?=[A-Za-z_-]{0,40}\d)[\w-]{16,}|AIza[\w-]{30,})"
-)
-"""Tokens of GitHub, Hugging Face, Slack, GitLab, AWS, OpenAI and Google, and JSON web tokens."""
+_MASKS = [(re.compile(pattern, re.IGNORECASE), replacement) for pattern, replacement in _MASKED]
+"""What is masked wherever it is, and the text in its place, in the order in which they are applied."""
 _CURL = re.compile(r"\bcurl\b")
 _CURL_USER = re.compile(r"-\w{0,9}[uU]|--(?:proxy-)?user")
 _CURL_PASSWORD = re.compile(
@@ -67,26 +75,28 @@ def redact_command(argv: Sequence[str]) -> str:
 def redact_arguments(argv: Sequence[str]) -> list[str]:
     """Arguments with *** in place of the value of each secret name, as in `--token X` and `TOKEN=X`, and of what
     `redact_text` masks."""
-    curl = any(map(_CURL.search, argv))
-    return [
-        REDACTED
-        if _takes_secret(before) and not _is_flag(word)
-        else _redact_curl_user(before, word)
-        if curl
-        else _redact_word(word)
-        for before, word in zip(("", *argv), argv, strict=False)
-    ]
+    curl, words = any(map(_CURL.search, argv)), []
+    for before, word in zip(("", *argv), argv, strict=False):
+        is_flag = re.fullmatch(r"--[A-Za-z][\w-]*(=.*)?|-[A-Za-z]", word, re.DOTALL)
+        user, colon, _ = word.partition(":")
+        assignment = _ASSIGNMENT.match(word)
+        if _FLAG.fullmatch(before) and _is_secret(before) and not is_flag:
+            words.append(REDACTED)
+        elif curl and colon and _CURL_USER.fullmatch(before):
+            words.append(f"{user}:{REDACTED}")
+        else:
+            if assignment and _is_secret(assignment[1].removeprefix("--env=")):
+                word = f"{assignment[1]}={REDACTED}"
+            else:
+                word = redact_text(word)
+            words.append(_CURL_PASSWORD.sub(rf"\1{REDACTED}", word) if curl else word)
+    return words
 
 
 def redact_text(text: str) -> str:
     """A text with *** in place of passwords in URLs, Authorization headers, known tokens and values of secret names."""
-    text = _HEADER.sub(rf"\1\2{REDACTED}", text)
-    text = _BEARER.sub(rf"\1 {REDACTED}", text)
-    text = _SSHPASS.sub(rf"\1{REDACTED}", text)
-    text = _USER.sub(rf"\1:{REDACTED}@", text)
-    text = _LONG_USER.sub(rf"\1{REDACTED}@", text)
-    text = _WEBHOOK.sub(rf"\1{REDACTED}", text)
-    text = _KNOWN.sub(REDACTED, text)
+    for pattern, replacement in _MASKS:
+        text = pattern.sub(replacement, text)
     if _CURL.search(text):
         text = _CURL_PASSWORD.sub(rf"\1{REDACTED}", text)
     for name, value in _NAMED:
@@ -117,27 +127,5 @@ def _masked(text: str, named: "re.Pattern[str]", value: "re.Pattern[str]") -> It
     yield text[done:]
 
 
-def _redact_word(word: str) -> str:
-    match = _ASSIGNMENT.match(word)
-    if match and _is_secret(match[1].removeprefix("--env=")):
-        return f"{match[1]}={REDACTED}"
-    return redact_text(word)
-
-
-def _redact_curl_user(before: str, word: str) -> str:
-    user, colon, _ = word.partition(":")
-    if colon and _CURL_USER.fullmatch(before):
-        return f"{user}:{REDACTED}"
-    return _CURL_PASSWORD.sub(rf"\1{REDACTED}", _redact_word(word))
-
-
 def _is_secret(name: str) -> bool:
     return _SECRET.search(name.removeprefix("-x")) is not None  # -xNAME=VALUE
-
-
-def _takes_secret(word: str) -> bool:
-    return _FLAG.fullmatch(word) is not None and _is_secret(word)
-
-
-def _is_flag(word: str) -> bool:
-    return re.fullmatch(r"--[A-Za-z][\w-]*(=.*)?|-[A-Za-z]", word, re.DOTALL) is not None

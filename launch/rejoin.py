@@ -3,8 +3,8 @@
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -166,17 +166,19 @@ class Rejoin:
 
     def _run(self) -> None:
         with heartbeats(self._channels, self._fleet.policy.heartbeat_s):
-            while self._pause():
-                self._read_wanted()
+            while True:
+                with self._changed:
+                    if not self._closed:
+                        seconds = self._fleet.policy.rejoin_s
+                        self._changed.wait(min(HURRY_S, seconds) if self._hurried else seconds)
+                    if self._closed:
+                        return
+                try:
+                    self.wanted = tuple(self._read())
+                except TfdistError as error:
+                    self._fleet.inbox.put(None, Note("tfdist", str(error)))
                 with suppress(TfdistError):  # closed; or a transport that does not work now and may be fixed
                     self._connect(self._missing())
-
-    def _pause(self) -> bool:
-        with self._changed:
-            if not self._closed:
-                seconds = self._fleet.policy.rejoin_s
-                self._changed.wait(min(HURRY_S, seconds) if self._hurried else seconds)
-            return not self._closed
 
     def _missing(self) -> list[Host]:
         with self._changed:
@@ -187,12 +189,6 @@ class Rejoin:
             self._close(host)
         used = {host.name for host in (*list(self._fleet.channels), *list(self._ready))}
         return [host for host in self.wanted if host.name not in used]
-
-    def _read_wanted(self) -> None:
-        try:
-            self.wanted = tuple(self._read())
-        except TfdistError as error:
-            self._fleet.inbox.put(None, Note("tfdist", str(error)))
 
     def _connect(self, hosts: Sequence[Host]) -> None:
         """Connect all of them, and keep those that have answered."""
@@ -207,7 +203,11 @@ class Rejoin:
         finally:
             for host in hosts:
                 if host in fleet.hellos and host not in fleet.lost:
-                    self._keep(host, fleet.hellos[host])
+                    self.problems.pop(host.name, None)
+                    self._channels[host].deliver_to(self._nowhere)
+                    with self._changed:
+                        self._ready[host] = fleet.hellos[host]
+                    self._fleet.inbox.put(None, HostReady(host.name))
                 else:
                     self._close(host)
             self.problems |= {host.name: problem for host, problem in fleet.lost.items()}
@@ -223,25 +223,8 @@ class Rejoin:
                 fix = "end it, or reboot the host"
                 fleet.lost[host] = Problem(reply.reason, fix, host.name)
 
-    def _keep(self, host: Host, hello: Mapping[str, Any]) -> None:
-        self.problems.pop(host.name, None)
-        self._channels[host].deliver_to(self._nowhere)
-        with self._changed:
-            self._ready[host] = hello
-        self._fleet.inbox.put(None, HostReady(host.name))
-
     def _close(self, host: Host) -> None:
         channel = self._channels.pop(host, None)
         if channel is not None:
             channel.silent = True
             channel.close(0.0)
-
-
-@contextmanager
-def rejoining(fleet: Fleet, wanted: Callable[[], Sequence[Host]]) -> Iterator[Rejoin]:
-    """A `Rejoin` that ends with the context. Arguments as for `Rejoin`."""
-    rejoin = Rejoin(fleet, wanted)
-    try:
-        yield rejoin
-    finally:
-        rejoin.close()

@@ -67,19 +67,15 @@ def with_earlier_checkpoint(
         received: the signals during the last attempt; after a second one the exit code stays.
     """
     saves = outcome.status is Status.INTERRUPTED and policy.saves_on_signal and outcome.signal in SIGNALS
-    if not saves or saved_step is None or outcome.exit_code == ExitCode.PREEMPTED or _repeated(received):
+    # a scheduler's signal may come from an agent first, and then to the launcher
+    by_agent = len(received) == 2 and received[0].of_agent
+    repeated = received[0].signal != received[1].signal if by_agent else len(received) > 1
+    if not saves or saved_step is None or outcome.exit_code == ExitCode.PREEMPTED or repeated:
         return outcome
     reason = outcome.reason
     if outcome.not_restarted:  # it is that of the failure before
         reason = f"{reason}; interrupted by {signal_name(outcome.signal)}"
     return replace(outcome, exit_code=ExitCode.PREEMPTED, reason=f"{reason}: step {saved_step} was saved before")
-
-
-def _repeated(received: Sequence[Interrupted]) -> bool:
-    """Whether there are two signals; one of a scheduler may come from an agent first, and then to the launcher."""
-    if len(received) == 2 and received[0].of_agent:
-        return received[0].signal != received[1].signal
-    return len(received) > 1
 
 
 @dataclass(frozen=True)
@@ -196,7 +192,8 @@ def _refused(outcome: Outcome, job: Job, policy: Policy, attempts: Sequence[Atte
         return "its tasks could not be started in time"
     if outcome.warnings:
         return "a process could not be killed"
-    if _out_of_memory_at_start(outcome, job, attempts):
+    steps_known = job.reports_steps or any(attempt.first_step is not None for attempt in attempts)
+    if steps_known and attempts[-1].last_step is None and OUT_OF_MEMORY.search(outcome.reason):
         return "it was out of memory before its first step"
     alike = alike_failures(job, attempts)
     if alike:
@@ -222,17 +219,17 @@ def tasks_to_restart(job: Job, culprits: Sequence[str]) -> tuple[str, ...] | Non
 
 def delay_s(attempts: Sequence[Attempt]) -> float:
     """Seconds before the next attempt: 0 after an attempt that got further than the one before, else 1, 2, 4, ..."""
-    ended = [attempt for attempt in attempts if attempt.ended is not None]
-    stuck = len(list(takewhile(lambda at: not _got_further(ended, at), range(len(ended) - 1, 0, -1))))
+    stuck, before, furthest = 0, False, 0
+    for attempt in attempts:
+        if attempt.ended is None:
+            continue
+        if attempt.last_step is None:  # without steps, it got further if it lasted for a while
+            further = attempt.ended - attempt.started >= ALIKE_S
+        else:
+            further = attempt.last_step > furthest
+        stuck = stuck + 1 if before and not further else 0
+        before, furthest = True, max(furthest, attempt.last_step or 0)
     return min(MOST_DELAY_S, 2.0 ** min(stuck - 1, 10)) if stuck else 0.0
-
-
-def _got_further(attempts: Sequence[Attempt], at: int) -> bool:
-    """Whether this attempt took steps that no attempt before it has taken or, without steps, lasted for a while."""
-    attempt = attempts[at]
-    if attempt.last_step is None:
-        return attempt.ended is not None and attempt.ended - attempt.started >= ALIKE_S
-    return attempt.last_step > max((each.last_step or 0 for each in attempts[:at]), default=0)
 
 
 def alike_failures(job: Job, attempts: Sequence[Attempt]) -> str:
@@ -254,11 +251,6 @@ def alike_failures(job: Job, attempts: Sequence[Attempt]) -> str:
 
 def _culprit(attempt: Attempt) -> str:
     return attempt.culprit or attempt.reason
-
-
-def _out_of_memory_at_start(outcome: Outcome, job: Job, attempts: Sequence[Attempt]) -> bool:
-    steps_known = job.reports_steps or any(attempt.first_step is not None for attempt in attempts)
-    return steps_known and attempts[-1].last_step is None and OUT_OF_MEMORY.search(outcome.reason) is not None
 
 
 def announcement(
@@ -352,11 +344,16 @@ class Restarter:
             now: monotonic.
         """
         job, policy = self.tasks.job, self.tasks.policy
-        if self.tasks.stopped or not policy.max_restarts or self._host_lost():
+        history = self.tasks.history
+        # the tasks of a lost host cannot be started again there
+        lost = any(self.tasks.of_host(agent.host) for agent in history.select(AgentLost))
+        if self.tasks.stopped or not policy.max_restarts or lost:
             return ()
-        outcome = diagnose(self.tasks.history, job)
+        outcome = diagnose(history, job)
+        failed = {exit.task for exit in history.select(Exited) if exit.code != 0 or exit.task in job.serving}
+        failed |= {report.task for report in history.select(ReportedError)}
         attempts = self.log.closed(failed_at, outcome.reason, outcome.culprit, outcome.exit_code)
-        decision = decide(outcome, job, policy, attempts, self._failed())
+        decision = decide(outcome, job, policy, attempts, failed)
         if not isinstance(decision, Restart) or decision.whole:
             return ()
         self.log.attempts = attempts
@@ -367,12 +364,3 @@ class Restarter:
         self.tasks.stop(self.tasks.running & set(decision.tasks), policy.failure_grace_s)
         self.starts.add(decision.tasks, now + decision.delay_s)
         return decision.tasks
-
-    def _host_lost(self) -> bool:
-        """Whether a host of the job is lost: its tasks cannot be started again there."""
-        return any(self.tasks.of_host(lost.host) for lost in self.tasks.history.select(AgentLost))
-
-    def _failed(self) -> set[str]:
-        exits = self.tasks.history.select(Exited)
-        ended = {exit.task for exit in exits if exit.code != 0 or exit.task in self.tasks.job.serving}
-        return ended | {failed.task for failed in self.tasks.history.select(ReportedError)}

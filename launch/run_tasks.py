@@ -2,10 +2,9 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
 
 from tfdist.launch.agent_program.clock import event_time
 from tfdist.launch.agents.channel import DESCRIPTORS
@@ -29,17 +28,13 @@ from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import safe_text
-from tfdist.launch.rejoin import HostChoice, NextPlan, Rejoin, SameHosts, rejoining
+from tfdist.launch.rejoin import HostChoice, NextPlan, Rejoin, SameHosts
 from tfdist.launch.restarts import AttemptLog, Restart, SavedState, announcement, decide, with_earlier_checkpoint
 from tfdist.launch.runs.launcher import serve
 from tfdist.launch.runs.writer import RunWriter, save_plan
 from tfdist.launch.supervise import Supervisor, supervise
 from tfdist.launch.task_group import TaskGroup
 from tfdist.launch.text import shortened
-
-if TYPE_CHECKING:
-    from tfdist.launch.diagnosis.history import Outcome
-    from tfdist.launch.rejoin import HostChoice
 
 LOGS_PER_TASK = 3
 """Open files of a task: the logs of its stdout and stderr, and its stacks."""
@@ -54,8 +49,8 @@ def launch(
     fleet: Fleet | None = None,
     needs_tensorflow: bool = False,
     paced: bool = False,
-    hosts: "HostChoice | None" = None,
-) -> "Outcome":
+    hosts: HostChoice | None = None,
+) -> Outcome:
     """Run a job to its end. No process is left over, whatever happens.
 
     Args:
@@ -71,10 +66,29 @@ def launch(
     Raises:
         TfdistError: an agent could not be started or the preflight failed; no task was started.
     """
-    policy = policy or Policy()
+    policy, hosts = policy or Policy(), hosts or SameHosts(job.hosts)
     allow_descriptors(SPARE_DESCRIPTORS + DESCRIPTORS * len(job.hosts) + LOGS_PER_TASK * len(job.plans))
     with nullcontext(fleet) if fleet is not None else connect(job.hosts, policy) as fleet:
-        return run_tasks(job, fleet, writer, policy, on_message, needs_tensorflow, paced, hosts or SameHosts(job.hosts))
+        run = _Run(fleet, writer, policy, on_message, needs_tensorflow, paced)
+        job = run.prepare(job)
+        started = time.monotonic()
+        timeout_at = None if policy.timeout_s is None else started + policy.timeout_s
+        with serve(writer.run_dir, fleet.inbox, run.running), closing(Rejoin(fleet, hosts.wanted)) as rejoin:
+            if hosts.elastic:
+                rejoin.start()
+            outcome = run.to_the_end(job, timeout_at, Regroup(fleet, rejoin, hosts, run.prepare, run.announce))
+        for channel in fleet.channels.values():
+            channel.unshield()
+            channel.send(Finish())
+        outcome = replace(
+            outcome,
+            wall_s=time.monotonic() - started,
+            hosts={host.name: hello for host, hello in fleet.hellos.items()},
+            run_dir=str(writer.run_dir.path),
+            warnings=(*outcome.warnings, *writer.warnings),
+        )
+        writer.save_outcome(outcome.to_json())  # signals would end the launcher later
+        return outcome
 
 
 @dataclass
@@ -131,19 +145,16 @@ class Regroup:
                     return self.choice.plan(job, {host: self.fleet.hellos[host] for host in wanted}, saved)
                 except TfdistError as error:
                     if not waits:
-                        self._announce_wait(error, deadline)
+                        seconds = max(0.0, deadline - time.monotonic())
+                        missing = shortened(host.name for host in self.rejoin.wanted if host not in self.fleet.hellos)
+                        self.on_message(Note("tfdist", f"{error}; waiting {seconds:.0f} s for {missing}"))
+                        self.rejoin.hurry(True)
                     waits = True
                     if not self._wait(deadline):
                         raise
         finally:
             if waits:
                 self.rejoin.hurry(False)
-
-    def _announce_wait(self, error: TfdistError, deadline: float) -> None:
-        seconds = max(0.0, deadline - time.monotonic())
-        missing = [host.name for host in self.rejoin.wanted if host not in self.fleet.hellos]
-        self.on_message(Note("tfdist", f"{error}; waiting {seconds:.0f} s for {shortened(missing)}"))
-        self.rejoin.hurry(True)
 
     def _wait(self, deadline: float) -> bool:
         """Wait until a host is ready; returns whether one is."""
@@ -173,42 +184,9 @@ class Regroup:
         self._changed = True
 
 
-def run_tasks(
-    job: Job,
-    fleet: Fleet,
-    writer: RunWriter,
-    policy: Policy,
-    on_message: OnMessage,
-    needs_tensorflow: bool,
-    paced: bool,
-    hosts: HostChoice,
-) -> Outcome:
-    """Check the hosts, start the tasks, supervise them to their end and say how they ended. Arguments as for `launch`.
-
-    Raises:
-        TfdistError: the preflight failed; no task was started.
-    """
-    run = _Run(fleet, writer, policy, on_message, needs_tensorflow, paced)
-    job = run.prepare(job)
-    started = time.monotonic()
-    timeout_at = None if policy.timeout_s is None else started + policy.timeout_s
-    with serve(writer.run_dir, fleet.inbox, run.running), rejoining(fleet, hosts.wanted) as rejoin:
-        if hosts.elastic:
-            rejoin.start()
-        outcome = run.to_the_end(job, timeout_at, Regroup(fleet, rejoin, hosts, run.prepare, run.announce))
-    for channel in fleet.channels.values():
-        channel.unshield()
-        channel.send(Finish())
-    outcome = replace(outcome, wall_s=time.monotonic() - started, hosts=_described(fleet))
-    warnings = (*outcome.warnings, *writer.warnings)
-    outcome = replace(outcome, run_dir=str(writer.run_dir.path), warnings=warnings)
-    writer.save_outcome(outcome.to_json())  # signals would end the launcher later
-    return outcome
-
-
 @dataclass
 class _Run:
-    """The attempts of a run, one after the other. The first arguments are those of `run_tasks`."""
+    """The attempts of a run, one after the other. The first arguments are those of `launch`."""
 
     fleet: Fleet
     writer: RunWriter
@@ -232,7 +210,7 @@ class _Run:
         job, notes = preflight(job.sharing(os.environ), self.fleet, self.needs_tensorflow)
         for note in notes:
             self.on_message(note)
-        save_plan(job, _described(self.fleet), self.writer)
+        save_plan(job, {host.name: hello for host, hello in self.fleet.hellos.items()}, self.writer)
         return job
 
     def to_the_end(self, job: Job, timeout_at: float | None, hosts: Regroup) -> Outcome:
@@ -240,26 +218,26 @@ class _Run:
         outcome = self._attempt(job, timeout_at)
         while isinstance(restart := decide(outcome, job, self.policy, self.log.attempts), Restart):
             try:
-                self._check_interrupted()
+                for interrupted in self._received():  # after the failure, while the tasks were stopped
+                    raise TfdistError("interrupted", SIGNALS + interrupted.signal)
                 plan = hosts.next_plan(job, SavedState(self.log.saved_step or 0, self.log.saved_examples))
             except TfdistError as error:
-                return self._with_checkpoint(_not_restarted(outcome, error))
+                outcome = replace(outcome, not_restarted=safe_text(str(error)))
+                if error.exit_code > SIGNALS:
+                    number, words = error.exit_code - SIGNALS, "interrupted before the restart"
+                    outcome = replace(outcome, status=Status.INTERRUPTED, exit_code=error.exit_code, signal=number)
+                    outcome = replace(outcome, not_restarted=words)
+                break
             job = plan.job
             self._announce_restart(outcome, restart, job, plan.note)
             outcome = self._attempt(job, timeout_at, restart.delay_s, plan.note)
-        return self._with_checkpoint(replace(outcome, not_restarted=restart.reason))
-
-    def _with_checkpoint(self, outcome: Outcome) -> Outcome:
+        else:
+            outcome = replace(outcome, not_restarted=restart.reason)
         return with_earlier_checkpoint(outcome, self.policy, self.log.saved_step, self._received())
 
     def _received(self) -> list[Interrupted]:
         """The signals during the last attempt."""
         return self.supervisor.history.select(Interrupted) if self.supervisor else []
-
-    def _check_interrupted(self) -> None:
-        """Raise a TfdistError if a signal came after the failure, while the tasks were stopped."""
-        for interrupted in self._received():
-            raise TfdistError("interrupted", 128 + interrupted.signal)
 
     def _announce_restart(self, outcome: Outcome, restart: Restart, job: Job, note: str) -> None:
         number, tasks = len(self.log.attempts), tuple(plan.task.name for plan in job.plans)
@@ -288,28 +266,14 @@ class _Run:
         for lost in tasks.history.select(AgentLost):
             for host in [host for host in self.fleet.channels if host.name == lost.host]:
                 self.fleet.lose(host, lost.reason)
-        outcome = _safe(diagnose(tasks.history, job))
+        outcome = diagnose(tasks.history, job)
+        outcome = replace(
+            outcome,
+            reason=safe_text(outcome.reason),
+            log=tuple(map(safe_text, outcome.log)),
+            casualties={task: safe_text(ending) for task, ending in outcome.casualties.items()},
+            warnings=tuple(map(safe_text, outcome.warnings)),
+        )
         ended = self.supervisor.failure_time(time.monotonic())
         self.log.attempts = self.log.closed(ended, outcome.reason, outcome.culprit, outcome.exit_code)
         return replace(outcome, records=self.supervisor.records, attempts=tuple(self.log.attempts))
-
-
-def _not_restarted(outcome: Outcome, error: TfdistError) -> Outcome:
-    if error.exit_code <= SIGNALS:
-        return replace(outcome, not_restarted=safe_text(str(error)))
-    code, words = error.exit_code, "interrupted before the restart"
-    return replace(outcome, status=Status.INTERRUPTED, exit_code=code, signal=code - SIGNALS, not_restarted=words)
-
-
-def _described(fleet: Fleet) -> dict[str, Mapping[str, Any]]:
-    return {host.name: hello for host, hello in fleet.hellos.items()}
-
-
-def _safe(outcome: Outcome) -> Outcome:
-    return replace(
-        outcome,
-        reason=safe_text(outcome.reason),
-        log=tuple(map(safe_text, outcome.log)),
-        casualties={task: safe_text(ending) for task, ending in outcome.casualties.items()},
-        warnings=tuple(map(safe_text, outcome.warnings)),
-    )

@@ -27,17 +27,15 @@ from tfdist.launch.agents.messages import (
     Terminated,
 )
 from tfdist.launch.diagnosis.culprit import shows_cause
-from tfdist.launch.diagnosis.diagnose import diagnose
-from tfdist.launch.diagnosis.endings import killed_from_outside
-from tfdist.launch.diagnosis.first_failure import first_failure
+from tfdist.launch.diagnosis.diagnose import diagnose, first_failure
+from tfdist.launch.diagnosis.evidence import killed_from_outside
 from tfdist.launch.diagnosis.history import Entry, ReportedError, StartTimedOut, TimedOut
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.joining import CHECK_S, Barrier, FrozenWatch, JoinWatch, LossWatch
 from tfdist.launch.restarts import AttemptLog, PendingStarts, Restarter, Saving
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.launch.stalls import StallGuard
 from tfdist.launch.task_group import TaskGroup
 from tfdist.launch.text import shortened, signal_name
+from tfdist.launch.watches import Barrier, FrozenWatch, JoinWatch, LossWatch, StallWatch
 
 FOLLOW_S = 300.0
 """Time for the tasks that follow the leading ones to end after them."""
@@ -83,7 +81,7 @@ class Supervisor:
         self.restarter = Restarter(self.tasks, self.log, self.starts)
         self.saving = Saving(self.tasks)
         self.silence = SilenceDetector(self.policy.silence_s)
-        self.joining = JoinWatch(self.job, self.history)
+        self.joining = JoinWatch(self.tasks, self.fail)
         self.deadlines.set(self._check_silence, -math.inf)
 
     def start(self, now: float, delay_s: float = 0.0, timeout_at: float | None = None) -> None:
@@ -94,7 +92,7 @@ class Supervisor:
         if not self.paced:
             FrozenWatch(self.tasks, self.fail).start(now)
             took_steps = any(attempt.last_step is not None for attempt in self.log.attempts)
-            stalls = StallGuard(self.tasks, self.fail, took_steps)
+            stalls = StallWatch(self.tasks, self.fail, took_steps)
             self.watches += [stalls, LossWatch(self.tasks, self.fail)]
             stalls.start(now)
 
@@ -132,13 +130,20 @@ class Supervisor:
         self.history.add(message, event_time() - (time.monotonic() - at))
         for watch in self.watches:
             watch.note(message, at)
+        if isinstance(message, Event):
+            self.log.update(message)
         match message:
             case Started(task):
                 self.tasks.started.add(task)
                 if self.tasks.started >= set(self.tasks.channels):
                     self.deadlines.cancel(self._start_timed_out)
-            case Event():
-                self._after_event(message, at)
+            case Event(task, event={"event": "record", "record": Mapping() as record}):
+                self.records[task] = record
+            case Event(task, event={"event": "barrier"}):
+                if self.barrier.note(task):  # the turn has ended
+                    self.deadlines.cancel(self._time_out)
+            case Event(event={"event": "failed"}):
+                self._after_failure(at, self.policy.failure_settle_s)
             case Exited(task, code):
                 self.tasks.running.discard(task)
                 self._after_exit(task, code, at)
@@ -165,17 +170,6 @@ class Supervisor:
             self.failed_at = now if self.failed_at is None else self.failed_at
             self._settle(now)
 
-    def _after_event(self, message: Event, at: float) -> None:
-        self.log.update(message)
-        match message.event:
-            case {"event": "record", "record": Mapping() as record}:
-                self.records[message.task] = record
-            case {"event": "barrier"}:
-                if self.barrier.note(message.task):  # the turn has ended
-                    self.deadlines.cancel(self._time_out)
-            case {"event": "failed"}:
-                self._after_failure(at, self.policy.failure_settle_s)
-
     def _after_exit(self, task: str, code: int, at: float) -> None:
         if self.saving.active:
             self.saving.note_exit(code, at)
@@ -184,30 +178,21 @@ class Supervisor:
         if code != 0 or early:
             killed = killed_from_outside(code)
             self._after_failure(at, self.policy.settle_killed_s if killed else self.policy.failure_settle_s)
-            if code != 0 and self._is_independent(task):
+            role = self.job.roles[task.rpartition("-")[0]]
+            alone = role.restarts == () and not role.leads and code != 0 and not self.tasks.stopped
+            if alone and diagnose(self.history, self.job).culprits == (task,):  # no other failure can be the cause
                 self._restart(at)
             return
         self.tasks.finished |= {task} & set(self.job.leading)
         if self.tasks.succeeded:
-            self._end(at)
+            if not self.tasks.stopped:
+                following = set(self.job.following) & self.tasks.running
+                self._stop(self.policy.grace_s, spared=following)
+                if following:
+                    self.deadlines.set(self._stop_following, at + FOLLOW_S)
             return
         self.barrier.check()  # the others need not wait for this one
-        if self.joining.note_exit(task):
-            self.deadlines.set(self._check_joining, at + max(0.0, self.policy.settle_secondary_s - 2 * CHECK_S))
-
-    def _is_independent(self, task: str) -> bool:
-        """Whether nothing but this task has failed, and no other failure can be the cause."""
-        role = self.job.roles[task.rpartition("-")[0]]
-        alone = role.restarts == () and not role.leads
-        return alone and not self.tasks.stopped and diagnose(self.history, self.job).culprits == (task,)
-
-    def _end(self, now: float) -> None:
-        """Stop the servers once all leading tasks have succeeded."""
-        if not self.tasks.stopped:
-            following = set(self.job.following) & self.tasks.running
-            self._stop(self.policy.grace_s, spared=following)
-            if following:
-                self.deadlines.set(self._stop_following, now + FOLLOW_S)
+        self.joining.note_exit(task, at)
 
     def _stop_following(self, _: float) -> None:
         self._stop(self.policy.grace_s, f"waited {FOLLOW_S:g} s for {shortened(sorted(self.tasks.running))}")
@@ -285,14 +270,6 @@ class Supervisor:
             self.tasks.announce(lost)
         at_most_s = min(self.policy.heartbeat_s, self.policy.silence_s / 4)
         self.deadlines.set(self._check_silence, min([now + at_most_s, *map(self.silence.deadline, channels)]))
-
-    def _check_joining(self, now: float) -> None:
-        not_joined = self.joining.check(self.tasks.running, event_time())
-        if not_joined is not None:
-            self.fail(not_joined, now)
-        self.tasks.inspect()
-        if not self.tasks.stopped:
-            self.deadlines.set(self._check_joining, now + CHECK_S)
 
     def _stop(self, grace_s: float, reason: str = "", spared: Collection[str] = ()) -> None:
         """Stop all running tasks but the spared ones, and start no more."""

@@ -5,13 +5,12 @@
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import typer
 
-from tfdist.launch import termination_log
 from tfdist.launch.diagnosis.history import Outcome
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.redact import safe_text
@@ -24,17 +23,17 @@ def refusals_logged() -> Iterator[None]:
     try:
         yield
     except TfdistError as error:
-        _write(termination_log.ended(error.exit_code, str(error)))
+        _log(ended(error.exit_code, str(error)))
         raise
 
 
 def log_outcome(outcome: Outcome, exit_code: int, reason: str) -> None:
-    """Write how a job ended; arguments as for `termination_log.short_form`."""
-    _write(termination_log.short_form(outcome, exit_code, reason))
+    """Write how a job ended; arguments as for `short_form`."""
+    _log(short_form(outcome, exit_code, reason))
 
 
-def _write(text: str) -> None:
-    problem = termination_log.write(termination_log.find(os.environ), text)
+def _log(text: str) -> None:
+    problem = write(find(os.environ), text)
     if problem:
         typer.echo(f"warning: {problem}: not written how the job ended", err=True)
 
@@ -73,25 +72,16 @@ def short_form(outcome: Outcome, exit_code: int, reason: str) -> str:
         reason: one sentence; empty if the job succeeded.
     """
     head = ended(exit_code, reason or f"done in {duration(outcome.wall_s)}")
+    log = [f"| {line}" for line in outcome.log] if exit_code else []
     tail = [*(f"hint: {hint}" for hint in outcome.hints), f"logs: {outcome.run_dir}"]
-    return _fitted([head], [f"| {line}" for line in outcome.log] if exit_code else [], tail)
+    while log and len(_encoded("\n".join([head, *log, *tail, ""]))) > LIMIT:
+        log.pop(0)
+    return _cut("\n".join([head, *log, *tail, ""]), LIMIT)
 
 
 def ended(exit_code: int, reason: str) -> str:
     """`exit code 1: worker-1 ...`, in at most half of LIMIT."""
     return _cut(f"exit code {exit_code}: {safe_text(reason)}", LIMIT // 2)
-
-
-def _fitted(head: Sequence[str], log: Sequence[str], tail: Sequence[str]) -> str:
-    """The lines, with as many of the last ones of `log` as fit."""
-    lines = list(log)
-    while lines and len(_encoded(_text([*head, *lines, *tail]))) > LIMIT:
-        lines.pop(0)
-    return _cut(_text([*head, *lines, *tail]), LIMIT)
-
-
-def _text(lines: Sequence[str]) -> str:
-    return "\n".join(lines) + "\n"
 
 
 def _cut(text: str, limit: int) -> str:

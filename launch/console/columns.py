@@ -1,36 +1,77 @@
 """The columns of the live table: which fit, and a row as a line of text. Pure."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfdist.launch.console.rows import TaskRow
+from tfdist.launch.console.job_state import TIMELESS, Activity, JobState, TaskState, number_text, step_text
+from tfdist.launch.text import duration
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """One task in the table."""
+
+    texts: Mapping[str, str]
+    """Texts by name of the column; the bar has none."""
+    progress: float | None
+    """The share of the steps that are done, 0..1; None: unknown."""
+    failed: bool
+
+
+def task_row(task: TaskState, now: float) -> TaskRow:
+    """What the table shows of a task."""
+    left_s = task.left_s(now)
+    texts = {
+        "task": task.name,
+        "host": task.host,
+        "state": state_text(task, now),
+        "step": step_text(task.step, task.steps),
+        "images/s": number_text(task.images_per_s, ",.1f"),
+        "loss": number_text(task.loss, ".4f"),
+        "time left": "" if left_s is None else duration(left_s),
+    }
+    progress = min(1.0, task.step / task.steps) if task.step is not None and task.steps else None
+    return TaskRow(texts, progress, task.failed)
+
+
+def state_text(task: TaskState, now: float) -> str:
+    """The activity of the task, with its duration where that is useful: `importing 3 s`.
+
+    Of an evaluator that waits for the next checkpoint, its last result: `accuracy 0.913`.
+    """
+    if task.activity == Activity.READY and task.accuracy is not None:
+        return f"accuracy {task.accuracy:.3f}"
+    seconds = int(now - task.since)
+    timeless = task.ended or task.activity in TIMELESS or seconds < 1
+    return str(task.activity) if timeless else f"{task.activity} {duration(seconds)}"
+
+
+def choose_tasks(job: JobState, most: int) -> tuple[list[TaskState], str]:
+    """Choose at most this many tasks in their order: failed ones, the first one, the slowest; and what the others do.
+
+    The others are counted by activity: `62 more: 60 training, 2 done`.
+    """
+    tasks = list(job.tasks.values())
+
+    def rank(index: int) -> tuple[bool, bool, bool, int]:
+        task = tasks[index]
+        return not task.failed, index > 0, task.ended or task.activity == Activity.SERVING, task.step or 0
+
+    order = sorted(range(len(tasks)), key=rank)
+    wanted = set(order[: max(1, most)])
+    others = Counter(str(task.activity) for index, task in enumerate(tasks) if index not in wanted)
+    counts = ", ".join(f"{number} {activity}" for activity, number in others.most_common())
+    return [tasks[index] for index in sorted(wanted)], f"{others.total()} more: {counts}" if others else ""
+
 
 GAP = 2
 """Characters between columns."""
 BAR = "bar"
-
-
-@dataclass(frozen=True)
-class TaskColumn:
-    """A column of the table."""
-
-    name: str
-    width: int
-    """Smallest number of characters, so that columns do not come and go while numbers grow."""
-    number: bool = False
-    """Right-aligned."""
-
-
-COLUMNS = (
-    TaskColumn("task", 8),
-    TaskColumn("host", 4),
-    TaskColumn("state", 11),
-    TaskColumn("step", 7, number=True),
-    TaskColumn(BAR, 8),
-    TaskColumn("images/s", 8, number=True),
-    TaskColumn("loss", 6, number=True),
-    TaskColumn("time left", 9, number=True),
-)
+COLUMNS = {"task": 8, "host": 4, "state": 11, "step": 7, BAR: 8, "images/s": 8, "loss": 6, "time left": 9}
+"""The smallest number of characters of each column, so that columns do not come and go while numbers grow."""
+NUMBERS = frozenset(["step", "images/s", "loss", "time left"])
+"""Columns that are right-aligned."""
 DROPPED = (BAR, "loss", "host", "time left", "images/s", "step", "state")
 """Columns that are dropped, in this order, if the terminal is too narrow."""
 ROOMY = {"state": 15, BAR: 30}
@@ -40,9 +81,9 @@ ROOMY = {"state": 15, BAR: 30}
 def fitting_columns(rows: Sequence[TaskRow], width: int, several_hosts: bool) -> dict[str, int]:
     """The columns that fit in `width` characters, with their widths."""
     widths = {
-        column.name: max(column.width, *(_width(row.texts.get(column.name, "")) for row in rows), 0)
-        for column in COLUMNS
-        if column.name != "host" or several_hosts
+        name: max(least, *(_width(row.texts.get(name, "")) for row in rows), 0)
+        for name, least in COLUMNS.items()
+        if name != "host" or several_hosts
     }
     for name in DROPPED:
         if _total(widths) <= width:
@@ -77,17 +118,12 @@ def bar(share: float, width: int) -> str:
 
 
 def _line(texts: Mapping[str, str], widths: Mapping[str, int]) -> str:
-    cells = (
-        _cell(texts[column.name], widths[column.name], column.number) for column in COLUMNS if column.name in widths
-    )
+    cells = []
+    for name, width in widths.items():
+        text = cut(texts[name], width)
+        space = " " * (width - _width(text))
+        cells.append(space + text if name in NUMBERS else text + space)
     return (" " * GAP).join(cells).rstrip()
-
-
-def _cell(text: str, width: int, number: bool) -> str:
-    if _width(text) > width:
-        return cut(text, width)
-    space = " " * (width - _width(text))
-    return space + text if number else text + space
 
 
 def cut(text: str, width: int) -> str:

@@ -1,15 +1,149 @@
 """What the tasks of a running job do, from its messages. No I/O: tests replay messages."""
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from tfdist.launch.agents.inbox import AgentLost, Message, Restarting, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Listening, NotStarted, Started, Stuck, TaskMessage
-from tfdist.launch.console.task_state import Activity, TaskState
 from tfdist.launch.events import Phase
 from tfdist.launch.job import Job
+from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.text import signal_name
+
+
+def step_values(event: Mapping[str, Any]) -> tuple[int | None, int | None, float | None, float | None]:
+    """Step, number of steps, images/s and loss of a `step` event, which may hold anything; None: not in it."""
+    return (
+        _count(event.get("step")),
+        _count(event.get("steps")) or None,
+        _number(event.get("images_per_s")),
+        _number(event.get("loss")),
+    )
+
+
+def step_text(step: int | None, steps: int | None) -> str:
+    """`20/100`, `20` without a total, empty without a step."""
+    if step is None:
+        return ""
+    return f"{step}/{steps}" if steps else str(step)
+
+
+def number_text(value: float | None, form: str) -> str:
+    """The number in this format; empty if there is none."""
+    return "" if value is None else format(value, form)
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and 0 <= value < 2**63 else None
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(value) if isinstance(value, int | float) else None
+    except OverflowError:  # an int beyond the range of a float
+        return None
+
+
+RECENT = 8
+"""Step events from which the speed is computed."""
+
+
+class Activity(StrEnum):
+    """What a task does, except for the phases that it reports itself."""
+
+    WAITING = "waiting"
+    """Not started yet."""
+    STARTING = "starting"
+    READY = "ready"
+    SERVING = "serving"
+    TRAINING = "training"
+    AT_BARRIER = "at barrier"
+    ENDING = "ending"
+    """It has sent its record."""
+    STOPPING = "stopping"
+    DONE = "done"
+    STOPPED = "stopped"
+    NOT_STARTED = "not started"
+    LOST = "host lost"
+    STUCK = "cannot be killed"
+
+
+TIMELESS = frozenset([Activity.WAITING, Activity.READY, Activity.SERVING, Activity.TRAINING])
+"""Activities that are shown without their duration."""
+
+
+@dataclass
+class TaskState:
+    """One attempt of a task."""
+
+    name: str
+    host: str = ""
+    leads: bool = True
+    serves: bool = False
+    attempt: int = 0
+    activity: str = Activity.WAITING
+    """An `Activity`, a phase, or how the task has failed."""
+    since: float = 0.0
+    """Start of the activity."""
+    connected: bool = False
+    """It waits for the others in its strategy's constructor, or has a strategy, or serves."""
+    ended: bool = False
+    failed: bool = False
+    step: int | None = None
+    steps: int | None = None
+    """The total, if known."""
+    images_per_s: float | None = None
+    loss: float | None = None
+    accuracy: float | None = None
+    """Accuracy of the last checkpoint that an evaluator has evaluated; `step` is its step."""
+    recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    """Times and numbers of the last steps since the last pause."""
+
+    @property
+    def running(self) -> bool:
+        """Whether its process exists, as far as is known."""
+        return not self.ended and self.activity != Activity.WAITING
+
+    def enter(self, activity: str, now: float) -> None:
+        """Start an activity; the one that it is in already continues."""
+        if activity != self.activity:
+            self.activity, self.since = activity, now
+
+    def end(self, activity: str, now: float, failed: bool) -> None:
+        """Enter the last activity."""
+        self.enter(activity, now)
+        self.ended, self.failed = True, failed
+
+    def left_s(self, now: float) -> float | None:
+        """Seconds until the last step, from the recent steps; None if unknown.
+
+        While a step is overdue, it counts as if it were done now.
+        """
+        if self.ended or self.steps is None or self.step is None or self.step >= self.steps or len(self.recent) < 2:
+            return None
+        (first_at, first), (last_at, last) = self.recent[0], self.recent[-1]
+        longest_s = max(later[0] - earlier[0] for earlier, later in pairwise(self.recent))
+        elapsed_s = max(last_at, now - longest_s) - first_at
+        if elapsed_s <= 0:
+            return None
+        left_s = elapsed_s * (self.steps - last) / (last - first)
+        return max(0.0, left_s - min(now - last_at, longest_s))
+
+    def note_step(self, event: Mapping[str, Any], now: float) -> None:
+        """Note the values of a `step` event."""
+        self.step, self.steps, self.images_per_s, self.loss = step_values(event)
+        if self.recent and (self.step is None or self.step <= self.recent[-1][1]):
+            self.recent.clear()
+        if self.step is not None:
+            self.recent.append((now, self.step))
+
+    def note_evaluation(self, event: Mapping[str, Any]) -> None:
+        """Note the step and the accuracy, 0..1, of an `evaluation` event, which may hold anything."""
+        self.step, self.accuracy = _count(event.get("step")), _number(event.get("accuracy"))
+
 
 MOST_PHASE = 30
 """Characters of a phase that are kept."""
@@ -17,17 +151,11 @@ MOST_PHASE = 30
 
 def state_of(job: Job) -> "JobState":
     """The state of a job before its start."""
-    return JobState(
-        {
-            plan.task.name: TaskState(
-                plan.task.name,
-                plan.host.name,
-                leads=job.roles[plan.task.role].leads,
-                serves=job.roles[plan.task.role].serves,
-            )
-            for plan in job.plans
-        }
-    )
+    state = JobState()
+    for plan in job.plans:
+        name, role = plan.task.name, job.roles[plan.task.role]
+        state.tasks[name] = TaskState(name, plan.host.name, role.leads, role.serves)
+    return state
 
 
 @dataclass
@@ -60,36 +188,41 @@ class JobState:
         match message:
             case TaskMessage(name, attempt=attempt):
                 task = self.tasks.setdefault(name, TaskState(name))
-                if attempt >= task.attempt:
-                    return self._update_task(task, message, now)
+                return attempt >= task.attempt and self._update_task(task, message, now)
             case AgentLost(host):
-                self._lose([task for task in self.tasks.values() if task.host == host and not task.ended], host, now)
-                return True
+                for task in self.tasks.values():
+                    if task.host == host and not task.ended:
+                        task.end(Activity.LOST, now, failed=True)
+                self._note_failure(host, now)
             case Stopped(names):
-                self._stop([self.tasks[name] for name in names if name in self.tasks], now)
-                return True
+                self.stopped_at = now if self.stopped_at is None else self.stopped_at
+                for task in self.running:
+                    if task.name in names:
+                        task.enter(Activity.STOPPING, now)
             case Restarting():
                 self._restart(message, now)
-                return True
-        return False
+            case _:
+                return False
+        return True
+
+    def _note_failure(self, name: str, now: float) -> None:
+        if not self.failed:
+            self.failed, self.failed_at = name, now
 
     def _restart(self, restarting: Restarting, now: float) -> None:
-        self.failed, self.stopped_at = "", None
-        if restarting.whole:  # with fewer tasks than before, or with others
-            self.tasks = {name: self.tasks.get(name) or self._like(name) for name in restarting.tasks}
+        before, self.failed, self.stopped_at = self.tasks, "", None
+        self.tasks = {} if restarting.whole else dict(before)  # maybe fewer tasks than before, or others
         hosts = dict(zip(restarting.tasks, restarting.hosts, strict=False))
         for name in restarting.tasks:
-            old = self.tasks.setdefault(name, TaskState(name))
-            host = hosts.get(name, old.host)
-            self.tasks[name] = TaskState(name, host, old.leads, old.serves, restarting.attempt, since=now)
-
-    def _like(self, name: str) -> TaskState:
-        """A new task: it leads and serves as the others of its role."""
-        role = name.rpartition("-")[0]
-        peer = next((task for task in self.tasks.values() if task.name.rpartition("-")[0] == role), TaskState(name))
-        return TaskState(name, leads=peer.leads, serves=peer.serves)
+            # a new task leads and serves as the others of its role
+            peers = [task for task in before.values() if task.name.rpartition("-")[0] == name.rpartition("-")[0]]
+            like = before.get(name, peers[0] if peers else TaskState(name))
+            host = hosts.get(name, like.host if name in before else "")
+            self.tasks[name] = TaskState(name, host, like.leads, like.serves, restarting.attempt, since=now)
 
     def _update_task(self, task: TaskState, message: TaskMessage, now: float) -> bool:
+        if isinstance(message, Event) and (task.ended or task.activity == Activity.STOPPING):
+            return not task.ended
         match message:
             case Started(attempt=attempt):
                 if attempt > task.attempt:
@@ -101,79 +234,51 @@ class JobState:
                 task.enter(Activity.SERVING, now)
                 task.connected = True
             case NotStarted():
-                self._end(task, Activity.NOT_STARTED, now, failed=True)
+                self._fail(task, Activity.NOT_STARTED, now)
             case Stuck():
-                self._end(task, Activity.STUCK, now, failed=True)
+                self._fail(task, Activity.STUCK, now)
             case Exited(code=code):
-                self._exit(task, code, now)
-            case Event(event=event) if not task.ended:
-                self._event(task, event, now)
+                early = task.serves and self.stopped_at is None and any(leader.running for leader in self.leading)
+                if code == 0 and not early:
+                    task.end(Activity.DONE, now, failed=False)
+                elif task.activity == Activity.STOPPING:
+                    task.end(Activity.STOPPED, now, failed=False)
+                else:
+                    self._fail(task, f"exit code {code}" if code >= 0 else signal_name(-code), now)
+            case Event(event={"event": "phase", "phase": str() as phase}):
+                shown = (character if character.isprintable() else " " for character in phase[:MOST_PHASE])
+                task.enter("".join(shown).strip(), now)
+                task.connected |= phase == Phase.CONNECTING
+            case Event(event={"event": "ready"}):
+                task.enter(Activity.SERVING if task.serves else Activity.READY, now)
+                task.connected = True
+            case Event(event={"event": "barrier"}):
+                task.enter(Activity.AT_BARRIER, now)
+                if all(leader.activity == Activity.AT_BARRIER for leader in self.leading):
+                    self._open_barrier(now)
+            case Event(event={"event": "step"} as event):
+                task.connected = True
+                task.enter(Activity.TRAINING, now)
+                task.note_step(event, now)
+            case Event(event={"event": "evaluation"} as event):
+                task.enter(Activity.READY, now)
+                task.note_evaluation(event)
+            case Event(event={"event": "record"}):
+                task.enter(Activity.ENDING, now)
+            case Event():
+                pass
             case _:
                 return False
         return True
 
-    def _event(self, task: TaskState, event: Mapping[str, Any], now: float) -> None:
-        if task.activity == Activity.STOPPING:
-            return
-        match event:
-            case {"event": "phase", "phase": str() as phase}:
-                task.enter(_printable(phase), now)
-                task.connected |= phase == Phase.CONNECTING
-            case {"event": "ready"}:
-                task.enter(Activity.SERVING if task.serves else Activity.READY, now)
-                task.connected = True
-            case {"event": "barrier"}:
-                task.enter(Activity.AT_BARRIER, now)
-                self._open_barrier(now)
-            case {"event": "step"}:
-                task.connected = True
-                task.enter(Activity.TRAINING, now)
-                task.note_step(event, now)
-            case {"event": "evaluation"}:
-                task.enter(Activity.READY, now)
-                task.note_evaluation(event)
-            case {"event": "record"}:
-                task.enter(Activity.ENDING, now)
-
     def _open_barrier(self, now: float) -> None:
         """The launcher releases the tasks at the barrier when all leading ones are there."""
-        if all(task.activity == Activity.AT_BARRIER for task in self.leading):
-            for task in self.leading:
-                task.enter(Activity.TRAINING if task.step is not None else Activity.READY, now)
-                task.recent.clear()
-                if task.step is not None:
-                    task.recent.append((now, task.step))
+        for task in self.leading:
+            task.enter(Activity.READY if task.step is None else Activity.TRAINING, now)
+            task.recent.clear()
+            if task.step is not None:
+                task.recent.append((now, task.step))
 
-    def _exit(self, task: TaskState, code: int, now: float) -> None:
-        early = task.serves and self.stopped_at is None and any(leader.running for leader in self.leading)
-        if code == 0 and not early:
-            self._end(task, Activity.DONE, now, failed=False)
-        elif task.activity == Activity.STOPPING:
-            self._end(task, Activity.STOPPED, now, failed=False)
-        else:
-            self._end(task, _exit_text(code), now, failed=True)
-
-    def _end(self, task: TaskState, activity: str, now: float, failed: bool) -> None:
-        task.end(activity, now, failed)
-        if failed and not self.failed:
-            self.failed, self.failed_at = task.name, now
-
-    def _lose(self, tasks: Iterable[TaskState], host: str, now: float) -> None:
-        for task in tasks:
-            task.end(Activity.LOST, now, failed=True)
-        if not self.failed:
-            self.failed, self.failed_at = host, now
-
-    def _stop(self, tasks: Iterable[TaskState], now: float) -> None:
-        self.stopped_at = now if self.stopped_at is None else self.stopped_at
-        for task in tasks:
-            if task.running:
-                task.enter(Activity.STOPPING, now)
-
-
-def _printable(phase: str) -> str:
-    return "".join(character if character.isprintable() else " " for character in phase[:MOST_PHASE]).strip()
-
-
-def _exit_text(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else signal_name(-code)
+    def _fail(self, task: TaskState, activity: str, now: float) -> None:
+        task.end(activity, now, failed=True)
+        self._note_failure(task.name, now)

@@ -11,11 +11,10 @@ from typing import TextIO
 
 from tfdist.launch.agents.inbox import HostReady, Message, Note, Restarting, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Output
-from tfdist.launch.console.step_values import number_text, step_text, step_values
+from tfdist.launch.console.job_state import number_text, step_text, step_values
 from tfdist.launch.console.stream import STALL_S, Stream, has_room
-from tfdist.launch.console.visible import KEPT_CHARACTERS, shorten, visible
-from tfdist.launch.noise import NOISE, NoiseFilter
-from tfdist.launch.text import counted, has_controls, plain, replace_surrogates
+from tfdist.launch.tensorflow_output import NOISE, NoiseFilter
+from tfdist.launch.text import KEPT_CHARACTERS, counted, has_controls, plain, replace_surrogates, shorten, visible
 
 SYMBOLS = "\u2501\u2500\u2026"
 """The characters of bars and cut texts."""
@@ -23,15 +22,11 @@ SYMBOLS = "\u2501\u2500\u2026"
 
 def can_redraw(file: TextIO) -> bool:
     """Whether the file is a terminal whose lines can be overwritten and that shows bars."""
-    return file.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown") and _shows_bars(file)
-
-
-def _shows_bars(file: TextIO) -> bool:
     try:
         SYMBOLS.encode(file.encoding or "utf-8")
     except UnicodeEncodeError:
         return False
-    return True
+    return file.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
 
 
 MOST_CHARACTERS = 1 << 16
@@ -197,13 +192,6 @@ class LineOptions:
     """Print the lines of these tasks only; None: of all."""
 
 
-def _step_line(event: Event) -> str:
-    step, steps, images_per_s, loss = step_values(event.event)
-    texts = (step_text(step, steps), number_text(images_per_s, ",.1f"), number_text(loss, ".4f"))
-    forms = zip(("step {}", "{} images/s", "loss {}"), texts, strict=True)
-    return "  ".join(form.format(text) for form, text in forms if text)
-
-
 class PrefixedLines:
     """Prints the tasks' output and steps as prefixed lines, as they arrive.
 
@@ -252,11 +240,22 @@ class PrefixedLines:
             case Output(task, stream, text) if stream != "stacks" and self._prints(task):
                 self._print_text(task, stream, replace_surrogates(text))
             case Event(task, event={"event": "step"}) if self._prints(task) and not self.options.quiet:
-                self._print_lines(task, [_step_line(message)], self._printer("stdout"))
-            case Stopped():
-                self._announce(message)
-            case Restarting():
-                self._announce_restart(message)
+                step, steps, images_per_s, loss = step_values(message.event)
+                texts = (step_text(step, steps), number_text(images_per_s, ",.1f"), number_text(loss, ".4f"))
+                forms = zip(("step {}", "{} images/s", "loss {}"), texts, strict=True)
+                line = "  ".join(form.format(text) for form, text in forms if text)
+                self._print_lines(task, [line], self._printer("stdout"))
+            case Stopped(tasks, grace_s, reason=reason):
+                for printer in self.printers.values():  # no longer wait for slow readers
+                    printer.stall_s = 0.0
+                if reason:
+                    verb = "stopping" if grace_s else "killing"
+                    advice = "; Ctrl-C again kills them" if reason == "Ctrl-C" and grace_s else ""
+                    self._say("tfdist", f"{reason}: {verb} {counted(len(tasks), 'task')}{advice}")
+            case Restarting(reason=reason):
+                for printer in self.printers.values():
+                    printer.stall_s = STALL_S
+                self._say("tfdist", reason)
             case Exited(task):
                 self._end_lines([key for key in self.texts if key[0] == task])
         for printer in self.printers.values():
@@ -271,21 +270,6 @@ class PrefixedLines:
         """Whether these lines of a task have been printed, and those who read stderr still see them."""
         wanted = {(task, line.rstrip()) for line in lines if line.strip()}
         return bool(wanted) and wanted <= set(self.last)
-
-    def _announce(self, stopped: Stopped) -> None:
-        """Print what is stopped and why, and no longer wait for slow readers."""
-        for printer in self.printers.values():
-            printer.stall_s = 0.0
-        if stopped.reason:
-            verb = "stopping" if stopped.grace_s else "killing"
-            advice = "; Ctrl-C again kills them" if stopped.reason == "Ctrl-C" and stopped.grace_s else ""
-            tasks = counted(len(stopped.tasks), "task")
-            self._say("tfdist", f"{stopped.reason}: {verb} {tasks}{advice}")
-
-    def _announce_restart(self, restarting: Restarting) -> None:
-        for printer in self.printers.values():
-            printer.stall_s = STALL_S
-        self._say("tfdist", restarting.reason)
 
     def _say(self, host: str, text: str) -> None:
         if not self.options.quiet:
@@ -313,7 +297,10 @@ class PrefixedLines:
             whole = [shown for line in whole if (shown := visible(line, printer.terminal)) or not line]
         self._print_lines(task, whole, printer)
         if self.shows_parts:
-            self._print_rest(lines, printer)
+            # of the line that has not ended, a progress bar is not printed too often
+            just_shown = lines.shown_at is not None and self.now() - lines.shown_at < UPDATE_S
+            if lines.rest.strip() and not (lines.overwrites and just_shown):
+                self._print_part(lines, lines.rest, printer, ended=False)
         elif len(lines.rest) > KEPT_CHARACTERS and not lines.overwrites:
             self._print_lines(task, [lines.rest], printer)
             lines.rest = ""
@@ -324,12 +311,6 @@ class PrefixedLines:
         head = self._head(task)
         if lines and printer.whole(head + f"\n{head}".join(lines) + "\n"):
             self._remember(task, lines, printer)
-
-    def _print_rest(self, lines: TaskLines, printer: Printer) -> None:
-        """Print the line that has not ended, a progress bar not too often."""
-        just_shown = lines.shown_at is not None and self.now() - lines.shown_at < UPDATE_S
-        if lines.rest.strip() and not (lines.overwrites and just_shown):
-            self._print_part(lines, lines.rest, printer, ended=False)
 
     def _print_part(self, lines: TaskLines, line: str, printer: Printer, ended: bool) -> None:
         overwrites, head = has_controls(line.rstrip("\r")), self._head(lines.task)

@@ -69,19 +69,16 @@ class WriteQueue:
     def _run(self) -> None:
         try:
             while True:
-                self._write(self._take())
+                with self._changed:
+                    self._changed.wait_for(lambda: self._queue)
+                    data = b"".join(self._queue)
+                    self._queue.clear()
+                self._write(data)
         except OSError as error:
             with self._changed:
                 self.error, self.pending = error, 0
                 self._queue.clear()
                 self._changed.notify_all()
-
-    def _take(self) -> bytes:
-        with self._changed:
-            self._changed.wait_for(lambda: self._queue)
-            data = b"".join(self._queue)
-            self._queue.clear()
-            return data
 
     def _write(self, data: bytes) -> None:
         left, size = memoryview(data), CHUNK_BYTES

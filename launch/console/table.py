@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, TextIO
 
 from tfdist.launch.agents.inbox import Message, Stopped
 from tfdist.launch.agents.messages import Event
-from tfdist.launch.console.columns import cut, fitting_columns, header, line
-from tfdist.launch.console.job_state import JobState, state_of
+from tfdist.launch.console.columns import choose_tasks, cut, fitting_columns, header, line, task_row
+from tfdist.launch.console.job_state import Activity, JobState, TaskState, state_of
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
-from tfdist.launch.console.rows import choose_tasks, task_row
 from tfdist.launch.console.stream import is_behind
-from tfdist.launch.console.task_state import Activity, TaskState
 from tfdist.launch.events import Phase
 from tfdist.launch.job import Job
 from tfdist.launch.text import duration, plain, shortened
@@ -22,57 +20,29 @@ if TYPE_CHECKING:
 
 def waits_for(job: JobState, now: float) -> str:
     """`waiting for worker-1 to connect`; empty if there is nothing to say."""
-    texts = (rule(job, now) for rule in (_stop, _failure, _start, _barrier, _connection, _leaders, _training))
-    return next((text for text in texts if text), "")
-
-
-def _stop(job: JobState, now: float) -> str:
-    if job.stopped_at is None or not job.running:
-        return ""
-    return f"stopping {_names(job.running)}, {duration(now - job.stopped_at)}"
-
-
-def _failure(job: JobState, now: float) -> str:
-    if not job.failed or not job.running:
-        return ""
-    return f"{job.failed} has failed; waiting for {_names(job.running)}, {duration(now - job.failed_at)}"
-
-
-def _start(job: JobState, now: float) -> str:
-    return _waiting((task for task in job.tasks.values() if task.activity == Activity.WAITING), "start")
-
-
-def _barrier(job: JobState, now: float) -> str:
-    if not any(task.activity == Activity.AT_BARRIER for task in job.leading):
-        return ""
-    missing = (task for task in job.leading if task.running and task.activity != Activity.AT_BARRIER)
-    return _waiting(missing, "reach the start barrier")
-
-
-def _connection(job: JobState, now: float) -> str:
-    if not any(task.activity == Phase.CONNECTING for task in job.running):
-        return ""
-    return _waiting((task for task in job.running if task.in_cluster and not task.connected), "connect")
-
-
-def _leaders(job: JobState, now: float) -> str:
-    done = [task for task in job.leading if task.activity == Activity.DONE]
-    leading = [task for task in job.running if task.leads]
-    if done and leading:
-        return f"{_names(done)} done; waiting for {_names(leading)}"
-    return "" if leading else _waiting(job.running, "end")
-
-
-def _training(job: JobState, now: float) -> str:
-    leading = job.leading
+    tasks, leading, running = job.tasks.values(), job.leading, job.running
+    if running and job.stopped_at is not None:
+        return f"stopping {_names(running)}, {duration(now - job.stopped_at)}"
+    if running and job.failed:
+        return f"{job.failed} has failed; waiting for {_names(running)}, {duration(now - job.failed_at)}"
+    if waiting := [task for task in tasks if task.activity == Activity.WAITING]:
+        return f"waiting for {_names(waiting)} to start"
+    missing = [task for task in leading if task.running and task.activity != Activity.AT_BARRIER]
+    if missing and any(task.activity == Activity.AT_BARRIER for task in leading):
+        return f"waiting for {_names(missing)} to reach the start barrier"
+    # an evaluator is outside the cluster
+    missing = [task for task in running if (task.leads or task.serves) and not task.connected]
+    if missing and any(task.activity == Phase.CONNECTING for task in running):
+        return f"waiting for {_names(missing)} to connect"
+    done = [task for task in leading if task.activity == Activity.DONE]
+    still_leading = [task for task in running if task.leads]
+    if done and still_leading:
+        return f"{_names(done)} done; waiting for {_names(still_leading)}"
+    if running and not still_leading:
+        return f"waiting for {_names(running)} to end"
     if not leading or any(task.activity != Activity.TRAINING for task in leading):
         return ""
     return f"{leading[0].name} trains" if len(leading) == 1 else f"all {len(leading)} tasks train"
-
-
-def _waiting(tasks: Iterable[TaskState], verb: str) -> str:
-    names = _names(tasks)
-    return f"waiting for {names} to {verb}" if names else ""
 
 
 def _names(tasks: Iterable[TaskState]) -> str:
@@ -149,12 +119,12 @@ def picture(state: JobState, several_hosts: bool, width: int, height: int, now: 
     text = Text(header(widths), style="", no_wrap=True, overflow="crop")
     for row in rows:
         text.append(f"\n{plain(line(row, widths))}", "red" if row.failed else None)
-    status = [] if last else [_status(state, "time left" in widths, now)]
-    for note in ([others] if others else []) + status:
+    notes = [others] if others else []
+    if not last:
+        status, left_s = waits_for(state, now), state.left_s(now)
+        if left_s is not None and "time left" not in widths:
+            status = f"{status}, about {duration(left_s)} left".removeprefix(", ")
+        notes.append(status)
+    for note in notes:
         text.append(f"\n{cut(plain(note), max(1, width - len('^C^C')))}")
     return text
-
-
-def _status(state: JobState, left_is_shown: bool, now: float) -> str:
-    text, left_s = waits_for(state, now), state.left_s(now)
-    return text if left_is_shown or left_s is None else f"{text}, about {duration(left_s)} left".removeprefix(", ")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from tfdist.launch.agents.messages import Listening
 from tfdist.launch.diagnosis.case import Case, Diagnosis
 from tfdist.launch.diagnosis.evidence import MOST_LINES
 from tfdist.launch.diagnosis.history import Stall
@@ -97,7 +98,11 @@ def stacks_of(text: str) -> list[Stack]:
     if main is None and any(_CUT in lines for _, lines in blocks):
         main = next((at for at, (header, _) in enumerate(blocks) if header.startswith("Current")), None)
     main = len(blocks) - 1 if main is None else main  # faulthandler lists the newest thread first
-    stacks = [Stack(tuple(_frames(lines)), (header, *lines), at == main) for at, (header, lines) in enumerate(blocks)]
+    stacks = []
+    for at, (header, lines) in enumerate(blocks):
+        matches = filter(None, (_FRAME.fullmatch(line) or _SPY_FRAME.fullmatch(line) for line in lines))
+        frames = tuple(Frame(match["name"], match["file"], match["line"]) for match in matches)
+        stacks.append(Stack(frames, (header, *lines), at == main))
     return sorted((stack for stack in stacks if stack.frames), key=lambda stack: not stack.main)
 
 
@@ -118,11 +123,6 @@ def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
         yield block
 
 
-def _frames(lines: list[str]) -> Iterator[Frame]:
-    for match in filter(None, (_FRAME.fullmatch(line) or _SPY_FRAME.fullmatch(line) for line in lines)):
-        yield Frame(match["name"], match["file"], match["line"])
-
-
 BUSY_CORES, IDLE_CORES = 0.5, 0.1
 """Cores that the process of a busy task uses on average at least, and that of an idle one at most."""
 MOST_NAMED = 4
@@ -137,7 +137,18 @@ def stalled(case: Case, stall: Stall) -> Diagnosis:
     """The diagnosis of a stall: the task that is behind, if the evidence names one."""
     rules: tuple[Callable[[Case, Stall], _Found | None], ...]
     rules = (_suspended, _outside_tensorflow, _fewer_steps, _not_listening, _busy)
-    tasks, words = next((found for rule in rules if (found := rule(case, stall)) is not None), _nobody(case))
+    tasks, words = next((found for rule in rules if (found := rule(case, stall)) is not None), ((), ""))
+    running = _running(case)
+    if not tasks and len(running) == 1:
+        task, tasks = running[0], (running[0],)
+        main = next((each for each in _stacks(case, task) if each.main), None)
+        caller = main.caller if main is not None else None
+        folder = next(plan.program.cwd for plan in case.job.plans if plan.task.name == task)
+        hangs = "hangs" if caller is None else f"is in TensorFlow, called from {caller.words(folder)}"
+        words = f"{task}{case.place(task)} {hangs}"
+    elif not tasks:
+        steps = [step for step, _ in case.history.steps.values()]
+        words = "no task is behind the others" + (f" (step {max(steps)})" if steps else "")
     return Diagnosis(f"no step for {stall.timeout_s:g} s: {words}", ExitCode.STALL, tasks)
 
 
@@ -221,7 +232,8 @@ def _fewer_steps(case: Case, _: Stall) -> _Found | None:
 def _not_listening(case: Case, _: Stall) -> _Found | None:
     """Tasks that do not accept connections yet, for which the others wait."""
     with_port = [plan.task.name for plan in case.job.plans if case.job.cluster.port(plan.task)]
-    missing = tuple(task for task in _running(case) if task in with_port and task not in case.listening)
+    listening = {entry.task for entry in case.history.select(Listening)}
+    missing = tuple(task for task in _running(case) if task in with_port and task not in listening)
     if not missing or len(missing) == len(with_port):
         return None
     listens = "does not listen on its port" if len(missing) == 1 else "do not listen on their ports"
@@ -237,15 +249,3 @@ def _busy(case: Case, stall: Stall) -> _Found | None:
     if len(busy) != 1 or not idle or len(busy) + len(idle) < len(used) or gpus:
         return None
     return busy, f"{_named(case, busy)} busy ({used[busy[0]]:.1f} cores), {shortened(idle)} idle"
-
-
-def _nobody(case: Case) -> _Found:
-    running = _running(case)
-    if len(running) == 1:
-        main = next((each for each in _stacks(case, running[0]) if each.main), None)
-        caller = main.caller if main is not None else None
-        folder = next(plan.program.cwd for plan in case.job.plans if plan.task.name == running[0])
-        where = f" in TensorFlow, called from {caller.words(folder)}" if caller is not None else " hangs"
-        return (running[0],), f"{running[0]}{case.place(running[0])}{' is' if caller else ''}{where}"
-    steps = [step for step, _ in case.history.steps.values()]
-    return (), f"no task is behind the others{f' (step {max(steps)})' if steps else ''}"

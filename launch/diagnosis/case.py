@@ -5,11 +5,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tfdist.launch.agents.inbox import AgentLost, Interrupted, Stopped
-from tfdist.launch.agents.messages import Exited, Listening, NotStarted, Stuck
-from tfdist.launch.diagnosis.endings import describe_ending, describe_stopped, describe_stuck, exit_code
-from tfdist.launch.diagnosis.evidence import ErrorText, exception_at_exit, is_peer_failure, last_lines, reported
+from tfdist.launch.agents.messages import Exited, Stuck
+from tfdist.launch.diagnosis.evidence import (
+    ErrorText,
+    describe_ending,
+    describe_stopped,
+    exception_at_exit,
+    exit_code,
+    is_peer_failure,
+    last_lines,
+    reported,
+)
 from tfdist.launch.diagnosis.history import (
-    Freeze,
     History,
     NotFinite,
     NotJoined,
@@ -91,14 +98,12 @@ class Case:
     @cached_property
     def by_themselves(self) -> dict[str, Exited]:
         """The exits of tasks that the launcher had not stopped, by task, in the order of their times."""
+        codes: tuple[int, ...] = ()
+        if isinstance(self.stop_reason, Interrupted):  # a scheduler sends the signal that ends a job to all processes
+            codes = (-self.stop_reason.signal, SIGNALS + self.stop_reason.signal)
         pairs = [(at, entry) for at, entry in enumerate(self.history.entries) if isinstance(entry, Exited)]
-        exits = [entry for at, entry in pairs if self._before_its_stop(at, entry) and not self._of_all(entry)]
+        exits = [exit for at, exit in pairs if exit.code not in codes and self._before_its_stop(at, exit)]
         return {exit.task: exit for exit in sorted(exits, key=lambda exit: exit.time)}
-
-    def _of_all(self, exit: Exited) -> bool:
-        """Whether it was ended by the signal that ended the job: a scheduler sends it to all processes."""
-        reason = self.stop_reason
-        return isinstance(reason, Interrupted) and exit.code in (-reason.signal, SIGNALS + reason.signal)
 
     @cached_property
     def failed_exits(self) -> dict[str, Exited]:
@@ -121,35 +126,15 @@ class Case:
         return tuple(entry for at, entry in pairs if self._before(at, entry.time, self._stop_index, self.stopped_at))
 
     @cached_property
-    def not_started(self) -> tuple[NotStarted, ...]:
-        """Tasks whose program could not be started."""
-        return tuple(self.history.select(NotStarted))
-
-    @cached_property
     def not_joined(self) -> NotJoined | None:
         """A worker that its peers wait for."""
         return next(iter(self.history.select(NotJoined)), None)
-
-    @cached_property
-    def frozen(self) -> Freeze | None:
-        """Tasks whose processes were stopped by a signal for too long."""
-        return next(iter(self.history.select(Freeze)), None)
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
         """Tasks that others may wait for, in the order of the job: no evaluator."""
         needed = {*self.job.leading, *self.job.serving}
         return tuple(plan.task.name for plan in self.job.plans if plan.task.name in needed)
-
-    @cached_property
-    def preempted(self) -> bool:
-        """A leading task has exited with the code that means: a checkpoint is saved, restart me."""
-        return any(exit.code == ExitCode.PREEMPTED for task, exit in self.exits.items() if task in self.job.leading)
-
-    @cached_property
-    def listening(self) -> frozenset[str]:
-        """Tasks whose servers have accepted connections."""
-        return frozenset(entry.task for entry in self.history.select(Listening))
 
     @cached_property
     def succeeded(self) -> bool:
@@ -183,7 +168,8 @@ class Case:
         place = self.place(task)
         stuck = next((each for each in self.history.select(Stuck) if each.task == task), None)
         if stuck is not None and task not in self.exits:
-            return describe_stuck(stuck, place)
+            wait = f": it waits for {stuck.wait}" if stuck.wait else ""
+            return f"could not be killed{place} (state {stuck.state or 'unknown'}{wait})"
         if task in self.failed_exits:
             exception = self.exception(task)
             return describe_ending(self.exits[task], place) + (f": {exception.headline}" if exception else "")

@@ -4,15 +4,15 @@ First-hand evidence (a task's own exception, a signal, a lost host) wins, the ea
 another one are the tasks considered that have not failed.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tfdist.launch.agents.messages import Exited
+from tfdist.launch.agents.messages import Exited, NotStarted
 from tfdist.launch.diagnosis.case import Case, Diagnosis, Failure, failure_of, failures_of, single, unfinished
-from tfdist.launch.diagnosis.endings import exit_code
-from tfdist.launch.diagnosis.evidence import exception_before, is_peer_failure, named_peers, reported
-from tfdist.launch.diagnosis.history import History, NotFinite, Stall
+from tfdist.launch.diagnosis.evidence import exception_before, exit_code, is_peer_failure, named_peers, reported
+from tfdist.launch.diagnosis.history import Freeze, History, NotFinite, NotJoined, Stall
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job
 from tfdist.launch.text import last_line, listed
@@ -51,8 +51,15 @@ def suspect(case: Case) -> Diagnosis | None:
     if not victims:
         return None
     rules: tuple[Callable[[Case, Sequence[Victim]], Diagnosis | None], ...]
-    rules = (raised_later, frozen, left_early, _named, _silent, _first_victim)
-    return next(diagnosis for rule in rules if (diagnosis := rule(case, victims)) is not None)
+    rules = (raised_later, frozen, left_early, _named, _silent)
+    diagnosis = next((found for rule in rules if (found := rule(case, victims)) is not None), None)
+    if diagnosis is not None:
+        return diagnosis
+    first = victims[0].task
+    exit = case.failed_exits.get(first)
+    if exit is not None:
+        return single(failure_of(case, exit, case.exception(first)))
+    return single(unfinished(case, first, reported(case.reports[first])))
 
 
 def _unharmed(case: Case, victims: Sequence[Victim]) -> list[str]:
@@ -109,8 +116,7 @@ def _named(case: Case, victims: Sequence[Victim]) -> Diagnosis | None:
     voters = [voter for voter, peer in votes.items() if peer == task]
     state = case.history.states.get(task)
     waits = f" (state D: it waits for {state.wait or 'a device'})" if state is not None and state.state == "D" else ""
-    who = listed(voters)
-    reason = f"{task}{case.place(task)} no longer answered {who}{waits}"
+    reason = f"{task}{case.place(task)} no longer answered {listed(voters)}{waits}"
     return Diagnosis(reason, victims[0].code, (task,))
 
 
@@ -128,14 +134,6 @@ def _silent(case: Case, victims: Sequence[Victim]) -> Diagnosis | None:
     return Diagnosis(reason, first.code, (task,))
 
 
-def _first_victim(case: Case, victims: Sequence[Victim]) -> Diagnosis:
-    first = victims[0]
-    exit = case.failed_exits.get(first.task)
-    if exit is not None:
-        return single(failure_of(case, exit, case.exception(first.task)))
-    return single(unfinished(case, first.task, reported(case.reports[first.task])))
-
-
 CLOSE_S, CLOSE_ON_ONE_HOST_S = 0.5, 0.1
 """Failures closer to each other cannot be ordered: clocks are known to within the latency of a message, and a process
 exits some time after its exception."""
@@ -143,71 +141,65 @@ exits some time after its exception."""
 
 def find_culprit(case: Case) -> Diagnosis | None:
     """Who caused the failure of a job that has ended; None if no task failed by itself."""
-    if case.not_started:
-        return _not_started(case)
+    not_started = case.history.select(NotStarted)
+    if not_started:
+        first = not_started[0]
+        tasks = tuple(each.task for each in not_started if each.reason == first.reason)
+        place = case.place(first.task) if len(tasks) == 1 else ""
+        return Diagnosis(f"{listed(tasks)} could not be started{place}: {first.reason}", ExitCode.NOT_STARTED, tasks)
     failures, early = failures_of(case), list(case.early.values())
-    first = min((failure.time for failure in failures), default=float("inf"))
-    lost_at = min((lost.time for lost in case.lost), default=float("inf"))
-    if case.lost and lost_at <= first and not any(exit.time < lost_at for exit in early):
+    first_at = min((failure.time for failure in failures), default=math.inf)
+    lost_at = min((lost.time for lost in case.lost), default=math.inf)
+    if case.lost and lost_at <= first_at and not any(exit.time < lost_at for exit in early):
         return _lost(case)
-    if early and early[0].time < first:
+    if early and early[0].time < first_at:
         return _early(case, early)
     if failures:
-        return _alike(case, failures) or _together(case, failures) or single(failures[0])
-    return _frozen(case) or _not_joined(case) or suspect(case)
+        return _failed(case, failures)
+    for freeze in case.history.select(Freeze):
+        return Diagnosis(frozen_sentence(case, freeze.tasks), ExitCode.FAILED, freeze.tasks)
+    if case.not_joined is not None:
+        task, waiting = case.not_joined.task, case.not_joined.waiting
+        waits = f"{listed(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for it"
+        reason = f"{task} exited with code 0{case.place(task)} before it joined the cluster; {waits}"
+        return Diagnosis(reason, ExitCode.FAILED, (task,))
+    return suspect(case)
 
 
 def shows_cause(history: History, job: Job) -> bool:
     """Whether the cause of a failure is known: a failure that cannot be the consequence of another one."""
     case = Case(history, job)
-    if case.not_started or case.lost or case.early or failures_of(case) or case.frozen or case.not_joined:
+    if any(isinstance(entry, NotStarted | Freeze | NotJoined) for entry in history.entries):
         return True
-    if isinstance(case.stop_reason, Stall | NotFinite):
+    if case.lost or case.early or failures_of(case) or isinstance(case.stop_reason, Stall | NotFinite):
         return True
     victims = victims_of(case)
     return bool(victims) and any(rule(case, victims) for rule in (raised_later, frozen, left_early))
 
 
-def _alike(case: Case, failures: Sequence[Failure]) -> Diagnosis | None:
+def _failed(case: Case, failures: Sequence[Failure]) -> Diagnosis:
+    """The first failure, those that are alike, or those that cannot be ordered."""
     first = failures[0]
-    alike = [each for each in failures if each.kind == first.kind]
-    if first.raised is None and not first.last_line:
-        alike = [each for each in alike if _close(case, first, each)]
-    if len(alike) < 2:
-        return None
-    tasks = tuple(failure.task for failure in alike)
-    number = len(case.job.plans)
-    every = "both tasks" if number == 2 else f"all {number} tasks"
-    who = every if len(tasks) == number else listed(tasks)
-    place = case.place(first.task)
-    words = first.words if first.raised else first.words.replace(place, "", 1)
-    return Diagnosis(f"{who} failed alike: {words}", first.code, tasks)
 
+    def is_close(other: Failure) -> bool:
+        one_host = case.place(first.task) == case.place(other.task)
+        return other.time - first.time <= (CLOSE_ON_ONE_HOST_S if one_host else CLOSE_S)
 
-def _together(case: Case, failures: Sequence[Failure]) -> Diagnosis | None:
-    first = failures[0]
-    close = [each for each in failures if _close(case, first, each)]
-    if len(close) < 2:
-        return None
-    who = [f"{each.task}{case.place(each.task)}" for each in close]
-    seconds = max(0.1, close[-1].time - first.time)
-    words = "; ".join(each.words for each in close[:4])
-    names = listed(who)
-    reason = f"{names} failed within {seconds:.1f} s: {words}"
-    return Diagnosis(reason, first.code, tuple(each.task for each in close))
-
-
-def _close(case: Case, first: Failure, other: Failure) -> bool:
-    one_host = case.place(first.task) == case.place(other.task)
-    return other.time - first.time <= (CLOSE_ON_ONE_HOST_S if one_host else CLOSE_S)
-
-
-def _not_started(case: Case) -> Diagnosis:
-    first = case.not_started[0]
-    tasks = tuple(each.task for each in case.not_started if each.reason == first.reason)
-    who = first.task if len(tasks) == 1 else listed(tasks)
-    place = case.place(first.task) if len(tasks) == 1 else ""
-    return Diagnosis(f"{who} could not be started{place}: {first.reason}", ExitCode.NOT_STARTED, tasks)
+    unknown = first.raised is None and not first.last_line
+    alike = [each for each in failures if each.kind == first.kind and (not unknown or is_close(each))]
+    if len(alike) > 1:
+        tasks, number = tuple(failure.task for failure in alike), len(case.job.plans)
+        every = "both tasks" if number == 2 else f"all {number} tasks"
+        who = every if len(tasks) == number else listed(tasks)
+        words = first.words if first.raised else first.words.replace(case.place(first.task), "", 1)
+        return Diagnosis(f"{who} failed alike: {words}", first.code, tasks)
+    close = list(filter(is_close, failures))
+    if len(close) > 1:
+        names = listed(f"{each.task}{case.place(each.task)}" for each in close)
+        seconds = max(0.1, close[-1].time - first.time)
+        reason = f"{names} failed within {seconds:.1f} s: {'; '.join(each.words for each in close[:4])}"
+        return Diagnosis(reason, first.code, tuple(each.task for each in close))
+    return single(first)
 
 
 def _lost(case: Case) -> Diagnosis:
@@ -228,18 +220,3 @@ def _early(case: Case, early: Sequence[Exited]) -> Diagnosis:
     place = case.place(tasks[0]) if len(tasks) == 1 else ""
     reason = f"{listed(tasks)} exited with code 0{place}, but {needs} {them}"
     return Diagnosis(f"{reason}: a script without server.join() is the usual cause", ExitCode.FAILED, tasks)
-
-
-def _frozen(case: Case) -> Diagnosis | None:
-    if case.frozen is None:
-        return None
-    return Diagnosis(frozen_sentence(case, case.frozen.tasks), ExitCode.FAILED, case.frozen.tasks)
-
-
-def _not_joined(case: Case) -> Diagnosis | None:
-    if case.not_joined is None:
-        return None
-    task, waiting = case.not_joined.task, case.not_joined.waiting
-    waits = f"{listed(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for it"
-    reason = f"{task} exited with code 0{case.place(task)} before it joined the cluster; {waits}"
-    return Diagnosis(reason, ExitCode.FAILED, (task,))

@@ -2,11 +2,69 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+import signal
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tfdist.launch.agents.inbox import Stopped
+from tfdist.launch.agents.messages import Exited
 from tfdist.launch.diagnosis.history import History, OutputLine, ReportedError
-from tfdist.launch.noise import LOG_LINE, NOISE
+from tfdist.launch.errors import ExitCode
+from tfdist.launch.tensorflow_output import LOG_LINE, NOISE
+from tfdist.launch.text import signal_name
+
+_SHELL = 128
+"""A shell exits with this plus the number of the signal that killed its program."""
+
+
+def killed_from_outside(code: int) -> bool:
+    """Whether another process, or the kernel for lack of memory, has killed the task or the program in its shell."""
+    return signal_number(code) in _SENT
+
+
+def describe_ending(exit: Exited, place: str = "") -> str:
+    """`exited with code 3 on h2`, or `was killed by SIGTERM on h2 (not by tfdist)`; `place` is ` on h2` or empty."""
+    code, number = exit.code, signal_number(exit.code)
+    if number is None:
+        return f"exited with code {code}{place}" + (" (restart requested)" if code == ExitCode.PREEMPTED else "")
+    killed = f"was killed by {signal_name(number)}{place}"
+    if code > 0:
+        killed = f"exited with code {code}{place} (its program was killed by {signal_name(number)})"
+    if number == signal.SIGKILL and (exit.oom_kills or exit.kernel_log):
+        return f"{killed}: out of memory" + (f" (kernel log: {exit.kernel_log.strip()})" if exit.kernel_log else "")
+    return f"{killed} (not by tfdist)" if code < 0 and number in _SENT else killed
+
+
+def describe_stopped(exit: Exited, stopped: Stopped, place: str = "") -> str:
+    """The end of a task that tfdist stopped: `stopped by tfdist, with SIGKILL after 5 s`."""
+    number = signal_number(exit.code)
+    if number == signal.SIGKILL:
+        seconds = round(max(0.0, exit.time - stopped.time))
+        return f"stopped by tfdist{place}, with SIGKILL" + (f" after {seconds} s" if seconds else "")
+    if number is not None or exit.code == 0:
+        return f"stopped by tfdist{place}"
+    return f"stopped by tfdist{place} (exited with code {exit.code})"
+
+
+def exit_code(code: int) -> int:
+    """The exit code of the launcher for that of a task, as in a shell: 128+n for a signal n."""
+    return code if code >= 0 else _SHELL - code
+
+
+def signal_number(code: int) -> int | None:
+    """The signal that ended a process or, as its shell reports, the program in it; None: it exited by itself."""
+    if code < 0:
+        return -code
+    return code - _SHELL if code - _SHELL in _REPORTED_BY_SHELLS else None
+
+
+_SENT = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+"""Signals that a process does not cause itself."""
+_REPORTED_BY_SHELLS = (
+    signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE,
+    signal.SIGKILL, signal.SIGSEGV, signal.SIGPIPE, signal.SIGTERM,
+)  # fmt: skip
+
 
 PEER_FAILURE = re.compile(
     r"Additional GRPC error information"
@@ -90,7 +148,11 @@ def raised(lines: Sequence[OutputLine]) -> ErrorText | None:
         ends = range(headers[-1] + 1, len(texts))
         end = next((index for index in ends if texts[index] and not texts[index].startswith(" ")), None)
         match = _RAISED.match(texts[end]) if end is not None else None
-        start = _chain_start(texts, headers)
+        start = headers[-1]
+        for header in reversed(headers[:-1]):
+            if not any(text in _CHAINED for text in texts[header:start]):
+                break
+            start = header
     else:
         alone = (index for index in reversed(range(len(texts))) if _RAISED_ALONE.match(texts[index]))
         end = next(alone, None)
@@ -103,15 +165,6 @@ def raised(lines: Sequence[OutputLine]) -> ErrorText | None:
     message = "\n".join([match[2] or "", *rest[:until]])
     shown = tuple(text for text in texts[start : end + 1 + until] if not NOISE.match(text))
     return ErrorText(match[1].rpartition(".")[2], message, lines[end].time, "\n".join(texts[start:end]), shown)
-
-
-def _chain_start(texts: Sequence[str], headers: Sequence[int]) -> int:
-    start = headers[-1]
-    for header in reversed(headers[:-1]):
-        if not any(text in _CHAINED for text in texts[header:start]):
-            break
-        start = header
-    return start
 
 
 def exception_of(task: str, history: History) -> ErrorText | None:
@@ -171,10 +224,9 @@ def last_lines(task: str, history: History, exception: ErrorText | None, before:
     if exception is not None and exception.lines:
         lines = exception.lines
         return lines if len(lines) <= MOST_LINES else (*lines[: MOST_LINES // 4], "...", *lines[-MOST_LINES * 3 // 4 :])
-    streams = (_without_noise(history.lines(task, stream), before) for stream in ("stderr", "stdout"))
-    return next(filter(None, streams), ())
-
-
-def _without_noise(lines: Iterable[OutputLine], before: float) -> tuple[str, ...]:
-    texts = (line.text for line in lines if line.time < before)
-    return tuple(text for text in texts if text.strip() and not NOISE.match(text))[-LAST_LINES:]
+    for stream in ("stderr", "stdout"):
+        texts = [line.text for line in history.lines(task, stream) if line.time < before]
+        shown = [text for text in texts if text.strip() and not NOISE.match(text)]
+        if shown:
+            return tuple(shown[-LAST_LINES:])
+    return ()

@@ -248,7 +248,10 @@ class History:
             case Event(event={"event": "checkpoint", "step": int() as step}):
                 self.saved_step = step
             case Event(task, time, event={"event": "failed"} as event):
-                self._append(_failed(task, event, time, message.attempt))
+                kind, text, where, causes = (
+                    str(event.get(name, ""))[:MOST_TEXT] for name in ("type", "message", "where", "causes")
+                )
+                self._append(ReportedError(task, kind, text, where, time, message.attempt, causes))
             case message if isinstance(message, _KEPT):
                 self._append(message)
 
@@ -263,7 +266,19 @@ class History:
 
     def forget(self, tasks: Collection[str]) -> None:
         """Drop what is known about these tasks: they are restarted."""
-        self.entries = [kept for entry in self.entries if (kept := _without(entry, tasks)) is not None]
+        entries, self.entries = self.entries, []
+        for entry in entries:
+            match entry:
+                case AgentLost() | Interrupted() | TimedOut():
+                    self.entries.append(entry)
+                case Stall():
+                    pass
+                case Stopped(names) | Freeze(names) | StartTimedOut(tasks=names):
+                    left = tuple(name for name in names if name not in tasks)
+                    if left:
+                        self.entries.append(replace(entry, tasks=left))
+                case _ if entry.task not in tasks:
+                    self.entries.append(entry)
         for by_task in (self.steps, self.outputs, self.states, self.stacks):
             for task in tasks:
                 by_task.pop(task, None)
@@ -298,26 +313,6 @@ class History:
         return [line.text for line in self.lines(task, stream)]
 
 
-def _without(entry: Entry, tasks: Collection[str]) -> Entry | None:
-    """The entry as far as it is about other tasks; None if it is about these alone."""
-    match entry:
-        case AgentLost() | Interrupted() | TimedOut():
-            return entry
-        case Stall():
-            return None
-        case Stopped(names) | Freeze(names) | StartTimedOut(tasks=names):
-            left = tuple(name for name in names if name not in tasks)
-            return replace(entry, tasks=left) if left else None
-    return None if entry.task in tasks else entry
-
-
 def _kept(line: str) -> str:
     # A progress bar overwrites its line: what counts is its last state.
     return line.rstrip("\r").rpartition("\r")[2][:MOST_LINE]
-
-
-def _failed(task: str, event: Mapping[str, Any], time: float, attempt: int) -> ReportedError:
-    kind, message, where, causes = (
-        str(event.get(name, ""))[:MOST_TEXT] for name in ("type", "message", "where", "causes")
-    )
-    return ReportedError(task, kind, message, where, time, attempt, causes)

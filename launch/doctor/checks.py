@@ -20,9 +20,9 @@ from tfdist.launch.doctor.problems import (
 from tfdist.launch.doctor.survey import Survey
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.incompatibilities import INCOMPATIBILITIES
 from tfdist.launch.machine import FOR_WORKERS, WITHOUT_GPUS, find_gpu, unusable_gpus
 from tfdist.launch.str_enum import StrEnum
+from tfdist.launch.tensorflow_output import INCOMPATIBILITIES
 from tfdist.launch.text import counted, shortened
 
 TASK_BYTES = 1.3e9

@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import pytest
 
-from tfdist.launch import incompatibilities, noise, restarts
+from tfdist.launch import restarts, tensorflow_output
 from tfdist.launch.agents import connect
 from tfdist.launch.diagnosis import behind, evidence
 from tfdist.launch.diagnosis.behind import Frame, stacks_of
@@ -19,10 +19,10 @@ SIZE = 1 << 16
 FAULTS = (*transport.SLOW_FAULTS, *transport.SSH_FAULTS, *transport.FAULTS)
 PATTERNS = (
     *(fault[0] for fault in FAULTS),
-    *(each.pattern for each in incompatibilities.INCOMPATIBILITIES),
+    *(each.pattern for each in tensorflow_output.INCOMPATIBILITIES),
     *(
         value.pattern
-        for module in (noise, restarts, connect, evidence, behind)
+        for module in (tensorflow_output, restarts, connect, evidence, behind)
         for value in vars(module).values()
         if isinstance(value, re.Pattern)
     ),
@@ -47,15 +47,15 @@ TEXTS = list(
 )
 READERS = (
     lambda text: transport.connection_problem(Host("h1", prefix=("ssh", "--", "h1"), needs_quoting=True), text),
-    incompatibilities.hints,
+    tensorflow_output.hints,
     evidence.is_peer_failure,
     lambda text: evidence.named_peers(text, "worker-0"),
     lambda text: evidence.raised([OutputLine(1.0, line) for line in ("Traceback (most recent call last):", "", text)]),
     lambda text: evidence.raised([OutputLine(1.0, text)]),
     lambda text: evidence.ErrorText("ValueError", text, 1.0).headline,
-    lambda text: noise.NoiseFilter(in_options=True).keep(["W0000 ] SessionOptions:", text]),
-    lambda text: noise.NoiseFilter().keep([text]),
-    noise.LOG_LINE.match,
+    lambda text: tensorflow_output.NoiseFilter(in_options=True).keep(["W0000 ] SessionOptions:", text]),
+    lambda text: tensorflow_output.NoiseFilter().keep([text]),
+    tensorflow_output.LOG_LINE.match,
     restarts.OUT_OF_MEMORY.search,
     connect.OVERLOADED.search,
     stacks_of,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfdist.launch.console.visible import visible
 from tfdist.launch.redact import REDACTED, redact_arguments, redact_command, redact_text, redact_value, safe_text
+from tfdist.launch.text import visible
 
 SECRETS = [
     "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "DB_PASSWORD", "DB_PASS", "OPENAI_KEY", "github_token",

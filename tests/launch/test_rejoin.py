@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from tfdist.launch.agents.inbox import AgentLost, HostReady, Note
 from tfdist.launch.agents.messages import Exited, Heartbeat, Inspect, Inspected, Output, Reserve, Reserved
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.policy import Policy
-from tfdist.launch.rejoin import Rejoin, rejoining
+from tfdist.launch.rejoin import Rejoin
 
 from .agents.stand_ins import host, python_task, wait_for_message
 
@@ -41,7 +42,7 @@ def arrivals(inbox, until):
 
 def test_a_lost_host_is_connected_again_and_can_run_tasks(tmp_path):
     one = host("a")
-    with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one]) as rejoin:
+    with connect([one], POLICY) as fleet, closing(Rejoin(fleet, lambda: [one])) as rejoin:
         rejoin.start()
         lose(fleet, rejoin, one)
         assert fleet.hellos == fleet.channels == {}
@@ -56,7 +57,7 @@ def test_a_lost_host_is_connected_again_and_can_run_tasks(tmp_path):
 def test_a_host_that_does_not_answer_is_tried_again(tmp_path):
     (tmp_path / "a").touch()
     one = switched(tmp_path, "a")
-    with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one]) as rejoin:
+    with connect([one], POLICY) as fleet, closing(Rejoin(fleet, lambda: [one])) as rejoin:
         rejoin.start()
         (tmp_path / "a").unlink()
         lose(fleet, rejoin, one)
@@ -71,7 +72,7 @@ def test_a_host_that_does_not_answer_is_tried_again(tmp_path):
 
 def test_a_host_that_is_new_is_connected_and_used_hosts_are_left_alone(tmp_path):
     one, two = host("a"), host("b")
-    with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one, two]) as rejoin:
+    with connect([one], POLICY) as fleet, closing(Rejoin(fleet, lambda: [one, two])) as rejoin:
         rejoin.start()
         before = fleet.channels[one]
         assert wait_for_message(fleet.inbox, HostReady).message.host == "b"
@@ -81,7 +82,7 @@ def test_a_host_that_is_new_is_connected_and_used_hosts_are_left_alone(tmp_path)
 
 def test_no_message_of_an_agent_that_waits_reaches_the_job():
     one = host("a")
-    with connect([], POLICY) as fleet, rejoining(fleet, lambda: [one]) as rejoin:
+    with connect([], POLICY) as fleet, closing(Rejoin(fleet, lambda: [one])) as rejoin:
         rejoin.start()
         seen = [type(arrival.message) for arrival in arrivals(fleet.inbox, HostReady)]
         assert seen == [HostReady]
@@ -91,7 +92,7 @@ def test_no_message_of_an_agent_that_waits_reaches_the_job():
 
 def test_an_agent_that_was_lost_while_it_waited_is_not_taken():
     one = host("a")
-    with connect([], POLICY) as fleet, rejoining(fleet, lambda: [one]) as rejoin:
+    with connect([], POLICY) as fleet, closing(Rejoin(fleet, lambda: [one])) as rejoin:
         rejoin.start()
         wait_for_message(fleet.inbox, HostReady)
         waiting = rejoin._channels[one]
@@ -107,7 +108,7 @@ def test_the_predecessor_of_an_agent_is_ended_with_its_tasks(survivors):
     """The connection was cut, so the agent still runs and has not noticed it."""
     one = host("a", 'exec 3<&0; setsid "$@" <&3 & wait')  # the agent outlives the script
     stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(601)"
-    with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one]) as rejoin:
+    with connect([one], POLICY) as fleet, closing(Rejoin(fleet, lambda: [one])) as rejoin:
         rejoin.start()
         first = fleet.channels[one]
         first.send(python_task(stubborn))
@@ -124,7 +125,7 @@ def test_the_predecessor_of_an_agent_is_ended_with_its_tasks(survivors):
 
 def test_what_a_lost_agent_has_sent_is_not_taken_for_its_successors():
     one = host("a")
-    with connect([one], POLICY) as fleet, rejoining(fleet, lambda: [one]) as rejoin:
+    with connect([one], POLICY) as fleet, closing(Rejoin(fleet, lambda: [one])) as rejoin:
         rejoin.start()
         fleet.channels[one].send(python_task("print('old')"))
         first = fleet.inbox.get(20.0)
@@ -165,7 +166,7 @@ def test_the_end_of_the_job_ends_the_thread_and_its_agents(script, survivors):
 def test_a_missing_transport_is_tried_again(tmp_path):
     program, rounds = tmp_path / "connect", []
     one = replace(host("a"), prefix=(str(program),))
-    with connect([], POLICY) as fleet, rejoining(fleet, lambda: rounds.append(1) or [one]) as rejoin:
+    with connect([], POLICY) as fleet, closing(Rejoin(fleet, lambda: rounds.append(1) or [one])) as rejoin:
         rejoin.start()
         while len(rounds) < 2:  # the first one has failed
             time.sleep(0.01)
@@ -182,7 +183,7 @@ def test_a_change_of_the_hosts_that_is_wrong_is_reported_and_the_hosts_stay():
             raise TfdistError("hosts.txt, line 2: wrong")
         return (one, two)
 
-    with connect([one], POLICY) as fleet, rejoining(fleet, wanted) as rejoin:
+    with connect([one], POLICY) as fleet, closing(Rejoin(fleet, wanted)) as rejoin:
         rejoin.start()
         assert wait_for_message(fleet.inbox, Note).message == Note("tfdist", "hosts.txt, line 2: wrong")
         assert rejoin.wanted == (one,)

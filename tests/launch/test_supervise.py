@@ -170,7 +170,7 @@ def after_an_early_exit(listening=("worker-0",), cpu_per_check=0.01, output=None
         supervisor.handle(Listening(task, time.time() - 60.0))
     supervisor.handle(exited("worker-1", 0), now)
     for check in range(1, 10):
-        if supervisor.deadlines.of(supervisor._check_joining) is not None:
+        if supervisor.deadlines.of(supervisor.joining.check) is not None:
             supervisor.deadlines.run_due(now + 2.0 * check)
             if output and not supervisor.tasks.stopped:
                 supervisor.handle(output)

@@ -5,11 +5,81 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tfdist.launch.console.columns import bar, cut, fitting_columns, header, line
-from tfdist.launch.console.rows import task_row
-from tfdist.launch.console.task_state import TaskState
+from tfdist.launch.agents.messages import Started
+from tfdist.launch.console.columns import bar, choose_tasks, cut, fitting_columns, header, line, task_row
+from tfdist.launch.console.job_state import JobState, TaskState, state_of
 
-from .test_rows import trained
+from .test_job_state import event, exited, job_of, replayed
+
+
+def trained(**values) -> TaskState:
+    """A task after two steps."""
+    state = JobState()
+    for second, step in enumerate((10, 20)):
+        state.update(event("worker-0", "step", step=step, steps=100, **values), float(second))
+    return state.tasks["worker-0"]
+
+
+def test_a_row_shows_the_step_its_share_the_speed_and_the_time_left():
+    row = task_row(trained(images_per_s=1234.56, loss=0.25), 1.0)
+    assert row.texts == {
+        "task": "worker-0",
+        "host": "",
+        "state": "training",
+        "step": "20/100",
+        "images/s": "1,234.6",
+        "loss": "0.2500",
+        "time left": "8 s",
+    }
+    assert (row.progress, row.failed) == (0.2, False)
+
+
+def test_a_task_without_a_step_shows_its_phase_and_for_how_long():
+    state = replayed(JobState(), Started("worker-0", 1, 0.0), event("worker-0", "phase", phase="importing"))
+    row = task_row(state.tasks["worker-0"], 5.2)
+    assert (row.texts["state"], row.texts["step"], row.progress) == ("importing 3 s", "", None)
+    assert task_row(state.tasks["worker-0"], 2.1).texts["state"] == "importing"
+
+
+def test_steps_without_a_total_have_no_bar_and_more_steps_than_planned_fill_it():
+    state = replayed(JobState(), event("a", "step", step=7), event("b", "step", step=7, steps=5))
+    one, other = (task_row(task, 2.0) for task in state.tasks.values())
+    assert (one.texts["step"], one.progress) == ("7", None)
+    assert (other.texts["step"], other.progress) == ("7/5", 1.0)
+
+
+def test_of_many_tasks_the_failed_the_first_and_the_slowest_are_shown_in_order():
+    state = state_of(job_of(worker=64))
+    replayed(state, *(Started(task, 1, 0.0) for task in state.tasks))
+    replayed(state, *(event(task, "step", step=9, steps=20) for task in state.tasks))
+    replayed(state, event("worker-0", "step", step=19), event("worker-40", "step", step=8), exited("worker-50", 1))
+    shown, others = choose_tasks(state, 4)
+    assert [task.name for task in shown] == ["worker-0", "worker-1", "worker-40", "worker-50"]
+    assert others == "60 more: 60 training"
+    shown, others = choose_tasks(state, 0)
+    assert ([task.name for task in shown], others) == (["worker-50"], "63 more: 63 training")
+
+
+def test_few_tasks_are_all_shown():
+    shown, others = choose_tasks(state_of(job_of(worker=2)), 2)
+    assert ([task.name for task in shown], others) == (["worker-0", "worker-1"], "")
+
+
+def test_an_evaluator_shows_its_last_result_while_it_waits_for_the_next_checkpoint():
+    state = replayed(state_of(job_of(worker=1, evaluator=1)), Started("evaluator-0", 1, 0.0))
+    seen = []
+    for message in (
+        event("evaluator-0", "ready"),
+        event("evaluator-0", "phase", phase="evaluating"),
+        event("evaluator-0", "evaluation", step=120, accuracy=0.9126),
+        event("evaluator-0", "phase", phase="evaluating"),
+        event("evaluator-0", "evaluation", step=None, accuracy="high"),
+    ):
+        texts = task_row(replayed(state, message).tasks["evaluator-0"], 3.0).texts
+        seen.append((texts["state"], texts["step"]))
+    assert seen == [
+        ("ready", ""), ("evaluating 2 s", ""), ("accuracy 0.913", "120"), ("evaluating 2 s", "120"), ("ready", "")
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

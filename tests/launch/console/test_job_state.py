@@ -5,9 +5,27 @@ import pytest
 from tests.launch.jobs import roles
 from tfdist.launch.agents.inbox import AgentLost, Restarting, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Heartbeat, Listening, NotStarted, Output, Started, Stuck
-from tfdist.launch.console.job_state import JobState, state_of
+from tfdist.launch.console.job_state import JobState, number_text, state_of, step_text, step_values
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import Machine, local_machines
+
+
+def test_the_values_of_a_step():
+    event = {"event": "step", "step": 3, "steps": 9, "images_per_s": 12, "loss": 0.5}
+    assert step_values(event) == (3, 9, 12.0, 0.5)
+
+
+@pytest.mark.parametrize("value", [None, "x", [], -1, 10**400])
+def test_a_value_that_cannot_be_shown_is_left_out(value):
+    assert step_values({"step": value, "steps": value})[:2] == (None, None)
+    assert step_values({"step": 0, "steps": 0})[:2] == (0, None)
+    if value != -1:
+        assert step_values({"images_per_s": value, "loss": value})[2:] == (None, None)
+
+
+def test_the_text_of_values():
+    assert [step_text(*values) for values in ((3, 9), (3, None), (None, 9))] == ["3/9", "3", ""]
+    assert [number_text(value, ",.1f") for value in (1234.56, None)] == ["1,234.6", ""]
 
 
 def job_of(**counts: int):

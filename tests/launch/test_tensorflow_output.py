@@ -1,0 +1,81 @@
+"""Which lines of a task say nothing to its user."""
+
+import pytest
+
+from tfdist.launch.tensorflow_output import INCOMPATIBILITIES, NoiseFilter, hints
+
+WRITTEN = {
+    "ValueError: Attempt to convert a value (PerReplica:{\n  0: <tf.Tensor": "Keras 3's fit cannot convert",
+    "ValueError: You must specify an aggregation method to update a MirroredVariable in Replica Context.": "aggregation",
+    "InvalidArgumentError: No OpKernel was registered to support Op 'NcclAllReduce' used by {{node": "NCCL needs GPUs",
+    "errors_impl.UnknownError: Could not start gRPC server": "another process listens",
+    "Collective ops is aborted by: Shape mismatch in the collective instance 100. Op at": "different shapes",
+    "TBNotInstalledError: TensorBoard is not installed, missing implementation for tf.summary.scalar": "tensorboard",
+}
+
+
+@pytest.mark.parametrize(("text", "hint"), WRITTEN.items(), ids=WRITTEN.values())
+def test_what_tensorflow_writes_gets_one_hint(text, hint):
+    (found,) = hints(text)
+    assert hint in found
+
+
+def test_every_incompatibility_is_tested_and_other_errors_get_no_hint():
+    assert len({hints(text) for text in WRITTEN}) == len(INCOMPATIBILITIES)
+    assert hints("ValueError: bad data") == ()
+
+
+@pytest.mark.parametrize(
+    ("packages", "shown"),
+    [
+        ({"keras": "3.15.1"}, 1),
+        ({"keras": "3.15.1", "tf_keras": "2.21.0"}, 0),
+        ({"keras": "2.15.0"}, 0),
+        ({}, 0),
+    ],
+)
+def test_a_host_with_keras_3_alone_shows_what_will_fail(packages, shown):
+    assert sum(each.shows_in(packages) for each in INCOMPATIBILITIES) == shown
+
+
+OPTIONS = """\
+I0000 00:00:1795284709.595145   15639 eager_service_impl.cc:355] SessionOptions: goo.gle/debugstr
+device_count {
+  key: "CPU"
+  value: 1
+}
+gpu_options {
+  experimental {
+  }
+}
+allow_soft_placement: true
+experimental {
+  collective_group_leader: "/job:ps/replica:0/task:0"
+}
+
+"""
+
+
+def test_the_session_options_of_a_server_are_noise_up_to_the_first_line_that_is_none():
+    text = f"before\n{OPTIONS}the server is up\n}}\n  key: value\n"
+    assert NoiseFilter().keep(text.splitlines()) == ["before", "the server is up", "}", "  key: value"]
+
+
+def test_braces_and_indented_lines_elsewhere_are_kept():
+    text = "model {\n  key: 1\n}\n\nI0000 00:00:1795284709.595145   15639 port.cc:153] oneDNN\n}"
+    assert NoiseFilter().keep(text.splitlines()) == ["model {", "  key: 1", "}", "", "}"]
+
+
+def test_a_block_of_options_may_arrive_in_pieces():
+    noise = NoiseFilter()
+    assert [line for line in (OPTIONS + "up\n").splitlines() if noise.keep([line])] == ["up"]
+
+
+def test_placed_operations_are_noise_on_both_streams():
+    place = "step/Adam/update: (ResourceApplyAdam): /job:ps/replica:0/task:0/device:CPU:0"
+    logged = f"I0000 00:00:1795330612.428841    2636 placer.cc:162] {place}"
+    for line in (place, logged):
+        assert NoiseFilter().keep([line]) == []
+        assert NoiseFilter().keep(["a result", line]) == ["a result"]
+    kept = ["see (this): /job:ps is down", "model: (tiny): trained"]
+    assert NoiseFilter().keep(kept) == kept
