@@ -10,7 +10,7 @@ from tfdist.bench.statistics import Interval
 from tfdist.launch.quantities import size_text
 from tfdist.launch.text import counted
 from tfdist.models.architectures.parameters import gradient_bytes
-from tfdist.models.collectives.op import CollectiveOp, bus_factor
+from tfdist.models.collectives.spec import CollectiveOp, bus_factor
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.options import Keras, StrategyName
 

@@ -1,7 +1,7 @@
 """Arms whose processes run at the same time: started, warmed up, released for one turn after the other, ended."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -9,17 +9,23 @@ from queue import Empty, SimpleQueue
 from signal import SIGTERM
 
 from tfdist.bench.arm_process import ArmProcess, ArmStart, Ended, News, Progressed, StartArm
-from tfdist.bench.memory import Memory
+from tfdist.bench.folder import BenchPaths, slug
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import of_turn
-from tfdist.bench.turns import END, Parked, plan_turn, plan_warmup
+from tfdist.bench.suites.arms import Arms
+from tfdist.bench.turns import END, Memory, Parked, plan_turn, plan_warmup
 from tfdist.jobs.plan import task_count
 from tfdist.launch.agents.inbox import Interrupted, Message
 from tfdist.launch.agents.messages import Event
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.events import Turn
 from tfdist.models.record import Record, RecordStatus, TurnRecord
 from tfdist.models.throughput import throughput
 from tfdist.strategies.catalog import CATALOG
+
+STEPS = 5
+"""Steps of a trace: each has thousands of operations."""
+
 
 END_S = 20.0
 """Time for a program to end after its last turn; then it is stopped."""
@@ -262,3 +268,49 @@ class Group:
         if stopped or record.status in (RecordStatus.FAILED, RecordStatus.TIMEOUT):
             self.failed[arm] = record.reason
             self.progress.note(f"{arm}: {record.status}: {record.reason} (logs: {member.start.run_dir})")
+
+
+@dataclass(frozen=True)
+class Traces:
+    """The folder of each arm's traces, with a folder below it for each task; and why an arm has none."""
+
+    folders: Mapping[str, Path]
+    notes: tuple[str, ...] = ()
+
+
+NO_TRACES = Traces({})
+
+
+def plan_traces(root: Path, arms: Arms) -> Traces:
+    """The traces of a bench in `root`.
+
+    Raises:
+        TfdistError: no arm can be traced.
+    """
+    reasons = {arm: reason for arm in arms.specs if (reason := _reason(arm, arms))}
+    if len(reasons) == len(arms.specs):
+        reason = next(iter(reasons.values()), "no arm can run here")
+        raise TfdistError(f"--trace: {reason}; omit --trace")
+    traces = BenchPaths(root).root.absolute() / "traces"
+    folders = {arm: traces / slug(arm) for arm in arms.specs if arm not in reasons}
+    return Traces(folders, tuple(f"{arm}: no trace: {reason}" for arm, reason in reasons.items()))
+
+
+def _reason(arm: str, arms: Arms) -> str:
+    if arm in arms.commands:
+        return "it runs your own program, which can call tf.profiler.experimental itself"
+    if not all(host.local for host in arms.machines[arm]):
+        return "its tasks would write it on other hosts"
+    return ""
+
+
+def trace(group: Group, traces: Traces) -> None:
+    """Let each arm of the group train a few steps under tf.profiler, unless it has a trace."""
+    for arm in list(group.members):
+        folder = traces.folders.get(arm)
+        if folder is None or folder.exists():
+            continue
+        group.progress.note(f"tracing {arm}")
+        group.trace(arm, Turn(1, STEPS, str(folder)))
+        if arm in group.members and not any(folder.rglob("*.xplane.pb")):
+            group.progress.note(f"{arm}: tf.profiler wrote no trace; see the arm's logs in runs/")

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfdist.bench.design import Design
-from tfdist.bench.projection import Projection
+from tfdist.bench.design import Design, Projection
 
 if TYPE_CHECKING:
     from tfdist.bench.design import Array

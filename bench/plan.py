@@ -1,13 +1,32 @@
-"""The runs of a bench and their order. Pure."""
+"""The runs of a bench, their order, and how long they will take. Pure."""
 
 import random
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
 
+from tfdist.bench.suites.suite import Suite
+from tfdist.jobs.plan import task_count
 from tfdist.launch.typed_json import PositiveInt
+from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import StrategyName
+
+_START_S: Mapping[str, float] = {
+    StrategyName.NO_STRATEGY: 2,
+    StrategyName.ONE_DEVICE: 2,
+    StrategyName.MIRRORED: 4,
+    StrategyName.MULTI_WORKER: 7,
+    StrategyName.CENTRAL_STORAGE: 3,
+    StrategyName.PARAMETER_SERVER: 5,
+    StrategyName.INDEPENDENT: 2,
+}
+"""Seconds until the first step is over, plus _PROCESS_S for each process: shares of the wall time in which all arms of
+suite cpu start, as many processes at a time as there are cores, on two cores."""
+_PROCESS_S = 3.0
+_EDGE_S = 0.5
+"""Seconds of a turn besides its timed windows: the release, a step that is not counted, and saving."""
 
 
 @dataclass(frozen=True, order=True)
@@ -74,3 +93,66 @@ def extended(ends: Sequence[int], total: int) -> tuple[int, ...]:
     kept = tuple(min(end, total) for before, end in pairwise((0, *ends)) if before < total)
     added = total - kept[-1]
     return kept + tuple(kept[-1] + end for end in spread(added, ceil(added / ends[0])))
+
+
+def start_s(choice: StrategyChoice) -> float:
+    """Wall seconds from the start of an arm's processes until they wait for their first turn."""
+    return _START_S.get(choice.strategy, 5) + _PROCESS_S * task_count(choice)
+
+
+def seconds_left(
+    incarnations: Iterable[Sequence[PlannedRun]],
+    specs: Mapping[str, StrategyChoice],
+    suite: Suite,
+    started: bool = False,
+    pace: float = 1.0,
+) -> float:
+    """Wall seconds that these incarnations will take.
+
+    Args:
+        incarnations: the runs that are left, by incarnation.
+        specs: by arm.
+        suite: how long a turn and a warm-up is.
+        started: the arms of the first of the incarnations are ready.
+        pace: measured seconds of the starts so far, over their estimates.
+    """
+    total = 0.0
+    for number, runs in enumerate(incarnations):
+        total += len(runs) * (suite.turn_s + _EDGE_S)
+        if number or not started:
+            total += sum(pace * start_s(specs[arm]) + suite.warmup_s for arm in {run.arm for run in runs})
+    return total
+
+
+def fitting_rounds(suite: Suite, specs: Mapping[str, StrategyChoice], seconds: float) -> int:
+    """The number of rounds, at least 1, that are measured in about this time with the suite's incarnations."""
+    starts_s = sum(start_s(spec) + suite.warmup_s for spec in specs.values())
+    round_s = max(1, len(specs)) * (suite.turn_s + _EDGE_S)
+    if suite.isolated:
+        return max(1, int(seconds / (round_s + starts_s)))
+    return max(1, int((seconds - suite.incarnations * starts_s) / round_s))
+
+
+@dataclass
+class Spent:
+    """Seconds that the starts and turns of a bench took so far."""
+
+    starts: int = 0
+    starts_s: float = 0.0
+    turns: int = 0
+    turns_s: float = 0.0
+
+    def add_start(self, seconds: float, again: bool = False) -> None:
+        """The arms of an incarnation are ready; `again`: a further group of them."""
+        self.starts += not again
+        self.starts_s += seconds
+
+    def add_turn(self, seconds: float) -> None:
+        """A turn has ended."""
+        self.turns += 1
+        self.turns_s += seconds
+
+    def left_s(self, starts: int, turns: int, turn_s: float) -> float:
+        """Seconds that more starts and turns will take, as the mean ones so far; before the first, `turn_s` each."""
+        each_s = self.turns_s / self.turns if self.turns else turn_s + _EDGE_S
+        return starts * self.starts_s / max(1, self.starts) + turns * each_s

@@ -10,15 +10,13 @@ from signal import SIGTERM
 
 from tfdist.bench.arm_process import ArmStart, News, StartArm, start_arm
 from tfdist.bench.disturbance import disturbed
-from tfdist.bench.estimate import Spent
 from tfdist.bench.folder import BenchFile, BenchPaths
-from tfdist.bench.group import STOPPED_BY, Group, InterruptedBenchError, Pace
-from tfdist.bench.memory import Memory
-from tfdist.bench.plan import PlannedRun, start_of
+from tfdist.bench.group import NO_TRACES, STOPPED_BY, Group, InterruptedBenchError, Pace, Traces, trace
+from tfdist.bench.plan import PlannedRun, Spent, start_of
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import last_number, turns_in
 from tfdist.bench.suites.arms import Arms
-from tfdist.bench.traces import NO_TRACES, Traces, trace
+from tfdist.bench.turns import Memory
 from tfdist.bench.until import accuracy_of, has_learned
 from tfdist.launch.agents.inbox import interruptions
 from tfdist.launch.doctor.preflight import Links, slowest

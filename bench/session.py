@@ -8,17 +8,25 @@ from functools import cached_property
 from pathlib import Path
 
 from tfdist.bench.collectives.results import Sweep, copy_collectives, holds_collectives, read_collectives
-from tfdist.bench.estimate import fitting_rounds, seconds_left
 from tfdist.bench.folder import BenchFile, BenchPaths, check_writable, read_bench, slug
+from tfdist.bench.group import NO_TRACES, Traces, plan_traces
 from tfdist.bench.options import BenchOptions, changed_suite, requested_suite
-from tfdist.bench.plan import PlannedRun, beside, extended, incarnations, interleave, remaining
+from tfdist.bench.plan import (
+    PlannedRun,
+    beside,
+    extended,
+    fitting_rounds,
+    incarnations,
+    interleave,
+    remaining,
+    seconds_left,
+)
 from tfdist.bench.reading import read_folder
 from tfdist.bench.runner import RunnerHooks, run_bench
 from tfdist.bench.suites.arms import Arms, resolve_arms
 from tfdist.bench.suites.command import check_complete
 from tfdist.bench.suites.explain import explained
 from tfdist.bench.suites.suite import Suite, adjust, load_suite
-from tfdist.bench.traces import NO_TRACES, Traces, plan_traces
 from tfdist.bench.until import accuracy_of, completed, done_runs
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import LOCAL

@@ -1,13 +1,18 @@
-"""Finds the fastest options of a strategy: successive halving over turns, then the best against the defaults."""
+"""Finds the fastest options of a strategy: successive halving over turns, then the best against the defaults.
 
-from collections.abc import Mapping, Sequence
+Successive halving: many candidates in a few rounds, the faster half of them in a few more (Jamieson and Talwalkar,
+"Non-stochastic Best Arm Identification and Hyperparameter Optimization", 2016).
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import fmean
+from typing import TypeVar
 
-from tfdist.bench.estimate import seconds_left
 from tfdist.bench.folder import BenchPaths
-from tfdist.bench.halving import STAGE_ROUNDS, faster_half, stages
-from tfdist.bench.plan import PlannedRun, incarnations, interleave, spread
+from tfdist.bench.plan import PlannedRun, incarnations, interleave, seconds_left, spread
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.arm_records import arms_of
 from tfdist.bench.runner import RunnerHooks, run_bench
@@ -18,6 +23,35 @@ from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import save_json
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import option_words
+
+STAGE_ROUNDS = 3
+"""Rounds of each stage but the last."""
+
+Round = TypeVar("Round")
+
+
+def stages(candidates: int) -> Iterator[int]:
+    """The number of candidates in each stage; the last stage compares one with the default."""
+    while candidates > 1:
+        yield candidates
+        candidates = math.ceil(candidates / 2)
+    yield candidates
+
+
+def faster_half(rates: Mapping[str, Mapping[Round, float]], default: str, candidates: Sequence[str]) -> tuple[str, ...]:
+    """The faster half of `candidates`, rounded up, in their order.
+
+    Args:
+        rates: images/s of each arm and round. Candidates without one of the default's rounds are dropped.
+        default: their baseline.
+        candidates: without the default.
+    """
+    rounds = rates[default].keys()
+    complete = [arm for arm in candidates if rounds <= rates.get(arm, {}).keys()]
+    means = {arm: fmean(math.log(rates[arm][each]) for each in rounds) for arm in complete}
+    kept = sorted(complete, key=lambda arm: -means[arm])[: math.ceil(len(candidates) / 2)]
+    return tuple(arm for arm in complete if arm in kept)
+
 
 _NOT_PRINTED = ("strategy", "dataset", "evaluate", "evaluate_turns", "count_updates", "step_times", "gpus")
 """Choices of an arm that are the user's, or are no options of `tfdist launch`."""

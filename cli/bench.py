@@ -15,10 +15,10 @@ from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import Session, prepare, run_session
 from tfdist.bench.suites.suite import built_in_suites
 from tfdist.cli.options import Json, host_options, option, refuse_tf_config, seconds, timeout_options
-from tfdist.cli.output import never_block, wait_for_reader
 from tfdist.cli.scheduler import BenchPlan
-from tfdist.cli.show_bench import announce, limits, refusals, show_plan, show_traces
-from tfdist.cli.steps import connected
+from tfdist.cli.show.bench import announce, limits, refusals, show_plan, show_traces
+from tfdist.cli.show.output import never_block, wait_for_reader
+from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import TIMING, WHAT, Seconds
 from tfdist.jobs.recovery import timeout_words
@@ -95,7 +95,7 @@ def _report(session: Session, stream: TextIO, quiet: bool) -> "Report | None":
         return None
     from tfdist.bench.report.build import make_report
     from tfdist.bench.report.write import write_report
-    from tfdist.cli.show_report import list_unreadable, show
+    from tfdist.cli.show.report import list_unreadable, show
 
     report = make_report([session.root])
     write_report(report, session.root)

@@ -10,21 +10,20 @@ from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
 
-from tfdist.bench.collectives.figures import SizeFigure, figures_of
-from tfdist.bench.collectives.packs import pack_sentences
+from tfdist.bench.collectives.figures import SizeFigure, figures_of, pack_sentences
 from tfdist.bench.collectives.plan import CollectiveOptions, CollectivePlan, plan_collectives
 from tfdist.bench.collectives.results import Sweep, read_collectives
 from tfdist.bench.collectives.run import run_collectives
 from tfdist.bench.collectives.table import columns_for, lines_of_table, to_json
-from tfdist.bench.estimate import start_s
+from tfdist.bench.plan import start_s
 from tfdist.bench.progress import progress_on
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.runner import RunnerHooks
 from tfdist.cli.bench import NOT_FOR_BENCHES, Quiet
 from tfdist.cli.options import Json, host_options, option, refuse_tf_config, seconds, timeout_options, training_options
-from tfdist.cli.output import never_block, wait_for_reader
 from tfdist.cli.scheduler import BenchPlan
-from tfdist.cli.steps import connected
+from tfdist.cli.show.output import never_block, wait_for_reader
+from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import HOW, SIZE, TIMING, WHAT, Seconds
 from tfdist.launch.agents.fleet import Fleet
@@ -35,8 +34,7 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.quantities import parse_size, parse_sizes, size_text
 from tfdist.launch.redact import redact_command
 from tfdist.launch.text import counted, did_you_mean, duration, plain, shortened
-from tfdist.models.collectives.op import CollectiveOp
-from tfdist.models.collectives.spec import CollectiveSpec
+from tfdist.models.collectives.spec import CollectiveOp, CollectiveSpec
 from tfdist.strategies import options as closed
 
 

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 import tfdist
-from tfdist.cli.output import finish_output
+from tfdist.cli.show.output import finish_output
 from tfdist.jobs.options import CHOICES, KEYS, OPTIONS, Bytes, Seconds
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps

@@ -1,25 +1,52 @@
-"""`tfdist compare`."""
+"""`tfdist compare`: two folders, or arms over time in more."""
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
 
-from tfdist.bench.compare.answers import one_sided, sentences
 from tfdist.bench.compare.folders import ComparedFolders, compare_folders
 from tfdist.bench.compare.gate import is_too_slow, parse_share
-from tfdist.bench.compare.page import write_comparison
+from tfdist.bench.compare.history import read_history
+from tfdist.bench.compare.history_section import history_row, history_section, in_order
+from tfdist.bench.compare.page import one_sided, sentences, write_comparison
 from tfdist.bench.report.across import Change
-from tfdist.bench.report.ratios import shown_row
+from tfdist.bench.report.sections.ratios import shown_row
+from tfdist.bench.report.write import write_pages
 from tfdist.cli.options import Json, option
-from tfdist.cli.plain_console import PlainConsole
-from tfdist.cli.show_history import show_history
-from tfdist.cli.show_rows import show_rows
+from tfdist.cli.result_folders import list_skipped, with_records
+from tfdist.cli.show.rows import PlainConsole, show_rows
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
+
+
+def show_history(folders: Sequence[Path], arms: Sequence[str], out: Path | None, *, json: bool) -> None:
+    """Show arms over many benches, and where one became faster or slower. Folders without records are skipped.
+
+    Args:
+        folders: in any order.
+        arms: patterns of names; empty: all.
+        out: a folder for a report; None: no report.
+        json: print JSON in the last line of stdout.
+    """
+    used, empty = with_records(folders)
+    found = read_history(used, arms)
+    section = history_section(found)
+    stream = sys.stderr if json else sys.stdout
+    console = PlainConsole(stream)
+    list_skipped(empty)
+    show_rows(console, [history_row(point) for point in in_order(found)], ("arm", "started", "images/s", "verdict"))
+    for text in section.answer:
+        console.print(text)
+    if out:
+        page = write_pages(out, "History", section.answer, [section], commands=found.commands)
+        typer.echo(f"\nreport: {page}", err=json)
+    if json:
+        typer.echo(dumps(found.to_json()))
+
 
 NARROW = ("arm", "ratio", "interval", "verdict")
 """The columns for a terminal that has no room for all."""

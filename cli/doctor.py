@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from tfdist.cli.options import Port, host_options, option, timeout_options
-from tfdist.cli.output import never_block, wait_for_reader
-from tfdist.cli.steps import Steps, connecting
+from tfdist.cli.show.output import never_block, wait_for_reader
+from tfdist.cli.show.steps import Steps, connecting
 from tfdist.cli.strategies import keras_json, show_keras
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.launch.doctor.checks import CheckResult, Verdict, can_start, run_checks

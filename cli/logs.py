@@ -8,16 +8,15 @@ from typing import Annotated
 
 import typer
 
-from tfdist.cli.follow import follow as follow_run
 from tfdist.cli.options import Json, option
 from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
+from tfdist.cli.show.past import follow as follow_run
 from tfdist.launch.agents.messages import Output, StreamName
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.runs.find import find_run
 from tfdist.launch.runs.follow import STREAMS, RunFollower, TaskLog, wait_for_end
 from tfdist.launch.runs.rundir import RunDir
-from tfdist.launch.runs.state import read_run, tasks_of
+from tfdist.launch.runs.state import find_run, read_run, tasks_of
 from tfdist.launch.text import did_you_mean
 
 TaskName = Annotated[

@@ -13,8 +13,7 @@ from tfdist.bench.predict.prediction import predict as predict_folder
 from tfdist.bench.predict.section import prediction_section, shown_row
 from tfdist.bench.report.write import write_pages
 from tfdist.cli.options import Json, option
-from tfdist.cli.plain_console import PlainConsole
-from tfdist.cli.show_rows import show_rows
+from tfdist.cli.show.rows import PlainConsole, show_rows
 from tfdist.launch.json_files import dumps
 
 

@@ -59,7 +59,7 @@ def report(
     """
     from tfdist.bench.report.build import make_report
     from tfdist.bench.report.write import write_report
-    from tfdist.cli.show_report import list_unreadable, refused_line, show
+    from tfdist.cli.show.report import list_unreadable, refused_line, show
 
     if len(folders) == 1 and holds_collectives(folders[0]):
         report_folder(folders[0], out, json=json)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tfdist.cli.options import option
-from tfdist.launch.runs.find import LAST, list_runs
+from tfdist.launch.runs.state import LAST, list_runs
 from tfdist.strategies.options import variable_of
 
 RUNS_DIR = Path("runs")

@@ -1,8 +1,9 @@
-"""Runs the job that `tfdist launch` has planned, and prints it; or its plan, for --dry-run."""
+"""Runs the job that `tfdist launch` has planned, here or detached, and prints it; or its plan, for --dry-run."""
 
 import os
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from json import loads
 from pathlib import Path
@@ -11,9 +12,9 @@ from typing import Any, TextIO
 
 import typer
 
-from tfdist.cli.detach import BackgroundLines
-from tfdist.cli.show_outcome import show_outcome
-from tfdist.cli.steps import connected
+from tfdist.cli.show.outcome import show_outcome
+from tfdist.cli.show.output import never_block
+from tfdist.cli.show.steps import connected
 from tfdist.jobs.checkpoint_source import SavedSpec
 from tfdist.jobs.elastic import ElasticHosts, elastic_hosts
 from tfdist.jobs.host_selection import HostSelection
@@ -27,7 +28,7 @@ from tfdist.jobs.launch_plan import (
 )
 from tfdist.jobs.resume_source import requeue, resume_command, without_sigterm
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.inbox import Note
+from tfdist.launch.agents.inbox import Message, Note
 from tfdist.launch.console.lines import LineOptions, PrefixedLines, can_redraw
 from tfdist.launch.console.table import LiveTable
 from tfdist.launch.diagnosis.history import Outcome, Status
@@ -38,20 +39,59 @@ from tfdist.launch.json_files import dumps
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy, kill_wait_s
 from tfdist.launch.redact import redact_arguments, safe_text
-from tfdist.launch.run_tasks import launch as run_job
-from tfdist.launch.runs.background import Background
+from tfdist.launch.runs.background import Background, DetachedRun, fork_launcher
 from tfdist.launch.runs.launcher import this_launcher
 from tfdist.launch.runs.placement import save_placement
 from tfdist.launch.runs.rundir import RunDir, check_runs_dir, create_run_dir
 from tfdist.launch.runs.state import RunState
 from tfdist.launch.runs.writer import RunWriter, describe_plan
-from tfdist.launch.termination_log import log_outcome
-from tfdist.models.checkpointing import Checkpointing
-from tfdist.models.checkpoints import check_folder_name
+from tfdist.launch.supervision.run_tasks import launch as run_job
+from tfdist.launch.supervision.termination_log import log_outcome
+from tfdist.models.checkpoints import Checkpointing, check_folder_name
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.run import run_training
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
+
+
+class BackgroundLines(PrefixedLines):
+    """Prints the launcher's notes, but no output of tasks: their logs have it."""
+
+    def __init__(self, background: Background, out: TextIO, err: TextIO) -> None:
+        super().__init__(out, err)
+        self.background = background
+
+    def handle(self, message: Message) -> None:
+        """Print a note; detach with the start of the last task."""
+        if isinstance(message, Note):
+            super().handle(message)
+        self.background.handle(message)
+
+
+def launch_detached(launch: Callable[[Background], int], *, json: bool, quiet: bool) -> int:
+    """Call `launch` in a process that goes into the background; returns the exit code of either process."""
+    process = fork_launcher()
+    if isinstance(process, Background):
+        never_block()
+        return launch(process)
+    result = process.wait()
+    if isinstance(result, int):
+        return result if result >= 0 else 128 - result
+    if json:
+        typer.echo(dumps({"format": 1, "run_dir": result.run_dir, "pid": result.pid}))
+    elif not quiet:
+        typer.echo(_announcement(result))
+    return 0
+
+
+def _announcement(run: DetachedRun) -> str:
+    path = shlex.quote(run.run_dir)
+    return (
+        f"{run.run_dir} runs in the background (process {run.pid})\n"
+        f"  see it:    tfdist logs {path} --follow\n"
+        f"  stop it:   tfdist stop {path}"
+    )
+
 
 INTERNAL = (TrainingSpec.VARIABLE, StrategyChoice.VARIABLE, Checkpointing.VARIABLE)
 """Long variables that only tfdist reads."""

@@ -8,14 +8,13 @@ from typing import Any, TextIO
 
 import typer
 
-from tfdist.bench.halving import STAGE_ROUNDS, stages
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import progress_on
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import Session, prepare
-from tfdist.bench.tune import Tuning, launch_words, search_arms, search_s, tune
-from tfdist.cli.show_bench import refusals
-from tfdist.cli.steps import connected
+from tfdist.bench.tune import STAGE_ROUNDS, Tuning, launch_words, search_arms, search_s, stages, tune
+from tfdist.cli.show.bench import refusals
+from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy

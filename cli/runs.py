@@ -11,14 +11,13 @@ import typer
 
 from tfdist.cli.options import Json, option
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
-from tfdist.cli.show_rows import aligned
+from tfdist.cli.show.rows import aligned
 from tfdist.jobs.checkpoint_source import read_saved_spec
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.quantities import parse_seconds
-from tfdist.launch.runs.find import list_runs
 from tfdist.launch.runs.prune import OldRun, delete, old_runs
-from tfdist.launch.runs.state import Run
+from tfdist.launch.runs.state import Run, list_runs
 from tfdist.launch.text import ago, counted, duration, plain
 
 

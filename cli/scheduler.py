@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machines
-from tfdist.models.checkpointing import Checkpointing
+from tfdist.models.checkpoints import Checkpointing
 from tfdist.strategies.options import option_text
 
 _HOST_OPTIONS = ("hosts", "hostfile", "exclude", "transport", "ssh", "remote_prefix")

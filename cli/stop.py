@@ -8,12 +8,11 @@ import typer
 
 from tfdist.cli.options import option
 from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
-from tfdist.cli.steps import Steps
+from tfdist.cli.show.steps import Steps
 from tfdist.launch.agents.inbox import REPEAT_S
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.runs.find import find_run
 from tfdist.launch.runs.follow import POLL_S, wait_for_launcher
-from tfdist.launch.runs.state import Run, RunState, read_run
+from tfdist.launch.runs.state import Run, RunState, find_run, read_run
 from tfdist.launch.runs.stop import request_stop, running_tasks
 from tfdist.launch.text import duration, shortened
 

@@ -11,9 +11,9 @@ from tfdist.bench.session import prepare
 from tfdist.bench.tune import search_arms
 from tfdist.cli.bench import NOT_FOR_BENCHES, Command, Quiet, Seed, Turn, plan_of, refuse_suite
 from tfdist.cli.options import Json, host_options, option, refuse_tf_config, timeout_options
-from tfdist.cli.output import never_block
 from tfdist.cli.run_tune import run_tune
 from tfdist.cli.scheduler import BenchPlan
+from tfdist.cli.show.output import never_block
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import TIMING, WHAT
 from tfdist.launch.machine import Machines

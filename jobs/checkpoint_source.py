@@ -9,11 +9,10 @@ from typing import Any
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import read_json
-from tfdist.launch.runs.find import LAST, find_run
 from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.state import LAST, find_run
 from tfdist.launch.text import shortened
-from tfdist.models.checkpointing import Checkpointing
-from tfdist.models.checkpoints import CheckpointList, Manifest, list_checkpoints
+from tfdist.models.checkpoints import Checkpointing, CheckpointList, Manifest, list_checkpoints
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 

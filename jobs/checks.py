@@ -11,9 +11,8 @@ from tfdist.jobs.exchange_checks import check_all_reduce, check_backup_workers, 
 from tfdist.launch.errors import MissingHardwareError, TfdistError
 from tfdist.launch.machine import Machine
 from tfdist.launch.text import counted
-from tfdist.models.calls import whole_calls
 from tfdist.models.datasets.table import PREPARED, SYNTHETIC
-from tfdist.models.spec import Architecture, TrainingSpec
+from tfdist.models.spec import Architecture, TrainingSpec, whole_calls
 from tfdist.strategies.catalog import (
     CATALOG,
     cross_device_refusal,

@@ -4,15 +4,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfdist.jobs.host_selection import HostSelection
-from tfdist.jobs.launch_plan import PlannedLaunch, with_checkpoints
-from tfdist.jobs.resize import effect, resized
+from tfdist.jobs.launch_plan import PlannedLaunch, effect, resized, with_checkpoints
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
 from tfdist.launch.machine import FOR_WORKERS, Machine, Machines, assign_slots, machines_of
 from tfdist.launch.policy import Policy
-from tfdist.launch.rejoin import Hellos, NextPlan
-from tfdist.launch.restarts import SavedState
+from tfdist.launch.supervision.rejoin import Hellos, NextPlan
+from tfdist.launch.supervision.restarts import SavedState
 from tfdist.launch.text import counted, shortened
 from tfdist.strategies.choice import StrategyChoice
 

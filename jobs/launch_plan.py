@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tfdist.jobs import inherit as rules
 from tfdist.jobs.checkpoint_source import CheckpointSource
@@ -13,7 +13,6 @@ from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.plan import only_task, plan_command, plan_training
 from tfdist.jobs.presets import resolve, resolve_strategy
 from tfdist.jobs.recovery import PlannedJob, Recovery, plan_checkpointing, recovery_notes, with_variables
-from tfdist.jobs.resize import effect, resized
 from tfdist.launch.environment import INTRA_OP_THREADS, device_order
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
@@ -23,12 +22,56 @@ from tfdist.launch.inherit.table import inherited
 from tfdist.launch.inherit.wire import SECRET, Key
 from tfdist.launch.job import Job, Program, program_of
 from tfdist.launch.machine import BUSY, Machines, combined, local_machines
-from tfdist.launch.restarts import SavedState
+from tfdist.launch.supervision.restarts import SavedState
 from tfdist.launch.text import did_you_mean
-from tfdist.models.checkpointing import Checkpointing
+from tfdist.models.checkpoints import Checkpointing
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import LEGACY_KERAS, option_name, option_text
+
+Choice = TypeVar("Choice", bound=StrategyChoice)
+
+
+def resized(spec: Choice, workers: int, ps: int, saved: SavedState) -> Choice:
+    """The spec for these workers and parameter servers.
+
+    The batch per replica, the learning rate and the number of examples in all stay; so the global batch and the steps
+    change. Under an asynchronous strategy a step is the batch of one worker, and its number stays too.
+
+    Args:
+        spec: of the attempt before.
+        workers: number of workers.
+        ps: number of parameter servers.
+        saved: the checkpoint that the job continues from.
+    """
+    new = replace(spec, workers=workers, ps=ps)
+    if not isinstance(new, TrainingSpec) or not isinstance(spec, TrainingSpec) or not _has_global_batch(spec):
+        return new
+    examples = spec.steps * spec.global_batch_size if spec.examples is None else spec.examples
+    new = replace(new, examples=examples)
+    return replace(new, steps=saved.step + _steps_left(new, saved))
+
+
+def effect(old: StrategyChoice, new: StrategyChoice, saved: SavedState) -> str:
+    """What is different in the training, as in `global batch 64 instead of 96, 400 steps left instead of 267`."""
+    if not isinstance(old, TrainingSpec) or not isinstance(new, TrainingSpec) or new.examples is None:
+        return ""
+    if old.global_batch_size == new.global_batch_size:
+        return ""
+    before = replace(old, examples=new.examples)
+    return (
+        f"global batch {new.global_batch_size} instead of {old.global_batch_size}, "
+        f"{_steps_left(new, saved)} steps left instead of {_steps_left(before, saved)}"
+    )
+
+
+def _has_global_batch(spec: TrainingSpec) -> bool:
+    return spec.synchronous
+
+
+def _steps_left(spec: TrainingSpec, saved: SavedState) -> int:
+    return -(-((spec.examples or 0) - saved.examples) // spec.global_batch_size)
+
 
 ALL, NONE = "all", "none"
 

@@ -18,8 +18,7 @@ from tfdist.jobs.exchange_checks import check_not_graph, check_program
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
 from tfdist.launch.text import did_you_mean
-from tfdist.models.datasets.info import DataInfo
-from tfdist.models.datasets.table import SYNTHETIC, check_data, describe
+from tfdist.models.datasets.table import SYNTHETIC, DataInfo, check_data, describe
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice, enum_fields

@@ -12,8 +12,7 @@ from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy
 from tfdist.launch.quantities import parse_seconds
 from tfdist.launch.text import listed
-from tfdist.models.checkpointing import KEEP, Checkpointing
-from tfdist.models.checkpoints import check_can_be_saved, differences
+from tfdist.models.checkpoints import KEEP, Checkpointing, check_can_be_saved, differences
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice

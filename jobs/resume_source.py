@@ -11,11 +11,9 @@ from tfdist.jobs.recovery import AUTO, Recovery
 from tfdist.launch.diagnosis.history import Outcome
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.redact import redact_command
-from tfdist.launch.runs.find import list_runs
-from tfdist.launch.runs.state import Run, RunState
+from tfdist.launch.runs.state import Run, RunState, list_runs
 from tfdist.launch.text import last_line
-from tfdist.models.checkpointing import Checkpointing
-from tfdist.models.checkpoints import check_empty, list_checkpoints
+from tfdist.models.checkpoints import Checkpointing, check_empty, list_checkpoints
 
 JOB = "SLURM_JOB_ID"
 COUNT = "SLURM_RESTART_COUNT"

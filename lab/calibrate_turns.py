@@ -25,13 +25,13 @@ from scipy.stats import t
 
 from tfdist.bench.arm_process import ArmStart, News, start_arm
 from tfdist.bench.group import Group, Pace
-from tfdist.bench.memory import Memory
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import prepare, run_session
 from tfdist.bench.statistics import Block, Statistics
+from tfdist.bench.turns import Memory
 from tfdist.jobs.presets import resolve
 from tfdist.launch.machine import combined, local_machines
 from tfdist.launch.policy import Policy

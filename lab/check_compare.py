@@ -13,12 +13,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfdist.bench.compare.answers import sentences
 from tfdist.bench.compare.folders import ComparedFolders, compare_folders
+from tfdist.bench.compare.page import sentences
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.environment import environment_of
-from tfdist.bench.report.ratios import ratio_chart, ratio_table
 from tfdist.bench.report.section import Section
+from tfdist.bench.report.sections.ratios import ratio_chart, ratio_table
 from tfdist.bench.report.summary import summarize
 from tfdist.bench.report.warnings import turn_warnings
 from tfdist.bench.report.write import write_pages

@@ -208,7 +208,7 @@ def paint(axes: object, found: Sequence[Compared]) -> None:
     """A line for the predictions of each link, dots for what was measured."""
     from matplotlib.axes import Axes
 
-    from tfdist.bench.report.colors import ASYNC, GRID, INK, SYNC
+    from tfdist.bench.report.figures.colors import ASYNC, GRID, INK, SYNC
 
     assert isinstance(axes, Axes)
     for mbit, color in ((FITTED, SYNC), (SLOW, ASYNC)):

@@ -3,16 +3,40 @@
 In a task that was started without a launcher all functions do nothing. No TensorFlow.
 """
 
+import faulthandler
 import json
 import os
+import signal
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from types import TracebackType
 from typing import Any
 
+from tfdist.launch import events
 from tfdist.launch.str_enum import StrEnum
+
+SIGNAL = signal.SIGRTMAX - 3
+"""Unused by Python, TensorFlow, CUDA and the C library (man 7 signal)."""
+
+
+@cache
+def dump_on_request() -> None:
+    """Make `SIGNAL` write the stacks of all threads to the agent, also while C++ code blocks the main thread.
+
+    Announces it with the event `stacks`. Without a launcher, or if the program handles this signal itself, do nothing.
+    """
+    descriptor = os.environ.get("TFDIST_STACKS_FD")
+    if descriptor is None or signal.getsignal(SIGNAL) is not signal.SIG_DFL:
+        return
+    with suppress(OSError):  # closed: this process was started by a task
+        if stat.S_ISFIFO(os.fstat(int(descriptor)).st_mode):
+            faulthandler.register(SIGNAL, file=int(descriptor), all_threads=True, chain=False)
+            events.emit("stacks", signal=int(SIGNAL), pid=os.getpid())
+
 
 MOST_MESSAGE = 4000
 """Characters of an exception's message that are sent: the beginning and, as TensorFlow comes to the point last, the

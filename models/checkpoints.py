@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import listed
@@ -17,6 +17,41 @@ from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG, Exchange
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import option_text
+
+KEEP = 3
+"""Checkpoints that are kept by default."""
+
+
+@dataclass(frozen=True)
+class Checkpointing:
+    """How the built-in training is saved."""
+
+    VARIABLE: ClassVar[str] = "TFDIST_CHECKPOINTING"
+    FOLDER_VARIABLE: ClassVar[str] = "TFDIST_CHECKPOINT_DIR"
+    """The folder alone, for custom programs."""
+
+    folder: str
+    """Anything that tf.io.gfile writes: a path on a local or shared disk, or gs://..."""
+    every_steps: int | None = None
+    every_s: float | None = None
+    """Seconds between two checkpoints. With neither of the two: only at the end, and when the job is preempted."""
+    keep: int = KEEP
+    """Number of checkpoints that are kept, the newest ones."""
+    resume: bool = False
+    """Continue from what is in the folder. Otherwise only a restart does, and a folder that holds some is refused."""
+    may_be_empty: bool = False
+    """Whether `resume` starts from the beginning without any checkpoint in the folder."""
+
+    def to_env(self) -> dict[str, str]:
+        """The variables of every task."""
+        return {self.VARIABLE: json.dumps(asdict(self)), self.FOLDER_VARIABLE: self.folder}
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> "Checkpointing | None":
+        """The value that `to_env` wrote; None if the training is not saved."""
+        text = environ.get(cls.VARIABLE)
+        return cls(**json.loads(text)) if text else None
+
 
 FORMAT = 1
 MAY_CHANGE = frozenset([

@@ -16,9 +16,9 @@ from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
-from tfdist.launch.rejoin import HostChoice
-from tfdist.launch.run_tasks import launch
 from tfdist.launch.runs.writer import RunWriter
+from tfdist.launch.supervision.rejoin import HostChoice
+from tfdist.launch.supervision.run_tasks import launch
 from tfdist.models.record import Evaluation, RankRecord, Record, RecordStatus, TaskUsage, from_event
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice

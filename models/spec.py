@@ -8,6 +8,18 @@ from tfdist.launch.typed_json import PositiveInt
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import Api, GradientDtype, Precision
 
+
+def whole_calls(steps: int, per_call: int) -> int:
+    """The number of steps, rounded up to whole calls."""
+    return -(-steps // per_call) * per_call
+
+
+def calls(steps: int, per_call: int) -> tuple[int, ...]:
+    """The steps of each call that together train `steps`: whole calls and a remainder."""
+    whole, rest = divmod(steps, per_call)
+    return (per_call,) * whole + ((rest,) if rest else ())
+
+
 EVALUATOR = "evaluator"
 """The role of tasks outside the cluster that evaluate checkpoints."""
 INHERITED = "TFDIST_INHERITED"

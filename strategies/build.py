@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tfdist.launch import events
 from tfdist.launch.cluster import Cluster, Task, parse_tf_config
-from tfdist.launch.events import Phase
-from tfdist.launch.stack_dumps import dump_on_request
+from tfdist.launch.events import Phase, dump_on_request
 from tfdist.strategies import devices
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice

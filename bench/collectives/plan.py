@@ -16,8 +16,7 @@ from tfdist.jobs.presets import resolve
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machines, combined
 from tfdist.launch.quantities import parse_sizes
-from tfdist.models.collectives.op import CollectiveOp
-from tfdist.models.collectives.spec import CollectiveSpec
+from tfdist.models.collectives.spec import CollectiveOp, CollectiveSpec
 from tfdist.models.collectives.support import collective_refusal
 from tfdist.strategies.catalog import gradient_dtype_refusal, refuse
 from tfdist.strategies.options import Communication, CrossDevice, GradientDtype, StrategyName, option_text

@@ -11,7 +11,7 @@ from tfdist.bench.suites.arm import LONGEST_NAME
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import append_line, dumps, save_json
 from tfdist.launch.typed_json import Between, Count, PositiveFloat, PositiveInt, from_json
-from tfdist.models.collectives.op import CollectiveOp, algbw, bus_factor
+from tfdist.models.collectives.spec import CollectiveOp, algbw, bus_factor
 from tfdist.models.record import MeasuredLink
 from tfdist.strategies.options import GradientDtype
 

@@ -11,13 +11,11 @@ from signal import SIGTERM
 from tfdist.bench.arm_process import ArmStart, News
 from tfdist.bench.collectives.plan import CollectivePlan
 from tfdist.bench.collectives.results import Line, SweepFolder, SweepHeader
-from tfdist.bench.estimate import Spent
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.group import STOPPED_BY, Group, InterruptedBenchError, Pace
-from tfdist.bench.memory import Memory
-from tfdist.bench.plan import PlannedRun
+from tfdist.bench.plan import PlannedRun, Spent
 from tfdist.bench.runner import TIMEOUT_S, RunnerHooks
-from tfdist.bench.turns import Parked
+from tfdist.bench.turns import Memory, Parked
 from tfdist.launch.agents.inbox import interruptions
 from tfdist.launch.doctor.preflight import slowest
 from tfdist.launch.errors import ExitCode, TfdistError

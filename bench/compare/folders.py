@@ -9,7 +9,7 @@ from tfdist.bench.compare.gate import is_too_slow
 from tfdist.bench.reading import ResultFolder, Unreadable, read_folder
 from tfdist.bench.report.across import Change, changes, find_anchor, machine_differences, machine_ratio, why_not
 from tfdist.bench.report.environment import environment_of
-from tfdist.bench.report.labels import labels_of
+from tfdist.bench.report.format import labels_of
 from tfdist.bench.report.summary import ArmRow, summarize
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean

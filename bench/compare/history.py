@@ -8,7 +8,7 @@ from typing import Any
 
 from tfdist.bench.reading import ResultFolder, read_folder
 from tfdist.bench.report.across import OTHER_MACHINE, Change, changes, find_anchor, machine_differences
-from tfdist.bench.report.labels import labels_of
+from tfdist.bench.report.format import labels_of
 from tfdist.bench.report.summary import ArmRow, summarize
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean

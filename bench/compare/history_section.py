@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from tfdist.bench.compare.history import BenchHistory, BenchPoint, values_of
 from tfdist.bench.report.across import OTHER_MACHINE
-from tfdist.bench.report.colors import GRID, INK, PALETTE
+from tfdist.bench.report.figures.colors import GRID, INK, PALETTE
 from tfdist.bench.report.format import EMPTY, interval, number
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.statistics import ArmVerdict, Interval
@@ -36,7 +36,7 @@ def history_section(history: BenchHistory) -> Section:
     )
 
 
-def shown_row(point: BenchPoint) -> dict[str, str]:
+def history_row(point: BenchPoint) -> dict[str, str]:
     """Formatted text by column."""
     row, since = point.row, point.change.comparison if point.change else None
     over = row.one_device.comparison if row.one_device and row.one_device.label != row.label else None
@@ -87,7 +87,7 @@ def _table(history: BenchHistory) -> Table:
     return Table(
         "history",
         "Every arm in order of time",
-        pd.DataFrame([shown_row(point) for point in points]),
+        pd.DataFrame([history_row(point) for point in points]),
         pd.DataFrame([values_of(point) for point in points]),
     )
 

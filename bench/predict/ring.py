@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tfdist.bench.collectives.results import Line, Sweep
 from tfdist.launch.errors import TfdistError
-from tfdist.models.collectives.op import CollectiveOp
+from tfdist.models.collectives.spec import CollectiveOp
 from tfdist.strategies.options import Communication
 
 if TYPE_CHECKING:

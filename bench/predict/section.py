@@ -8,7 +8,7 @@ from tfdist.bench.predict.compute import batch_of
 from tfdist.bench.predict.curve import RANGE, PredictedPoint, ScalingCurve
 from tfdist.bench.predict.prediction import Prediction, values_of
 from tfdist.bench.predict.ring import RingFit
-from tfdist.bench.report.colors import GRID, INK, MUTED, PALETTE, RED
+from tfdist.bench.report.figures.colors import GRID, INK, MUTED, PALETTE, RED
 from tfdist.bench.report.format import interval
 from tfdist.bench.report.section import Chart, Section, Table
 from tfdist.bench.statistics import Interval

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tfdist.bench.disturbance import disturbances
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.report.build import Report
-from tfdist.bench.report.page import Listing, Page
+from tfdist.bench.report.section import Listing, Page
 from tfdist.bench.report.summary import NOT_RUN, PARTIAL, WRONG, ArmRow
 from tfdist.launch.text import counted
 from tfdist.models.record import Record, RecordStatus

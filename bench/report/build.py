@@ -2,45 +2,140 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from tfdist.bench.collectives.results import Sweep, holds_collectives, read_collectives
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.reading import ResultFolder, read_folder
-from tfdist.bench.report.batch_section import batch_section
-from tfdist.bench.report.ceiling_section import ceiling_section, ceiling_warnings
-from tfdist.bench.report.collectives_section import all_reduce_section
-from tfdist.bench.report.columns import values_of
-from tfdist.bench.report.convergence_section import convergence_section
-from tfdist.bench.report.costs_section import costs_section
-from tfdist.bench.report.efficiency_section import efficiency_section
+from tfdist.bench.report.columns import Scaling, scaling_of, values_of
 from tfdist.bench.report.environment import environment_of
-from tfdist.bench.report.folders_section import folders_section
-from tfdist.bench.report.format import interval
-from tfdist.bench.report.headline import best_of, headline
-from tfdist.bench.report.kinds_section import kinds_section
-from tfdist.bench.report.labels import labels_of
-from tfdist.bench.report.lost_time_section import lost_time_section
-from tfdist.bench.report.page import KeyFigure
-from tfdist.bench.report.report_data import ReportData
-from tfdist.bench.report.results_section import results_section
-from tfdist.bench.report.same_arms import SamePair, same_pairs
-from tfdist.bench.report.scaling import Scaling, scaling_of
-from tfdist.bench.report.scaling_section import scaling_section
-from tfdist.bench.report.section import Section
-from tfdist.bench.report.section_files import to_json
-from tfdist.bench.report.storage_section import storage_section
-from tfdist.bench.report.straggler_section import straggler_section
-from tfdist.bench.report.summary import ArmRow, summarize
-from tfdist.bench.report.unit import in_unit
-from tfdist.bench.report.warning import Warning
-from tfdist.bench.report.warnings import warnings_for
-from tfdist.bench.report.windows_section import windows_section
+from tfdist.bench.report.figures.files import to_json
+from tfdist.bench.report.format import in_unit, interval, labels_of
+from tfdist.bench.report.section import KeyFigure, Section, Warning
+from tfdist.bench.report.sections.batch import batch_section
+from tfdist.bench.report.sections.ceiling import ceiling_section, ceiling_warnings
+from tfdist.bench.report.sections.collectives import all_reduce_section
+from tfdist.bench.report.sections.convergence import convergence_section
+from tfdist.bench.report.sections.costs import costs_section
+from tfdist.bench.report.sections.kinds import kinds_section
+from tfdist.bench.report.sections.lost_time import lost_time_section
+from tfdist.bench.report.sections.ratios import folders_section
+from tfdist.bench.report.sections.results import results_section, windows_section
+from tfdist.bench.report.sections.scaling import efficiency_section, scaling_section
+from tfdist.bench.report.sections.storage import storage_section
+from tfdist.bench.report.sections.stragglers import straggler_section
+from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, statistics_of, summarize
+from tfdist.bench.report.warnings import SamePair, same_pairs, warnings_for
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import counted, shortened
 from tfdist.launch.typed_json import PositiveFloat, from_json, parse_json
+from tfdist.strategies.catalog import Exchange
+
+
+def headline(rows: Sequence[ArmRow]) -> tuple[str, ...]:
+    """One text per folder, in order: the fastest arm, by how much, and how certain that is.
+
+    Arms are ranked that have FEWEST_ROUNDS or more and the right losses. Trainings without exchange are a ceiling and
+    those on one device a baseline: they are not ranked unless nothing else was measured.
+    """
+    return tuple(_of_folder(list(group), folder) for folder, group in groupby(rows, key=lambda row: row.folder))
+
+
+def best_of(rows: Sequence[ArmRow]) -> ArmRow | None:
+    """The fastest of the arms that are ranked, which are all of one folder; None: none can be ranked."""
+    rivals = _rivals([row for row in rows if row.measured])
+    return max(rivals, key=lambda row: row.images_per_s or 0.0, default=None)
+
+
+def _of_folder(rows: Sequence[ArmRow], folder: str) -> str:
+    prefix = f"{folder}: " if folder else ""
+    measured = [row for row in rows if row.measured]
+    if not measured:
+        return f"{prefix}Nothing was measured: {_tally(rows)}."
+    rivals = _rivals(measured)
+    sentences = _ranking(rivals, measured) if rivals else [_unranked(measured, len(rows))]
+    wrong = [row.label for row in measured if row.status == WRONG]
+    sentences += [f"Not ranked, because of wrong losses: {', '.join(wrong)}."] if wrong else []
+    rest = [row for row in rows if not row.measured]
+    sentences += [f"Not measured: {_tally(rest)}."] if rest else []
+    return prefix + " ".join(sentences)
+
+
+def _rivals(measured: Sequence[ArmRow]) -> list[ArmRow]:
+    """The arms that are compared with each other; a single one only if it is all that could be."""
+    exchanging = [row for row in measured if row.exchange is not Exchange.NONE] or list(measured)
+    right = [row for row in exchanging if row.status != WRONG]
+    if len(exchanging) > 1:
+        right = [row for row in right if row.rounds >= FEWEST_ROUNDS]
+    several = [row for row in right if (row.devices or 0) > 1]
+    return several or right
+
+
+def _unranked(measured: Sequence[ArmRow], arms: int) -> str:
+    text = f"{len(measured)} of {counted(arms, 'arm')} were measured"
+    if all(row.rounds >= FEWEST_ROUNDS for row in measured):
+        return f"{text}."
+    return f"{text}, in too few rounds to compare them: use --rounds {FEWEST_ROUNDS} or more."
+
+
+def _ranking(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> list[str]:
+    best = max(rivals, key=lambda row: row.images_per_s or 0.0)
+    figure = f"{best.images_per_s:.1f} images/s for the whole job on {counted(best.devices or 0, 'device')}."
+    if len(rivals) == 1:
+        return [f"{best.arm}: {figure}", *_speed_up(best), *_ceiling(best)]
+    first = f"{best.arm} was the fastest of {len(rivals)} arms{_without(rivals, measured)}: {figure}"
+    return [first, *_speed_up(best), _ties(best, rivals, measured), *_ceiling(best)]
+
+
+def _without(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> str:
+    """The ceilings and baselines that were not ranked."""
+    ranked = {row.label for row in rivals}
+    others = [row for row in measured if row.label not in ranked and row.status != WRONG]
+    ceilings = [row.arm for row in others if row.exchange is Exchange.NONE]
+    single = [row.arm for row in others if row.devices == 1 and row.arm not in ceilings]
+    parts = [f"{', '.join(ceilings)}, without exchange"] if ceilings else []
+    parts += [f"{', '.join(single)}, on one device"] if single else []
+    return f" (not counted: {'; '.join(parts)})" if parts else ""
+
+
+def _speed_up(best: ArmRow) -> list[str]:
+    versus = best.one_device
+    if versus is None or versus.label == best.label:
+        return []
+    comparison = versus.comparison
+    interval = comparison.interval
+    between = f" ({interval.low:.2f} to {interval.high:.2f})" if interval else ""
+    if comparison.verdict is not ArmVerdict.CANNOT_TELL:
+        verdict = f"measurably {comparison.verdict}"
+    else:
+        few = comparison.rounds < FEWEST_ROUNDS
+        verdict = "too few rounds for a verdict" if few else "no measurable difference"
+    sentence = f"That is {comparison.ratio:.2f} times {versus.label}{between}: {verdict}."
+    return [sentence, f"Efficiency {versus.efficiency:.0%}."]
+
+
+def _ties(best: ArmRow, rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> str:
+    others = [row for row in rivals if row is not best]
+    comparisons = statistics_of(measured).compare([(best.label, row.label) for row in others])
+    equal = [row.arm for row, of in zip(others, comparisons, strict=True) if of.verdict is not ArmVerdict.FASTER]
+    return f"No measurable difference from {', '.join(equal)}." if equal else "Measurably faster than every other arm."
+
+
+def _ceiling(best: ArmRow) -> list[str]:
+    versus = best.independent
+    if versus is None or versus.label == best.label:
+        return []
+    return [f"It reaches {versus.efficiency:.0%} of {versus.label}, the same devices without exchange."]
+
+
+def _tally(rows: Sequence[ArmRow]) -> str:
+    """`2 arms failed, 1 arm refused`."""
+    statuses = [row.status for row in rows]
+    return ", ".join(f"{counted(statuses.count(status), 'arm')} {status}" for status in dict.fromkeys(statuses))
+
 
 __all__ = ["SECTIONS", "ReportData", "sections_of"]
 

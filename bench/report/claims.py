@@ -1,9 +1,53 @@
-"""What textbooks say, held against what was measured. Pure."""
+"""What may be said of arms: what textbooks claim, held against the figures; counted updates; shared cores. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tfdist.bench.learning import Staleness, Updates
+from tfdist.bench.report.arm_records import devices_of
+from tfdist.bench.report.format import EMPTY
+from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import Interval
 from tfdist.launch.str_enum import StrEnum
+from tfdist.models.record import Record
+
+MARK = "on cores that its processes share: on other hardware the seconds differ"
+
+
+def pinned(record: Record) -> bool:
+    """Whether its devices are CPU cores of their own."""
+    return bool(record.spec.get("cores_per_device")) and not record.spec.get("gpus")
+
+
+def devices_outnumber_cores(record: Record) -> bool:
+    """Whether pinned devices need more cores than the job's hosts have (all counted like the first)."""
+    cores = record.hardware.get("cores")
+    if not pinned(record) or not cores:
+        return False
+    return bool(devices_of(record) * record.spec["cores_per_device"] > len(cores) * record.hosts)
+
+
+def servers_share_cores(record: Record) -> bool:
+    """Whether parameter servers run on the workers' cores: launch/job.py pins them there."""
+    return pinned(record) and bool(record.spec.get("ps"))
+
+
+def mark_seconds(sentence: str, rows: Sequence[ArmRow]) -> str:
+    """A sentence about seconds or images/s, marked if an arm that it is about shares cores."""
+    records = [record for row in rows for record in row.measured]
+    if any(devices_outnumber_cores(record) or servers_share_cores(record) for record in records):
+        return f"{sentence.removesuffix('.')} ({MARK})."
+    return sentence
+
+
+def staleness_text(staleness: Staleness | None) -> str:
+    """`1.02, 2, 4`: mean, p95, max."""
+    return EMPTY if staleness is None else f"{staleness.mean:.2f}, {staleness.p95}, {staleness.largest}"
+
+
+def shares_text(updates: Updates | None) -> str:
+    """`51 %, 49 %`, by worker."""
+    return EMPTY if updates is None or not updates.shares else ", ".join(f"{share:.0%}" for share in updates.shares)
 
 
 class ClaimResult(StrEnum):

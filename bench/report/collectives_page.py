@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfdist.bench.collectives.results import Sweep
-from tfdist.bench.report.collectives_section import collectives_section
-from tfdist.bench.report.warning import Warning
+from tfdist.bench.report.section import Warning
+from tfdist.bench.report.sections.collectives import collectives_section
 from tfdist.bench.report.write import write_pages
 from tfdist.bench.statistics import FEWEST_ROUNDS
 from tfdist.launch.errors import TfdistError

@@ -1,12 +1,33 @@
 """The columns of a row: exact values for files, formatted text for readers. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
 
-from tfdist.bench.report.costs_section import cost_values
+from tfdist.bench.report.baseline import VersusBaseline
 from tfdist.bench.report.format import EMPTY, interval, number
+from tfdist.bench.report.sections.costs import cost_values
 from tfdist.bench.report.summary import ArmRow
-from tfdist.bench.report.versus import VersusBaseline
+
+Scaling = Literal["weak", "strong", "mixed"]
+
+DESCRIPTIONS = {
+    "weak": "Weak scaling: every device has the same batch, so more devices do more work in a step",
+    "strong": "Strong scaling: the global batch is the same, so more devices share the work of a step",
+    "mixed": "Mixed scaling: neither the batch per device nor the global batch is the same in all rows",
+}
+
+
+def scaling_of(rows: Sequence[ArmRow]) -> Scaling:
+    """The scaling that the batch sizes within each folder show; `weak` if they show both. Unknown sizes are ignored."""
+    known = [row for row in rows if row.batch_per_replica and row.batch_global]
+    if _same_within_folders((row.folder, row.batch_per_replica) for row in known):
+        return "weak"
+    return "strong" if _same_within_folders((row.folder, row.batch_global) for row in known) else "mixed"
+
+
+def _same_within_folders(sizes: Iterable[tuple[str, int | None]]) -> bool:
+    distinct = set(sizes)
+    return len(distinct) == len({folder for folder, _ in distinct})
 
 
 def _parts(versus: VersusBaseline | None) -> dict[str, Any]:

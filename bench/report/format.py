@@ -1,6 +1,75 @@
-"""Figures as text for readers."""
+"""Figures, units and short names of folders as text for readers. Pure."""
 
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import Interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NAME = re.compile(r"(?P<day>\d{8})T(?P<hour>\d\d)(?P<minute>\d\d)\d\dZ-(?P<suite>.+)")
+"""Names of folders of `tfdist bench`: 20260101T120000Z-cpu."""
+_FORMS: Sequence[Callable[[re.Match[str]], str]] = (
+    lambda name: name["suite"],
+    lambda name: f"{name['suite']} {_day(name['day'])}",
+    lambda name: f"{name['suite']} {name['hour']}h{name['minute']}",
+    lambda name: f"{name['suite']} {_day(name['day'])} {name['hour']}h{name['minute']}",
+)
+"""The shortest first."""
+
+
+def labels_of(roots: Sequence[Path]) -> list[str]:
+    """Unique labels: of the folders of benches the suite, then its day or time (UTC), as far as they differ.
+
+    Any other folder is named as it is; if two names are equal, all by their paths below the common parent.
+    """
+    names = [root.resolve().name for root in roots]
+    found = [_NAME.fullmatch(name) for name in names]
+    for form in _FORMS:
+        labels = [form(match) if match else name for match, name in zip(found, names, strict=True)]
+        if len(set(labels)) == len(labels):
+            return labels
+    if len(set(names)) == len(names):
+        return names
+    paths = [str(root.resolve()) for root in roots]
+    common = os.path.commonpath(paths)
+    return [os.path.relpath(path, common) for path in paths]
+
+
+def _day(digits: str) -> str:
+    return f"{digits[:4]}-{digits[4:6]}-{digits[6:]}"
+
+
+_NUMBER = r"[-+]?[\d,]*\.?\d+(e[-+]?\d+)?"
+_FIGURE = re.compile(rf"{_NUMBER}( ?%|x)?( (to|of) {_NUMBER}( ?%|x)?)?", re.IGNORECASE)
+"""Figures such as `90.9`, `76%`, `1.2 to 1.4`, `12 of 12`."""
+
+
+def lines_of(shown: "pd.DataFrame") -> list[list[str]]:
+    """The cells of each row, each on one line."""
+    return [[" ".join(str(cell).split()) for cell in line] for line in shown.itertuples(index=False)]
+
+
+def figure_columns(columns: int, lines: Sequence[Sequence[str]]) -> list[bool]:
+    """Whether all cells of each column are figures or missing, and not all missing."""
+    return [_figures({line[index] for line in lines} - {EMPTY}) for index in range(columns)]
+
+
+def _figures(cells: set[str]) -> bool:
+    return bool(cells) and all(_FIGURE.fullmatch(cell) for cell in cells)
+
+
+def in_unit(text: str, rows: Iterable[ArmRow]) -> str:
+    """`text` about these rows with `examples/s` in place of `images/s` if all of them ran the user's own program."""
+    specs = [record.spec for row in rows for record in row.records]
+    own = bool(specs) and all(spec.get("command") for spec in specs)
+    return text.replace("images", "examples") if own else text
+
 
 EMPTY = "-"
 

@@ -32,7 +32,7 @@ def load(folder: str | Path, rows: RowsOf = "arms") -> "pd.DataFrame":
 
 def _arms(folder: Path) -> "pd.DataFrame":
     from tfdist.bench.report.build import make_report
-    from tfdist.bench.report.results_section import frame
+    from tfdist.bench.report.sections.results import frame
 
     report = make_report([folder])
     return frame(report.rows, report.scaling, report.price_per_hour)

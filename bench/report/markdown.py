@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tfdist.bench.report.cells import figure_columns, lines_of
-from tfdist.bench.report.page import Page
-from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.format import figure_columns, lines_of
+from tfdist.bench.report.section import Chart, Page, Section, Table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from tfdist.bench.collectives.results import Sweep
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.report.arm_records import ArmRecords, arms_of
+from tfdist.bench.report.baseline import VersusBaseline, versus_baseline
 from tfdist.bench.report.costs import Costs, costs_of
-from tfdist.bench.report.versus import VersusBaseline, versus_baseline
 from tfdist.bench.statistics import Block, Interval, Statistics
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import exchange
@@ -233,3 +234,17 @@ def _status(arm: ArmRecords) -> tuple[str, str]:
     if arm.measured:
         return PARTIAL, f"{arm.rounds} of {arm.rounds_planned} rounds"
     return NOT_RUN, "the bench ended before its first turn"
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """The records of a report, and what follows from them."""
+
+    folders: tuple[ResultFolder, ...]
+    rows: tuple[ArmRow, ...]
+    notes: tuple[str, ...] = ()
+    """Sentences below the table of arms."""
+    price_per_hour: float | None = None
+    """Price of one host; None: unknown."""
+    sweeps: Mapping[str, Sweep] = field(default_factory=dict)
+    """The collectives that a bench used for its ceiling, by `ArmRow.folder`."""

@@ -8,12 +8,10 @@ from typing import Any
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.report.bench_page import page_of
 from tfdist.bench.report.build import Report
+from tfdist.bench.report.figures.files import files_of, to_json
 from tfdist.bench.report.html.render import render
 from tfdist.bench.report.markdown import markdown
-from tfdist.bench.report.page import Page
-from tfdist.bench.report.section import Section
-from tfdist.bench.report.section_files import files_of, to_json
-from tfdist.bench.report.warning import Warning
+from tfdist.bench.report.section import Page, Section, Warning
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import save_json
 from tfdist.launch.typed_json import from_json, parse_json

@@ -9,8 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Protocol
 
-from tfdist.bench.suites.arm import Arm, parse_arms
-from tfdist.bench.suites.check import check_keys, check_value
+from tfdist.bench.suites.arm import Arm, check_keys, check_value, parse_arms
 from tfdist.jobs.presets import PRESETS
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.quantities import parse_seconds

@@ -37,7 +37,6 @@ from tfdist.launch.agent_program.files import (
 from tfdist.launch.agent_program.gpu_hardware import fullest_gpu
 from tfdist.launch.agent_program.gpus import device_files
 from tfdist.launch.agent_program.ports import listening_ports, reserve
-from tfdist.launch.agent_program.predecessor import end_agent
 from tfdist.launch.agent_program.processes import (
     AGENT_VARIABLE,
     CLEAN_UP_KILL_S,
@@ -45,6 +44,7 @@ from tfdist.launch.agent_program.processes import (
     PR_SET_CHILD_SUBREAPER,
     children,
     dismiss,
+    end_agent,
     fork_reaper,
     kill_group,
     kill_groups,

@@ -63,7 +63,7 @@ _FIND_PYTHON = f'{_LOGGED_IN} command -v "$1" >/dev/null 2>&1 && p=$1 || p=$2; e
 
 _FILES = (
     "clock", "files", "cgroups", "commands", "cuda", "gpu_hardware", "gpus", "description", "ports", "processes",
-    "shared_folder", "stacks", "predecessor", "text", "agent",
+    "shared_folder", "stacks", "text", "agent",
 )  # fmt: skip
 """The program, in an order in which each file needs only earlier ones."""
 _IMPORT = re.compile(rf"^from {re.escape(agent_program.__name__)}\.\w+ import (\([^)]*\)|.*)$", re.MULTILINE)

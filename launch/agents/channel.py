@@ -1,9 +1,16 @@
-"""The launcher's connection to one agent: a process, its pipes, a thread that reads and one that writes."""
+"""The launcher's connection to one agent: a process, its pipes, a thread that reads and one that writes.
+
+Slurm sends SIGTERM to all processes of a job, and SIGKILL `KillWait` later. srun does not wait: on SIGTERM, it sends
+SIGKILL to all processes of its step, over a new connection. But agent and tasks save a checkpoint then, and srun
+carries their messages, for which it needs no new connection. So a shield keeps it from opening any. It needs one at the
+end of the step, and uses a whole core until it gets it.
+"""
 
 import contextlib
 import errno
 import math
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -11,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 from queue import SimpleQueue
 
 from tfdist.launch.agent_program.clock import event_time
@@ -28,11 +36,37 @@ from tfdist.launch.agents.messages import (
     Stuck,
     ToAgent,
 )
-from tfdist.launch.agents.shield import Limit, shield, unshield
 from tfdist.launch.agents.wire import decode, encode
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.text import plain
+
+Limit = tuple[int, int]
+"""Soft and hard."""
+
+
+def shield(pid: int) -> Limit | None:
+    """Let the process open nothing more, while what it has open stays open; returns its limit until now.
+
+    None: it has exited, or may not be changed.
+    """
+    try:
+        used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}  # noqa: PTH208 - numbers, not paths
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        lowest_free = next(number for number in count() if number not in used)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest_free, hard))
+    except (OSError, ValueError):
+        return None
+    return soft, hard
+
+
+def unshield(pid: int, limit: Limit) -> None:
+    """Let the process open files and connections again, as before `shield`."""
+    try:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
+    except (OSError, ValueError):
+        return
+
 
 CLEAN_UP_S = 5.0
 """Time for an agent to clean up, in addition to the grace period of its tasks."""

@@ -1,4 +1,4 @@
-"""The columns of the live table: which fit, and a row as a line of text. Pure."""
+"""The live table: its rows, from the state of a job, which columns fit, and a row as a line of text. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

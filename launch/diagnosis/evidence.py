@@ -1,4 +1,4 @@
-"""Evidence in what a task wrote: the exception that ended it, and whether another task's failure caused it. Pure."""
+"""How a task ended, and what it wrote about that: the exception, and whose failure caused it. Pure."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""All checks of a survey, in the order in which a launch would fail on them. Pure."""
+"""All checks of a survey, of hosts and the links between them, in the order in which a launch would fail. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

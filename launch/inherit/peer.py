@@ -1,17 +1,54 @@
-"""A peer's side of the start barrier: it reports to the leader and waits for its word."""
+"""A peer's side of the start barrier: it reports to the leader and waits for its word.
+
+The names of peers are looked up until all are known: a cluster's DNS may learn them after the tasks have started.
+"""
 
 import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.inherit.names import RETRY_S
 from tfdist.launch.inherit.wire import RECEIVE, BarrierMessage, Key, Lines, given_up, send
 from tfdist.launch.redact import safe_text
 from tfdist.launch.text import shortened
+
+RETRY_S = 0.5
+
+
+def is_known(host: str) -> bool:
+    """Whether the name or address of a host can be resolved on this machine."""
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError):  # UnicodeError: not a valid DNS name
+        return False
+    return True
+
+
+class NameSearch:
+    """Looks for the hosts of tasks, in one thread; others may ask what is missing."""
+
+    def __init__(self, hosts: Mapping[str, str], is_known: Callable[[str], bool] = is_known) -> None:
+        """Look for these hosts, by the name of the task."""
+        self._missing, self._is_known = dict(hosts), is_known
+
+    @property
+    def missing(self) -> Mapping[str, str]:
+        """The hosts that are not known yet, by task."""
+        return self._missing
+
+    def run(self, stop: threading.Event, report: Callable[[Mapping[str, str]], None] = lambda _: None) -> bool:
+        """Look until all are known or `stop` is set; returns whether all are known. `report` gets the missing ones."""
+        while not stop.is_set():
+            self._missing = {task: host for task, host in self._missing.items() if not self._is_known(host)}
+            if not self._missing:
+                return True
+            report(self._missing)
+            stop.wait(RETRY_S)
+        return False
+
 
 DIAL_S = 4.0
 """Time limit of a connection to the leader."""

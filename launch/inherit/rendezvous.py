@@ -19,8 +19,7 @@ from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import SIGNALS, ExitCode, TfdistError
 from tfdist.launch.inherit.addresses import peers_of, split
 from tfdist.launch.inherit.leader import Gathering
-from tfdist.launch.inherit.names import NameSearch
-from tfdist.launch.inherit.peer import Peer
+from tfdist.launch.inherit.peer import NameSearch, Peer
 from tfdist.launch.inherit.wire import Key
 from tfdist.launch.text import shortened
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from tfdist.models.collectives.op import CollectiveOp
-from tfdist.models.collectives.spec import CollectiveSpec
+from tfdist.models.collectives.spec import CollectiveOp, CollectiveSpec
 
 MOST_ITERATIONS = 100_000
 """Maximum number of iterations in one sample."""

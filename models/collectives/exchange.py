@@ -1,16 +1,196 @@
-"""The ranks of one task: they run an operation in step with those of other tasks, time it, and check the results."""
+"""The ranks of one task: they run an operation in step with those of other tasks, time it, and check the results.
+
+The operations are those of tf.distribute: what is measured is what a training step uses.
+"""
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from tfdist.models.collectives.cases import SizeCase, iterations_for
-from tfdist.models.collectives.operations import Sample, Values, sample_of
-from tfdist.models.collectives.spec import CollectiveSpec
-from tfdist.models.collectives.values import own_values, wrong_elements
+from tfdist.models.collectives.spec import CollectiveOp, CollectiveSpec
 from tfdist.models.training.sync import wait_for_devices
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+    import numpy as np
+    from numpy.typing import NDArray
+
+_EXACT = 256
+"""The largest sum: bfloat16 represents all integers up to it exactly, so every order of summation has one result."""
+_CHUNK = 1 << 20
+"""Elements that are compared at a time: a result may take a large part of the memory."""
+
+
+def period(ranks: int) -> int:
+    """The number of distinct values: each rank's elements count 0, 1, ... period - 1 again and again."""
+    return max(2, min(8, 1 + _EXACT // ranks))
+
+
+def own_values(elements: int, rank: int, ranks: int, tensor: int, dtype: "type[np.generic]") -> "Array":
+    """What a rank contributes; `tensor` is its index in the list of tensors that are exchanged together."""
+    import numpy as np
+
+    size = period(ranks)
+    return np.resize((np.arange(size) + 3 * rank + tensor) % size, elements).astype(dtype)
+
+
+def wrong_elements(op: CollectiveOp, result: "Array", elements: int, ranks: int, tensor: int) -> int:
+    """The number of elements of one rank's result that differ from the right ones; all of them if its length does.
+
+    Args:
+        op: that gave the result.
+        result: one-dimensional; of reduce-to-one, that of the destination.
+        elements: that each rank contributed.
+        ranks: that took part.
+        tensor: as for `own_values`.
+    """
+    import numpy as np
+
+    gathers = op is CollectiveOp.ALL_GATHER
+    expected = elements * (ranks if gathers else 1)
+    if len(result) != expected:
+        return expected
+    own = [own_values(period(ranks), rank, ranks, tensor, np.int64) for rank in range(ranks)]
+    if gathers:
+        return sum(map(_differing, np.split(result, ranks), own))
+    return _differing(result, np.sum(own, axis=0) if op.reduces else own[0])
+
+
+def _differing(result: "Array", repeated: "Array") -> int:
+    import numpy as np
+
+    chunk = len(repeated) * (_CHUNK // len(repeated))
+    expected = np.resize(repeated, min(chunk, len(result))).astype(result.dtype)
+    parts = (result[start : start + chunk] for start in range(0, len(result), chunk))
+    return sum(int(np.count_nonzero(part != expected[: len(part)])) for part in parts)
+
+
+_BROADCAST_GROUP = 1 << 20
+"""TensorFlow counts its own group keys up from 1."""
+
+Values = list[Any]
+"""Tensors, each with a value per replica."""
+Operation = Callable[[Values], Values]
+"""Runs inside a tf.function, in cross-replica context."""
+Sample = Callable[[Values, int], Values]
+"""Runs the operation a number of times, each after the one before; returns the results of the last one."""
+
+
+def sample_of(strategy: tf.distribute.Strategy, spec: CollectiveSpec, pack_bytes: int, number: int) -> Sample:
+    """A sample of the operation in one call of a tf.function, so that Python takes no part of its time.
+
+    Args:
+        strategy: whose replicas are the ranks.
+        spec: names the operation.
+        pack_bytes: as in `Case`.
+        number: of the sample, equal on all tasks, from 1.
+    """
+    operation = _OPERATIONS[spec.op](_Call(strategy, spec, pack_bytes, number))
+
+    @tf.function
+    def sample(values: Values, iterations: tf.Tensor) -> Values:
+        results = operation(values)
+        for _ in tf.range(iterations - 1):
+            results = operation(strategy.run(_after, (values, results)))
+        return results
+
+    return lambda values, iterations: sample(values, tf.constant(iterations))
+
+
+def _after(values: Values, results: Values) -> Values:
+    """The values, once the results are there."""
+    with tf.control_dependencies(results):
+        return [tf.identity(value) for value in values]
+
+
+def _on_device(values: Values) -> Values:
+    """The values on the device of the replica: arguments of a tf.function have none, which a reduction requires."""
+    return [tf.identity(value) for value in values]
+
+
+@dataclass(frozen=True)
+class _Call:
+    """The arguments of `sample_of`."""
+
+    strategy: tf.distribute.Strategy
+    spec: CollectiveSpec
+    pack_bytes: int
+    number: int
+
+
+def _all_reduce(call: _Call) -> Operation:
+    options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=call.pack_bytes)
+
+    def reduce(values: Values) -> Any:
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, _on_device(values), options=options)
+
+    return lambda values: call.strategy.run(reduce, (values,))
+
+
+def _all_gather(call: _Call) -> Operation:
+    def gather(values: Values) -> Values:
+        return [tf.distribute.get_replica_context().all_gather(value, axis=0) for value in _on_device(values)]
+
+    return lambda values: call.strategy.run(gather, (values,))
+
+
+def _broadcast(call: _Call) -> Operation:
+    return _broadcast_between_processes(call) if call.spec.workers > 1 else _broadcast_between_devices(call)
+
+
+def _broadcast_between_devices(call: _Call) -> Operation:
+    """Copies from the first device: TensorFlow has no other implementation, whatever the cross-device ops are."""
+    copies = tf.distribute.ReductionToOneDevice()
+
+    def broadcast(values: Values) -> Values:
+        roots = [call.strategy.experimental_local_results(value)[0] for value in values]
+        return [copies.broadcast(root, destinations=value) for root, value in zip(roots, values, strict=True)]
+
+    return broadcast
+
+
+def _broadcast_between_processes(call: _Call) -> Operation:
+    """The operations with which MultiWorkerMirroredStrategy sends the initial values of variables."""
+    group = {
+        "group_size": call.strategy.num_replicas_in_sync,
+        "group_key": _BROADCAST_GROUP,
+        "instance_key": call.number,
+        "communication_hint": str(call.spec.communication),
+    }
+
+    def from_first(value: tf.Tensor) -> tf.Tensor:
+        context = tf.distribute.get_replica_context()
+        if tf.get_static_value(context.replica_id_in_sync_group) == 0:
+            return tf.raw_ops.CollectiveBcastSendV2(input=value, **group)
+        return tf.raw_ops.CollectiveBcastRecvV2(T=value.dtype, shape=tf.shape(value), **group)
+
+    return lambda values: call.strategy.run(lambda own: [from_first(value) for value in own], (values,))
+
+
+def _reduce(call: _Call) -> Operation:
+    extended = call.strategy.extended
+
+    def reduce(values: Values) -> Values:
+        first = extended.worker_devices[0]
+        return [extended.reduce_to(tf.distribute.ReduceOp.SUM, value, destinations=first) for value in values]
+
+    return reduce
+
+
+_OPERATIONS: Mapping[CollectiveOp, Callable[[_Call], Operation]] = {
+    CollectiveOp.ALL_REDUCE: _all_reduce,
+    CollectiveOp.ALL_GATHER: _all_gather,
+    CollectiveOp.BROADCAST: _broadcast,
+    CollectiveOp.REDUCE: _reduce,
+}
+
 
 _ESTIMATE_S = 0.05
 """Seconds of the runs that estimate the time of an operation; a longer operation is run once."""

@@ -1,6 +1,6 @@
 """Which operations TensorFlow 2.21 has for which ranks. No TensorFlow."""
 
-from tfdist.models.collectives.op import CollectiveOp
+from tfdist.models.collectives.spec import CollectiveOp
 from tfdist.strategies.catalog import Refusal
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import CrossDevice, StrategyName

@@ -6,11 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from tfdist.launch import events
-from tfdist.launch.stack_dumps import dump_on_request
+from tfdist.launch.events import dump_on_request
 from tfdist.models.custom import devices
 from tfdist.models.custom.part import JobPart
-from tfdist.models.custom.stepper import Stepper
-from tfdist.models.custom.windows import AsyncWindows, ProgramLoop, SyncWindows
+from tfdist.models.custom.stepper import AsyncWindows, ProgramLoop, Stepper, SyncWindows
 from tfdist.models.record import RankRecord, Window
 from tfdist.models.training import observation
 from tfdist.models.training.windows import WindowLog

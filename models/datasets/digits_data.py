@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdist.models.datasets.info import DataInfo
+from tfdist.models.datasets.table import DataInfo
 
 if TYPE_CHECKING:
     from tfdist.models.datasets.pipeline import Examples

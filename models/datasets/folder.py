@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdist.launch.errors import TfdistError
-from tfdist.models.datasets.info import HELD_OUT, DataInfo
+from tfdist.models.datasets.table import HELD_OUT, DataInfo
 
 if TYPE_CHECKING:
     from tfdist.models.datasets.pipeline import Examples

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tfdist.models.datasets.info import DataInfo
+from tfdist.models.datasets.table import DataInfo
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -1,16 +1,31 @@
 """The data sets: `synthetic`, `digits`, `tfds:NAME`, `folder:PATH`. No TensorFlow until one is loaded."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from tfdist.launch.errors import TfdistError
-from tfdist.models.datasets.info import DataInfo
 from tfdist.models.spec import TrainingSpec
 
 if TYPE_CHECKING:
     from tfdist.models.datasets.pipeline import Examples
+
+
+@dataclass(frozen=True)
+class DataInfo:
+    """Number of classes and examples; None: as many as needed."""
+
+    classes: int | None
+    train_examples: int | None
+    test_examples: int
+    """Held-out examples, for `evaluate`."""
+
+
+HELD_OUT = 10
+"""One example in HELD_OUT is held out if a data set has no test split."""
+
 
 SYNTHETIC = "synthetic"
 PREPARED = "tfds:"

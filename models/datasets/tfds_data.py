@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdist.launch.errors import TfdistError
-from tfdist.models.datasets.info import HELD_OUT, DataInfo
+from tfdist.models.datasets.table import HELD_OUT, DataInfo
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -1,23 +1,45 @@
 """Between-graph replication: every task builds this graph, and finds the others' variables by their names.
 
-Workers run its steps. The chief initializes the variables, deals out tickets and, if workers step together, applies
-their gradients.
+Workers run its steps, one for each ticket, until the launcher stops them. The chief initializes the variables, deals
+out tickets and, if workers step together, applies their gradients.
 """
 
+import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
-from tfdist.launch.cluster import Task
+from tfdist.launch import events
+from tfdist.launch.cluster import Cluster, Task
+from tfdist.launch.events import Phase
 from tfdist.models.architectures.build import build as build_model
-from tfdist.models.graph import inputs, optimizers, placement, replica, sessions, tickets
-from tfdist.models.graph.context import batch_of
+from tfdist.models.graph import between, inputs, optimizers, placement, replica, sessions, tickets
 from tfdist.models.graph.inputs import Inputs
 from tfdist.models.graph.replica import Replica
 from tfdist.models.graph.tickets import Tickets
 from tfdist.models.graph.variables import Variables, averages_of, variables_of
 from tfdist.models.spec import TrainingSpec
+from tfdist.models.training.context import TrainingContext
+
+
+@dataclass(frozen=True)
+class GraphContext(TrainingContext):
+    """The chief trains nothing itself: `strategy` is TensorFlow's default one, of its copies of the variables."""
+
+    server: Any = None
+    """This task's tf.distribute.Server."""
+
+    @property
+    def batch(self) -> int:
+        """Examples in a step of all workers that step together, or of one that steps alone."""
+        return batch_of(self.spec)
+
+
+def batch_of(spec: TrainingSpec) -> int:
+    """Examples of one update."""
+    return spec.global_batch_size if spec.synchronous else spec.batch_size
+
 
 v1 = tf.compat.v1
 
@@ -152,3 +174,29 @@ def _synchronous(spec: TrainingSpec, parts: _Parts) -> _Steps:
         ticket = parts.tickets.take(parts.index)
     (update,) = optimizer.get_chief_queue_runner().enqueue_ops
     return _Steps([ended, ticket], optimizer.local_step_init_op, optimizer.chief_init_op, update)
+
+
+def work(spec: TrainingSpec, cluster: Cluster, task: Task) -> NoReturn:
+    """Train as this worker. Its session fails when a parameter server is lost."""
+    server = sessions.start_server(spec, cluster, task)
+    events.emit("phase", phase=Phase.BUILDING)
+    ours = between.build(spec, task)
+    session = sessions.open_session(spec, server, ours.graph, ["/job:ps", f"/job:{task.role}/task:{task.index}"])
+    sessions.watch(session, ours.probe)
+    events.emit("ready")
+    _rejoin(session, ours)
+    session.run(ours.take)
+    ours.inputs.start(session, session.run(ours.position))
+    session.run(ours.begin)
+    while True:
+        session.run(ours.step)
+
+
+def _rejoin(session: Any, ours: BetweenGraph) -> None:
+    """Rejoin after a restart of this worker alone: its last process may have had tickets."""
+    if os.environ.get("TFDIST_ATTEMPT", "0") == "0":
+        return
+    try:
+        session.run(ours.put_back)
+    except (tf.errors.FailedPreconditionError, tf.errors.NotFoundError):
+        return  # the whole job was restarted, and the chief has dealt out no tickets yet

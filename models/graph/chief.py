@@ -9,7 +9,7 @@ import tensorflow as tf
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.models.graph import between, in_graph, sessions
-from tfdist.models.graph.context import GraphContext
+from tfdist.models.graph.between import GraphContext
 from tfdist.models.graph.steps import AsyncSteps, InGraphSteps, SyncSteps
 from tfdist.models.graph.variables import Copies, Variables, copies
 from tfdist.models.record import Storage

@@ -14,7 +14,7 @@ def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
     phases = {"import": start(spec, cluster, task)}
 
     from tfdist.models.graph import chief
-    from tfdist.models.graph.worker import work
+    from tfdist.models.graph.between import work
     from tfdist.models.training.leading import train
 
     if task.role == "worker":

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from tfdist.models.calls import calls
 from tfdist.models.record import Storage
+from tfdist.models.spec import calls
 from tfdist.models.training import feed, optimizers, restore, step, storage, update_counts
 from tfdist.models.training.context import TrainingContext, TrainingState
 from tfdist.models.training.step import ReplicaStep

@@ -50,7 +50,7 @@ def export(spec: TrainingSpec, prefix: str, target: str) -> None:
     """
     import tensorflow as tf
 
-    from tfdist.models.training.plain import build_plain, load_weights
+    from tfdist.models.training.moving_averages import build_plain, load_weights
 
     tf.config.set_visible_devices([], "GPU")
     tf.get_logger().setLevel("ERROR")

@@ -12,8 +12,7 @@ from tfdist.launch import events
 from tfdist.launch.cluster import Task
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.events import Phase
-from tfdist.models.checkpointing import Checkpointing
-from tfdist.models.checkpoints import check_can_be_saved
+from tfdist.models.checkpoints import Checkpointing, check_can_be_saved
 from tfdist.models.record import RankRecord
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import async_loop, fit, observation, pace, storage
@@ -22,10 +21,9 @@ from tfdist.models.training.context import TrainingContext, TrainingState
 from tfdist.models.training.evaluate import held_out
 from tfdist.models.training.exit_barrier import wait_before_exit
 from tfdist.models.training.gpu_software import peak_gpu_memory
-from tfdist.models.training.pace import Windows, train_saved
+from tfdist.models.training.pace import Windows, total_steps, train_saved
 from tfdist.models.training.restore import started
 from tfdist.models.training.saver import Saver
-from tfdist.models.training.schedule import total_steps
 from tfdist.models.training.task import leave
 from tfdist.models.training.windows import WindowLog
 from tfdist.strategies import devices

@@ -6,11 +6,10 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from tfdist.models.calls import calls
-from tfdist.models.spec import TrainingSpec
+from tfdist.models.spec import TrainingSpec, calls
 from tfdist.models.training import feed, optimizers, restore, step
 from tfdist.models.training.context import TrainingContext, TrainingState
-from tfdist.models.training.stamps import stamp
+from tfdist.models.training.straggler import stamp
 from tfdist.models.training.sync import wait_for_devices
 from tfdist.models.training.windows import WindowLog, train_windows
 

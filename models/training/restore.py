@@ -9,14 +9,19 @@ import tensorflow as tf
 
 from tfdist.launch import events
 from tfdist.launch.errors import TfdistError
-from tfdist.models.checkpointing import Checkpointing
-from tfdist.models.checkpoints import CheckpointList, Manifest, check_empty, check_same_training, list_checkpoints
+from tfdist.models.checkpoints import (
+    Checkpointing,
+    CheckpointList,
+    Manifest,
+    check_empty,
+    check_same_training,
+    list_checkpoints,
+)
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.agreement import make_sum
 from tfdist.models.training.context import StartPoint, TrainingContext
-from tfdist.models.training.gfile import GFiles
 from tfdist.models.training.moving_averages import MovingAverages
-from tfdist.models.training.store import check_writable
+from tfdist.models.training.store import GFiles, check_writable
 
 Context = TypeVar("Context", bound=TrainingContext)
 

@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from tfdist.launch import events
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.models.checkpointing import Checkpointing
-from tfdist.models.checkpoints import Manifest
+from tfdist.models.checkpoints import Checkpointing, Manifest
 from tfdist.models.training.agreement import make_sum
 from tfdist.models.training.context import TrainingContext, TrainingState
 from tfdist.models.training.exit_barrier import wait_before_exit

@@ -9,7 +9,7 @@ from tfdist.models.architectures.build import build as build_model
 from tfdist.models.training import moving_averages, optimizers, straggler
 from tfdist.models.training.context import TrainingContext
 from tfdist.models.training.moving_averages import MovingAverages
-from tfdist.models.training.stamps import stamp
+from tfdist.models.training.straggler import stamp
 from tfdist.strategies.catalog import CATALOG, Exchange
 
 ReplicaStep = Callable[[tf.Tensor, tf.Tensor], Any]

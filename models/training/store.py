@@ -10,12 +10,45 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from threading import Thread
+from typing import TypeVar
 
 import tensorflow as tf
 
 from tfdist.launch.errors import TfdistError
 from tfdist.models.checkpoints import CheckpointList, Manifest, list_checkpoints, step_of
-from tfdist.models.training.gfile import GFiles
+
+Read = TypeVar("Read")
+
+
+class GFiles:
+    """Reads folders through tf.io.gfile. See `checkpoints.Files`."""
+
+    def names(self, folder: str) -> Sequence[str]:
+        """`Files.names`."""
+        try:
+            return [name.rstrip("/") for name in _read(lambda: tf.io.gfile.listdir(folder))]
+        except FileNotFoundError:
+            return []
+
+    def text(self, path: str) -> str:
+        """`Files.text`."""
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return str(_read(file.read), "utf-8")
+
+    def size(self, path: str) -> int:
+        """`Files.size`."""
+        return int(_read(lambda: tf.io.gfile.stat(path)).length)
+
+
+def _read(read: Callable[[], Read]) -> Read:
+    """The result of `read`, whose TensorFlow errors become OSErrors."""
+    try:
+        return read()
+    except tf.errors.NotFoundError as error:
+        raise FileNotFoundError(error.message) from None
+    except tf.errors.OpError as error:
+        raise OSError(error.message) from None
+
 
 MEMORY = "ram://tfdist/snapshot"
 """The path of the snapshot in this process's memory, without the endings of its files."""

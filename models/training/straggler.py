@@ -1,4 +1,7 @@
-"""A planted straggler: one worker computes its gradients slower, by an operation that only burns time."""
+"""A planted straggler: one worker computes its gradients slower, by an operation that only burns time.
+
+The clock inside a tf.function says when a device has computed something.
+"""
 
 from collections.abc import Sequence
 
@@ -6,7 +9,44 @@ import tensorflow as tf
 
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.context import TrainingContext
-from tfdist.models.training.stamps import busy_wait, stamp
+
+
+def stamp(after: Sequence[tf.Tensor], gpus: bool) -> tf.Tensor:
+    """Seconds since 1970, a float64 scalar in the host's memory, at which the device has computed all of `after`.
+
+    On a GPU operations are only queued, and a control dependency does not wait for them. So the smallest of the
+    tensors is copied to the host: it arrives when the GPU has done all that was queued before. Not run on hardware.
+    """
+    with tf.control_dependencies(after):
+        if not gpus:
+            return out_of_order(tf.timestamp())
+        smallest = tf.identity(min(after, key=lambda tensor: tensor.shape.num_elements() or 0))
+    with tf.device("CPU:0"):
+        # a value that is used, or graph optimization would replace the copy by a control dependency
+        zero = tf.minimum(tf.abs(tf.cast(tf.reduce_max(tf.identity(smallest)), tf.float64)), 0.0)
+        with tf.control_dependencies([zero]):
+            now = out_of_order(tf.timestamp())
+        return now + tf.where(tf.math.is_nan(zero), tf.zeros_like(zero), zero)
+
+
+def busy_wait(seconds: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
+    """Occupies a core of the current device's host until `seconds` after `start`; returns the time at its end."""
+    until = start + seconds
+    return out_of_order(
+        tf.while_loop(lambda now: now < until, lambda now: (tf.timestamp(),), (start,), parallel_iterations=1)[0]
+    )
+
+
+def out_of_order(tensor: tf.Tensor) -> tf.Tensor:
+    """`tensor`, whose operation waits for its inputs only.
+
+    tf.function runs all operations with side effects in the order of the program, and reading the clock is one: the
+    replicas of a process would wait for each other (auto_control_deps.py of TensorFlow 2.21).
+    """
+    manager = getattr(tf.compat.v1.get_default_graph(), "experimental_acd_manager", None)
+    if manager is not None:
+        manager.run_independently(tensor.op)
+    return tensor
 
 
 def is_slow(job: TrainingContext) -> bool:

@@ -11,8 +11,7 @@ from typing import NoReturn
 from tfdist.launch import events
 from tfdist.launch.cluster import Cluster, Task, parse_tf_config
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.events import Phase
-from tfdist.launch.stack_dumps import dump_on_request
+from tfdist.launch.events import Phase, dump_on_request
 from tfdist.models.datasets import table
 from tfdist.models.datasets.table import check_data
 from tfdist.models.spec import EVALUATOR, TrainingSpec
@@ -79,7 +78,7 @@ def start(spec: TrainingSpec, cluster: Cluster, task: Task) -> float:
     """Import TensorFlow; returns the seconds that it took. An evaluator, or a task that only serves, never returns."""
     seconds = import_tensorflow(spec.keras)
     if task.role == EVALUATOR:
-        from tfdist.models.training.evaluator import follow
+        from tfdist.models.training.evaluate import follow
 
         follow(spec)
         leave(ExitCode.SUCCESS)

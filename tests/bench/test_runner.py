@@ -13,6 +13,7 @@ import pytest
 
 from tests.bench.fake_arms import Box, FakeArm, FakeArms
 from tfdist.bench.folder import BenchFile, BenchPaths
+from tfdist.bench.group import NO_TRACES, Traces
 from tfdist.bench.plan import PlannedRun, incarnations, interleave
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
@@ -20,7 +21,6 @@ from tfdist.bench.report.summary import summarize
 from tfdist.bench.runner import RunnerHooks, run_bench
 from tfdist.bench.suites.arms import Arms
 from tfdist.bench.suites.suite import parse_suite
-from tfdist.bench.traces import NO_TRACES, Traces
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.json_files import save_json

@@ -6,8 +6,7 @@ from pathlib import Path
 from tfdist.jobs.checkpoint_source import SavedSpec
 from tfdist.launch.json_files import save_json
 from tfdist.launch.runs.rundir import RunDir
-from tfdist.models.checkpointing import Checkpointing
-from tfdist.models.checkpoints import Manifest, name_of
+from tfdist.models.checkpoints import Checkpointing, Manifest, name_of
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 

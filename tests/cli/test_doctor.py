@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tfdist.cli.command import run
 from tfdist.cli.doctor import merge_hosts, row_lines
-from tfdist.cli.steps import Steps
+from tfdist.cli.show.steps import Steps
 from tfdist.launch.agents.bootstrap import agent_source
 from tfdist.launch.doctor.checks import CheckResult, Verdict
 from tfdist.launch.hosts.host import Host

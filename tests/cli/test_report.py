@@ -14,7 +14,7 @@ import pytest
 from tests.bench.conftest import save_record
 from tfdist.bench.report.build import make_report
 from tfdist.cli.command import run
-from tfdist.cli.show_report import list_unreadable, show
+from tfdist.cli.show.report import list_unreadable, show
 from tfdist.launch.json_files import append_line
 from tfdist.launch.text import has_controls
 from tfdist.models.record import RankRecord, Record, Window

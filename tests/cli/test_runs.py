@@ -14,7 +14,7 @@ from tfdist.cli.command import run
 from tfdist.jobs.checkpoint_source import SavedSpec
 from tfdist.launch.runs.launcher import this_launcher
 from tfdist.launch.runs.prune import delete
-from tfdist.models.checkpointing import Checkpointing
+from tfdist.models.checkpoints import Checkpointing
 from tfdist.models.spec import TrainingSpec
 
 

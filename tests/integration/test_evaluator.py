@@ -9,7 +9,7 @@ from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.runs.rundir import create_run_dir
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.models.checkpointing import Checkpointing
+from tfdist.models.checkpoints import Checkpointing
 from tfdist.models.record import Evaluation
 from tfdist.models.run import run_training
 from tfdist.strategies.options import Keras, StrategyName

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tfdist.models.checkpointing import Checkpointing
+from tfdist.models.checkpoints import Checkpointing
 from tfdist.models.spec import Optimizer, TrainingSpec
 from tfdist.models.training.moving_averages import saved
 from tfdist.strategies.options import Placement, StrategyName

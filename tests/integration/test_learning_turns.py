@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.bench.learning import curves_of
+from tfdist.bench.learning import Updates, curves_of, updates_of
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.build import make_report
-from tfdist.bench.updates import Updates, updates_of
 from tfdist.models.record import Record
 
 SUITE = """

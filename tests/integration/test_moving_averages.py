@@ -14,8 +14,7 @@ from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.runs.rundir import create_run_dir
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.models.checkpointing import Checkpointing
-from tfdist.models.checkpoints import list_checkpoints
+from tfdist.models.checkpoints import Checkpointing, list_checkpoints
 from tfdist.models.record import Record
 from tfdist.models.run import run_training
 from tfdist.models.spec import TrainingSpec

@@ -18,7 +18,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.expected_conditions import alert_is_present
 
 from tests.bench.hostile import TEXTS, spoil
-from tests.bench.report.test_colors import contrast
+from tests.bench.report.figures.test_colors import contrast
 from tfdist.bench.report.build import make_report
 from tfdist.bench.report.write import write_report
 

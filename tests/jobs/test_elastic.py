@@ -11,8 +11,8 @@ from tfdist.launch.agent_program.description import describe
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import assign_slots, machines_of
-from tfdist.launch.restarts import SavedState
-from tfdist.models.checkpointing import Checkpointing
+from tfdist.launch.supervision.restarts import SavedState
+from tfdist.models.checkpoints import Checkpointing
 from tfdist.models.spec import TrainingSpec
 
 HELLO = {**describe(), "gpus": [], "gpu_ids": [], "gpu_uuids": [], "gpu_cores": [], "gpus_hidden": 0, "gpu_devices": 0}

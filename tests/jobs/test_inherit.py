@@ -13,7 +13,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.inherit.source import SourceName
 from tfdist.launch.machine import Machine
-from tfdist.models.checkpointing import Checkpointing
+from tfdist.models.checkpoints import Checkpointing
 
 SLURM = {
     "SLURM_STEP_NODELIST": "n[1-2]",

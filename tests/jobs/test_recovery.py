@@ -14,7 +14,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import Machine
 from tfdist.launch.policy import Policy, RestartOn
-from tfdist.models.checkpointing import KEEP, Checkpointing
+from tfdist.models.checkpoints import KEEP, Checkpointing
 
 
 @pytest.fixture(autouse=True)

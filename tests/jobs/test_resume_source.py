@@ -13,7 +13,7 @@ from tfdist.jobs.recovery import read_recovery
 from tfdist.jobs.resume_source import find_resumed, resume_command
 from tfdist.launch.json_files import read_json, save_json
 from tfdist.launch.runs.launcher import this_launcher
-from tfdist.models.checkpointing import Checkpointing
+from tfdist.models.checkpoints import Checkpointing
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName

@@ -8,9 +8,9 @@ from tfdist.launch.diagnosis.history import Outcome
 from tfdist.launch.job import Job, Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
-from tfdist.launch.run_tasks import launch
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
+from tfdist.launch.supervision.run_tasks import launch
 
 QUICK = Policy(grace_s=1.0, settle_s=0.3, settle_secondary_s=1.0, launcher_timeout_s=8.0)
 

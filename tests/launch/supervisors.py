@@ -8,9 +8,9 @@ from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import Machine, local_machines
 from tfdist.launch.policy import Policy
-from tfdist.launch.restarts import AttemptLog
-from tfdist.launch.supervise import Supervisor
-from tfdist.launch.task_group import TaskGroup
+from tfdist.launch.supervision.restarts import AttemptLog
+from tfdist.launch.supervision.supervise import Supervisor
+from tfdist.launch.supervision.task_group import TaskGroup
 
 from .jobs import roles
 

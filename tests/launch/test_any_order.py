@@ -33,9 +33,9 @@ from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import Machine
 from tfdist.launch.policy import Policy
-from tfdist.launch.restarts import AttemptLog, decide
-from tfdist.launch.supervise import Supervisor
-from tfdist.launch.task_group import TaskGroup
+from tfdist.launch.supervision.restarts import AttemptLog, decide
+from tfdist.launch.supervision.supervise import Supervisor
+from tfdist.launch.supervision.task_group import TaskGroup
 
 HOSTS = (Host("h1"), Host("h2"))
 ROLES = {

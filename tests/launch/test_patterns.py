@@ -6,13 +6,14 @@ from itertools import accumulate
 
 import pytest
 
-from tfdist.launch import restarts, tensorflow_output
+from tfdist.launch import tensorflow_output
 from tfdist.launch.agents import connect
 from tfdist.launch.diagnosis import behind, evidence
 from tfdist.launch.diagnosis.behind import Frame, stacks_of
 from tfdist.launch.diagnosis.history import OutputLine
 from tfdist.launch.hosts import transport
 from tfdist.launch.hosts.host import Host
+from tfdist.launch.supervision import restarts
 
 SIZE = 1 << 16
 """Characters of a text. A quadratic expression needs more than 1 s for one of them, a linear one some ms."""

@@ -14,9 +14,9 @@ from tfdist.launch.agents.messages import Event
 from tfdist.launch.diagnosis.history import Status
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import local_machines
-from tfdist.launch.run_tasks import launch
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
+from tfdist.launch.supervision.run_tasks import launch
 from tfdist.launch.typed_json import from_json
 from tfdist.models.record import RankRecord, Window, WindowUsage
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 HEAD = """\
 import json, os, sys, time
 from tfdist.launch.events import emit
-from tfdist.launch.stack_dumps import dump_on_request
+from tfdist.launch.events import dump_on_request
 task = os.environ["TFDIST_TASK"]
 dump_on_request()
 """

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from tfdist.bench.report.cells import figure_columns, lines_of
-from tfdist.bench.report.colors import ASYNC, DARK, GRID, INK, MUTED, NONE, PAPER, RED, SYNC
+from tfdist.bench.report.figures.colors import ASYNC, DARK, GRID, INK, MUTED, NONE, PAPER, RED, SYNC
+from tfdist.bench.report.figures.files import to_csv
+from tfdist.bench.report.figures.pictures import PAGE_INCHES, PHONE_INCHES, to_svg
+from tfdist.bench.report.format import figure_columns, lines_of
 from tfdist.bench.report.markdown import environment_lines
-from tfdist.bench.report.page import Page
-from tfdist.bench.report.pictures import PAGE_INCHES, PHONE_INCHES, to_svg
-from tfdist.bench.report.section import Chart, Section, Table
-from tfdist.bench.report.section_files import to_csv
+from tfdist.bench.report.section import Chart, Page, Section, Table
 
 if TYPE_CHECKING:
     import pandas as pd

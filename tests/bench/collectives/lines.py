@@ -1,7 +1,7 @@
 """Measurements that never were."""
 
 from tfdist.bench.collectives.results import Line, Sweep, SweepHeader
-from tfdist.models.collectives.op import CollectiveOp
+from tfdist.models.collectives.spec import CollectiveOp
 
 HEADER = SweepHeader("tfdist collectives", "2026-01-01T00:00:00+00:00", ("localhost",), 3, {"cpu": ("A CPU",)})
 

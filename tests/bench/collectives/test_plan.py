@@ -6,7 +6,7 @@ from tfdist.bench.collectives.plan import CollectiveOptions, plan_collectives
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.machine import Machine
-from tfdist.models.collectives.op import CollectiveOp
+from tfdist.models.collectives.spec import CollectiveOp
 from tfdist.strategies.options import Communication, CrossDevice, GradientDtype
 
 CPU = {LOCAL: Machine(cores=(0, 1, 2, 3), gpus=())}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tfdist.bench.collectives.results import Line, SweepFolder, SweepHeader, read_collectives
 from tfdist.launch.errors import TfdistError
-from tfdist.models.collectives.op import CollectiveOp
+from tfdist.models.collectives.spec import CollectiveOp
 from tfdist.strategies.options import GradientDtype
 
 HEADER = SweepHeader(

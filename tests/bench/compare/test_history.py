@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from tests.bench.compare.benches import save_bench
 from tfdist.bench.compare.history import read_history
-from tfdist.bench.compare.history_section import history_section, shown_row
+from tfdist.bench.compare.history_section import history_row, history_section
 from tfdist.launch.errors import TfdistError
 
 
@@ -21,7 +21,7 @@ def benches(tmp_path: Path) -> list[Path]:
 def test_benches_are_in_order_of_time_and_say_when_an_arm_changed(benches: list[Path]) -> None:
     found = read_history(benches)
     assert [bench.name for bench in found.benches] == ["first", "second", "third"]
-    rows = {(point.arm, point.bench.name): shown_row(point) for point in found.points}
+    rows = {(point.arm, point.bench.name): history_row(point) for point in found.points}
     assert rows["mirrored/auto", "first"]["verdict"] == "-"
     assert rows["mirrored/auto", "second"]["verdict"] == "cannot tell"
     assert rows["mirrored/auto", "third"]["verdict"] == "slower"
@@ -40,7 +40,7 @@ def test_an_arm_is_compared_with_the_last_bench_that_measured_it(benches: list[P
     alone = save_bench(tmp_path / "fourth", arms={"one-device": 0.1}, day=4)
     again = save_bench(tmp_path / "fifth", {"mirrored/auto": 1.15}, seed=5, day=5)
     rows = {
-        p.bench.name: shown_row(p) for p in read_history([*benches, alone, again]).points if p.arm == "mirrored/auto"
+        p.bench.name: history_row(p) for p in read_history([*benches, alone, again]).points if p.arm == "mirrored/auto"
     }
     assert "fourth" not in rows
     assert rows["fifth"]["verdict"] == "cannot tell"  # as slow as in the third
@@ -62,7 +62,7 @@ def test_another_machine_blames_no_commit(tmp_path: Path) -> None:
         tmp_path / "second", {"mirrored/auto": 2.0}, arms=only, seed=2, day=2, machine={"cpu": "Another CPU"}
     )
     found = read_history([first, moved])
-    assert [shown_row(point)["verdict"] for point in found.points] == [
+    assert [history_row(point)["verdict"] for point in found.points] == [
         "-",
         "another machine, and no arm on one device in both",
     ]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tfdist.bench.collectives.results import Line, Sweep, SweepFolder, SweepHeader
 from tfdist.bench.predict.ring import Ring
-from tfdist.models.collectives.op import CollectiveOp
+from tfdist.models.collectives.spec import CollectiveOp
 
 RING = Ring(fixed_s=0.0, latency_s=300e-6, seconds_per_byte=1 / 100e6)
 LINK = {"bytes_per_s": 120e6, "rtt_s": 200e-6}

@@ -1,16 +1,75 @@
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis.strategies import floats, integers
 from matplotlib.figure import Figure
 
 from tests.bench.conftest import record, save_record
 from tests.bench.predict.sweeps import RING, save_sweep, sweep
-from tfdist.bench.predict.prediction import Prediction, PredictionOptions, predict
+from tfdist.bench.predict.prediction import (
+    Prediction,
+    PredictionOptions,
+    predict,
+    service_s,
+    slowest_over_mean,
+    steps_per_s,
+)
 from tfdist.bench.predict.ring import RingLink
 from tfdist.bench.predict.section import prediction_section
 from tfdist.launch.errors import TfdistError
+
+
+def test_one_worker_never_waits() -> None:
+    assert steps_per_s(1, np.array([0.3]), np.array([0.1]), 2)[0, 0] == pytest.approx(1 / 0.4)
+
+
+def test_two_workers_and_one_server_have_the_textbook_rate() -> None:
+    """Computing and served in the mean 1 s each: states 2, 1, 0 computing have the weights 1, 2, 2."""
+    assert steps_per_s(2, np.array([1.0]), np.array([1.0]), 1)[1, 0] == pytest.approx((2 + 2) / 5)
+
+
+def test_many_workers_saturate_the_servers() -> None:
+    rates = steps_per_s(400, np.array([1.0]), np.array([0.1]), 2)[:, 0]
+    assert (np.diff(rates) > -1e-9).all()
+    assert rates[-1] == pytest.approx(20.0, rel=0.01)
+    assert rates[0] == pytest.approx(1 / 1.1)
+
+
+@given(floats(0.001, 10), floats(0.001, 10), integers(1, 8), integers(1, 4))
+def test_the_service_time_is_found_again(compute: float, service: float, workers: int, servers: int) -> None:
+    rate = steps_per_s(workers, np.array([compute]), np.array([service]), servers)[-1]
+    assert service_s(rate, workers, np.array([compute]), servers)[0] == pytest.approx(service, rel=1e-3)
+
+
+def test_workers_that_are_faster_than_computing_have_no_service_time() -> None:
+    assert service_s(np.array([3.0]), 2, np.array([1.0]), 1)[0] == 0
+
+
+@pytest.mark.parametrize(("devices", "later"), [(2, 0.5642), (4, 1.0294), (10, 1.5388), (100, 2.5076), (1000, 3.2414)])
+def test_of_nearly_normal_times_it_is_the_known_order_statistic(devices: int, later: float) -> None:
+    (found,) = slowest_over_mean(np.array([float(devices)]), np.array([1e-4]))[0]
+    assert (found - 1) / 1e-4 == pytest.approx(later, rel=2e-3)
+
+
+def test_one_device_waits_for_none_and_more_wait_longer() -> None:
+    found = slowest_over_mean(np.array([1.0, 2, 8, 512]), np.array([0.0, 0.1, 0.4]))
+    assert found[:, 0] == pytest.approx([1, 1, 1])
+    assert found[0] == pytest.approx([1, 1, 1, 1])
+    assert (np.diff(found[1:], axis=1) > 0).all()
+    assert (np.diff(found[:, 1:], axis=0) > 0).all()
+
+
+def test_it_agrees_with_drawn_times() -> None:
+    draw = np.random.default_rng(0)
+    times = np.exp(0.3 * draw.standard_normal((20000, 8)))
+    expected = times.max(axis=1).mean() / math.exp(0.3**2 / 2)
+    assert slowest_over_mean(np.array([8.0]), np.array([0.3]))[0, 0] == pytest.approx(expected, rel=0.01)
+
 
 STEP_S, BYTES = 0.2, 4 * 3_504_872
 LINK = {"bytes_per_s": 120e6, "rtt_s": 200e-6}

@@ -6,11 +6,10 @@ from dataclasses import replace
 from tests.bench.conftest import record
 from tfdist.bench.folder import BenchFile
 from tfdist.bench.reading import ResultFolder
-from tfdist.bench.report.headline import headline
-from tfdist.bench.report.same_arms import same_pairs
+from tfdist.bench.report.build import headline
+from tfdist.bench.report.section import Warning
 from tfdist.bench.report.summary import ArmRow, summarize
-from tfdist.bench.report.warning import Warning
-from tfdist.bench.report.warnings import warnings_for
+from tfdist.bench.report.warnings import same_pairs, warnings_for
 from tfdist.models.record import Record, Window
 
 

@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.report.build import sections_of
-from tfdist.bench.report.report_data import ReportData
-from tfdist.bench.report.summary import summarize
+from tfdist.bench.report.summary import ReportData, summarize
 from tfdist.models.record import Record
 
 MakeRecord = Callable[..., Record]

@@ -12,10 +12,10 @@ import pytest
 from tests.bench.conftest import save_record
 from tfdist.bench.report.build import make_report
 from tfdist.bench.report.columns import COLUMNS, values_of
-from tfdist.bench.report.costs_section import COST_COLUMNS
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.markdown import to_table
-from tfdist.bench.report.results_section import shown_table
+from tfdist.bench.report.sections.costs import COST_COLUMNS
+from tfdist.bench.report.sections.results import shown_table
 from tfdist.bench.report.write import write_report
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import append_line

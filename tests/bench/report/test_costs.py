@@ -4,7 +4,7 @@ import pytest
 
 from tests.bench.conftest import record
 from tfdist.bench.report.costs import cost_per_million, images_per_joule, joules
-from tfdist.bench.report.costs_section import cost_table, cost_values
+from tfdist.bench.report.sections.costs import cost_table, cost_values
 from tfdist.bench.report.summary import summarize
 from tfdist.models.record import GpuReading, HostUsage, RankRecord, Record, Window, WindowUsage
 

@@ -12,7 +12,7 @@ from tests.bench.hostile import TEXTS, spoil
 from tfdist.bench.report.build import make_report
 from tfdist.bench.report.write import write_report
 from tfdist.cli.command import run
-from tfdist.cli.show_report import show
+from tfdist.cli.show.report import show
 
 pytestmark = pytest.mark.slow
 

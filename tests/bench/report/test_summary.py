@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from tfdist.bench.folder import BenchFile
 from tfdist.bench.plan import interleave
 from tfdist.bench.report.arm_records import arms_of
-from tfdist.bench.report.columns import COLUMNS, values_of
-from tfdist.bench.report.scaling import scaling_of
+from tfdist.bench.report.columns import COLUMNS, scaling_of, values_of
+from tfdist.bench.report.format import in_unit
 from tfdist.bench.report.summary import summarize, wrong_arms
-from tfdist.bench.report.unit import in_unit
 from tfdist.bench.suites.suite import parse_suite
 from tfdist.models.record import Record, TaskUsage
 from tfdist.strategies.choice import StrategyChoice

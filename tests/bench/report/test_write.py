@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 
-from tfdist.bench.report.colors import SYNC
-from tfdist.bench.report.section import Chart, Section, Table
-from tfdist.bench.report.warning import Warning
+from tfdist.bench.report.figures.colors import SYNC
+from tfdist.bench.report.section import Chart, Section, Table, Warning
 from tfdist.bench.report.write import write_pages
 
 DATA = pd.DataFrame({"bytes": [1024, 2048], "seconds": [0.5, None]})

@@ -10,11 +10,11 @@ import pytest
 
 from tfdist.launch.agent_program.stacks import catches_signal, wait_for_stacks
 from tfdist.launch.agents.messages import DumpStacks, Event, Exited, StacksDumped
-from tfdist.launch.stack_dumps import SIGNAL
+from tfdist.launch.events import SIGNAL
 
 from .real_agent import edited_source, real_agent, wait_until
 
-REGISTER = "from tfdist.launch.stack_dumps import dump_on_request; dump_on_request()\n"
+REGISTER = "from tfdist.launch.events import dump_on_request; dump_on_request()\n"
 EMIT = (
     "import json, os\n"
     "def emit(**event): os.write(int(os.environ['TFDIST_EVENTS_FD']), json.dumps(event).encode() + b'\\n')\n"

@@ -2,8 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.models.collectives.cases import MOST_ITERATIONS, SizeCase, cases_of, iterations_for, shuffled
-from tfdist.models.collectives.op import CollectiveOp
-from tfdist.models.collectives.spec import CollectiveSpec
+from tfdist.models.collectives.spec import CollectiveOp, CollectiveSpec
 from tfdist.strategies.options import GradientDtype, StrategyName
 
 

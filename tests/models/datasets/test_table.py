@@ -7,8 +7,7 @@ import sys
 import pytest
 
 from tfdist.launch.errors import TfdistError
-from tfdist.models.datasets.info import DataInfo
-from tfdist.models.datasets.table import describe
+from tfdist.models.datasets.table import DataInfo, describe
 
 
 def prepare(root, name="cats_vs_dogs", version="4.0.1", *, splits=None, features=None, file_format="tfrecord"):

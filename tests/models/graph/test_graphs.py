@@ -161,7 +161,7 @@ def test_real_data_starts_at_the_example_of_the_checkpoint():
 
 
 def test_a_context_counts_the_examples_of_an_update():
-    from tfdist.models.graph.context import batch_of
+    from tfdist.models.graph.between import batch_of
 
     assert batch_of(SPEC) == 8
     sync = {"strategy": StrategyName.BETWEEN_GRAPH, "workers": 3, "ps": 1, "batch_size": 8, "sync": True}

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tfdist.models.training.loop import StepTimes, gradient_bytes
-from tfdist.models.training.stamps import busy_wait, stamp
+from tfdist.models.training.straggler import busy_wait, stamp
 
 
 @pytest.mark.parametrize("gpus", [False, True])

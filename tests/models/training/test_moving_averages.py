@@ -78,7 +78,7 @@ def test_statistics_of_batch_norm_are_evaluated_as_they_are(moving_averages):
 def test_a_checkpoint_has_them_or_not(moving_averages, model, tmp_path):
     import tensorflow as tf
 
-    from tfdist.models.training.plain import load_weights
+    from tfdist.models.training.moving_averages import load_weights
 
     averages = moving_averages.create(0.9, model)
     with_averages, without = str(tmp_path / "with"), str(tmp_path / "without")

@@ -8,8 +8,7 @@ import tensorflow as tf
 from tfdist.launch.cluster import Task
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.context import TrainingContext
-from tfdist.models.training.stamps import busy_wait, stamp
-from tfdist.models.training.straggler import is_slow, slowed, started
+from tfdist.models.training.straggler import busy_wait, is_slow, slowed, stamp, started
 from tfdist.strategies.options import StrategyName
 
 

@@ -1,0 +1,1 @@
+"""Sections of a report: each answers one question; build.py lists them."""

@@ -1,0 +1,130 @@
+"""How near each arm between processes comes to what the network allows, and arms above it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from tfdist.bench.ceiling import AllReduce, ceiling, exchange_of, highest_ceiling
+from tfdist.bench.report.format import EMPTY, interval, number
+from tfdist.bench.report.section import Section, Table, Warning
+from tfdist.bench.report.summary import ArmRow, ReportData
+from tfdist.launch.errors import TfdistError
+from tfdist.models.spec import TrainingSpec
+
+_NOTES = (
+    "The floor is the least time of a ring all-reduce: each of n ranks sends 2(n-1)/n of the bytes of the gradients at "
+    "the measured bandwidth. The ceiling is the global batch over that time and the time of a step of one device; with "
+    "several packs, which can be exchanged while others are computed, over the longer of the two.",
+    "The bandwidth is the highest bus bandwidth of 'tfdist collectives' on the same number of hosts (bench "
+    "--collectives DIR), else that of one TCP stream between neighbouring hosts.",
+)
+
+
+@dataclass(frozen=True)
+class _Ceiling:
+    row: ArmRow
+    exchange: AllReduce
+    step_s: float
+    """Step time of one device."""
+    images_per_s: float
+    highest: float
+    """The ceiling with the uncertainty of the bandwidth and of one device."""
+
+    @property
+    def exceeded(self) -> bool:
+        """The arm is measurably faster than the highest ceiling."""
+        return self.row.spread is not None and self.row.spread.low > self.highest
+
+
+def ceiling_section(measured: ReportData) -> Section | None:
+    """None without an arm between processes whose bandwidth and one-device baseline are known."""
+    ceilings = list(_ceilings(measured))
+    if not ceilings:
+        return None
+    shown = pd.DataFrame([_texts(each) for each in ceilings])
+    data = pd.DataFrame([_values(each) for each in ceilings]).convert_dtypes()
+    table = Table("ceiling", "Images/s and the ceiling of the network", shown, data)
+    return Section("ceiling", "Ceiling of the network", tuple(map(_sentence, ceilings)), (), (table,), _NOTES)
+
+
+def ceiling_warnings(measured: ReportData) -> Iterator[Warning]:
+    """Warnings for arms that are measurably above their ceiling."""
+    for each in _ceilings(measured):
+        if each.exceeded:
+            yield Warning(
+                "above-network-ceiling",
+                f"{each.row.label}: {each.row.images_per_s:.1f} images/s are more than the network allows, "
+                f"{each.images_per_s:.1f} ({each.exchange.bandwidth.source}).",
+                "Measure the bandwidth again with 'tfdist collectives', on the same hosts and without other load.",
+            )
+
+
+def _ceilings(measured: ReportData) -> Iterator[_Ceiling]:
+    rows = {row.label: row for row in measured.rows}
+    for row in measured.rows:
+        spec = _spec_of(row)
+        if spec is None or row.one_device is None:
+            continue
+        exchange = exchange_of(spec, row.hosts, measured.sweeps.get(row.folder), row.link)
+        if exchange is not None:
+            one, spread = row.one_device.per_device, rows[row.one_device.label].spread
+            most, highest = ceiling(spec, exchange, one), highest_ceiling(spec, exchange, spread, one)
+            yield _Ceiling(row, exchange, spec.batch_size / one, most, highest)
+
+
+def _spec_of(row: ArmRow) -> TrainingSpec | None:
+    """The spec of a measured built-in training."""
+    spec: Mapping[str, Any] = row.measured[0].spec if row.measured else {}
+    if "model" not in spec:
+        return None
+    try:
+        return TrainingSpec.from_json(spec)
+    except TfdistError:  # of another version
+        return None
+
+
+def _sentence(each: _Ceiling) -> str:
+    row, exchange = each.row, each.exchange
+    share = (row.images_per_s or 0.0) / each.images_per_s
+    words = "above, which cannot be: see the warning" if each.exceeded else f"{share:.0%} of it"
+    return (
+        f"{row.label}: the network allows {each.images_per_s:.1f} images/s ({exchange.gradient_bytes / 1e6:.2f} MB of "
+        f"gradients in at least {exchange.floor_s * 1e3:.1f} ms beside {each.step_s * 1e3:.1f} ms of one device); "
+        f"measured are {row.images_per_s:.1f}, {words}."
+    )
+
+
+def _texts(each: _Ceiling) -> dict[str, str]:
+    row, exchange = each.row, each.exchange
+    return {
+        "arm": row.label,
+        "ranks": str(exchange.ranks),
+        "gradients (MB)": f"{exchange.gradient_bytes / 1e6:.2f}",
+        "bandwidth (GB/s)": f"{exchange.bandwidth.bytes_per_s / 1e9:.3g}",
+        "floor (ms)": f"{exchange.floor_s * 1e3:.1f}",
+        "one device (ms)": f"{each.step_s * 1e3:.1f}",
+        "ceiling (images/s)": f"{each.images_per_s:.1f}",
+        "measured (images/s)": number(row.images_per_s, ".1f"),
+        "95 % interval": interval(row.spread, ".1f") if row.spread else EMPTY,
+        "bandwidth of": exchange.bandwidth.source,
+    }
+
+
+def _values(each: _Ceiling) -> dict[str, Any]:
+    row, exchange = each.row, each.exchange
+    return {
+        "folder": row.folder,
+        "arm": row.arm,
+        "ranks": exchange.ranks,
+        "gradient_bytes": exchange.gradient_bytes,
+        "bandwidth_bytes_per_s": exchange.bandwidth.bytes_per_s,
+        "bandwidth_of": exchange.bandwidth.source,
+        "floor_ms": exchange.floor_s * 1e3,
+        "one_device_step_ms": each.step_s * 1e3,
+        "ceiling_images_per_s": each.images_per_s,
+        "ceiling_images_per_s_high": each.highest,
+        "images_per_s": row.images_per_s,
+        "above": each.exceeded,
+    }

@@ -1,0 +1,170 @@
+"""Collectives: time and bandwidth by size, in the words of the NCCL tests."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import cycle
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from tfdist.bench.collectives.figures import SizeFigure, figures_of, pack_sentences
+from tfdist.bench.collectives.results import Sweep
+from tfdist.bench.collectives.table import ARM, RANKS, columns_for, pack_text, significant, values_of
+from tfdist.bench.report.figures.colors import PALETTE
+from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.summary import ReportData
+from tfdist.bench.statistics import Interval
+from tfdist.launch.quantities import size_text
+from tfdist.launch.text import counted, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MARKERS = "os^Dv*"
+_NOTES = (
+    "size, count, type, redop, algbw, busbw and #wrong are as in the NCCL tests: algbw is the size over the time, "
+    "busbw is algbw times 2(n-1)/n for all-reduce, (n-1)/n for all-gather and 1 for broadcast and reduce, of n ranks, "
+    "in decimal GB/s. Bus bandwidth can be compared with that of the hardware, whatever the number of ranks is.",
+    "An operation runs as in a training step, through tf.distribute in a tf.function; the time is that of the slowest "
+    "rank, the geometric mean over the rounds. Intervals are Student's t of the logarithms. The first operation of "
+    "each sample is not timed, unless it takes longer than the sample. All ranks start a sample together.",
+    "After each sample every rank compares its result with the sum, or the copy, that it computes alone.",
+)
+
+
+def collectives_section(sweep: Sweep) -> Section | None:
+    """None without a measurement."""
+    figures = figures_of(sweep)
+    if not figures:
+        return None
+    answer = (*_peaks(figures), *pack_sentences(sweep.lines), _right(figures))
+    sized = [figure for figure in figures if figure.line.tensors == 1]
+    charts = tuple(_chart(sized, *row) for row in _CHARTS) if sized else ()
+    return Section("collectives", _title(figures), answer, charts, (_table(figures),), (*_NOTES, *_rest(sweep)))
+
+
+def all_reduce_section(measured: ReportData) -> Section | None:
+    """The collectives that benches used for their ceilings, those of all folders together."""
+    sweeps = measured.sweeps
+    if not sweeps:
+        return None
+    lines = [
+        replace(line, arm=f"{folder}: {line.arm}") if folder else line
+        for folder, sweep in sweeps.items()
+        for line in sweep.lines
+    ]
+    return collectives_section(replace(next(iter(sweeps.values())), lines=tuple(lines)))
+
+
+def _title(figures: Sequence[SizeFigure]) -> str:
+    ops = dict.fromkeys(str(figure.line.op) for figure in figures)
+    return f"{', '.join(ops).capitalize()} by size"
+
+
+def _peaks(figures: Sequence[SizeFigure]) -> tuple[str, ...]:
+    """The highest bus bandwidth and the lowest latency; and the gradients of a model."""
+    sized = [figure for figure in figures if figure.line.tensors == 1]
+    lists = [figure for figure in figures if figure.line.tensors > 1]
+    texts = []
+    if sized:
+        best, quick = max(sized, key=lambda figure: figure.busbw), min(sized, key=lambda figure: figure.seconds)
+        limits = _limits(best.busbw_interval, 1)
+        texts.append(
+            f"The highest bus bandwidth is {significant(best.busbw)} GB/s{limits}: {best.line.arm} at "
+            f"{size_text(best.line.bytes)}. The shortest operation takes {significant(quick.seconds * 1e6)} us"
+            f"{_limits(quick.interval, 1e6)}: {quick.line.arm} at {size_text(quick.line.bytes)}."
+        )
+    if lists:
+        quick = min(lists, key=lambda figure: figure.seconds)
+        packs = f" in packs of {pack_text(quick.line.pack_bytes)}" if quick.line.pack_bytes else ""
+        texts.append(
+            f"All {quick.line.tensors} gradients of the model, {quick.line.bytes / 1e6:.2f} MB, take "
+            f"{significant(quick.seconds * 1e3)} ms{_limits(quick.interval, 1e3)} with {quick.line.arm}{packs}, "
+            f"the fastest here: {significant(quick.busbw)} GB/s bus bandwidth."
+        )
+    return tuple(texts)
+
+
+def _limits(interval: Interval | None, factor: float) -> str:
+    if interval is None:
+        return ""
+    low, high = (significant(limit * factor) for limit in (interval.low, interval.high))
+    return f" ({interval.level:.0%} interval {low} to {high})"
+
+
+def _right(figures: Sequence[SizeFigure]) -> str:
+    wrong = [figure for figure in figures if figure.wrong]
+    if not wrong:
+        return f"All results were right: {counted(sum(figure.rounds for figure in figures), 'check')}."
+    arms = shortened(f"{figure.line.arm} at {size_text(figure.line.bytes)}" for figure in wrong)
+    total = counted(sum(figure.wrong for figure in wrong), "wrong element")
+    return f"**{total}**: {arms}. Do not train with this."
+
+
+def _rest(sweep: Sweep) -> tuple[str, ...]:
+    refused = (f"Not measured: {arm}: {reason}" for arm, reason in sweep.header.not_measured.items())
+    return (*refused, *(f"Skipped: {text}" for text in sweep.unreadable))
+
+
+def _table(figures: Sequence[SizeFigure]) -> Table:
+    columns = (ARM, RANKS, *columns_for(figures))
+    shown = pd.DataFrame({column.title: [column.text(figure) for figure in figures] for column in columns})
+    data = pd.DataFrame([values_of(figure) for figure in figures]).convert_dtypes()
+    return Table("collectives", "Time and bandwidth of each size", shown, data)
+
+
+_ValueOf = Callable[[SizeFigure], tuple[float, Interval | None]]
+_CHARTS: tuple[tuple[str, str, str, float, _ValueOf], ...] = (
+    (
+        "collectives_busbw",
+        "Bus bandwidth by size",
+        "bus bandwidth, GB/s",
+        1.0,
+        lambda figure: (figure.busbw, figure.busbw_interval),
+    ),
+    (
+        "collectives_time",
+        "Time of an operation by size",
+        "time of an operation, us",
+        1e6,
+        lambda figure: (figure.seconds, figure.interval),
+    ),
+)
+"""Name, title, axis with its unit, that unit over the value's, and the value with its interval."""
+
+
+def _chart(
+    figures: Sequence[SizeFigure], name: str, title: str, label: str, factor: float, value_of: _ValueOf
+) -> Chart:
+    arms: dict[str, list[SizeFigure]] = {}
+    for figure in figures:
+        arms.setdefault(figure.line.arm, []).append(figure)
+    ends = (
+        f"{arm} {significant(value_of(rows[0])[0] * factor)} at {size_text(rows[0].line.bytes)} to "
+        f"{significant(value_of(rows[-1])[0] * factor)} at {size_text(rows[-1].line.bytes)}"
+        for arm, rows in arms.items()
+    )
+    table = pd.DataFrame([values_of(figure) for figure in figures]).convert_dtypes()
+    alt = f"{title}, on logarithmic axes ({label}): {'; '.join(ends)}."
+    return Chart(name, title, alt, lambda axes: _paint(axes, arms, label, factor, value_of), table, inches=4.4)
+
+
+def _paint(
+    axes: "Axes", arms: Mapping[str, Sequence[SizeFigure]], label: str, factor: float, value_of: _ValueOf
+) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    for (arm, figures), color, marker in zip(arms.items(), cycle(PALETTE), cycle(_MARKERS), strict=False):
+        sizes = [figure.line.bytes for figure in figures]
+        values = [value_of(figure) for figure in figures]
+        axes.plot(sizes, [value * factor for value, _ in values], color=color, marker=marker, ms=4, lw=1.6, label=arm)
+        known = [(size, interval) for size, (_, interval) in zip(sizes, values, strict=True) if interval]
+        low, high = ([getattr(interval, end) * factor for _, interval in known] for end in ("low", "high"))
+        axes.fill_between([size for size, _ in known], low, high, color=color, alpha=0.15, lw=0)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(LogLocator(base=16))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: size_text(round(size))))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_xlabel("size, bytes (K, M: 2 to the 10, 20)")
+    axes.set_ylabel(label)

@@ -1,0 +1,276 @@
+"""The section on learning: how many examples and seconds each arm needs for an accuracy."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from tfdist.bench.learning import AccuracyReach, Curve, Point, curves_of, reached, updates_of
+from tfdist.bench.mean import OverSeeds, over_seeds, ratio_over_seeds
+from tfdist.bench.report.claims import Claim, below, mark_seconds, shares_text, staleness_text
+from tfdist.bench.report.figures.colors import PALETTE
+from tfdist.bench.report.format import EMPTY, number
+from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.summary import WRONG, ArmRow, ReportData
+from tfdist.launch.text import counted
+from tfdist.strategies.catalog import Exchange
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class Learner:
+    """An arm whose turns were evaluated."""
+
+    row: ArmRow
+    curves: tuple[Curve, ...]
+    reached: AccuracyReach
+
+    @property
+    def examples(self) -> OverSeeds | None:
+        """Examples until the accuracy; None: some seed did not reach it."""
+        return over_seeds(list(self.reached.examples.values())) if self.reached.complete else None
+
+    @property
+    def seconds(self) -> OverSeeds | None:
+        """Seconds until the accuracy; None: some seed did not reach it."""
+        return over_seeds(list(self.reached.seconds.values())) if self.reached.complete else None
+
+
+_AXES: tuple[tuple[str, str, str, Callable[[Point], float]], ...] = (
+    ("accuracy", "Held-out accuracy", "held-out examples classified correctly, 0 to 1", lambda point: point.accuracy),
+    ("loss", "Held-out loss", "mean cross-entropy on the held-out examples", lambda point: point.loss),
+)
+_OVER: tuple[tuple[str, str, Callable[[Point], float]], ...] = (
+    ("examples", "examples trained", lambda point: point.examples),
+    ("seconds", "seconds of training", lambda point: point.seconds),
+)
+
+
+def learning_charts(learners: Sequence[Learner]) -> Iterator[Chart]:
+    """Accuracy and loss, each over examples and over seconds: a line for each training."""
+    data = _frame(learners)
+    for name, title, label, height in _AXES:
+        for over, over_label, across in _OVER:
+            yield Chart(
+                f"{name}_over_{over}",
+                f"{title} over {over}",
+                f"A line for each seed of each arm: {label} over {over_label}. Last values: {_ends(learners, height)}.",
+                partial(_paint, learners=learners, across=across, height=height, labels=(over_label, label)),
+                data[["arm", "task", "seed", over, name]],
+                inches=4.6,
+            )
+
+
+def _ends(learners: Sequence[Learner], height: Callable[[Point], float]) -> str:
+    """`a 0.95, 0.96; b 0.93, 0.95`: where the lines of each arm end."""
+    return "; ".join(
+        f"{learner.row.label} {', '.join(f'{height(curve.points[-1]):.2f}' for curve in learner.curves)}"
+        for learner in learners
+    )
+
+
+def _frame(learners: Sequence[Learner]) -> pd.DataFrame:
+    frame: pd.DataFrame = pd.DataFrame(
+        [
+            {"arm": learner.row.label, "task": curve.task, "seed": curve.seed, **vars(point)}
+            for learner in learners
+            for curve in learner.curves
+            for point in curve.points
+        ]
+    )
+    return frame
+
+
+def _paint(
+    axes: "Axes",
+    learners: Sequence[Learner],
+    across: Callable[[Point], float],
+    height: Callable[[Point], float],
+    labels: tuple[str, str],
+) -> None:
+    styles = ("-", "--", ":")
+    for index, learner in enumerate(learners):
+        color, style = PALETTE[index % len(PALETTE)], styles[index // len(PALETTE) % len(styles)]
+        for position, curve in enumerate(learner.curves):
+            xs, ys = [across(point) for point in curve.points], [height(point) for point in curve.points]
+            label = learner.row.label if position == 0 else None
+            axes.plot(xs, ys, style, color=color, lw=1.2, alpha=0.75, label=label)
+    axes.set_xlabel(labels[0])
+    axes.set_ylabel(labels[1])
+    axes.set_xlim(left=0)
+
+
+ACCURACY = 0.95
+"""That arms are compared by, unless a suite says until which one they train."""
+
+
+def convergence_section(measured: ReportData) -> Section | None:
+    """None without evaluated turns."""
+    accuracy = _accuracy(measured)
+    learners = [
+        Learner(row, curves, reached(curves, accuracy)) for row in measured.rows if (curves := curves_of(row.measured))
+    ]
+    if not learners:
+        return None
+    return Section(
+        key="convergence",
+        title="Learning",
+        answer=(*_fastest(learners, accuracy), *(claim.sentence for claim in _claims(learners, accuracy))),
+        charts=tuple(learning_charts(learners)),
+        tables=(_table(learners, accuracy),),
+        notes=_notes(learners),
+    )
+
+
+def _accuracy(measured: ReportData) -> float:
+    """The lowest that a suite trains until: arms that stop there never reach a higher one."""
+    suites = [folder.bench.suite for folder in measured.folders if folder.bench]
+    return min((suite.until_accuracy for suite in suites if suite.until_accuracy is not None), default=ACCURACY)
+
+
+def _fastest(learners: Sequence[Learner], accuracy: float) -> Iterator[str]:
+    """Which arm reached the accuracy first, which ones as early, and which ones not at all."""
+    ranked = [(learner, figure) for learner in learners if _ranked(learner.row) and (figure := learner.seconds)]
+    if ranked:
+        best, figure = min(ranked, key=lambda entry: entry[1].value)
+        text = f"{best.row.label} was the first to classify {_percent(accuracy)} of the held-out examples correctly"
+        equal = [each.row.label for each, _ in ranked if each is not best and _as_early(each, best)]
+        ties = f" No measurable difference from {', '.join(equal)}." if equal else ""
+        rows = [learner.row for learner, _ in ranked]
+        yield mark_seconds(f"{text}, after {_text(figure, 's')} of training.", rows) + ties
+    never = [learner.row.label for learner in learners if not learner.reached.complete]
+    if never:
+        advice = "measure with more --rounds for longer trainings"
+        yield f"Not with every seed did these arms reach {_percent(accuracy)}: {', '.join(never)}; {advice}."
+
+
+def _ranked(row: ArmRow) -> bool:
+    """Trainings without exchange on several devices make several models."""
+    return row.status != WRONG and (row.exchange is not Exchange.NONE or row.devices == 1)
+
+
+def _as_early(learner: Learner, best: Learner) -> bool:
+    ratio = ratio_over_seeds(learner.reached.seconds, best.reached.seconds)
+    return ratio is None or ratio.interval is None or ratio.interval.low <= 1.0
+
+
+def _percent(accuracy: float) -> str:
+    return f"{100 * accuracy:.4g}%"
+
+
+def _claims(learners: Sequence[Learner], accuracy: float) -> Iterator[Claim]:
+    """Each asynchronous arm with the first synchronous one on as many devices."""
+    measured, outcomes = [], []
+    for ours in (learner for learner in learners if learner.row.exchange is Exchange.ASYNC):
+        theirs = next((each for each in learners if _is_counterpart(each.row, ours.row)), None)
+        ratio = ratio_over_seeds(theirs.reached.examples, ours.reached.examples) if theirs else None
+        if theirs and ratio and theirs.reached.complete and ours.reached.complete:
+            measured.append(f"{theirs.row.label} needed {_times(ratio)} the examples of {ours.row.label}")
+            outcomes.append(below(ratio.interval, 1.0))
+    if measured:
+        text = f"Synchronous training needs fewer examples to {_percent(accuracy)} than asynchronous training"
+        yield Claim(text, tuple(measured), tuple(outcomes))
+
+
+def _is_counterpart(row: ArmRow, of: ArmRow) -> bool:
+    same = row.folder == of.folder and row.devices == of.devices and row.batch_per_replica == of.batch_per_replica
+    return same and row.exchange is Exchange.SYNC and (row.devices or 0) > 1
+
+
+def _times(ratio: OverSeeds) -> str:
+    return f"{ratio.value:.2f} times{_between(ratio, '{:.2f}'.format)}"
+
+
+def _text(figure: OverSeeds, unit: str) -> str:
+    return f"{_digits(figure.value)} {unit}{_between(figure, _digits)}"
+
+
+def _between(figure: OverSeeds, text: Callable[[float], str]) -> str:
+    interval = figure.interval
+    return f" ({text(interval.low)} to {text(interval.high)})" if interval else ""
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _notes(learners: Sequence[Learner]) -> tuple[str, ...]:
+    seeds = max(learner.reached.seeds for learner in learners)
+    return (
+        f"Mean and 95 % interval are those of the logarithms over {counted(seeds, 'seed')}: initial weights and order "
+        "of the data. Ratios compare runs with the same seed.",
+        "Examples are those of all workers together; of trainings without exchange, those of one model. Seconds are "
+        "examples over images/s, turn by turn: starts and evaluations do not count. An accuracy is reached between "
+        "two evaluations by linear interpolation.",
+        "All arms have the same learning rate and the same batch per device, so a synchronous step averages the "
+        "gradients of more examples than an asynchronous update.",
+        "The staleness of an update is the number of updates that others applied between its worker's read of the "
+        "variables and its own.",
+    )
+
+
+def _table(learners: Sequence[Learner], accuracy: float) -> Table:
+    return Table(
+        "convergence",
+        f"Examples and seconds to {_percent(accuracy)} of the held-out examples",
+        pd.DataFrame([_shown(learner, accuracy) for learner in learners]),
+        pd.DataFrame([_values(learner) for learner in learners]),
+    )
+
+
+def _shown(learner: Learner, accuracy: float) -> dict[str, str]:
+    updates, values = updates_of(learner.row.measured), learner.reached
+    return {
+        "arm": learner.row.label,
+        "batch of an update": number(_update_batch(learner.row), "d"),
+        f"seeds that reached {_percent(accuracy)}": f"{len(values.examples)} of {values.seeds}",
+        "examples (95 % interval)": _cell(learner.examples),
+        "seconds (95 % interval)": _cell(learner.seconds),
+        "images/s": number(learner.row.images_per_s, ".0f"),
+        "staleness: mean, p95, max": staleness_text(updates.staleness if updates else None),
+        "share of each worker": shares_text(updates),
+    }
+
+
+def _cell(figure: OverSeeds | None) -> str:
+    return EMPTY if figure is None else f"{_digits(figure.value)}{_between(figure, _digits)}"
+
+
+def _update_batch(row: ArmRow) -> int | None:
+    """Examples whose gradients are averaged for one update of the variables."""
+    return row.batch_global if row.exchange is Exchange.SYNC else row.batch_per_replica
+
+
+def _values(learner: Learner) -> dict[str, object]:
+    updates = updates_of(learner.row.measured)
+    staleness = updates.staleness if updates else None
+    of_figures = {
+        name: value
+        for quantity, figure in (("examples", learner.examples), ("seconds", learner.seconds))
+        for name, value in _columns(quantity, figure).items()
+    }
+    return {
+        "arm": learner.row.label,
+        "batch_of_update": _update_batch(learner.row),
+        "seeds": learner.reached.seeds,
+        "seeds_reached": len(learner.reached.examples),
+        **of_figures,
+        "images_per_s": learner.row.images_per_s,
+        "staleness_mean": staleness.mean if staleness else None,
+        "staleness_p95": staleness.p95 if staleness else None,
+        "staleness_max": staleness.largest if staleness else None,
+        "worker_shares": "/".join(f"{share:.4f}" for share in updates.shares) if updates else None,
+    }
+
+
+def _columns(name: str, figure: OverSeeds | None) -> dict[str, float | None]:
+    interval = figure.interval if figure else None
+    return {
+        name: figure.value if figure else None,
+        f"{name}_low": interval.low if interval else None,
+        f"{name}_high": interval.high if interval else None,
+    }

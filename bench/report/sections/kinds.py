@@ -1,0 +1,138 @@
+"""Single-card, multi-card and multi-node, synchronous and asynchronous, side by side: the fastest arm of each kind."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from tfdist.bench.report.columns import COLUMNS, scaling_of, values_of
+from tfdist.bench.report.figures.arm_chart import EXCHANGE, draw_interval, figure_text, name_rows, write
+from tfdist.bench.report.format import in_unit
+from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, statistics_of
+from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
+from tfdist.strategies.catalog import Exchange
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_ORDER = ("single-card", "multi-card", "multi-node (one host)", "multi-node")
+_SHOWN = (
+    "devices", "images/s (whole job)", "95 % interval", "images/s per device", "speed-up", "speed-up interval",
+    "efficiency",
+)  # fmt: skip
+_DATA = (
+    "folder", "kind", "exchange", "arm", "devices", "images_per_s", "images_per_s_low", "images_per_s_high", "speed_up",
+    "speed_up_low", "speed_up_high", "efficiency",
+)  # fmt: skip
+_OTHERS = "pale: the other arms of the kind"
+_CAUTION = "The fastest of many arms was also lucky: a kind with more arms has an advantage in this comparison."
+_LEARNING = "Images/s do not say how much a model learns from an image: asynchronous updates are stale."
+_Kind = tuple[str, str, Exchange]
+"""Folder, kind of hardware, exchange."""
+
+
+def kinds_section(measured: ReportData) -> Section | None:
+    """None with fewer than two kinds."""
+    kinds = _by_kind(measured.rows)
+    if len(kinds) < 2:
+        return None
+    fastest = {kind: max(rows, key=lambda row: row.images_per_s or 0.0) for kind, rows in kinds.items()}
+    return Section(
+        "kinds",
+        "One card, many cards, many nodes",
+        tuple(in_unit(text, measured.rows) for text in _sync_against_async(measured.rows, fastest)),
+        charts=(_chart(measured.rows, kinds, fastest),),
+        tables=(_table(measured.rows, kinds, fastest),),
+        notes=tuple(_notes(kinds)),
+    )
+
+
+def _notes(kinds: Mapping[_Kind, Sequence[ArmRow]]) -> Iterator[str]:
+    if any(len(rows) > 1 for rows in kinds.values()):
+        yield _CAUTION
+    if any(exchange is Exchange.ASYNC for _, _, exchange in kinds):
+        yield _LEARNING
+
+
+def _by_kind(rows: Sequence[ArmRow]) -> dict[_Kind, list[ArmRow]]:
+    """The measured arms with the right losses, in the order of folders, hardware and exchange."""
+    ranked = [row for row in rows if row.measured and row.status != WRONG]
+    order = {kind: index for index, kind in enumerate(_ORDER)}
+    folders = {row.folder: index for index, row in reversed(list(enumerate(rows)))}
+    exchanges = {exchange: index for index, exchange in enumerate(EXCHANGE)}
+    keys = {(row.folder, row.kind, row.exchange) for row in ranked}
+    ordered = sorted(keys, key=lambda key: (folders[key[0]], order.get(key[1], 9), exchanges[key[2]]))
+    kinds: dict[_Kind, list[ArmRow]] = {key: [] for key in ordered}
+    for row in ranked:
+        kinds[row.folder, row.kind, row.exchange].append(row)
+    return kinds
+
+
+def _name(kind: _Kind) -> str:
+    folder, hardware, exchange = kind
+    return f"{folder}: {hardware}, {exchange}" if folder else f"{hardware}, {exchange}"
+
+
+def _sync_against_async(rows: Sequence[ArmRow], fastest: dict[_Kind, ArmRow]) -> Iterator[str]:
+    """The fastest synchronous arm on several devices of each folder and the fastest asynchronous one."""
+    for folder in dict.fromkeys(key[0] for key in fastest):
+        several = [row for key, row in fastest.items() if key[0] == folder and (row.devices or 0) > 1]
+        sync, async_ = (
+            max(
+                (row for row in several if row.exchange is exchange and row.rounds >= FEWEST_ROUNDS),
+                key=lambda row: row.images_per_s or 0.0,
+                default=None,
+            )
+            for exchange in (Exchange.SYNC, Exchange.ASYNC)
+        )
+        if sync and async_:
+            (comparison,) = statistics_of([row for row in rows if row.folder == folder]).compare(
+                [(sync.label, async_.label)]
+            )
+            limits = comparison.interval
+            between = f" ({limits.low:.2f} to {limits.high:.2f})" if limits else ""
+            certain = comparison.verdict is not ArmVerdict.CANNOT_TELL
+            verdict = f"measurably {comparison.verdict}" if certain else "no measurable difference"
+            yield (
+                f"{sync.label}, the fastest synchronous arm on several devices, reaches {comparison.ratio:.2f} times "
+                f"the images/s of {async_.label}, the fastest asynchronous one{between}: {verdict}."
+            )
+
+
+def _chart(rows: Sequence[ArmRow], kinds: dict[_Kind, list[ArmRow]], fastest: dict[_Kind, ArmRow]) -> Chart:
+    def paint(axes: "Axes") -> None:
+        for index, (kind, arms) in enumerate(kinds.items()):
+            color, words = EXCHANGE[kind[2]]
+            others = [row.images_per_s or 0.0 for row in arms if row is not fastest[kind]]
+            axes.scatter(others, [index] * len(others), s=22, color=color, alpha=0.4, lw=0, label=_OTHERS)
+            best = fastest[kind]
+            if best.spread:
+                draw_interval(axes, best.spread.low, best.spread.high, index)
+            axes.scatter([best.images_per_s or 0.0], [index], s=64, color=color, zorder=3, label=words)
+            high = best.spread.high if best.spread else best.images_per_s or 0.0
+            write(axes, f"{best.images_per_s:.0f}  {best.arm}", high, index)
+        name_rows(axes, [_name(kind) for kind in kinds])
+        axes.set_xlabel(in_unit("images/s of the whole job", rows))
+        axes.margins(x=0.08)
+        axes.set_xlim(left=0, right=1.45 * max(row.images_per_s or 0.0 for row in fastest.values()))
+
+    alt = "The fastest arm of each kind: " + "; ".join(
+        f"{_name(kind)}: {row.arm} {figure_text(row)}" for kind, row in fastest.items()
+    )
+    scaling = scaling_of(rows)
+    data = pd.DataFrame([values_of(row, scaling) for arms in kinds.values() for row in arms])
+    return Chart("kinds", "The fastest arm of each kind", f"{alt}.", paint, data[list(_DATA)], 0.8 + 0.42 * len(kinds))
+
+
+def _table(rows: Sequence[ArmRow], kinds: dict[_Kind, list[ArmRow]], fastest: dict[_Kind, ArmRow]) -> Table:
+    shown = pd.DataFrame(
+        [
+            {"kind": _name(kind), "arms": str(len(kinds[kind])), "fastest": row.arm}
+            | {in_unit(name, rows): COLUMNS[name](row) for name in _SHOWN}
+            for kind, row in fastest.items()
+        ]
+    )
+    scaling = scaling_of(rows)
+    data = pd.DataFrame([values_of(row, scaling) for row in fastest.values()])[list(_DATA)]
+    return Table("fastest_of_kind", "The fastest arm of each kind", shown, data)

@@ -1,0 +1,415 @@
+"""Where the time goes: the loss of each arm against ideal scaling, divided into its causes, and what to do about it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from tfdist.bench.lost_time import LostTime, Part, Turns, UnknownLoss, lost_time
+from tfdist.bench.mean import Mean
+from tfdist.bench.references import Reference, Spec, explainable, identity, reference
+from tfdist.bench.report.figures.arm_chart import arm_chart, described, draw_interval, write
+from tfdist.bench.report.figures.colors import GRID, INK, MUTED, PALETTE, PAPER
+from tfdist.bench.report.format import EMPTY
+from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.summary import ArmRow, ReportData
+from tfdist.bench.statistics import FEWEST_ROUNDS
+from tfdist.models.datasets.table import SYNTHETIC
+from tfdist.strategies.catalog import Exchange
+from tfdist.strategies.options import GradientDtype, StrategyName
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_OFTEN = 0.75
+"""A rank that is the last one in a larger share of steps is a straggler, not chance."""
+_MOST = 0.5
+"""The link is the limit if its floor is a larger share of the exchange."""
+
+
+def advice_on(row: ArmRow, lost: LostTime, part: Part) -> str:
+    """Sentences that name the cause and what can be tried."""
+    return _ADVICE[part](row, lost)
+
+
+def ring_floor_ms(row: ArmRow, lost: LostTime) -> float | None:
+    """The least time in which a ring exchanges the gradients over the measured link, milliseconds; None: unknown.
+
+    Each of n ranks sends 2(n-1)/n of the bytes (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
+    """
+    if row.strategy != StrategyName.MULTI_WORKER or not row.link or not lost.gradient_bytes:
+        return None
+    return 1000 * 2 * (lost.devices - 1) / lost.devices * lost.gradient_bytes / row.link["bytes_per_s"]
+
+
+def _shared(row: ArmRow, lost: LostTime) -> str:
+    return (
+        f"{lost.devices} trainings side by side that exchange nothing already lose it: the devices share cores, "
+        "caches, memory bandwidth or power. No strategy wins it back; devices on separate machines do."
+    )
+
+
+def _strategy(row: ArmRow, lost: LostTime) -> str:
+    threads = ""
+    if row.strategy in (StrategyName.MIRRORED, StrategyName.CENTRAL_STORAGE) and not row.measured[0].spec.get("gpus"):
+        threads = " The replicas of one process share its threads: compare multiworker, which has a process for each."
+    return (
+        f"Each device computes its own gradients more slowly than in a training of its own.{threads} A larger batch or "
+        "several steps in a call (steps_per_call) make it weigh less."
+    )
+
+
+def _exchange(row: ArmRow, lost: LostTime) -> str:
+    floor, exchange = ring_floor_ms(row, lost), lost.parts[Part.EXCHANGE].value
+    size = f"{lost.gradient_bytes / 1e6:.1f} MB" if lost.gradient_bytes > 1e5 else f"{lost.gradient_bytes / 1e3:.1f} kB"
+    gradients = f"{size} of gradients"
+    if floor is None:
+        place = "inside one machine" if row.hosts == 1 else "between hosts"
+        return (
+            f"{gradients} are copied and added in every step, {place}. A larger batch does it less often per image; "
+            f"'tfdist tune --strategy {row.strategy}' tries other ways to exchange them."
+        )
+    link = f"{row.link['bytes_per_s'] * 8 / 1e6:.0f} Mbit/s"
+    if floor > _MOST * exchange:
+        whole = row.measured[0].spec.get("gradient_dtype") == GradientDtype.FLOAT32
+        halve = "Halve the bytes with --gradient-dtype bfloat16, exchange" if whole else "Exchange"
+        return (
+            f"The link is the limit: a ring needs at least {floor:.0f} ms for {gradients} over {link}. {halve} less "
+            "often per image with a larger batch, or use a faster link."
+        )
+    return (
+        f"The link is not the limit: a ring needs {floor:.0f} ms for {gradients} over {link}. Latency and the work of "
+        f"the processes are; 'tfdist tune --strategy {row.strategy}' tries other packs and types."
+    )
+
+
+def _waiting(row: ArmRow, lost: LostTime) -> str:
+    last = lost.slowest
+    if last is None or last.share < _OFTEN:
+        often = f" ({last.rank} in {last.share:.0%} of steps)" if last else ""
+        return (
+            f"No device is nearly always the last one{often}: steps vary by chance, or because other programs take the "
+            "cores. Close them, or use larger batches, which vary less."
+        )
+    host = f" on {last.host}" if row.hosts > 1 else ""
+    return (
+        f"{last.rank}{host} is the last one in {last.share:.0%} of steps, and the others wait for it. Look for other "
+        "programs on its cores ('tfdist doctor'), lower clocks or slower input; parameter-server does not wait."
+    )
+
+
+def _not_separated(row: ArmRow, lost: LostTime) -> str:
+    if row.exchange is Exchange.ASYNC:
+        return (
+            "Workers read the variables from the parameter servers and send gradients back in every step. Try more "
+            "--ps, --set placement=greedy, or a larger batch."
+        )
+    return "Exchange and waiting are separated only for tfdist's own loop with one step in a call (api = loop)."
+
+
+def _input(row: ArmRow, lost: LostTime) -> str:
+    return (
+        "Reading and decoding the data holds the devices up or takes their cores. Store images at the size of the "
+        "model, or give the tasks more cores (cores_per_device)."
+    )
+
+
+def _unexplained(row: ArmRow, lost: LostTime) -> str:
+    return "No measured part accounts for it: measure more rounds on a quiet machine, and look at the window times."
+
+
+_ADVICE: Mapping[Part, Callable[[ArmRow, LostTime], str]] = {
+    Part.SHARED: _shared,
+    Part.STRATEGY: _strategy,
+    Part.EXCHANGE: _exchange,
+    Part.WAITING: _waiting,
+    Part.NOT_SEPARATED: _not_separated,
+    Part.INPUT: _input,
+    Part.UNEXPLAINED: _unexplained,
+}
+
+
+Lost = Mapping[str, LostTime]
+"""Lost time by ArmRow.label."""
+IDEAL = "ideal: one device without a strategy"
+_COLORS: Mapping[Part, tuple[str, str]] = {
+    Part.SHARED: (PALETTE[0], ""),
+    Part.STRATEGY: (PALETTE[1], ""),
+    Part.EXCHANGE: (PALETTE[2], ""),
+    Part.WAITING: (PALETTE[3], ""),
+    Part.NOT_SEPARATED: (PALETTE[2], "//"),
+    Part.INPUT: (PALETTE[4], ""),
+    Part.UNEXPLAINED: (PALETTE[5], ".."),
+}
+"""Color and hatch."""
+_LEAST_SHARE = 0.002
+"""Share of a step below which parts are not drawn."""
+
+
+def lost_time_chart(rows: Sequence[ArmRow], lost: Lost) -> Chart:
+    """A bar for each row."""
+
+    def text(row: ArmRow) -> str:
+        return parts_text(lost[row.label])
+
+    return arm_chart(
+        "lost_time",
+        "Where the time of a step goes",
+        f"Milliseconds per step, ideal and lost: {described(rows, text)}.",
+        rows,
+        lambda axes, shown: _paint(axes, [lost[row.label] for row in shown]),
+        values_of(lost),
+    )
+
+
+def parts_text(lost: LostTime) -> str:
+    """`ideal 98, exchange 40, ...`."""
+    parts = [f"{part} {mean.value:.1f}" for part, mean in lost.parts.items()]
+    return ", ".join([f"ideal {lost.ideal.value:.1f}", *parts])
+
+
+def values_of(lost: Lost) -> pd.DataFrame:
+    """A row for each arm and part."""
+    table: pd.DataFrame = pd.DataFrame(
+        [
+            (arm, name, mean.value, mean.low, mean.high)
+            for arm, of_arm in lost.items()
+            for name, mean in _figures(of_arm).items()
+        ],
+        columns=["arm", "part", "ms_per_step", "low", "high"],
+    )
+    return table
+
+
+def _figures(lost: LostTime) -> Mapping[str, Mean]:
+    parts = {str(part): mean for part, mean in lost.parts.items()}
+    return {"step": lost.step, "ideal": lost.ideal, "loss": lost.loss, **parts}
+
+
+def _paint(axes: "Axes", every: Sequence[LostTime]) -> None:
+    """Parts that are gains, below 0, take a piece off the end of the bar."""
+    for index, lost in enumerate(every):
+        axes.barh(index, lost.ideal.value, height=0.62, color=GRID, label=IDEAL)
+        left = lost.ideal.value
+        for part, mean in lost.parts.items():
+            if mean.value > _LEAST_SHARE * lost.step.value:
+                color, hatch = _COLORS[part]
+                axes.barh(
+                    index,
+                    mean.value,
+                    left=left,
+                    height=0.62,
+                    color=color,
+                    hatch=hatch,
+                    edgecolor=PAPER,
+                    lw=0.6,
+                    label=part,
+                )
+                left += mean.value
+        gain = left - lost.step.value
+        if gain > _LEAST_SHARE * lost.step.value:
+            words = "gain: parts below 0"
+            axes.barh(
+                index,
+                gain,
+                left=left - gain,
+                height=0.62,
+                color=PAPER,
+                alpha=0.8,
+                hatch="xx",
+                edgecolor=MUTED,
+                lw=0.6,
+                label=words,
+            )
+        high = lost.step.value
+        if lost.step.low is not None and lost.step.high is not None:
+            high = lost.step.high
+            draw_interval(axes, lost.step.low, high, index, ms=6)
+        axes.plot([lost.step.value] * 2, [index - 0.38, index + 0.38], color=INK, lw=1.4, label="measured step")
+        write(axes, f"{lost.step.value:.0f} ms, {_share(lost):.0%} lost", max(left, high), index)
+    axes.set_xlabel("milliseconds per step")
+    axes.margins(x=0.16)
+    axes.set_xlim(left=0)
+
+
+def _share(lost: LostTime) -> float:
+    return lost.loss.value / lost.step.value
+
+
+Losses = Sequence[tuple[ArmRow, LostTime | UnknownLoss]]
+_Key = tuple[str, int, str]
+"""Folder, number of hosts, and what an arm does."""
+
+
+def lost_times(rows: Sequence[ArmRow]) -> Losses:
+    """Losses of every arm that was measured and whose devices exchange something, in the order of the rows.
+
+    Arms that only serve to explain another one are left out.
+    """
+    arms = _Arms.of([row for row in rows if row.measured])
+    losing = [row for row in rows if row.measured and explainable(_spec(row))]
+    serving = {id(other) for row in losing for other in arms.serving(row)}
+    return [(row, arms.lost_time(row)) for row in losing if id(row) not in serving]
+
+
+def _spec(row: ArmRow) -> Spec:
+    return row.measured[0].spec
+
+
+def _real(row: ArmRow) -> bool:
+    return bool(_spec(row).get("dataset", SYNTHETIC) != SYNTHETIC)
+
+
+@dataclass(frozen=True)
+class _Arms:
+    """The measured rows, by what they do."""
+
+    by_key: Mapping[_Key, Sequence[ArmRow]]
+
+    @classmethod
+    def of(cls, rows: Sequence[ArmRow]) -> "_Arms":
+        by_key: dict[_Key, list[ArmRow]] = {}
+        for row in rows:
+            by_key.setdefault((row.folder, row.hosts, identity(_spec(row))), []).append(row)
+        return cls(by_key)
+
+    def alike(self, row: ArmRow, spec: Spec, hosts: int) -> Sequence[ArmRow]:
+        return self.by_key.get((row.folder, hosts, identity(spec)), ())
+
+    def serving(self, row: ArmRow) -> Sequence[ArmRow]:
+        """The copies of an arm with synthetic data, or with step times."""
+        if _real(row):
+            return self.alike(row, reference(_spec(row), Reference.SYNTHETIC), row.hosts)
+        same = self.alike(row, _spec(row), row.hosts)
+        return [] if _spec(row).get("step_times") else [other for other in same if _spec(other).get("step_times")]
+
+    def lost_time(self, row: ArmRow) -> LostTime | UnknownLoss:
+        spec = reference(_spec(row), Reference.SYNTHETIC) if _real(row) else _spec(row)
+        found = {
+            which: self.alike(row, reference(spec, which), row.hosts if which is Reference.INDEPENDENT else 1)
+            for which in (Reference.PLAIN, Reference.ONE_DEVICE, Reference.INDEPENDENT)
+        }
+        same = self.alike(row, spec, row.hosts)
+        references = {which: _turns(row, others[:1]) for which, others in found.items()}
+        if _real(row):
+            references[Reference.SYNTHETIC] = _turns(row, same[:1])
+        timed = same if _real(row) else [row, *same]
+        stamped = _timed(row, timed), _timed(row, found[Reference.INDEPENDENT])
+        return lost_time(row.label, _turns(row, [row]), references, stamped)
+
+
+def _timed(row: ArmRow, arms: Sequence[ArmRow]) -> Turns:
+    """Turns of the first of these arms with step times."""
+    return _turns(row, [arm for arm in arms if _spec(arm).get("step_times")][:1])
+
+
+def _turns(row: ArmRow, arms: Sequence[ArmRow]) -> Turns:
+    """Turns of an arm by round; one that was measured in several groups has several in a round: that of `row`'s."""
+    groups = {record.round: record.group for record in row.measured}
+    turns = {}
+    for record in (record for arm in arms for record in arm.measured):
+        if record.round not in turns or record.group == groups.get(record.round):
+            turns[record.round] = record
+    return turns
+
+
+_METHOD = (
+    "Ideal: the step of one device without a strategy (no-strategy), with as much work per device. The parts sum to "
+    "the loss; a part below 0 is a gain. Each interval is one of 95 %, for the differences of turns of the same round.",
+    "Shared hardware: what the same number of independent trainings loses. Strategy overhead: what one-device loses "
+    "against no-strategy, and what the local gradients of the arm take longer than those of an independent training. "
+    "Exchange: the least time over ranks from ready gradients to the end of the step, without the update of an "
+    "independent training. Waiting: the excess of the rank that waits most. Input: real data against synthetic data.",
+)
+
+
+_Explained = Sequence[tuple[ArmRow, LostTime]]
+
+
+def lost_time_section(measured: ReportData) -> Section | None:
+    """None for a bench that was not asked to explain, and had no step times."""
+    rows = [row for row in measured.rows if row.measured]
+    asked = any(folder.bench and folder.bench.suite.explain for folder in measured.folders)
+    if not asked and not any(row.measured[0].spec.get("step_times") for row in rows):
+        return None
+    found = lost_times(rows)
+    explained = [(row, lost) for row, lost in found if isinstance(lost, LostTime)]
+    rest = tuple(f"{each.arm}: not explained, because {each.reason}." for each in _rest(found))
+    if not explained:
+        return Section("lost-time", "Where the time goes", rest) if rest else None
+    lost = {row.label: of_row for row, of_row in explained}
+    shown = [row for row, _ in explained]
+    answer = (*_answer(explained), *rest)
+    table = Table("lost_time_parts", "Milliseconds per step, with 95 % intervals", _shown(lost), values_of(lost))
+    charts = (lost_time_chart(shown, lost),)
+    return Section("lost-time", "Where the time goes", answer, charts, (table,), _METHOD)
+
+
+def _rest(found: Losses) -> Iterator[UnknownLoss]:
+    yield from (lost for _, lost in found if isinstance(lost, UnknownLoss))
+
+
+def _answer(explained: _Explained) -> Iterator[str]:
+    """The largest part of each arm's loss, with advice; arms with the same advice together."""
+    if all(lost.rounds < FEWEST_ROUNDS for _, lost in explained):
+        yield f"Too few rounds to say which part is the largest: use --rounds {FEWEST_ROUNDS} or more."
+        return
+    yield from filter(None, (_without_advice(lost) for _, lost in explained))
+    losing = [(row, lost) for row, lost in explained if lost.loss.value > 0]
+    yield from _largest(losing, "{part} {verb} the largest part of the loss of {arms}. {advice}")
+    shared = [(row, lost) for row, lost in losing if lost.largest() is Part.SHARED and lost.parts[Part.SHARED].differs]
+    sentence = "Beyond shared hardware, {part} {verb} the largest part of the loss of {arms}. {advice}"
+    yield from _largest(shared, sentence, without=Part.SHARED)
+
+
+def _without_advice(lost: LostTime) -> str:
+    """A sentence about an arm of which no part is surely the largest; empty: one is."""
+    part = lost.largest()
+    if lost.loss.differs and lost.loss.value < 0:
+        return f"{lost.arm} loses nothing: a step takes {-lost.loss.value:.1f} ms less than ideal."
+    if part and lost.loss.value > 0 and lost.parts[part].differs:
+        return ""
+    if part and lost.loss.differs:
+        figures = f"{_milliseconds(lost.parts[part])} of {lost.loss.value:.1f} ms"
+        return f"{lost.arm}: {part} may be the largest part of its loss ({figures}): use more --rounds to be sure."
+    return f"{lost.arm}: cannot tell whether it loses time: {_milliseconds(lost.loss)} ms of a step."
+
+
+def _largest(explained: _Explained, sentence: str, without: Part | None = None) -> Iterator[str]:
+    """Sentences about the arms whose largest part is surely a loss; that it is the largest may be uncertain."""
+    by_advice: dict[tuple[Part, str, str], list[str]] = {}
+    for row, lost in explained:
+        part = lost.largest(without)
+        if part and lost.parts[part].differs:
+            figures = f"{lost.arm} ({lost.parts[part].value:.1f} of {lost.loss.value:.1f} ms)"
+            verb = "is" if lost.is_certain(part, without) else "may be"
+            by_advice.setdefault((part, advice_on(row, lost, part), verb), []).append(figures)
+    for (part, advice, verb), arms in by_advice.items():
+        text = sentence.format(part=part, arms=", ".join(arms), advice=advice, verb=verb)
+        yield text[:1].upper() + text[1:]
+
+
+def _milliseconds(mean: Mean | None) -> str:
+    """`40.0 (38.1 to 41.9)`."""
+    if mean is None:
+        return EMPTY
+    return f"{mean.value:.1f}" + ("" if mean.low is None else f" ({mean.low:.1f} to {mean.high:.1f})")
+
+
+def _shown(lost: Lost) -> pd.DataFrame:
+    parts = [part for part in Part if any(part in each.parts for each in lost.values())]
+    table: pd.DataFrame = pd.DataFrame([_row(each, parts) for each in lost.values()])
+    return table
+
+
+def _row(lost: LostTime, parts: Sequence[Part]) -> Mapping[str, str]:
+    return {
+        "arm": lost.arm,
+        "step": _milliseconds(lost.step),
+        "ideal": _milliseconds(lost.ideal),
+        "lost": _milliseconds(lost.loss),
+        **{str(part): _milliseconds(lost.parts.get(part)) for part in parts},
+        "last rank": f"{lost.slowest.rank}, {lost.slowest.share:.0%} of steps" if lost.slowest else EMPTY,
+        "rounds": str(lost.rounds),
+    }

@@ -1,0 +1,198 @@
+"""The same arm in several folders: its changes as a table and a chart."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tfdist.bench.report.across import OTHER_MACHINE, Change, changes, find_anchor, machine_differences
+from tfdist.bench.report.figures.colors import ASYNC, GRID, INK, NONE, RED, SYNC
+from tfdist.bench.report.format import EMPTY, interval, number
+from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.summary import ArmRow, ReportData
+from tfdist.bench.statistics import ArmVerdict
+from tfdist.launch.text import counted, shortened
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+
+def folders_section(measured: ReportData) -> Section | None:
+    """Every later folder compared with the first one; None if no arm is in two of them."""
+    folders = list(dict.fromkeys(row.folder for row in measured.rows))
+    groups = [[row for row in measured.rows if row.folder == folder] for folder in folders]
+    if len(groups) < 2:
+        return None
+    compared = [(find_anchor(groups[0], rows), rows) for rows in groups[1:]]
+    parts = [(anchor, changes(groups[0], rows, anchor)) for anchor, rows in compared]
+    every = [change for _, part in parts for change in part]
+    if not every:
+        return None
+    several = len(groups) > 2
+    labels = [f"{change.new.folder}: {change.arm}" if several else change.arm for change in every]
+    return Section(
+        key="folders",
+        title=f"The same arm in {counted(len(folders), 'folder')}",
+        answer=tuple(_answers(folders[0], parts)),
+        charts=(ratio_chart("folders", f"Over {folders[0]}", every, labels),),
+        tables=tuple(
+            ratio_table(f"folders-{number}", f"{part[0].new.folder} over {folders[0]}", part, anchor)
+            for number, (anchor, part) in enumerate(parts, start=1)
+            if part
+        ),
+        notes=tuple(_notes(groups, parts)),
+    )
+
+
+def _answers(base: str, parts: Sequence[tuple[str | None, Sequence[Change]]]) -> Iterator[str]:
+    for _, part in parts:
+        if not part:
+            continue
+        new = part[0].new.folder
+        decided = [each for each in part if each.comparison and each.comparison.verdict is not ArmVerdict.CANNOT_TELL]
+        if decided:
+            named = (f"{each.arm} {verdict_of(each)} ({_ratio(each):.2f} times)" for each in decided)
+            yield f"{new} compared with {base}: {shortened(named, most=12)}."
+        else:
+            number = sum(each.comparison is not None for each in part)
+            yield f"{new} compared with {base}: no measurable difference in {counted(number, 'arm')}."
+
+
+def _ratio(change: Change) -> float:
+    return change.comparison.ratio if change.comparison else change.plain_ratio
+
+
+def _notes(groups: Sequence[Sequence[ArmRow]], parts: Sequence[tuple[str | None, Sequence[Change]]]) -> Iterator[str]:
+    for rows, (anchor, part) in zip(groups[1:], parts, strict=True):
+        new, moved = rows[0].folder, machine_differences(groups[0], rows)
+        if part and anchor:
+            yield f"{new}: ratios are of speed-ups over {anchor}, so that a change of the whole machine cancels."
+        elif part and moved:
+            differs = "; ".join(moved)
+            yield f"{new} is of {OTHER_MACHINE} ({differs}), and has no common one-device arm: ratios compare machines."
+    yield (
+        "Turns of different folders did not alternate: the intervals contain the noise of turns and of starts of both, "
+        "and are widened for the number of arms (Holm)."
+    )
+
+
+NOT_COMPARED = "not compared"
+_MOST_DRAWN = 60
+"""A chart has at most this many rows."""
+
+
+def verdict_of(change: Change) -> str:
+    """`faster`, `slower`, `cannot tell` or `not compared`, with the reason or what differs."""
+    if change.comparison is None:
+        return f"{NOT_COMPARED}: {change.reason}"
+    text = str(change.comparison.verdict)
+    return f"{text} ({'; '.join(change.options)})" if change.options else text
+
+
+def ratio_table(name: str, title: str, changes: Sequence[Change], anchor: str | None) -> Table:
+    """Both figures of each arm, the ratio with its interval, and the verdict."""
+    import pandas as pd
+
+    shown = pd.DataFrame([shown_row(change, anchor) for change in changes])
+    return Table(name, title, shown, data_frame(changes))
+
+
+def shown_row(change: Change, anchor: str | None) -> dict[str, str]:
+    """Formatted text by column. With an anchor also the ratio of images/s, which decides nothing."""
+    comparison = change.comparison
+    plain = {"images/s ratio": f"{change.plain_ratio:.3f}"} if anchor else {}
+    return {
+        "arm": change.arm,
+        "base images/s": number(change.base.images_per_s, ".1f"),
+        "new images/s": number(change.new.images_per_s, ".1f"),
+        **plain,
+        "ratio": f"{comparison.ratio:.3f}" if comparison else EMPTY,
+        "interval": interval(comparison.interval, ".3f") if comparison else EMPTY,
+        "verdict": verdict_of(change),
+    }
+
+
+def data_frame(changes: Sequence[Change]) -> "pd.DataFrame":
+    """The exact values."""
+    import pandas as pd
+
+    rows = []
+    for change in changes:
+        found = change.comparison
+        limits = found.interval if found else None
+        rows.append(
+            {
+                "base_folder": change.base.folder,
+                "new_folder": change.new.folder,
+                "arm": change.arm,
+                "base_images_per_s": change.base.images_per_s,
+                "new_images_per_s": change.new.images_per_s,
+                "images_per_s_ratio": change.plain_ratio,
+                "anchored": change.anchored,
+                "ratio": found.ratio if found else None,
+                "low": limits.low if limits else None,
+                "high": limits.high if limits else None,
+                "level": limits.level if limits else None,
+                "verdict": str(found.verdict) if found else NOT_COMPARED,
+                "differs": "; ".join(change.options) or change.reason,
+            }
+        )
+    table: pd.DataFrame = pd.DataFrame(rows)
+    return table
+
+
+def ratio_chart(
+    name: str, title: str, changes: Sequence[Change], labels: Sequence[str], bound: float | None = None
+) -> Chart:
+    """One row for each compared arm: its ratio with the interval; `labels` name all of `changes`."""
+    every = [pair for pair in zip(changes, labels, strict=True) if pair[0].comparison]
+    compared = every[:_MOST_DRAWN]
+    left = f"; {len(every) - len(compared)} more in the table" if len(every) > len(compared) else ""
+
+    def paint(axes: "Axes") -> None:
+        _paint(axes, [change for change, _ in compared], [label for _, label in compared], bound)
+
+    alt = "; ".join(f"{label}: {_in_words(change)}" for change, label in compared)
+    shown = f"{title} (the first {len(compared)} of {len(every)} arms)" if left else title
+    return Chart(name, shown, alt, paint, data_frame(changes), inches=1.6 + 0.32 * max(len(compared), 1))
+
+
+def _in_words(change: Change) -> str:
+    found = change.comparison
+    if found is None:
+        return NOT_COMPARED
+    return f"{found.ratio:.2f} times as fast ({interval(found.interval, '.2f')}), {found.verdict}"
+
+
+def _paint(axes: "Axes", changes: Sequence[Change], labels: Sequence[str], bound: float | None) -> None:
+    colors = {ArmVerdict.FASTER: SYNC, ArmVerdict.SLOWER: ASYNC, ArmVerdict.CANNOT_TELL: NONE}
+    markers = {ArmVerdict.FASTER: ">", ArmVerdict.SLOWER: "<", ArmVerdict.CANNOT_TELL: "o"}
+    axes.axvline(1.0, color=INK, lw=1)
+    if bound:
+        axes.axvline(1 - bound, color=RED, lw=1.2, ls="--", label=f"{bound:.0%} slower")
+    for row, change in enumerate(changes):
+        found = change.comparison
+        if found is None:
+            continue
+        if found.interval:
+            axes.plot([found.interval.low, found.interval.high], [row, row], color=colors[found.verdict], lw=2)
+        axes.plot(
+            [found.ratio], [row], markers[found.verdict], ls="none", color=colors[found.verdict], label=found.verdict
+        )
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.set_xlabel("new over base, with its interval", color=INK)
+    axes.grid(axis="x", color=GRID)
+    axes.set_axisbelow(True)
+    handles, names = axes.get_legend_handles_labels()
+    once = dict(zip(names, handles, strict=True))
+    if once:
+        axes.legend(
+            list(once.values()),
+            list(once),
+            loc="lower right",
+            bbox_to_anchor=(1.0, 1.0),
+            ncols=4,
+            frameon=False,
+            fontsize=9,
+            labelcolor=INK,
+        )

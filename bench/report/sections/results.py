@@ -1,0 +1,154 @@
+"""Throughput of all arms, the first table of a report; and the step times of all timed windows, in order of time."""
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from tfdist.bench.report.columns import COLUMNS, DESCRIPTIONS, columns_of, scaling_of, values_of
+from tfdist.bench.report.figures.arm_chart import (
+    EXCHANGE,
+    arm_chart,
+    described,
+    draw_interval,
+    figure_text,
+    note_on_drawn,
+    write,
+    write_status,
+)
+from tfdist.bench.report.figures.colors import INK, RED
+from tfdist.bench.report.format import in_unit
+from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.summary import WRONG, ArmRow, ReportData
+from tfdist.models.throughput import window_step_ms
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_FEW_DOTS = 20
+"""More windows of an arm than this are drawn as smaller dots."""
+
+
+def windows_section(measured: ReportData) -> Section | None:
+    """None if nothing was measured."""
+    rows = measured.rows
+    if not any(row.measured for row in rows):
+        return None
+    alt = f"A dot for each timed window. Median milliseconds per step: {described(rows, _median)}."
+    text = "Each dot is the time per step of all devices in one timed window, from top to bottom in order of time."
+    chart = arm_chart("window_times", "Step times of each arm", alt, rows, paint_windows, _data(rows))
+    return Section("windows", "Window times", (text,), charts=(chart,))
+
+
+def _times(row: ArmRow) -> list[float]:
+    return [value for record in row.measured for value in window_step_ms(record)]
+
+
+def _median(row: ArmRow) -> str:
+    times = _times(row)
+    return f"{median(times):.1f}" if times else row.status
+
+
+def _data(rows: Sequence[ArmRow]) -> pd.DataFrame:
+    table: pd.DataFrame = pd.DataFrame(
+        [
+            (row.folder, row.arm, record.round, record.incarnation, number, value)
+            for row in rows
+            for record in row.measured
+            for number, value in enumerate(window_step_ms(record), start=1)
+        ],
+        columns=["folder", "arm", "round", "incarnation", "window", "step_ms"],
+    )
+    return table
+
+
+def paint_windows(axes: "Axes", rows: Sequence[ArmRow]) -> None:
+    """A dot for each window and the median."""
+    for index, row in enumerate(rows):
+        times = _times(row)
+        if not times:
+            write_status(axes, index, row)
+            continue
+        # in time order over the height of the row, so that drift appears as a slope
+        heights = [index - 0.27 + 0.54 * (k + 0.5) / len(times) for k in range(len(times))]
+        color, words = EXCHANGE[row.exchange]
+        size = max(4.0, 14 * min(1.0, _FEW_DOTS / len(times)))
+        axes.scatter(times, heights, s=size, color=color, alpha=0.65, lw=0, label=words)
+        middle = median(times)
+        axes.plot([middle, middle], [index - 0.36, index + 0.36], color=INK, lw=1.8, label="median")
+    axes.set_xlabel("milliseconds per step of all devices")
+    axes.margins(x=0.06)
+    axes.set_xlim(left=0)
+
+
+_DATA = ("folder", "arm", "exchange", "devices", "images_per_s", "images_per_s_low", "images_per_s_high", "status")
+
+
+def results_section(measured: ReportData) -> Section:
+    """Every arm, those that failed included."""
+    rows = measured.rows
+    table = frame(rows, scaling_of(rows), measured.price_per_hour)
+    return Section(
+        "results",
+        "Results",
+        (f"{DESCRIPTIONS[scaling_of(rows)]}. {_baselines(rows)}",),
+        charts=(_chart(rows, table),) if any(row.measured for row in rows) else (),
+        tables=(Table("report", "All arms", shown_table(rows), table),),
+        notes=(*measured.notes, *note_on_drawn(rows)),
+    )
+
+
+def frame(rows: Sequence[ArmRow], scaling: str, price_per_hour: float | None = None) -> pd.DataFrame:
+    """One row per arm, each figure in the unit of its column name; missing: not measured."""
+    table: pd.DataFrame = pd.DataFrame([values_of(row, scaling, price_per_hour) for row in rows]).convert_dtypes()
+    return table
+
+
+def shown_table(rows: Sequence[ArmRow]) -> pd.DataFrame:
+    """The first table of report.md."""
+    columns = columns_of(rows)
+    table: pd.DataFrame = pd.DataFrame({in_unit(name, rows): list(map(COLUMNS[name], rows)) for name in columns})
+    return table
+
+
+def _baselines(rows: Iterable[ArmRow]) -> str:
+    labels = dict.fromkeys(row.one_device.label for row in rows if row.one_device)
+    return f"Baseline of speed-up and efficiency: {', '.join(labels)}." if labels else "No baseline was measured."
+
+
+def _chart(rows: Sequence[ArmRow], table: pd.DataFrame) -> Chart:
+    data = table[list(_DATA)].assign(images_per_s_ideal=pd.array([_ideal(row) for row in rows], dtype="Float64"))
+    alt = f"Images/s of the whole job, with intervals: {described(rows, figure_text)}."
+    title, caption = "Throughput of each arm", DESCRIPTIONS[scaling_of(rows)]
+    return arm_chart("images_per_s", title, in_unit(alt, rows), rows, paint_throughput, data, caption)
+
+
+def paint_throughput(axes: "Axes", rows: Sequence[ArmRow]) -> None:
+    """A bar for each arm, its interval, and the ideal."""
+    for index, row in enumerate(rows):
+        if row.images_per_s is None:
+            write_status(axes, index, row)
+            continue
+        color, words = EXCHANGE[row.exchange]
+        axes.barh(index, row.images_per_s, height=0.62, color=color, label=words)
+        high = row.spread.high if row.spread else row.images_per_s
+        if row.spread:
+            draw_interval(axes, row.spread.low, high, index)
+        ideal = _ideal(row)
+        if ideal:
+            label = "ideal: one device times the number of devices"
+            axes.plot([ideal, ideal], [index - 0.36, index + 0.36], color=RED, lw=1.6, ls="--", label=label)
+        wrong = row.status == WRONG
+        text = f"{row.images_per_s:.0f}" + (f", {WRONG} losses" if wrong else "")
+        write(axes, text, high, index, color=RED if wrong else INK)
+    axes.set_xlabel(in_unit("images/s of the whole job", rows))
+    axes.margins(x=0.08)
+    axes.set_xlim(left=0)
+
+
+def _ideal(row: ArmRow) -> float | None:
+    """The baseline's images/s on each of the row's devices."""
+    if row.one_device is None or row.devices is None or row.devices == 1:
+        return None
+    return row.one_device.per_device * row.devices

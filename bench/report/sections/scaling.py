@@ -1,0 +1,240 @@
+"""Throughput over the number of devices, with the ideal line, and the efficiency of all arms."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from tfdist.bench.report.baseline import VersusBaseline
+from tfdist.bench.report.columns import DESCRIPTIONS, scaling_of, values_of
+from tfdist.bench.report.figures.arm_chart import arm_chart, described, draw_interval, is_narrow, write, write_status
+from tfdist.bench.report.figures.colors import NONE, PALETTE, RED
+from tfdist.bench.report.format import in_unit, number
+from tfdist.bench.report.section import Chart, Section
+from tfdist.bench.report.summary import WRONG, ArmRow, ReportData
+from tfdist.strategies.catalog import Exchange
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_TEXT = (
+    "Efficiency is the throughput of a device as a share of the baseline's. Against one device it includes what the "
+    "devices of one machine take from each other; against independent trainings it is the cost of the strategy alone."
+)
+
+
+def efficiency_section(measured: ReportData) -> Section | None:
+    """None without a baseline."""
+    rows = [row for row in measured.rows if row.one_device or row.independent or not row.measured]
+    if not any(row.measured for row in rows):
+        return None
+    alt = f"Efficiency of each arm: {described(rows, _figures)}."
+    data = pd.DataFrame([_values(row) for row in rows]).convert_dtypes()
+    chart = arm_chart("efficiency", "Efficiency of each arm", alt, rows, paint_efficiency, data)
+    return Section("efficiency", "Efficiency", (_TEXT,), charts=(chart,))
+
+
+def _limits(versus: VersusBaseline) -> tuple[float, float] | None:
+    interval = versus.comparison.interval
+    return (interval.low / versus.devices, interval.high / versus.devices) if interval else None
+
+
+def _values(row: ArmRow) -> dict[str, object]:
+    values: dict[str, object] = {"folder": row.folder, "arm": row.arm, "devices": row.devices}
+    for name, versus in (("one_device", row.one_device), ("independent", row.independent)):
+        low, high = (versus and _limits(versus)) or (None, None)
+        values |= {
+            f"baseline_{name}": versus.label if versus else None,
+            f"efficiency_vs_{name}": versus.efficiency if versus else None,
+            f"efficiency_vs_{name}_low": low,
+            f"efficiency_vs_{name}_high": high,
+        }
+    return values
+
+
+def _figures(row: ArmRow) -> str:
+    if not row.measured:
+        return row.status
+    one, independent = ((versus.efficiency if versus else None) for versus in (row.one_device, row.independent))
+    return f"{number(one, '.0%')} of one device" + (f", {independent:.0%} of independent" if independent else "")
+
+
+def paint_efficiency(axes: "Axes", rows: Sequence[ArmRow]) -> None:
+    """Two bars for each arm, with intervals."""
+    from matplotlib.ticker import PercentFormatter
+
+    both = any(row.independent for row in rows) and any(row.one_device for row in rows)
+    side, height = (0.17, 0.32) if both else (0.0, 0.5)
+    for index, row in enumerate(rows):
+        if not row.measured:
+            write_status(axes, index, row)
+        for offset, versus, color, label in (
+            (-side, row.one_device, PALETTE[0], "against one device"),
+            (side, row.independent, PALETTE[2], "against independent (same devices, no exchange)"),
+        ):
+            if versus is None:
+                continue
+            axes.barh(index + offset, versus.efficiency, height=height, color=color, label=label)
+            low, high = _limits(versus) or (None, versus.efficiency)
+            if low is not None:
+                draw_interval(axes, low, high, index + offset, ms=5)
+            write(axes, f"{versus.efficiency:.0%}", high, index + offset)
+    axes.axvline(1.0, color=RED, lw=1.4, ls="--", label="ideal: 100 %")
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlabel(in_unit("images/s per device, as a share of the baseline's", rows))
+    axes.margins(x=0.08)
+    axes.set_xlim(left=0)
+
+
+_SIZE = ("devices", "workers", "hosts", "batch_size", "global_batch_size", "cores_per_device", "steps", "seed")
+"""Fields of a spec that may differ between the points of a curve."""
+_MOST_CURVES = 10
+_MARKERS = "osD^vP"
+_DATA = (
+    "folder", "curve", "arm", "devices", "images_per_s", "images_per_s_low", "images_per_s_high", "images_per_s_ideal",
+    "efficiency",
+)  # fmt: skip
+_Curves = Mapping[str, Sequence[ArmRow]]
+
+
+def scaling_section(measured: ReportData) -> Section | None:
+    """None if all arms ran on the same number of devices, or without a baseline on one device."""
+    rows = [row for row in measured.rows if row.measured and row.devices and row.one_device and row.status != WRONG]
+    if len({row.devices for row in rows}) < 2:
+        return None
+    curves = _curves(rows)
+    notes = [f"{DESCRIPTIONS[scaling_of(rows)]}."]
+    if len(curves) > _MOST_CURVES:
+        notes.append(f"The chart shows {_MOST_CURVES} of {len(curves):,} curves: those with the highest throughput.")
+    return Section(
+        "scaling", "Scaling", (in_unit(_answer(rows), rows),), charts=(_chart(rows, curves),), notes=tuple(notes)
+    )
+
+
+def _answer(rows: Sequence[ArmRow]) -> str:
+    """The best use of the largest number of devices."""
+    most = max(row.devices or 0 for row in rows)
+    exchanging = [row for row in rows if row.devices == most and row.exchange is not Exchange.NONE] or [
+        row for row in rows if row.devices == most
+    ]
+    best = max(exchanging, key=lambda row: row.images_per_s or 0.0)
+    efficiency = best.one_device.efficiency if best.one_device else 0.0
+    return (
+        f"On {most} devices, the most that were measured, {best.label} is the fastest: {best.images_per_s:.1f} "
+        f"images/s, {efficiency:.0%} of {most} times one device."
+    )
+
+
+def _curves(rows: Sequence[ArmRow]) -> _Curves:
+    """Arms that differ in their size only, each curve in the order of devices, the fastest curve first.
+
+    In weak scaling they have the same batch per device, in strong scaling the same global batch. A curve of one point
+    is named like its arm, any other one like what the names of its arms have in common.
+    """
+    strong = scaling_of(rows) == "strong"
+    families: dict[tuple[Any, ...], list[ArmRow]] = {}
+    for row in rows:
+        spec = {key: str(value) for key, value in row.measured[0].spec.items() if key not in _SIZE}
+        batch = row.batch_global if strong else row.batch_per_replica
+        families.setdefault((row.folder, batch, *sorted(spec.items())), []).append(row)
+    names = _names(list(families.values()))
+    named = {
+        name: sorted(family, key=lambda row: row.devices or 0)
+        for name, family in zip(names, families.values(), strict=True)
+    }
+    return dict(sorted(named.items(), key=lambda item: -max(row.images_per_s or 0.0 for row in item[1])))
+
+
+def _names(families: Sequence[Sequence[ArmRow]]) -> list[str]:
+    """Unique."""
+    found = [family[0].label if len(family) == 1 else _common(row.label for row in family) for family in families]
+    return [
+        name if found.count(name) == 1 else f"{name} ({families[index][0].arm})" for index, name in enumerate(found)
+    ]
+
+
+def _common(labels: Iterable[str]) -> str:
+    """The parts, between slashes, that all labels have."""
+    first, *others = [label.split("/") for label in labels]
+    shared = [part for part in first if all(part in other for other in others)]
+    return "/".join(shared or first)
+
+
+def _chart(rows: Sequence[ArmRow], curves: _Curves) -> Chart:
+    shown = dict(list(curves.items())[:_MOST_CURVES])
+
+    def paint(axes: "Axes") -> None:
+        _ideal_lines(axes, [row for family in shown.values() for row in family])
+        styles = zip(cycle(PALETTE[:-1]), cycle(_MARKERS))
+        for (name, family), (color, marker) in zip(shown.items(), styles, strict=False):
+            _curve(axes, name, family, NONE if family[0].exchange is Exchange.NONE else color, marker)
+        devices = sorted({row.devices or 1 for row in rows})
+        if devices[-1] > 8:
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log", base=2)
+        else:
+            axes.set_ylim(bottom=0)
+        axes.set_xticks(devices, [str(number) for number in devices])
+        axes.set_xlabel("devices")
+        axes.set_ylabel(in_unit("images/s of the whole job", rows))
+
+    points = "; ".join(
+        f"{name}: " + ", ".join(f"{row.images_per_s:.0f} on {row.devices}" for row in family)
+        for name, family in shown.items()
+    )
+    alt = in_unit(f"Images/s over devices, with the ideal line. {points}.", rows)
+    return Chart("scaling", "Throughput over devices", alt, paint, _data(rows, curves), 4.2)
+
+
+def _ideal_lines(axes: "Axes", rows: Sequence[ArmRow]) -> None:
+    """One for each baseline."""
+    per_device = [row.one_device.per_device for row in rows if row.one_device]
+    devices = sorted({row.devices or 1 for row in rows} | {1})
+    for rate in dict.fromkeys(per_device):
+        label = "ideal: one device times the number of devices"
+        axes.plot(devices, [rate * number for number in devices], color=RED, lw=1.4, ls="--", label=label)
+
+
+def _curve(axes: "Axes", name: str, family: Sequence[ArmRow], color: str, marker: str) -> None:
+    """The baseline begins a curve that has no point on one device."""
+    start = family[0].one_device
+    points = [(row.devices or 1, row.images_per_s or 0.0) for row in family]
+    if start and points[0][0] > 1:
+        points.insert(0, (1, start.per_device))
+    axes.plot(*zip(*points, strict=True), color=color, lw=1.3, alpha=0.55)
+    axes.errorbar(
+        [row.devices or 1 for row in family],
+        [row.images_per_s or 0.0 for row in family],
+        yerr=list(zip(*map(_error, family), strict=True)),
+        color=color,
+        fmt=marker,
+        ms=5 if is_narrow(axes) else 6,
+        capsize=3,
+        lw=1.3,
+        label=name,
+    )
+
+
+def _error(row: ArmRow) -> tuple[float, float]:
+    """Distances from the interval's ends to the figure."""
+    if row.spread is None or row.images_per_s is None:
+        return 0.0, 0.0
+    return row.images_per_s - row.spread.low, row.spread.high - row.images_per_s
+
+
+def _data(rows: Sequence[ArmRow], curves: _Curves) -> pd.DataFrame:
+    scaling = scaling_of(rows)
+    table = pd.DataFrame(
+        [
+            values_of(row, scaling)
+            | {
+                "curve": name,
+                "images_per_s_ideal": row.one_device.per_device * (row.devices or 1) if row.one_device else None,
+            }
+            for name, family in curves.items()
+            for row in family
+        ]
+    )
+    chosen: pd.DataFrame = table[list(_DATA)]
+    return chosen

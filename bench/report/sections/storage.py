@@ -1,0 +1,165 @@
+"""The section on where variables are stored: bytes and requests of each parameter server, and what that costs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from tfdist.bench.report.claims import mark_seconds
+from tfdist.bench.report.figures.colors import PALETTE
+from tfdist.bench.report.format import interval, number
+from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, statistics_of
+from tfdist.bench.statistics import ArmVerdict
+from tfdist.models.record import Storage
+from tfdist.strategies.catalog import Exchange
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_SERVER = "ps-"
+
+
+@dataclass(frozen=True)
+class StorageArm:
+    """An arm with the variables that its first start reported, by device or server."""
+
+    row: ArmRow
+    devices: Mapping[str, Storage]
+
+    @property
+    def servers(self) -> Mapping[str, Storage]:
+        """Parameter servers only."""
+        return {name: held for name, held in self.devices.items() if name.startswith(_SERVER)}
+
+
+def storage_section(measured: ReportData) -> Section | None:
+    """None unless arms with parameter servers differ in placement or partitioner."""
+    stored = [StorageArm(row, devices) for row in measured.rows if (devices := _devices(row))]
+    served = [each for each in stored if each.servers]
+    if len({_placed(each.row) for each in served}) < 2:
+        return None
+    return Section(
+        key="storage",
+        title="Where variables are stored",
+        answer=(*_fastest(stored, measured), *_balance(served)),
+        charts=(_chart(served),),
+        tables=(_table(stored),),
+        notes=(
+            "Variables are the model's and the optimizer's, as TensorFlow placed them; shards and copies count each.",
+            "Requests are the operations on a server's variables in the traced graph of a worker's step: a read moves "
+            "the variable to the worker, any other one its arguments (gradients) to the server. TensorFlow may merge "
+            "equal reads. Bytes are those of the tensors, without the network's own.",
+        ),
+    )
+
+
+def _devices(row: ArmRow) -> Mapping[str, Storage]:
+    return next((rank.storage for record in row.measured for rank in record.ranks[:1] if rank.storage), {})
+
+
+def _placed(row: ArmRow) -> tuple[Any, ...]:
+    spec = row.measured[0].spec
+    return spec["placement"], spec["variable_partitioner"]
+
+
+def _fastest(stored: Sequence[StorageArm], measured: ReportData) -> Iterator[str]:
+    rows = [each.row for each in stored if each.row.images_per_s and _ranked(each.row)]
+    if len(rows) > 1:
+        best = max(rows, key=lambda row: row.images_per_s or 0.0)
+        spread = f" ({interval(best.spread, '.0f')})" if best.spread else ""
+        text = f"{best.label} had the most images/s, {best.images_per_s:.0f}{spread}"
+        compared = _compared(best, [row for row in rows if row is not best], measured.rows)
+        yield mark_seconds(f"{text}; {compared}.", rows)
+
+
+def _ranked(row: ArmRow) -> bool:
+    return (row.devices or 0) > 1 and row.exchange is not Exchange.NONE and row.status != WRONG
+
+
+def _compared(best: ArmRow, others: Sequence[ArmRow], rows: Sequence[ArmRow]) -> str:
+    """Which arms are measurably slower, and which may be as fast; of `rows`, some may connect groups of arms."""
+    statistics = statistics_of([row for row in rows if row.measured])
+    compared = statistics.compare([(row.label, best.label) for row in others])
+    texts = [f"{row.label} {each.ratio:.2f} times that" for row, each in zip(others, compared, strict=True)]
+    slower = [text for text, each in zip(texts, compared, strict=True) if each.verdict is ArmVerdict.SLOWER]
+    equal = [text for text, each in zip(texts, compared, strict=True) if each.verdict is not ArmVerdict.SLOWER]
+    parts = (("measurably slower", slower), ("no measurable difference", equal))
+    return "; ".join(f"{what}: {', '.join(names)}" for what, names in parts if names)
+
+
+def _balance(served: Sequence[StorageArm]) -> Iterator[str]:
+    several = [each for each in served if len(each.servers) > 1 and _largest_share(each.servers)]
+    if several:
+        shares = (f"{each.row.label} {_largest_share(each.servers):.0%}" for each in several)
+        yield f"Of the bytes that a step moves, the busiest server's share is: {', '.join(shares)}."
+
+
+def _moved(held: Storage) -> int:
+    return held.read_bytes + held.update_bytes
+
+
+def _largest_share(servers: Mapping[str, Storage]) -> float:
+    moved = list(map(_moved, servers.values()))
+    return max(moved) / sum(moved) if sum(moved) else 0.0
+
+
+def _chart(served: Sequence[StorageArm]) -> Chart:
+    rows = [
+        {"arm": each.row.label, "server": name, "megabytes_per_step": _moved(held) / 1e6}
+        for each in served
+        for name, held in each.servers.items()
+    ]
+    texts = (f"{row['arm']}, {row['server']}: {row['megabytes_per_step']:.2f} MB" for row in rows)
+    return Chart(
+        "bytes_per_server",
+        "Megabytes that a worker's step moves to and from each parameter server",
+        f"Bars, a part for each server: {'; '.join(texts)}.",
+        partial(_paint, served=served),
+        pd.DataFrame(rows),
+        inches=1.2 + 0.42 * len(served),
+    )
+
+
+def _paint(axes: "Axes", served: Sequence[StorageArm]) -> None:
+    for index, each in enumerate(served):
+        left = 0.0
+        for number_of, (name, held) in enumerate(each.servers.items()):
+            width = _moved(held) / 1e6
+            color = PALETTE[number_of % len(PALETTE)]
+            axes.barh(index, width, left=left, height=0.62, color=color, edgecolor="white", label=name)
+            left += width
+    axes.set_yticks(range(len(served)), [each.row.label for each in served])
+    axes.invert_yaxis()
+    axes.set_xlabel("MB per step of a worker")
+
+
+def _table(stored: Sequence[StorageArm]) -> Table:
+    lines = [(each.row, name, held) for each in stored for name, held in each.devices.items()]
+    return Table(
+        "storage",
+        "Variables, requests and bytes of each device or server",
+        pd.DataFrame([_shown(*line) for line in lines]),
+        pd.DataFrame([_values(*line) for line in lines]),
+    )
+
+
+def _shown(row: ArmRow, name: str, held: Storage) -> dict[str, str]:
+    requests = held.reads + held.updates if name.startswith(_SERVER) else None
+    return {
+        "arm": row.label,
+        "images/s (95 % interval)": f"{number(row.images_per_s, '.0f')} ({interval(row.spread, '.0f')})",
+        "on": name,
+        "variables": str(held.variables),
+        "MB": f"{held.bytes / 1e6:.3g}",
+        "requests per step": number(requests, "d"),
+        "MB per step": number(None if requests is None else _moved(held) / 1e6, ".3g"),
+    }
+
+
+def _values(row: ArmRow, name: str, held: Storage) -> dict[str, Any]:
+    spread = {"low": row.spread.low, "high": row.spread.high} if row.spread else {"low": None, "high": None}
+    figures = {"images_per_s": row.images_per_s, **{f"images_per_s_{key}": value for key, value in spread.items()}}
+    return {"arm": row.label, **figures, "device": name, **vars(held)}

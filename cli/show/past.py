@@ -1,0 +1,132 @@
+"""`tfdist logs RUN --follow`: a run in another process, shown live from its folder until its outcome."""
+
+import re
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from itertools import chain
+from typing import TextIO
+
+import typer
+
+from tfdist.bench.reading import read_records
+from tfdist.cli.show.outcome import show_outcome
+from tfdist.cli.show.steps import Steps
+from tfdist.jobs.checkpoint_source import read_saved_spec
+from tfdist.jobs.plan import shape_of
+from tfdist.launch.agents.messages import Heartbeat, StreamName
+from tfdist.launch.cluster import Task
+from tfdist.launch.console.lines import LineOptions, PrefixedLines, can_redraw
+from tfdist.launch.console.table import LiveTable
+from tfdist.launch.errors import ExitCode
+from tfdist.launch.hosts.host import Host
+from tfdist.launch.job import Job, Program, TaskPlan
+from tfdist.launch.json_files import dumps
+from tfdist.launch.redact import safe_text
+from tfdist.launch.runs.follow import POLL_S, STREAMS, RunFollower, wait_for_end, wait_for_launcher
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.state import Run, read_outcome, read_run, tasks_of
+from tfdist.models.record import Record
+from tfdist.strategies.choice import StrategyChoice
+
+LAST_LINES = 10
+"""Lines of each log, and steps of each task, shown at first."""
+
+
+def watch(run_dir: RunDir, out: TextIO, streams: Sequence[StreamName] = STREAMS) -> PrefixedLines:
+    """Show the run until it has ended; returns the console that shows it."""
+    with Steps(sys.stderr) as steps:
+        steps.show("waiting for the tasks to start")
+        while not tasks_of(run_dir) and not read_run(run_dir).ended:
+            time.sleep(POLL_S)
+    follower = RunFollower(run_dir, tuple(streams))
+    if out.isatty():
+        follower.skip_to_tail(LAST_LINES)
+    clock = _Clock()
+    with _console(run_dir, out, clock) as console:
+        for message in follower.events():
+            clock.behind_s = max(0.0, time.time() - getattr(message, "time", time.time()))
+            console.handle(message)
+        clock.behind_s = 0.0
+
+        def show(ended: bool) -> None:
+            for message in chain(follower.output(ended), follower.events(ended), (Heartbeat(time.time()),)):
+                console.handle(message)
+
+        wait_for_end(run_dir, show)
+    return console
+
+
+class _Clock:
+    """Monotonic time; while past messages are shown, that of the message."""
+
+    behind_s = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() - self.behind_s
+
+
+def _console(run_dir: RunDir, out: TextIO, clock: _Clock) -> PrefixedLines:
+    """The console that a launch chooses: a live table for the built-in training on a terminal, else prefixed lines."""
+    saved = read_saved_spec(run_dir)
+    if not can_redraw(out) or saved is None or saved.command:
+        return PrefixedLines(out, sys.stderr if out.isatty() else out, LineOptions(verbose=not out.isatty()))
+    return LiveTable(_job(run_dir, saved.spec), out, LineOptions(), clock)
+
+
+def _job(run_dir: RunDir, spec: StrategyChoice) -> Job:
+    """The job as far as a display needs it: the tasks with their hosts, and the roles."""
+    roles = shape_of(spec, evaluator=True).roles
+    program = Program((), {}, "")
+    plans = []
+    for name, host in tasks_of(run_dir).items():
+        role, _, index = name.rpartition("-")
+        if role in roles and re.fullmatch("[0-9]{1,9}", index):
+            plans.append(TaskPlan(Task(role, int(index)), Host(host), program, (), None))
+    return Job(tuple(plans), roles)
+
+
+def follow(run_dir: RunDir, streams: Sequence[StreamName], *, json: bool) -> int:
+    """Show what the tasks write, as the launcher does, and how the run ended; returns its exit code.
+
+    On a terminal it starts with the last lines, elsewhere with the first ones.
+    """
+    console = None
+    if not read_run(run_dir).ended or not sys.stdout.isatty():
+        try:
+            console = watch(run_dir, sys.stderr if json else sys.stdout, streams)
+            wait_for_launcher(run_dir)
+        except KeyboardInterrupt:
+            typer.echo(f"\nthe run continues: 'tfdist stop {run_dir.path}' ends it", err=True)
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
+    return _show_end(read_run(run_dir), json, console)
+
+
+def _show_end(run: Run, json: bool, console: PrefixedLines | None) -> int:
+    outcome = read_outcome(run.run_dir)
+    if outcome is not None:
+        record, again = _record(run.run_dir), _command(run.run_dir)
+        is_shown = None if console is None else console.shows
+        show_outcome(outcome, record, quiet=False, json=json, again=again, is_shown=is_shown)
+        return outcome.exit_code
+    typer.echo(safe_text(f"tfdist: {run.reason}\n  logs:  {run.run_dir.path}"), err=True)
+    code = ExitCode.FAILED if run.exit_code is None else run.exit_code
+    if json:
+        typer.echo(dumps({"format": 1, "status": str(run.state), "exit_code": int(code), "reason": run.reason}))
+    return code
+
+
+def _record(run_dir: RunDir) -> Record | None:
+    """The record of the built-in training, if there is one that can be read."""
+    records, _ = read_records(run_dir.records)
+    return records[-1] if records else None
+
+
+def _command(run_dir: RunDir) -> str:
+    """The command of the launch; empty if it is not known."""
+    try:
+        with run_dir.commands.open(encoding="utf-8", errors="replace") as file:
+            return safe_text(shlex.join(["tfdist", *shlex.split(file.readline(1 << 16))[1:]]))
+    except (OSError, ValueError):
+        return ""

@@ -1,0 +1,335 @@
+"""Supervise a job's tasks until all have ended: one queue of messages, one loop."""
+
+import math
+import signal
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from queue import Empty
+from typing import Any, Protocol
+
+from tfdist.launch.agent_program.clock import event_time
+from tfdist.launch.agents.channel import SilenceDetector
+from tfdist.launch.agents.inbox import AgentLost, Arrival, Inbox, Interrupted, Message, NextTurn, OnMessage
+from tfdist.launch.agents.messages import (
+    Alive,
+    Event,
+    Exited,
+    Heartbeat,
+    Hello,
+    LoggedIn,
+    NotStarted,
+    Reply,
+    Started,
+    Stuck,
+    TaskMessage,
+    Terminated,
+)
+from tfdist.launch.diagnosis.culprit import shows_cause
+from tfdist.launch.diagnosis.diagnose import diagnose, first_failure
+from tfdist.launch.diagnosis.evidence import killed_from_outside
+from tfdist.launch.diagnosis.history import Entry, ReportedError, StartTimedOut, TimedOut
+from tfdist.launch.hosts.host import Host
+from tfdist.launch.runs.writer import RunWriter
+from tfdist.launch.supervision.restarts import AttemptLog, PendingStarts, Restarter, Saving
+from tfdist.launch.supervision.task_group import TaskGroup
+from tfdist.launch.supervision.watches import Barrier, FrozenWatch, JoinWatch, LossWatch, StallWatch
+from tfdist.launch.text import shortened, signal_name
+
+FOLLOW_S = 300.0
+"""Time for the tasks that follow the leading ones to end after them."""
+
+
+class Watch(Protocol):
+    """Looks for one kind of failure. It sets deadlines in the `TaskGroup`, and calls `Supervisor.fail`."""
+
+    def note(self, message: Message, now: float) -> None:
+        """Take a message about a present attempt, or from the launcher; `now` is the monotonic time of its arrival."""
+
+    def forget(self, tasks: Collection[str]) -> None:
+        """Drop what is known about these tasks: they are restarted."""
+
+
+@dataclass
+class Supervisor:
+    """The state of a running job. Messages and deadlines decide what happens; private methods do it."""
+
+    tasks: TaskGroup
+    inbox: Inbox
+    log: AttemptLog = field(default_factory=AttemptLog)
+    paced: bool = False
+    """The barrier opens only for a `NextTurn`, and the time limit is that of each turn. Nothing is restarted."""
+    watches: list[Watch] = field(default_factory=list)
+    records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    failed_at: float | None = None
+    """Monotonic time of the first failure since the start, or since the last restart."""
+    restarted_at: float = -math.inf
+    """Monotonic time of the last restart of some tasks."""
+    barrier: Barrier = field(init=False)
+    starts: PendingStarts = field(init=False)
+    restarter: Restarter = field(init=False)
+    saving: Saving = field(init=False)
+    silence: SilenceDetector = field(init=False)
+    joining: JoinWatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.policy, self.job, self.history = self.tasks.policy, self.tasks.job, self.tasks.history
+        self.deadlines = self.tasks.deadlines
+        self.barrier = Barrier(self.tasks, self.paced, partial(self._stop, self.policy.grace_s))
+        self.starts = PendingStarts(self.tasks, self._after_start)
+        self.restarter = Restarter(self.tasks, self.log, self.starts)
+        self.saving = Saving(self.tasks)
+        self.silence = SilenceDetector(self.policy.silence_s)
+        self.joining = JoinWatch(self.tasks, self.fail)
+        self.deadlines.set(self._check_silence, -math.inf)
+
+    def start(self, now: float, delay_s: float = 0.0, timeout_at: float | None = None) -> None:
+        """Start all tasks in `delay_s` seconds. Times are monotonic; `timeout_at` is the time limit."""
+        self.starts.add(self.tasks.channels, now + delay_s)
+        if timeout_at is not None:
+            self.deadlines.set(self._time_out, timeout_at)
+        if not self.paced:
+            FrozenWatch(self.tasks, self.fail).start(now)
+            took_steps = any(attempt.last_step is not None for attempt in self.log.attempts)
+            stalls = StallWatch(self.tasks, self.fail, took_steps)
+            self.watches += [stalls, LossWatch(self.tasks, self.fail)]
+            stalls.start(now)
+
+    @property
+    def active(self) -> bool:
+        """Whether a task runs or will be started."""
+        return bool(self.tasks.running or self.starts.waiting)
+
+    def accepts(self, arrival: Arrival) -> bool:
+        """Whether a message may be handled and written down.
+
+        One about a task must come from its host, which must not affect others, and be about a known attempt; a reply
+        must answer a request.
+        """
+        message = arrival.message
+        if isinstance(message, Reply):
+            return self.tasks.requests.expects(arrival.host, message)
+        if not isinstance(message, TaskMessage):
+            return not isinstance(message, LoggedIn | Alive | Hello)  # its agent has sent them already
+        channel = self.tasks.channels.get(message.task)
+        known = 0 <= message.attempt <= self.tasks.attempt(message.task)
+        return channel is not None and channel.host == arrival.host and known
+
+    def handle(self, message: Message, at: float | None = None) -> None:
+        """Decide what a message changes.
+
+        Args:
+            message: of a host that `accepts` it.
+            at: monotonic time of its arrival; None: now.
+        """
+        at = time.monotonic() if at is None else at
+        if isinstance(message, TaskMessage) and not self.tasks.is_current(message):
+            self.starts.note_end(message)
+            return
+        self.history.add(message, event_time() - (time.monotonic() - at))
+        for watch in self.watches:
+            watch.note(message, at)
+        if isinstance(message, Event):
+            self.log.update(message)
+        match message:
+            case Started(task):
+                self.tasks.started.add(task)
+                if self.tasks.started >= set(self.tasks.channels):
+                    self.deadlines.cancel(self._start_timed_out)
+            case Event(task, event={"event": "record", "record": Mapping() as record}):
+                self.records[task] = record
+            case Event(task, event={"event": "barrier"}):
+                if self.barrier.note(task):  # the turn has ended
+                    self.deadlines.cancel(self._time_out)
+            case Event(event={"event": "failed"}):
+                self._after_failure(at, self.policy.failure_settle_s)
+            case Exited(task, code):
+                self.tasks.running.discard(task)
+                self._after_exit(task, code, at)
+            case Stuck(task):
+                self.tasks.running.discard(task)
+            case NotStarted(task):
+                self.tasks.running.discard(task)
+                self._stop(self.policy.grace_s, f"{task} could not be started")
+            case NextTurn(turn):
+                if self.policy.timeout_s is not None:
+                    self.deadlines.set(self._time_out, at + self.policy.timeout_s)
+                self.barrier.start_turn(turn)
+            case Interrupted():
+                self._interrupt(message, at)
+            case Terminated() if self.policy.kill_wait_s and not self.history.select(Interrupted):
+                self.handle(Interrupted(signal.SIGTERM, of_agent=True), at)
+            case AgentLost(host):
+                self._abandon(host, at)
+
+    def fail(self, entry: Entry, now: float) -> None:
+        """Handle a failure that a watch has found: add it to the history, and restart or stop tasks at once."""
+        if not self.tasks.stopped:
+            self.history.entries.append(entry)
+            self.failed_at = now if self.failed_at is None else self.failed_at
+            self._settle(now)
+
+    def _after_exit(self, task: str, code: int, at: float) -> None:
+        if self.saving.active:
+            self.saving.note_exit(code, at)
+            return
+        early = task in self.job.serving and not self.tasks.succeeded
+        if code != 0 or early:
+            killed = killed_from_outside(code)
+            self._after_failure(at, self.policy.settle_killed_s if killed else self.policy.failure_settle_s)
+            role = self.job.roles[task.rpartition("-")[0]]
+            alone = role.restarts == () and not role.leads and code != 0 and not self.tasks.stopped
+            if alone and diagnose(self.history, self.job).culprits == (task,):  # no other failure can be the cause
+                self._restart(at)
+            return
+        self.tasks.finished |= {task} & set(self.job.leading)
+        if self.tasks.succeeded:
+            if not self.tasks.stopped:
+                following = set(self.job.following) & self.tasks.running
+                self._stop(self.policy.grace_s, spared=following)
+                if following:
+                    self.deadlines.set(self._stop_following, at + FOLLOW_S)
+            return
+        self.barrier.check()  # the others need not wait for this one
+        self.joining.note_exit(task, at)
+
+    def _stop_following(self, _: float) -> None:
+        self._stop(self.policy.grace_s, f"waited {FOLLOW_S:g} s for {shortened(sorted(self.tasks.running))}")
+
+    def _after_failure(self, at: float, settle_s: float) -> None:
+        if self.tasks.stopped:
+            return
+        if self.failed_at is None:
+            self.failed_at = at
+            self.tasks.inspect()
+        due = self.deadlines.of(self._settle)
+        self.deadlines.set(self._settle, at + settle_s if due is None else min(due, at + settle_s))
+
+    def _settle(self, now: float) -> None:
+        """Restart or stop tasks, but not as long as every failure may be the consequence of one not seen yet.
+
+        A task that reported its exception gets more time: it may save its logs before it exits.
+        """
+        # the failure of a task that was restarted just now may be the cause
+        recent = self.restarted_at + self.policy.settle_secondary_s >= now
+        until = (self.failed_at or now) + (self.policy.settle_s if recent else self.policy.settle_secondary_s)
+        if now < until and not shows_cause(self.history, self.job):
+            self.deadlines.set(self._settle, min(until, now + 1.0))
+            self.tasks.inspect()
+            return
+        if self._restart(now):
+            return
+        ending = {entry.task for entry in self.history.select(ReportedError)} & self.tasks.running
+        if now >= until and self.tasks.stopped:
+            self._stop(self.policy.failure_grace_s, first_failure(self.history), self.tasks.running - ending)
+            return
+        spared = ending if now < until and not self.policy.max_restarts else ()
+        self._stop(self.policy.failure_grace_s, first_failure(self.history), spared)
+        if spared:
+            self.deadlines.set(self._settle, until)
+
+    def _restart(self, now: float) -> bool:
+        """Restart the tasks that have failed if others continue; returns whether it did."""
+        tasks = self.restarter.restart(self.failure_time(now), now)
+        if not tasks:
+            return False
+        for task in tasks:
+            self.records.pop(task, None)
+        self.barrier.waiting -= set(tasks)
+        for watch in self.watches:
+            watch.forget(tasks)
+        self.failed_at, self.restarted_at = None, now
+        self.deadlines.cancel(self._settle, self._start_timed_out)
+        return True
+
+    def failure_time(self, now: float) -> float:
+        """When the present failure was noticed, in seconds since 1970; `now` is the monotonic time."""
+        return event_time() - (now - (self.failed_at or now))
+
+    def _time_out(self, _: float) -> None:
+        timeout_s = self.policy.timeout_s or 0.0
+        self.history.entries.append(TimedOut(timeout_s))
+        self._stop(self.policy.grace_s, f"--timeout {timeout_s:g} s")
+
+    def _after_start(self, now: float) -> None:
+        self.deadlines.set(self._start_timed_out, now + self.policy.start_timeout_s)
+
+    def _start_timed_out(self, _: float) -> None:
+        missing = tuple(sorted(self.tasks.running - self.tasks.started))
+        if not missing:  # the others wait for their start
+            return
+        self.history.entries.append(StartTimedOut(self.policy.start_timeout_s, missing))
+        self.tasks.running -= set(missing)
+        self._stop(self.policy.grace_s, f"{shortened(missing)} not started in time")
+
+    def _check_silence(self, now: float) -> None:
+        channels = set(self.tasks.channels.values())
+        for _, lost in self.silence.newly_silent(channels, now):
+            self.handle(lost)
+            self.tasks.announce(lost)
+        at_most_s = min(self.policy.heartbeat_s, self.policy.silence_s / 4)
+        self.deadlines.set(self._check_silence, min([now + at_most_s, *map(self.silence.deadline, channels)]))
+
+    def _stop(self, grace_s: float, reason: str = "", spared: Collection[str] = ()) -> None:
+        """Stop all running tasks but the spared ones, and start no more."""
+        self.tasks.stopped = True
+        self._start_no_more()
+        if self.history.select(AgentLost):
+            grace_s = min(grace_s, self.policy.lost_grace_s)
+        tasks = self.tasks.running.difference(spared)
+        self.tasks.note_stop(tasks, grace_s, reason)
+        self.tasks.stop(tasks, grace_s)
+
+    def _start_no_more(self) -> None:
+        self.starts.cancel()
+        self.deadlines.cancel(self._settle, self._start_timed_out)
+
+    def _interrupt(self, message: Interrupted, at: float) -> None:
+        received = self.history.select(Interrupted)
+        if len(received) == 2 and received[0].of_agent and received[0].signal == message.signal:
+            return  # the scheduler's signal has reached us, too
+        first = len(received) == 1
+        reason = message.by or ("Ctrl-C" if message.signal == signal.SIGINT else signal_name(message.signal))
+        if first and self.saving.wanted(message):
+            self._start_no_more()
+            self.saving.start(message.signal, reason, at)
+        else:
+            self.saving.active = False
+            self._stop(self.policy.stop_grace_s(message.signal) if first else 0.0, reason)
+
+    def _abandon(self, host: str, at: float) -> None:
+        # Its tasks end without us: an agent stops them, and the parent of an agent kills what a killed one leaves.
+        lost = self.tasks.of_host(host) & (self.tasks.running | self.starts.tasks)
+        self.tasks.running -= lost
+        if self.saving.active and not lost.isdisjoint(self.job.leading):  # the others would wait for it
+            self.saving.end(at)
+        if lost and not self.tasks.stopped:  # other hosts may be lost at the same time
+            self.starts.cancel()
+            self.failed_at = self.failed_at or at
+            self.deadlines.set(self._settle, at + min(self.policy.settle_s, self.policy.lost_grace_s))
+
+
+def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) -> None:
+    """Run the loop until no task runs."""
+    heartbeat_s = supervisor.policy.heartbeat_s
+    refused: set[tuple[Host | None, type]] = set()
+    while True:
+        now = time.monotonic()
+        supervisor.deadlines.run_due(now)
+        if not supervisor.active:
+            return
+        try:
+            arrival = supervisor.inbox.get(min(supervisor.deadlines.next() - now, heartbeat_s))
+        except Empty:
+            on_message(Heartbeat(event_time()))  # a display counts its seconds on
+            continue
+        if not supervisor.accepts(arrival):
+            if (arrival.host, type(arrival.message)) not in refused:  # or a host could fill the disk
+                refused.add((arrival.host, type(arrival.message)))
+                writer.refuse(arrival)
+            continue
+        writer.write(arrival.message)
+        supervisor.tasks.requests.take(arrival.host, arrival.message)
+        supervisor.handle(arrival.message, arrival.at)
+        on_message(arrival.message)

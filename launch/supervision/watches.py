@@ -1,0 +1,337 @@
+"""Watches that notice failures in which nothing exits, and the barrier at which tasks wait for each other.
+
+TensorFlow itself waits without a limit, or up to an hour, in silence.
+"""
+
+import math
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfdist.launch.agent_program.clock import event_time
+from tfdist.launch.agents.inbox import Message, Note
+from tfdist.launch.agents.messages import Event, Exited, Listening, Output, Release, Reply, StacksDumped, Started
+from tfdist.launch.diagnosis.history import Freeze, NotFinite, NotJoined, ProcessState, Stall
+from tfdist.launch.supervision.task_group import TaskGroup
+from tfdist.launch.text import shortened
+
+CHECK_S = 2.0
+"""Most seconds between two checks of a watch."""
+PAUSE_S = 10.0
+"""Pause between two checks above which the time starts again: a scheduler has suspended the launcher, and maybe
+all tasks."""
+FREEZE_CHECK_S = 2.5
+"""Seconds between two checks: each host answers one small request."""
+FROZEN_S = 10.0
+"""A process that is stopped for this long counts as failed."""
+
+
+@dataclass
+class FrozenWatch:
+    """Compares the states of processes from one check to the next. A process under a debugger (state t) is left alone.
+
+    A job without a cluster is left alone, too: none of its tasks waits for another.
+    """
+
+    tasks: TaskGroup
+    fail: Callable[[Freeze, float], None]
+    """Called with a task that has failed, and the monotonic time."""
+    checked_at: float = math.inf
+    """Monotonic time of the last check."""
+    since: dict[str, float] = field(default_factory=dict)
+    """When each stopped process was first seen as such, in seconds since 1970."""
+
+    def start(self, now: float) -> None:
+        """Check from now on."""
+        if self.tasks.job.cluster.addresses:
+            self.checked_at = now
+            self.tasks.deadlines.set(self.check, now + FREEZE_CHECK_S)
+
+    def check(self, now: float) -> None:
+        """Look at the answers to the last request, and ask again."""
+        if self.tasks.stopped:
+            return
+        paused, self.checked_at = now - self.checked_at > PAUSE_S, now
+        states = {task: self.tasks.history.states.get(task) for task in sorted(self.tasks.running)}
+        stopped = {task: state.time for task, state in states.items() if state is not None and state.state == "T"}
+        stopped = {} if paused else stopped
+        self.since = {task: self.since.get(task, time) for task, time in stopped.items()}
+        self.tasks.deadlines.set(self.check, now + FREEZE_CHECK_S)
+        frozen = [task for task, time in stopped.items() if time - self.since[task] >= FROZEN_S]
+        if frozen:
+            self.fail(Freeze(tuple(frozen), stopped[frozen[0]]), now)
+        self.tasks.inspect()
+
+
+@dataclass
+class LossWatch:
+    """Reads the losses in `step` events."""
+
+    tasks: TaskGroup
+    fail: Callable[[NotFinite, float], None]
+    """Called with the loss, and the monotonic time, if the policy stops the job for it."""
+    warned: bool = False
+
+    def note(self, message: Message, now: float) -> None:
+        """Look at a message."""
+        match message:
+            case Event(task, time, event={"event": "step", "step": int() as step, "loss": float() as loss}):
+                if self.warned or math.isfinite(loss):
+                    return
+                self.warned = True
+                if self.tasks.policy.stop_on_nan:
+                    self.fail(NotFinite(task, step, loss, time), now)
+                    return
+                what = f"loss of {task} is {loss} at step {step}"
+                self.tasks.announce(Note("tfdist", f"{what}; the training continues (--set stop_on_nan=true stops it)"))
+
+    def forget(self, tasks: Collection[str]) -> None:
+        """Warn again after a restart."""
+        self.warned = False
+
+
+@dataclass
+class Barrier:
+    """Opens when all leading tasks that have not exited wait at it."""
+
+    tasks: TaskGroup
+    paced: bool
+    """It opens only for a `NextTurn`."""
+    stop: Callable[[str], None]
+    """Stop all tasks, for this reason."""
+    waiting: set[str] = field(default_factory=set)
+    turns: int = 0
+    """Number of turns so far."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether tasks wait, and no other leading task is still to come."""
+        return bool(self.waiting) and self.waiting | self.tasks.finished >= set(self.tasks.job.leading)
+
+    def note(self, task: str) -> bool:
+        """Note that a task has reached the barrier; returns whether a turn has ended with it."""
+        self.waiting.add(task)
+        return self.check()
+
+    def check(self) -> bool:
+        """Open the barrier if it is complete; returns whether a turn has ended instead."""
+        if not self.complete:
+            return False
+        if not self.paced:
+            self._open({})
+            return False
+        if not self.tasks.finished:
+            # the CPU time that the turn took, and, once the task has started, the memory that it takes
+            self.tasks.inspect(gpus=not self.turns)
+            return True
+        if not self.tasks.stopped:  # no turn can follow: it would wait for this task
+            early = min(self.tasks.finished)
+            self.stop(f"{early} exited with code 0 while other tasks wait for a turn")
+        return False
+
+    def start_turn(self, turn: Mapping[str, Any] | None) -> None:
+        """Let the tasks continue for a turn."""
+        self.turns += 1
+        self.tasks.inspect()
+        self._open(turn)
+
+    def _open(self, turn: Mapping[str, Any] | None) -> None:
+        for attempt in sorted({self.tasks.attempt(task) for task in self.waiting}):
+            self.tasks.send_to_all(Release(attempt, turn))
+        self.waiting.clear()
+
+
+QUIET_S = 5.0
+"""A worker that wrote a line, or a step, so recently does not wait."""
+IDLE_CPU = 0.1
+"""Share of a core that a waiting process uses at most."""
+
+
+@dataclass
+class JoinWatch:
+    """Notices workers that wait for one that exited before it joined their cluster.
+
+    Compares the processes of workers that may wait from one check to the next: one that trains uses its cores. A job
+    whose tasks never listen on their ports builds no cluster, and is left alone.
+    """
+
+    tasks: TaskGroup
+    fail: Callable[[NotJoined, float], None]
+    """Called with the worker and those that wait for it, and the monotonic time."""
+    missing: str = ""
+    """The worker that exited with code 0 without having listened on its port."""
+    seen: dict[str, ProcessState] = field(default_factory=dict)
+    """The processes at the last check."""
+
+    def note_exit(self, task: str, now: float) -> None:
+        """Take note that a task exited with code 0: from some time later on, check whether others wait for it."""
+        job = self.tasks.job
+        has_port = any(plan.task.name == task and job.cluster.port(plan.task) for plan in job.plans)
+        if not self.missing and task in job.leading and has_port and task not in self._listening():
+            self.missing = task
+            self.tasks.deadlines.set(self.check, now + max(0.0, self.tasks.policy.settle_secondary_s - 2 * CHECK_S))
+
+    def check(self, now: float) -> None:
+        """Compare the processes with those at the last check, and ask for them again."""
+        leaders, history = self.tasks.leaders, self.tasks.history
+        listening, time_now = self._listening(), event_time()
+
+        def waits(task: str) -> bool:
+            before, state = self.seen.get(task), history.states.get(task)
+            if task not in listening or before is None or state is None or before is state:
+                return False
+            quiet = time_now - history.last_sign(task) >= QUIET_S
+            return quiet and state.cpu_s - before.cpu_s <= IDLE_CPU * CHECK_S
+
+        waiting = bool(leaders) and all(map(waits, leaders))
+        self.seen = dict(history.states)
+        if waiting:
+            self.fail(NotJoined(self.missing, tuple(leaders), time_now), now)
+        self.tasks.inspect()
+        if not self.tasks.stopped:
+            self.tasks.deadlines.set(self.check, now + CHECK_S)
+
+    def _listening(self) -> set[str]:
+        return {entry.task for entry in self.tasks.history.select(Listening)}
+
+
+CPU_S = 2.0
+"""Seconds over which the CPU time of the tasks' processes is compared."""
+EVIDENCE_S = 25.0
+"""Time for the stacks of all tasks; an agent needs 21 s at most."""
+POLL_S = 0.2
+"""Seconds between two checks whether the evidence is complete."""
+SAVED = "the stacks of all tasks are saved in stacks.txt, beside their logs"
+MOST_STEPS = 8
+"""Tasks whose last step is in the warning."""
+
+
+@dataclass
+class StallWatch:
+    """Notices a job that takes no more steps: warns, saves the stacks of all tasks, looks twice at their processes.
+
+    Events of leading tasks are signs of life, before the first step their output is one too. In a job without steps any
+    task's output is one, and its silence leads to one warning only; to none if the job is led elsewhere.
+    """
+
+    tasks: TaskGroup
+    fail: Callable[[Stall, float], None]
+    """Called with the stall, and the monotonic time."""
+    took_steps: bool = False
+    """The job has reported steps, maybe in an earlier attempt."""
+    last_sign: float = field(default_factory=time.monotonic)
+    """Monotonic, as all times here but those in the history."""
+    _last_check: float = -math.inf
+    _suspected_at: float | None = None
+    _before: dict[str, ProcessState] | None = None
+    """The processes at the first look, once the second one is due."""
+    _missing_stacks: set[str] = field(default_factory=set)
+    """Tasks whose stacks were requested and have not arrived."""
+    _warned: bool = False
+    """Whether a job without steps was warned of."""
+
+    def start(self, now: float) -> None:
+        """Watch from now on, if the policy asks for it."""
+        if self.tasks.policy.stall_timeout_s is not None:
+            self._plan(now)
+
+    def note(self, message: Message, now: float) -> None:
+        """Take note of a message about a present attempt: a sign of life ends a suspicion."""
+        steps, leading = self.tasks.history.steps, self.tasks.job.leading
+        match message:
+            case Started() | Exited():
+                is_sign = True
+            case Event(task):
+                is_sign = task in leading
+            case Output(task, stream) if stream != "stacks":
+                is_sign = not steps and (task in leading or not self._takes_steps)
+            case _:
+                is_sign = False
+        if not is_sign:
+            return
+        self.took_steps = self.took_steps or bool(steps)
+        if self._suspected_at is not None:
+            silence_s = now - self.last_sign
+            self.tasks.announce(Note("tfdist", f"the job continues after {silence_s:.0f} s without a step"))
+        self._restart(now)
+
+    def forget(self, tasks: Collection[str]) -> None:
+        """Give the tasks that are restarted the time to take a step."""
+        self._restart(time.monotonic())
+
+    def _restart(self, now: float) -> None:
+        """Count the time from now on, and end a suspicion."""
+        self.last_sign, self._suspected_at, self._before = max(now, self.last_sign), None, None
+
+    @property
+    def _takes_steps(self) -> bool:
+        return self.took_steps or self.tasks.job.reports_steps
+
+    @property
+    def _deadline(self) -> float:
+        """When to look next; infinity if there is nothing to watch."""
+        timeout_s = self.tasks.policy.stall_timeout_s
+        watched = self._takes_steps or not (self._warned or self.tasks.job.led_elsewhere)
+        if timeout_s is None or not watched:
+            return math.inf
+        if self._suspected_at is None:
+            return self.last_sign + timeout_s
+        return self._suspected_at + CPU_S if self._before is None else self._last_check + POLL_S
+
+    def _plan(self, now: float) -> None:
+        self.tasks.deadlines.set(self._check, now + max(POLL_S, min(CHECK_S, self._deadline - now)))
+
+    def _check(self, now: float) -> None:
+        if self.tasks.stopped:
+            return
+        if not self.tasks.leaders:  # they wait for their start
+            self._restart(now)
+        if PAUSE_S < now - self._last_check < math.inf:
+            self.last_sign = max(self.last_sign, now)
+        due, self._last_check = self._deadline <= now, now
+        if due:
+            self._look(now)
+        self._plan(now)
+
+    def _look(self, now: float) -> None:
+        if self._suspected_at is None:
+            self._suspect(now)
+            return
+        states, running = self.tasks.history.states, self.tasks.running
+        if self._before is None:
+            self._before = dict(states)
+            self.tasks.inspect()
+            return
+        compared = all(states.get(task) is not self._before.get(task) for task in running)
+        if (compared and not self._missing_stacks) or now >= self._suspected_at + EVIDENCE_S:
+            cores_used = {}
+            for task in sorted(running):
+                first, last = self._before.get(task), states.get(task)
+                if first is not None and last is not None and last.time > first.time:
+                    cores_used[task] = (last.cpu_s - first.cpu_s) / (last.time - first.time)
+            self.last_sign, self._suspected_at = math.inf, None
+            self.fail(Stall(self.tasks.policy.stall_timeout_s or 0.0, event_time(), cores_used), now)
+
+    def _suspect(self, now: float) -> None:
+        """Warn, save the stacks of all tasks, and look at their processes."""
+        history, running, timeout_s = self.tasks.history, self.tasks.running, self.tasks.policy.stall_timeout_s
+        if self._takes_steps:
+            self._suspected_at = now
+            steps = {task: history.steps.get(task, (0, 0.0))[0] for task in self.tasks.leaders}
+            texts = [f"{task} {f'at step {step}' if step else 'before its first step'}" for task, step in steps.items()]
+            warning = f"no step for {timeout_s:g} s ({shortened(texts, MOST_STEPS)}); {SAVED}"
+        else:
+            self._warned = True
+            why = "the job is not stopped, because it reports no steps"
+            warning = f"no output or event for {timeout_s:g} s; {SAVED}; {why}"
+        self.tasks.announce(Note("tfdist", warning))
+        self._missing_stacks = set(running)
+        for task in running:
+            history.stacks.pop(task, None)
+        self.tasks.dump_stacks(self._note_stacks)
+        self.tasks.inspect()
+
+    def _note_stacks(self, reply: Reply) -> None:
+        if isinstance(reply, StacksDumped):
+            self._missing_stacks -= reply.methods.keys()

@@ -1,0 +1,496 @@
+"""Which tasks are restarted after which failures, and when no more."""
+
+import signal
+import time
+
+import pytest
+
+from tests.launch.supervisors import FakeChannel, exited, supervisor_of
+from tfdist.launch.agents.inbox import AgentLost, Interrupted, Restarting
+from tfdist.launch.agents.messages import Event, NotStarted, Output, Started, Stop
+from tfdist.launch.diagnosis.diagnose import diagnose
+from tfdist.launch.diagnosis.history import Attempt, Outcome, Status
+from tfdist.launch.hosts.host import Host
+from tfdist.launch.job import Program, RoleShape, Shape, plan_job
+from tfdist.launch.machine import Machine, local_machines
+from tfdist.launch.policy import Policy, RestartOn
+from tfdist.launch.supervision.restarts import (
+    AttemptLog,
+    NoRestart,
+    Restart,
+    announcement,
+    decide,
+    delay_s,
+    tasks_to_restart,
+    with_earlier_checkpoint,
+)
+
+SAVES = Policy(saves_on_signal=True)
+FROM_AGENT = Interrupted(signal.SIGTERM, of_agent=True)
+
+
+def interrupted(number, **values):
+    """A job that this signal has ended."""
+    reason = f"interrupted by {signal.Signals(number).name}"
+    return Outcome(Status.INTERRUPTED, 128 + number, reason, **{"signal": number, **values})
+
+
+def changed(outcome, policy=SAVES, saved_step=7, received=()):
+    """Exit code and reason of the outcome."""
+    after = with_earlier_checkpoint(outcome, policy, saved_step, received)
+    return after.exit_code, after.reason
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
+def test_a_preemption_without_a_save_asks_for_a_restart_from_the_checkpoint_before(number):
+    outcome = interrupted(number)
+    for received in ([], [Interrupted(number)]):
+        assert changed(outcome, received=received) == (42, f"{outcome.reason}: step 7 was saved before")
+    assert changed(outcome, saved_step=0) == (42, f"{outcome.reason}: step 0 was saved before")
+
+
+def test_a_signal_before_a_restart_is_in_the_reason_behind_the_failure():
+    failed = Outcome(
+        Status.INTERRUPTED,
+        138,
+        "worker-1 exited with code 3",
+        signal=10,
+        not_restarted="interrupted before the restart",
+    )
+    assert changed(failed) == (
+        42,
+        "worker-1 exited with code 3; interrupted by SIGUSR1: step 7 was saved before",
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "values"),
+    [
+        (interrupted(signal.SIGTERM), {"saved_step": None}),
+        (interrupted(signal.SIGTERM), {"policy": Policy()}),
+        (interrupted(signal.SIGINT), {}),
+        (interrupted(signal.SIGHUP), {}),
+        (interrupted(signal.SIGTERM), {"received": [Interrupted(signal.SIGTERM), Interrupted(signal.SIGTERM)]}),
+        (interrupted(signal.SIGTERM), {"received": [FROM_AGENT, Interrupted(signal.SIGINT)]}),
+        (interrupted(signal.SIGTERM), {"received": [FROM_AGENT, *[Interrupted(signal.SIGTERM)] * 2]}),
+        (Outcome(Status.INTERRUPTED, 42, "interrupted by SIGTERM: saved step 9", signal=signal.SIGTERM), {}),
+        (Outcome(Status.FAILED, 3, "worker-1 exited with code 3"), {}),
+        (Outcome(Status.OK, 0, ""), {}),
+    ],
+)
+def test_any_other_end_is_unchanged(outcome, values):
+    assert changed(outcome, **values) == (outcome.exit_code, outcome.reason)
+
+
+def test_a_schedulers_signal_that_an_agent_receives_first_counts_once():
+    outcome = interrupted(signal.SIGTERM)
+    received = [FROM_AGENT, Interrupted(signal.SIGTERM)]
+    assert changed(outcome, received=received) == (42, "interrupted by SIGTERM: step 7 was saved before")
+
+
+JOB = {"chief": 1, "worker": 2, "ps": 2}
+PEER = "UnavailableError: Additional GRPC error information from remote target /job:ps/replica:0/task:0\n"
+
+
+def supervised(counts=JOB, **policy):
+    supervisor, channel = supervisor_of(counts, **{"max_restarts": 3, **policy})
+    announced = []
+    supervisor.tasks.announce = announced.append
+    return supervisor, channel, announced
+
+
+def ended(task, code, attempt=0):
+    message = exited(task, code)
+    return type(message)(message.task, message.code, message.time, 0, 0.0, attempt=attempt)
+
+
+def run_due(supervisor, seconds=0.0):
+    supervisor.deadlines.run_due(time.monotonic() + seconds)
+
+
+def test_a_killed_worker_is_started_again_at_once_and_nothing_is_stopped():
+    supervisor, channel, announced = supervised()
+    supervisor.handle(ended("worker-1", -9))
+    run_due(supervisor)
+    assert channel.starts() == [("worker-1", 1)]
+    assert channel.stops() == []
+    assert [message.tasks for message in announced] == [("worker-1",)]
+    assert supervisor.tasks.running == {"chief-0", "worker-0", "worker-1", "ps-0", "ps-1"}
+
+
+def test_a_restarted_worker_is_told_its_attempt():
+    supervisor, channel, _ = supervised()
+    supervisor.handle(ended("worker-1", -9))
+    run_due(supervisor)
+    start = channel.sent[-1]
+    assert start.env["TFDIST_ATTEMPT"] == "1"
+
+
+def test_what_ended_an_attempt_does_not_confuse_the_next_one():
+    supervisor, _, _ = supervised()
+    supervisor.handle(Output("worker-1", "stderr", "ValueError: bad\n"))
+    supervisor.handle(ended("worker-1", 1))
+    run_due(supervisor)
+    supervisor.handle(Started("worker-1", 1, time.time(), attempt=1))
+    supervisor.handle(Event("worker-1", time.time(), {"event": "failed", "type": "ValueError"}))  # of attempt 0
+    supervisor.handle(ended("chief-0", 0))
+    for task in ("worker-0", "ps-0", "ps-1"):
+        supervisor.handle(ended(task, -15))
+    supervisor.handle(ended("worker-1", -15, attempt=1))
+    assert not supervisor.active
+    assert diagnose(supervisor.history, supervisor.job).status is Status.OK
+
+
+def test_after_the_death_of_a_ps_chief_and_servers_are_stopped_then_started():
+    supervisor, channel, announced = supervised()
+    supervisor.handle(ended("ps-0", -9))
+    run_due(supervisor)
+    assert channel.stops() == []
+    run_due(supervisor, 0.6)
+    assert channel.stops() == [Stop(("chief-0", "ps-1"), 2.0)]
+    supervisor.handle(ended("chief-0", 1))
+    run_due(supervisor, 1.0)
+    assert channel.starts() == []
+    supervisor.handle(ended("ps-1", -15))
+    run_due(supervisor, 1.0)
+    assert channel.starts() == [("chief-0", 1), ("ps-0", 1), ("ps-1", 1)]
+    assert announced[0].reason.startswith("ps-0 was killed by SIGKILL (not by tfdist); restart 1 of 3: chief-0, ps-0")
+
+
+def test_a_chief_that_died_of_its_ps_is_started_again_with_it():
+    supervisor, channel, announced = supervised()
+    supervisor.handle(Output("chief-0", "stderr", PEER))
+    supervisor.handle(ended("chief-0", 1))
+    supervisor.handle(ended("ps-0", -9))
+    run_due(supervisor, 0.6)
+    supervisor.handle(ended("ps-1", -15))
+    run_due(supervisor, 1.0)
+    assert channel.starts() == [("chief-0", 1), ("ps-0", 1), ("ps-1", 1)]
+    assert "ps-0 was killed" in announced[0].reason
+
+
+def test_a_chief_that_dies_of_a_worker_which_was_just_restarted_does_not_wait_for_further_evidence():
+    supervisor, channel, _ = supervised()
+    supervisor.handle(ended("worker-1", -9))
+    run_due(supervisor)
+    supervisor.handle(Output("chief-0", "stderr", PEER.replace("job:ps", "job:worker")))
+    supervisor.handle(ended("chief-0", 1))
+    for seconds in (1.1, 2.1, 3.1):
+        run_due(supervisor, seconds)
+    assert ("chief-0", 2) in [*channel.starts(), *((task, 2) for task in supervisor.starts.tasks)]
+
+
+def test_two_tasks_may_wait_for_their_restarts_at_the_same_time():
+    supervisor, channel, _ = supervised()
+    supervisor.handle(ended("worker-0", -9))
+    supervisor.handle(ended("worker-1", -9))
+    run_due(supervisor, 2.0)
+    assert channel.starts() == [("worker-0", 1), ("worker-1", 2)]
+
+
+def test_the_last_allowed_restart_is_followed_by_a_stop():
+    supervisor, channel, _ = supervised(max_restarts=1)
+    supervisor.handle(ended("worker-1", -9))
+    run_due(supervisor)
+    supervisor.handle(ended("worker-1", -9, attempt=1))
+    run_due(supervisor, 0.6)
+    assert [stop.tasks for stop in channel.stops()] == [("chief-0", "ps-0", "ps-1", "worker-0")]
+
+
+def test_an_interruption_cancels_what_waits_for_its_start():
+    supervisor, channel, _ = supervised()
+    supervisor.handle(ended("ps-0", -9))
+    run_due(supervisor, 0.6)
+    supervisor.handle(Interrupted(signal.SIGINT))
+    for task in ("chief-0", "ps-1"):
+        supervisor.handle(ended(task, -15))
+    for task in ("worker-0", "worker-1"):
+        supervisor.handle(ended(task, -15))
+    run_due(supervisor, 1.0)
+    assert channel.starts() == []
+    assert diagnose(supervisor.history, supervisor.job).status is Status.INTERRUPTED
+
+
+def test_a_worker_that_cannot_be_started_again_ends_the_job():
+    supervisor, channel, _ = supervised()
+    supervisor.handle(ended("worker-1", -9))
+    run_due(supervisor)
+    supervisor.handle(NotStarted("worker-1", "its attempt 0 still runs", attempt=1))
+    assert [stop.tasks for stop in channel.stops()] == [("chief-0", "ps-0", "ps-1", "worker-0")]
+
+
+def test_a_host_that_is_lost_while_its_task_waits_for_its_start_ends_the_attempt():
+    supervisor, _, announced = supervised()
+    supervisor.handle(ended("worker-1", -9))
+    supervisor.handle(AgentLost("localhost", "its stream ended", time.time()))
+    run_due(supervisor, 3.0)
+    assert len([message for message in announced if isinstance(message, Restarting)]) == 1
+    assert not supervisor.active
+
+
+def test_a_server_that_exits_with_0_is_restarted_after_the_settling_time():
+    supervisor, channel, _ = supervised()
+    supervisor.handle(ended("worker-1", 0))
+    run_due(supervisor)
+    assert channel.starts() == []
+    run_due(supervisor, 1.1)
+    run_due(supervisor, 1.2)
+    assert channel.starts() == [("worker-1", 1)]
+
+
+def test_nothing_is_restarted_alone_while_a_host_is_lost():
+    supervisor, channel, announced = supervised()
+    supervisor.tasks.channels = {**supervisor.tasks.channels, "worker-1": FakeChannel(Host("h2"))}
+    supervisor.handle(Output("chief-0", "stderr", "ValueError: bad\n"))
+    supervisor.handle(ended("chief-0", 1))
+    supervisor.handle(AgentLost("h2", "its stream ended", time.time() + 0.1))
+    run_due(supervisor, 3.0)
+    assert channel.starts() == announced[:-1] == []
+    assert [stop.tasks for stop in channel.stops()] == [("ps-0", "ps-1", "worker-0")]
+
+
+def test_a_chief_that_is_being_stopped_is_not_asked_to_save():
+    supervisor, channel, _ = supervised(saves_on_signal=True)
+    for task in supervisor.tasks.channels:
+        supervisor.handle(Started(task, 1, time.time()))
+    supervisor.handle(ended("ps-0", -9))
+    run_due(supervisor, 0.6)
+    supervisor.handle(Interrupted(signal.SIGTERM))
+    assert channel.stops()[-1].tasks == ("chief-0", "ps-1", "worker-0", "worker-1")
+    assert not supervisor.saving.active
+
+
+def test_the_job_is_stopped_at_once_if_the_host_of_the_task_that_saves_is_lost():
+    supervisor, channel, _ = supervised(saves_on_signal=True)
+    supervisor.tasks.channels = {**supervisor.tasks.channels, "chief-0": FakeChannel(Host("h2"))}
+    supervisor.handle(Started("chief-0", 1, time.time()))
+    supervisor.handle(Interrupted(signal.SIGTERM))
+    assert channel.stops() == []
+    supervisor.handle(AgentLost("h2", "its stream ended", time.time()))
+    assert [stop.tasks for stop in channel.stops()] == [("ps-0", "ps-1", "worker-0", "worker-1")]
+
+
+def test_a_task_that_could_not_be_started_does_not_delay_its_restart():
+    supervisor, channel, _ = supervised()
+    supervisor.handle(ended("ps-0", -9))
+    run_due(supervisor, 0.6)
+    for task in ("chief-0", "ps-1"):
+        supervisor.handle(NotStarted(task, "too many processes"))
+    run_due(supervisor, 1.0)
+    assert channel.starts() == [("chief-0", 1), ("ps-0", 1), ("ps-1", 1)]
+
+
+def event(time, name, step, task="worker-0"):
+    return Event(task, time, {"event": name, "step": step, "examples": 32 * step})
+
+
+def test_an_attempt_keeps_its_first_and_last_step():
+    log = AttemptLog()
+    assert log.open(["worker-0"], 1.0) == 0
+    for message in (event(2.0, "step", 10), event(3.0, "step", 20), event(3.1, "step", 19, "worker-1")):
+        log.update(message)
+    (attempt,) = log.closed(4.0, "worker-0 failed", "worker-0", 1)
+    assert (attempt.first_step, attempt.last_step, attempt.ended, attempt.exit_code) == (2.0, 20, 4.0, 1)
+    assert log.attempts[0].ended is None
+
+
+def test_the_next_attempt_continues_from_the_last_checkpoint():
+    log = AttemptLog()
+    log.open(["worker-0"], 1.0)
+    log.update(event(2.0, "checkpoint", 50))
+    assert log.saved_step == 50
+    log.attempts = log.closed(3.0, "worker-0 failed", "worker-0", 1)
+    assert log.open(["worker-0"], 4.0, "2 workers instead of 3") == 1
+    log.update(event(5.0, "resumed", 50))
+    assert (log.attempts[1].resumed_from, log.attempts[1].note) == (50, "2 workers instead of 3")
+
+
+def test_steps_of_tasks_that_continue_are_not_the_first_step_of_a_restart():
+    log = AttemptLog()
+    log.open(["chief-0", "worker-0"], 1.0)
+    log.open(["worker-0"], 2.0)
+    log.update(event(3.0, "step", 30, "chief-0"))
+    assert (log.attempts[1].first_step, log.attempts[1].last_step) == (None, 30)
+
+
+def test_events_without_a_number_are_ignored():
+    log = AttemptLog()
+    log.open(["worker-0"], 1.0)
+    log.update(event(3.0, "step", "many"))
+    assert log.attempts[0].last_step is None
+
+
+MULTI_WORKER = {"worker": RoleShape(3, restarts=("worker",))}
+PARAMETER_SERVER = {
+    "chief": RoleShape(1, restarts=()),
+    "worker": RoleShape(2, leads=False, serves=True, restarts=()),
+    "ps": RoleShape(2, leads=False, serves=True, restarts=("chief", "ps")),
+}
+EVALUATOR = {"evaluator": RoleShape(1, leads=False, follows=True, restarts=())}
+POLICY = Policy(max_restarts=3)
+
+
+def job_of(roles, reports_steps=True):
+    program = Program(("true",), {}, "/", reports_steps=reports_steps)
+    return plan_job(Shape(roles, True), program, local_machines(Machine((0,), ())))
+
+
+def failed(culprit="worker-1", code=-9, reason="worker-1 failed", **values):
+    culprits = (culprit,) if culprit else ()
+    return Outcome(Status.FAILED, code, reason, culprit=culprit, culprits=culprits, **values)
+
+
+def attempts_of(*steps, culprit="worker-1", seconds=100.0, reason="worker-1 failed"):
+    """Failed attempts with these last steps, one after the other."""
+    return [
+        Attempt(number, (), number * seconds, (number + 1) * seconds, None if step is None else number * seconds,
+                reason, culprit, 1, None, step)
+        for number, step in enumerate(steps)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("roles", "culprits", "tasks"),
+    [
+        (MULTI_WORKER, ("worker-1",), ("worker-0", "worker-1", "worker-2")),
+        (MULTI_WORKER, (), ("worker-0", "worker-1", "worker-2")),
+        (MULTI_WORKER | EVALUATOR, ("worker-1",), ("worker-0", "worker-1", "worker-2", "evaluator-0")),
+        (MULTI_WORKER | EVALUATOR, ("evaluator-0",), ("evaluator-0",)),
+        (PARAMETER_SERVER, ("worker-1",), ("worker-1",)),
+        (PARAMETER_SERVER, ("chief-0",), ("chief-0",)),
+        (PARAMETER_SERVER, ("ps-1",), ("chief-0", "ps-0", "ps-1")),
+        (PARAMETER_SERVER, ("ps-1", "worker-0"), ("chief-0", "worker-0", "ps-0", "ps-1")),
+        (PARAMETER_SERVER, ("ps-1", "worker-0", "worker-1"), ("chief-0", "worker-0", "worker-1", "ps-0", "ps-1")),
+        ({"worker": RoleShape(1, restarts=())}, ("worker-0",), ("worker-0",)),
+        ({"worker": RoleShape(2, restarts=None)}, ("worker-0",), None),
+        ({"worker": RoleShape(2, restarts=None)}, (), None),
+    ],
+)
+def test_the_tasks_of_a_restart_depend_on_the_role_of_the_culprits(roles, culprits, tasks):
+    assert tasks_to_restart(job_of(roles), culprits) == tasks
+
+
+def test_a_restart_of_all_tasks_is_whole_and_that_of_some_is_not():
+    every = ("worker-0", "worker-1", "worker-2")
+    assert decide(failed(), job_of(MULTI_WORKER), POLICY, attempts_of(5)) == Restart(every, True, 0.0)
+    assert decide(failed(), job_of(PARAMETER_SERVER), POLICY, attempts_of(5)) == Restart(("worker-1",), False, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "policy", "reason"),
+    [
+        (failed(), Policy(), ""),
+        (Outcome(Status.OK, 0, ""), POLICY, ""),
+        (Outcome(Status.INTERRUPTED, 143, "interrupted by SIGTERM"), POLICY, ""),
+        (Outcome(Status.TIMEOUT, 124, "stopped after --timeout 5 s"), POLICY, ""),
+        (failed(), Policy(max_restarts=3, restart_on=RestartOn.PREEMPTION), ""),
+        (failed(code=42), Policy(max_restarts=3, restart_on=RestartOn.FAILURE), ""),
+        (failed(code=2), POLICY, "the input is wrong, which a restart does not change"),
+        (failed(code=127), POLICY, "its program could not be started"),
+        (failed(None, code=75), POLICY, "its tasks could not be started in time"),
+        (failed(warnings=("worker-0 could not be killed: its process is left over",)), POLICY,
+         "a process could not be killed"),
+    ],
+)  # fmt: skip
+def test_what_is_not_restarted(outcome, policy, reason):
+    assert decide(outcome, job_of(MULTI_WORKER), policy, attempts_of(5)) == NoRestart(reason)
+
+
+@pytest.mark.parametrize(
+    ("code", "restart_on"),
+    [(1, RestartOn.ANY), (42, RestartOn.ANY), (1, RestartOn.FAILURE), (42, RestartOn.PREEMPTION), (-9, RestartOn.ANY)],
+)
+def test_what_is_restarted(code, restart_on):
+    policy = Policy(max_restarts=1, restart_on=restart_on)
+    assert isinstance(decide(failed(code=code), job_of(MULTI_WORKER), policy, attempts_of(5)), Restart)
+
+
+def test_a_lost_host_is_a_failure_and_all_tasks_are_restarted():
+    lost = failed(None, code=69, reason="lost the agent on h2: no message for 10 s")
+    decision = decide(lost, job_of(PARAMETER_SERVER), POLICY, attempts_of(5, culprit=None))
+    assert isinstance(decision, Restart)
+    assert decision.whole
+
+
+def test_max_restarts_counts_all_restarts():
+    job, policy = job_of(MULTI_WORKER), Policy(max_restarts=2)
+    assert isinstance(decide(failed(), job, policy, attempts_of(5, 10)), Restart)
+    assert decide(failed(), job, policy, attempts_of(5, 10, 15)) == NoRestart("--max-restarts 2 is used up")
+
+
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        ((40, 40), None),
+        ((40, 40, 45), None),
+        ((40, 45, 40), None),
+        ((40, 40, 40), "worker-1 failed 3 times at step 40"),
+        ((30, 40, 40, 40), "worker-1 failed 3 times at step 40"),
+        ((None, None, None), "worker-1 failed 3 times before the first step"),
+    ],
+)
+def test_the_same_failure_at_the_same_step_is_tried_three_times(steps, reason):
+    decision = decide(failed(), job_of(MULTI_WORKER), Policy(max_restarts=99), attempts_of(*steps))
+    assert (decision.reason if isinstance(decision, NoRestart) else None) == reason
+
+
+def test_different_culprits_at_the_same_step_are_different_failures():
+    attempts = [*attempts_of(40, 40, culprit="worker-0"), *attempts_of(40)]
+    assert isinstance(decide(failed(), job_of(MULTI_WORKER), Policy(max_restarts=99), attempts), Restart)
+
+
+@pytest.mark.parametrize(("seconds", "restarts"), [(10.0, False), (29.0, False), (31.0, True)])
+def test_a_task_without_steps_may_fail_three_times_within_a_minute(seconds, restarts):
+    job = job_of(MULTI_WORKER, reports_steps=False)
+    decision = decide(failed(), job, Policy(max_restarts=99), attempts_of(None, None, None, seconds=seconds))
+    assert decision == (Restart(("worker-0", "worker-1", "worker-2"), True, 2.0) if restarts else
+                        NoRestart("worker-1 failed 3 times within 60 s"))  # fmt: skip
+
+
+def test_a_server_that_fails_at_once_is_not_restarted_for_ever_while_the_chief_takes_steps():
+    decision = decide(
+        failed(), job_of(PARAMETER_SERVER), Policy(max_restarts=99), attempts_of(10, 20, 30, seconds=20.0)
+    )
+    assert decision == NoRestart("worker-1 failed 3 times within 60 s")
+
+
+@pytest.mark.parametrize("reason", ["was killed by SIGKILL: out of memory", "ResourceExhaustedError: OOM when", "MemoryError"])  # fmt: skip
+def test_out_of_memory_is_restarted_only_after_a_step(reason):
+    outcome, job = failed(reason=reason), job_of(MULTI_WORKER)
+    assert decide(outcome, job, POLICY, attempts_of(None)) == NoRestart("it was out of memory before its first step")
+    assert isinstance(decide(outcome, job, POLICY, attempts_of(5)), Restart)
+    own = job_of(MULTI_WORKER, reports_steps=False)
+    assert isinstance(decide(outcome, own, POLICY, attempts_of(None)), Restart)
+
+
+@pytest.mark.parametrize(
+    ("steps", "delay"),
+    [((5,), 0.0), ((5, 10), 0.0), ((5, 5), 1.0), ((5, 5, 5), 2.0), ((5, 5, 5, 10), 0.0), ((5, *[5] * 9), 60.0)],
+)
+def test_an_attempt_that_gets_no_further_is_followed_by_a_pause(steps, delay):
+    assert delay_s(attempts_of(*steps)) == delay
+
+
+def test_without_steps_an_attempt_that_lasted_is_followed_by_no_pause():
+    assert delay_s(attempts_of(None, None, seconds=10.0)) == 1.0
+    assert delay_s(attempts_of(None, None, seconds=90.0)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("roles", "tasks", "delay", "step", "sentence"),
+    [
+        (MULTI_WORKER, ("worker-0", "worker-1", "worker-2"), 0.0, 120, "all tasks, from step 120"),
+        (MULTI_WORKER, ("worker-0", "worker-1", "worker-2"), 4.0, None, "all tasks, from the start: no checkpoint, in 4 s"),
+        (PARAMETER_SERVER, ("worker-1",), 0.0, 120, "worker-1"),
+        (PARAMETER_SERVER, ("chief-0", "ps-0"), 0.0, 120, "chief-0, ps-0, from step 120"),
+    ],
+)  # fmt: skip
+def test_a_restart_says_what_happened_and_what_is_next(roles, tasks, delay, step, sentence):
+    outcome = failed(reason="worker-1 was killed by SIGKILL (not by tfdist)")
+    restart = Restart(tasks, roles is MULTI_WORKER, delay)
+    text = announcement(outcome, restart, job_of(roles), POLICY, 1, step)
+    assert text == f"worker-1 was killed by SIGKILL (not by tfdist); restart 1 of 3: {sentence}"
+
+
+def test_the_delay_has_a_limit_after_any_number_of_failures():
+    assert delay_s(attempts_of(*[7] * 2000)) == 60.0

@@ -1,0 +1,118 @@
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tfdist.launch.diagnosis.history import Outcome, Status
+from tfdist.launch.supervision.termination_log import LIMIT, ended, find, short_form, write
+
+LAUNCH = (os.fsencode(sys.executable), b"-m", b"tfdist.cli", b"launch", b"--json")
+FAILS = (b"--strategy", b"one-device", b"--", b"sh", b"-c", rb"printf 'ValueError: caf\351\n' >&2; exit 3")
+
+
+@pytest.fixture(params=["outside", "in a pod"])
+def log(_elsewhere, request, tmp_path, monkeypatch):
+    """The termination log; it is written in a pod only."""
+    file = tmp_path / "termination-log"
+    if request.param == "in a pod":
+        monkeypatch.setenv("TFDIST_TERMINATION_LOG", str(file))
+    return file
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.delenv("TFDIST_TERMINATION_LOG", raising=False)
+    monkeypatch.setenv("PYTHONIOENCODING", "utf-8:strict")
+
+
+def launch(*arguments):
+    """The exit code, the JSON line and stderr."""
+    done = subprocess.run([*LAUNCH, *arguments], capture_output=True, text=True)
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+def test_the_last_words_of_a_task_are_its_reason(log, tmp_path):
+    code, result, err = launch(*FAILS)
+    assert (code, result["exit_code"]) == (3, 3)
+    assert "Traceback" not in err
+    assert "tfdist: worker-0 exited with code 3: ValueError: caf" in err
+    outcome = json.loads((tmp_path / result["run_dir"] / "outcome.json").read_text(encoding="utf-8"))
+    assert outcome["reason"] == result["reason"]
+    check(
+        log, r"exit code 3: worker-0 exited with code 3: ValueError: caf.\n\| ValueError: caf.\n(hint: .+\n)*logs: .+\n"
+    )
+
+
+def test_a_wrong_argument_is_refused_in_one_sentence(log):
+    code, result, err = launch(b"--dataset", b"caf\xe9")
+    assert (code, result["status"], err.count("\n")) == (2, "refused", 1)
+    assert re.match(r"tfdist: --dataset caf(.|\\udce9): unknown", err)
+    check(log, r"exit code 2: --dataset caf.: unknown.*")
+
+
+def check(log, pattern):
+    """Check what was written, if anything was to be."""
+    if "TFDIST_TERMINATION_LOG" in os.environ:
+        assert re.fullmatch(pattern, log.read_text(encoding="utf-8"))
+    else:
+        assert not log.exists()
+
+
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+FAILED = Outcome(Status.FAILED, 1, "worker-1 exited with code 1: ValueError", run_dir="runs/a")
+
+
+def test_the_file_of_a_pod_is_found(tmp_path):
+    file = tmp_path / "termination-log"
+    assert find(POD, file) is None
+    file.touch()
+    assert find(POD, file) == file
+    assert find({}, file) is None
+    assert find({"TFDIST_TERMINATION_LOG": "/x"}, file).as_posix() == "/x"
+
+
+def test_the_short_form_has_the_reason_and_the_end_of_the_traceback():
+    outcome = Outcome(
+        Status.FAILED, 1, "r", log=tuple(f"line {n} \u00e4" for n in range(1000)), hints=("do this",), run_dir="runs/a"
+    )
+    text = short_form(outcome, 1, "worker-1 exited with code 1: TOKEN=secret")
+    lines = text.splitlines()
+    assert lines[0] == "exit code 1: worker-1 exited with code 1: TOKEN=***"
+    assert lines[-3:] == ["| line 999 \u00e4", "hint: do this", "logs: runs/a"]
+    assert LIMIT - 20 < len(text.encode()) <= LIMIT
+
+
+def test_a_short_traceback_is_kept_whole():
+    text = short_form(Outcome(Status.FAILED, 1, "r", log=("a", "b"), run_dir="runs/a"), 1, "r")
+    assert text == "exit code 1: r\n| a\n| b\nlogs: runs/a\n"
+
+
+def test_a_long_reason_leaves_room():
+    assert len(ended(1, "\u00e4" * LIMIT).encode()) <= LIMIT // 2
+    assert short_form(FAILED, 1, "\u00e4" * LIMIT).endswith("logs: runs/a\n")
+
+
+def test_bytes_that_are_not_utf_8_are_replaced(tmp_path):
+    assert ended(3, "caf\udce9 \ud800") == "exit code 3: caf\ufffd \ufffd"
+    outcome = Outcome(Status.FAILED, 3, "r", log=("b\udcff",), hints=("h\udcff",), run_dir="runs/\udcff")
+    assert short_form(outcome, 3, "a\udcff") == "exit code 3: a\ufffd\n| b?\nhint: h?\nlogs: runs/?\n"
+    assert write(tmp_path / "log", "a\udcff") == ""
+    assert (tmp_path / "log").read_bytes() == b"a?"
+
+
+def test_success_is_short():
+    assert short_form(Outcome(Status.OK, 0, "", run_dir="runs/a", wall_s=12.0), 0, "") == (
+        "exit code 0: done in 12 s\nlogs: runs/a\n"
+    )
+
+
+def test_without_a_file_nothing_is_written(tmp_path):
+    assert write(None, "x") == ""
+    assert write(tmp_path / "log", "x") == ""
+    assert (tmp_path / "log").read_text() == "x"
+    assert write(tmp_path, "x") == f"{tmp_path}: Is a directory"
