@@ -158,7 +158,7 @@ SECTIONS: Sequence[SectionOf] = (
     batch_section,
     costs_section,
 )
-"""Each in a file of its own: `bench/report/NAME_section.py`."""
+"""Each in a file of its own: `bench/report/sections/NAME.py`."""
 
 
 def sections_of(measured: ReportData) -> tuple[Section, ...]:

@@ -15,7 +15,7 @@ from tfdist.launch import agent_program
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.transport import command_on
 
-_PACKAGES = ("tfdist", *(f"tfdist.{name}" for name in ("cli", "launch", "strategies", "models", "bench")))
+_PACKAGES = ("tfdist", *(f"tfdist.{name}" for name in ("cli", "launch", "strategies", "models", "jobs", "bench")))
 
 
 @cache

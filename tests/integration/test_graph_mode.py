@@ -94,7 +94,6 @@ def plain_losses(tmp_path_factory):
         pytest.param(SYNC, "chief-0", id="sync-chief"),
         pytest.param(SYNC, "ps-0", id="sync-ps"),
         pytest.param(IN_GRAPH, "worker-1", id="in-graph-worker"),
-        pytest.param(IN_GRAPH, "chief-0", id="in-graph-chief"),
     ],
 )
 def test_a_job_that_loses_a_task_continues_from_its_checkpoint(how, victim, tmp_path, plain_losses):
