@@ -11,10 +11,9 @@ import typer
 from tfdist.bench.compare.folders import ComparedFolders, compare_folders
 from tfdist.bench.compare.gate import is_too_slow, parse_share
 from tfdist.bench.compare.history import read_history
-from tfdist.bench.compare.history_section import history_row, history_section, in_order
+from tfdist.bench.compare.history_section import history_section
 from tfdist.bench.compare.page import one_sided, sentences, write_comparison
-from tfdist.bench.report.across import Change
-from tfdist.bench.report.sections.ratios import shown_row
+from tfdist.bench.report.sections.ratios import ratio_table
 from tfdist.bench.report.write import write_pages
 from tfdist.cli.options import Json, option
 from tfdist.cli.result_folders import list_skipped, with_records
@@ -38,7 +37,7 @@ def show_history(folders: Sequence[Path], arms: Sequence[str], out: Path | None,
     stream = sys.stderr if json else sys.stdout
     console = PlainConsole(stream)
     list_skipped(empty)
-    show_rows(console, [history_row(point) for point in in_order(found)], ("arm", "started", "images/s", "verdict"))
+    show_rows(console, section.tables[0].rows, ("arm", "started", "images/s", "verdict"))
     for text in section.answer:
         console.print(text)
     if out:
@@ -58,7 +57,10 @@ def show(compared: ComparedFolders, bound: float | None, stream: TextIO) -> None
     console = PlainConsole(stream)
     console.print(f"base: {compared.base}\nnew:  {compared.new}")
     console.print("\n".join(_environment(compared)))
-    rows = [_row(change, compared.anchor, bound) for change in compared.changes]
+    rows = ratio_table("compare", "", compared.changes, compared.anchor).rows
+    for row, change in zip(rows, compared.changes, strict=True):
+        if bound is not None and is_too_slow(change.comparison, bound):
+            row["verdict"] = f"{_SLOW}, {row['verdict']}"
     show_rows(console, rows, NARROW, red=lambda row: row["verdict"].startswith(_SLOW))
     for text in (*sentences(compared, bound), *one_sided(compared)):
         console.print(text)
@@ -76,13 +78,6 @@ def _environment(compared: ComparedFolders) -> Iterator[str]:
 def _short(value: str) -> str:
     """A git commit as git shows it."""
     return value[:10] if re.fullmatch("[0-9a-f]{40}", value) else value
-
-
-def _row(change: Change, anchor: str | None, bound: float | None) -> dict[str, str]:
-    row = shown_row(change, anchor)
-    if bound is not None and is_too_slow(change.comparison, bound):
-        row["verdict"] = f"{_SLOW}, {row['verdict']}"
-    return row
 
 
 Folders = Annotated[

@@ -10,7 +10,7 @@ from tfdist.bench.compare.gate import parse_share
 from tfdist.bench.predict import quantities
 from tfdist.bench.predict.prediction import Prediction, PredictionOptions
 from tfdist.bench.predict.prediction import predict as predict_folder
-from tfdist.bench.predict.section import prediction_section, shown_row
+from tfdist.bench.predict.section import prediction_section
 from tfdist.bench.report.write import write_pages
 from tfdist.cli.options import Json, option
 from tfdist.cli.show.rows import PlainConsole, show_rows
@@ -20,9 +20,8 @@ from tfdist.launch.json_files import dumps
 def show(prediction: Prediction, stream: TextIO) -> None:
     """Show the points of each arm, the answers and the notes."""
     console = PlainConsole(stream)
-    rows = [shown_row(curve, point) for curve in prediction.curves for point in curve.points]
-    show_rows(console, rows, ("arm", "devices", "images/s", "efficiency", "note"))
     section = prediction_section(prediction)
+    show_rows(console, section.tables[0].rows, ("arm", "devices", "images/s", "efficiency", "note"))
     for text in section.answer:
         console.print(text)
     for note in section.notes:

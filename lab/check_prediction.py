@@ -26,7 +26,7 @@ from tfdist.bench.predict.curve import ScalingCurve
 from tfdist.bench.predict.prediction import Prediction, PredictionOptions, predict
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.environment import environment_of
-from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.section import Chart, Column, Section, Table
 from tfdist.bench.report.summary import ArmRow, summarize
 from tfdist.bench.report.warnings import turn_warnings
 from tfdist.bench.report.write import write_pages
@@ -180,18 +180,15 @@ def _compared(mbit: int, curve: ScalingCurve, index: int, row: ArmRow) -> Compar
 def section_of(found: Sequence[Compared]) -> Section:
     """The errors, as a table and a chart."""
     data = pd.DataFrame([{**vars(each), "error": each.error, "held_out": each.held_out} for each in found])
-    shown = pd.DataFrame(
-        {
-            "link": f"{each.mbit} Mbit/s",
-            "hosts": str(each.hosts),
-            "measured images/s": f"{each.measured:.1f}",
-            "its 95 % interval": f"{each.measured_low:.1f} to {each.measured_high:.1f}",
-            "predicted images/s": f"{each.predicted:.1f}",
-            "interval": f"{each.low:.1f} to {each.high:.1f}",
-            "error": f"{each.error:+.1%}",
-            "point": "held out" if each.held_out else "fitted",
-        }
-        for each in found
+    columns = (
+        Column("link", ("mbit",), "{} Mbit/s"),
+        Column("hosts", ("hosts",)),
+        Column("measured images/s", ("measured",), "{:.1f}"),
+        Column("its 95 % interval", ("measured_low", "measured_high"), "{:.1f} to {:.1f}"),
+        Column("predicted images/s", ("predicted",), "{:.1f}"),
+        Column("interval", ("low", "high"), "{:.1f} to {:.1f}"),
+        Column("error", ("error",), "{:+.1%}"),
+        Column("point", ("held_out",), lambda held_out: "held out" if held_out else "fitted"),
     )
     worst = max((each for each in found if each.held_out), key=lambda each: abs(each.error))
     held = [each for each in found if each.held_out]
@@ -200,7 +197,7 @@ def section_of(found: Sequence[Compared]) -> Section:
         f"{sum(abs(each.error) <= TOLERANCE for each in held)} of them are within {TOLERANCE:.0%}."
     )
     chart = Chart("predicted-and-measured", "Predicted and measured", answer, lambda axes: paint(axes, found), data)
-    table = Table("errors", "Errors of predictions", shown, data)
+    table = Table("errors", "Errors of predictions", data, columns)
     return Section("errors", "Errors", (answer,), (chart,), (table,))
 
 

@@ -1,30 +1,12 @@
 """The columns of a table of collectives, in the words of the NCCL tests. Pure."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from tfdist.bench.collectives.figures import SizeFigure, figures_of
 from tfdist.bench.collectives.results import Sweep
+from tfdist.bench.report.section import Column
 from tfdist.launch.quantities import size_text
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column."""
-
-    name: str
-    unit: str
-    """Empty: none."""
-    value: Callable[[SizeFigure], Any]
-    """The exact value, None if it is unknown."""
-    text: Callable[[SizeFigure], str]
-    """What readers see."""
-
-    @property
-    def title(self) -> str:
-        """`time (us)`."""
-        return f"{self.name} ({self.unit})" if self.unit else self.name
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -33,33 +15,31 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{value:.{max(0, digits - 1 - exponent)}f}"
 
 
-def _interval(figure: SizeFigure) -> str:
-    interval = figure.busbw_interval
-    return "" if interval is None else f"{significant(interval.low)} to {significant(interval.high)}"
+def _significant(value: float) -> str:
+    return significant(value)
 
 
-ARM = Column("arm", "", lambda figure: figure.line.arm, lambda figure: figure.line.arm)
-RANKS = Column("ranks", "", lambda figure: figure.line.ranks, lambda figure: str(figure.line.ranks))
-SIZE = Column("size", "B", lambda figure: figure.line.bytes, lambda figure: str(figure.line.bytes))
-COUNT = Column("count", "elements", lambda figure: figure.count, lambda figure: str(figure.count))
-TYPE = Column("type", "", lambda figure: figure.line.dtype, lambda figure: figure.line.dtype)
-REDOP = Column(
-    "redop",
-    "",
-    lambda figure: "sum" if figure.line.op.reduces else "none",
-    lambda figure: "sum" if figure.line.op.reduces else "none",
-)
-TENSORS = Column("tensors", "", lambda figure: figure.line.tensors, lambda figure: str(figure.line.tensors))
-PACKS = Column("packs", "B", lambda figure: figure.line.pack_bytes, lambda figure: _packs(figure))
-TIME = Column("time", "us", lambda figure: figure.seconds * 1e6, lambda figure: significant(figure.seconds * 1e6, 4))
-ALGBW = Column("algbw", "GB/s", lambda figure: figure.algbw, lambda figure: significant(figure.algbw))
-BUSBW = Column("busbw", "GB/s", lambda figure: figure.busbw, lambda figure: significant(figure.busbw))
-INTERVAL = Column("95 % interval", "GB/s", lambda figure: None, _interval)
-WRONG = Column("#wrong", "", lambda figure: figure.wrong, lambda figure: str(figure.wrong))
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{significant(low)} to {significant(high)}"
 
 
-def _packs(figure: SizeFigure) -> str:
-    return pack_text(figure.line.pack_bytes) if figure.line.tensors > 1 else ""
+def _packs(pack_bytes: int | None, tensors: int) -> str:
+    return pack_text(pack_bytes) if tensors > 1 else ""
+
+
+ARM = Column("arm", ("arm",))
+RANKS = Column("ranks", ("ranks",))
+SIZE = Column("size (B)", ("size_bytes",))
+COUNT = Column("count (elements)", ("count",))
+TYPE = Column("type", ("type",))
+REDOP = Column("redop", ("redop",))
+TENSORS = Column("tensors", ("tensors",))
+PACKS = Column("packs (B)", ("pack_bytes", "tensors"), _packs)
+TIME = Column("time (us)", ("time_us",), lambda value: significant(value, 4))
+ALGBW = Column("algbw (GB/s)", ("algbw_gb_per_s",), _significant)
+BUSBW = Column("busbw (GB/s)", ("busbw_gb_per_s",), _significant)
+INTERVAL = Column("95 % interval (GB/s)", ("busbw_gb_per_s_low", "busbw_gb_per_s_high"), _interval)
+WRONG = Column("#wrong", ("wrong",))
 
 
 def pack_text(pack_bytes: int | None) -> str:
@@ -80,7 +60,7 @@ def values_of(figure: SizeFigure) -> dict[str, Any]:
         "size_bytes": line.bytes,
         "count": figure.count,
         "type": line.dtype,
-        "redop": REDOP.value(figure),
+        "redop": "sum" if line.op.reduces else "none",
         "tensors": line.tensors,
         "pack_bytes": line.pack_bytes,
         "rounds": figure.rounds,
@@ -117,8 +97,9 @@ def columns_for(figures: Sequence[SizeFigure], width: int | None = None) -> tupl
 
 def lines_of_table(columns: Sequence[Column], figures: Sequence[SizeFigure]) -> list[str]:
     """Aligned text: names, units, then a line for each figure."""
-    rows = [[column.name for column in columns], [column.unit for column in columns]]
-    rows += [[column.text(figure) for column in columns] for figure in figures]
+    values = [values_of(figure) for figure in figures]
+    names, units = zip(*(column.title.removesuffix(")").partition(" (")[::2] for column in columns), strict=True)
+    rows = [names, units, *([column.text(row) for column in columns] for row in values)]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfdist.bench.reading import ResultFolder, read_folder
 from tfdist.bench.report.across import OTHER_MACHINE, Change, changes, find_anchor, machine_differences
-from tfdist.bench.report.format import labels_of
+from tfdist.bench.report.format import ends, labels_of
 from tfdist.bench.report.summary import ArmRow, summarize
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean
@@ -155,15 +155,13 @@ def values_of(point: BenchPoint) -> dict[str, Any]:
         "machine": point.bench.machine,
         "arm": point.arm,
         "images_per_s": row.images_per_s,
-        "images_per_s_low": row.spread.low if row.spread else None,
-        "images_per_s_high": row.spread.high if row.spread else None,
+        **ends("images_per_s", row.spread),
         "speed_up": over.ratio if over else None,
-        "speed_up_low": over.interval.low if over and over.interval else None,
-        "speed_up_high": over.interval.high if over and over.interval else None,
+        **ends("speed_up", over.interval if over else None),
         "since_last": since.ratio if since else None,
-        "since_last_low": since.interval.low if since and since.interval else None,
-        "since_last_high": since.interval.high if since and since.interval else None,
+        **ends("since_last", since.interval if since else None),
         "since_last_verdict": str(since.verdict) if since else None,
+        "not_compared": point.change.reason if point.change else "",
         "other_machine": point.other_machine,
         "rounds": row.rounds,
         "status": row.status,

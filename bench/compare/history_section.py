@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from tfdist.bench.compare.history import BenchHistory, BenchPoint, values_of
 from tfdist.bench.report.across import OTHER_MACHINE
 from tfdist.bench.report.figures.colors import GRID, INK, PALETTE
-from tfdist.bench.report.format import EMPTY, interval, number
-from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.format import interval
+from tfdist.bench.report.section import EMPTY, Chart, Column, Section, Table
 from tfdist.bench.statistics import ArmVerdict, Interval
 from tfdist.launch.text import counted, shortened
 
@@ -26,7 +26,7 @@ def history_section(history: BenchHistory) -> Section:
         title=f"{counted(len(history.arms), 'arm')} over time",
         answer=tuple(_answers(history)),
         charts=tuple(_charts(history)),
-        tables=(_table(history),),
+        tables=(history_table(history),),
         notes=(
             "Benches are in order of time, not to scale. Images/s follow the machine's speed, which differs from one "
             "day to the next; a speed-up over one device does so much less.",
@@ -36,24 +36,27 @@ def history_section(history: BenchHistory) -> Section:
     )
 
 
-def history_row(point: BenchPoint) -> dict[str, str]:
-    """Formatted text by column."""
-    row, since = point.row, point.change.comparison if point.change else None
-    over = row.one_device.comparison if row.one_device and row.one_device.label != row.label else None
-    why_not = point.change.reason if point.change else ""
-    return {
-        "arm": point.arm,
-        "started": point.bench.started[:16].replace("T", " "),
-        "commit": point.bench.commit[:9] or EMPTY,
-        "bench": point.bench.name,
-        "images/s": number(row.images_per_s, ".1f"),
-        "95 % interval": interval(row.spread, ".1f"),
-        "speed-up": number(over.ratio if over else None, ".2f"),
-        "since the last": number(since.ratio if since else None, ".3f"),
-        "interval": interval(since.interval, ".3f") if since else EMPTY,
-        "verdict": str(since.verdict) if since else why_not or EMPTY,
-        "note": OTHER_MACHINE if point.other_machine else "",
-    }
+HISTORY_COLUMNS = (
+    Column("arm", ("arm",)),
+    Column("started", ("started",), lambda text: text[:16].replace("T", " ")),
+    Column("commit", ("commit",), lambda text: text[:9] or EMPTY),
+    Column("bench", ("bench",)),
+    Column("images/s", ("images_per_s",), "{:.1f}"),
+    Column("95 % interval", ("images_per_s_low", "images_per_s_high"), "{:.1f} to {:.1f}"),
+    Column("speed-up", ("speed_up",), "{:.2f}"),
+    Column("since the last", ("since_last",), "{:.3f}"),
+    Column("interval", ("since_last_low", "since_last_high"), "{:.3f} to {:.3f}"),
+    Column("verdict", ("since_last_verdict", "not_compared"), lambda verdict, reason: verdict or reason or EMPTY),
+    Column("note", ("other_machine",), lambda other: OTHER_MACHINE if other else ""),
+)
+
+
+def history_table(history: BenchHistory) -> Table:
+    """A row for each arm of each bench."""
+    import pandas as pd
+
+    data = pd.DataFrame([values_of(point) for point in in_order(history)])
+    return Table("history", "Every arm in order of time", data, HISTORY_COLUMNS)
 
 
 def in_order(history: BenchHistory) -> list[BenchPoint]:
@@ -78,18 +81,6 @@ def _answers(history: BenchHistory) -> Iterator[str]:
 
 def _verdict(point: BenchPoint) -> ArmVerdict | None:
     return point.change.comparison.verdict if point.change and point.change.comparison else None
-
-
-def _table(history: BenchHistory) -> Table:
-    import pandas as pd
-
-    points = in_order(history)
-    return Table(
-        "history",
-        "Every arm in order of time",
-        pd.DataFrame([history_row(point) for point in points]),
-        pd.DataFrame([values_of(point) for point in points]),
-    )
 
 
 _Value = Callable[[BenchPoint], tuple[float, Interval | None] | None]

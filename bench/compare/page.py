@@ -64,9 +64,7 @@ def _environment(compared: ComparedFolders) -> list[Section]:
         return []
     table = pd.DataFrame([vars(each) for each in compared.environment])
     return [
-        Section(
-            "environment", "What differs in the environment", (), tables=(Table("environment", "Facts", table, table),)
-        )
+        Section("environment", "What differs in the environment", (), tables=(Table("environment", "Facts", table),))
     ]
 
 

@@ -10,7 +10,7 @@ from tfdist.bench.predict.prediction import Prediction, values_of
 from tfdist.bench.predict.ring import RingFit
 from tfdist.bench.report.figures.colors import GRID, INK, MUTED, PALETTE, RED
 from tfdist.bench.report.format import interval
-from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.section import Chart, Column, Section, Table
 from tfdist.bench.statistics import Interval
 from tfdist.launch.text import counted
 
@@ -62,27 +62,24 @@ def prediction_section(prediction: Prediction) -> Section:
         title=f"{prediction.bench} on more devices",
         answer=tuple(_answer(prediction, curve) for curve in prediction.curves),
         charts=(_images_chart(prediction), _efficiency_chart(prediction)),
-        tables=(_table(prediction),),
+        tables=(prediction_table(prediction),),
         notes=tuple(_notes(prediction)),
     )
 
 
-def shown_row(curve: ScalingCurve, point: PredictedPoint) -> dict[str, str]:
-    """Formatted text by column."""
-    compute, waiting, exchange, rest = (f"{value:.1f}" for value in point.parts_ms)
-    return {
-        "arm": curve.arm.arm,
-        "devices": str(point.devices),
-        "images/s": f"{point.images_per_s:,.0f}",
-        "95 % interval": interval(point.interval, ",.0f"),
-        "efficiency": f"{point.efficiency:.0%}",
-        "its interval": interval(point.efficiency_interval, ".0%"),
-        "compute (ms)": compute,
-        "waiting (ms)": waiting,
-        "exchange (ms)": exchange,
-        "rest (ms)": rest,
-        "note": "extrapolation" if point.extrapolated else "",
-    }
+COLUMNS = (
+    Column("arm", ("arm",)),
+    Column("devices", ("devices",)),
+    Column("images/s", ("images_per_s",), "{:,.0f}"),
+    Column("95 % interval", ("images_per_s_low", "images_per_s_high"), "{:,.0f} to {:,.0f}"),
+    Column("efficiency", ("efficiency",), "{:.0%}"),
+    Column("its interval", ("efficiency_low", "efficiency_high"), "{:.0%} to {:.0%}"),
+    Column("compute (ms)", ("compute_ms",), "{:.1f}"),
+    Column("waiting (ms)", ("waiting_ms",), "{:.1f}"),
+    Column("exchange (ms)", ("exchange_ms",), "{:.1f}"),
+    Column("rest (ms)", ("rest_ms",), "{:.1f}"),
+    Column("note", ("extrapolated",), lambda beyond: "extrapolation" if beyond else ""),
+)
 
 
 def _answer(prediction: Prediction, curve: ScalingCurve) -> str:
@@ -145,12 +142,12 @@ def _about_ring(fit: RingFit, gradient_bytes: int) -> Iterator[str]:
         yield "The gradients are outside the range of sizes that were measured: the exchange is an extrapolation."
 
 
-def _table(prediction: Prediction) -> Table:
+def prediction_table(prediction: Prediction) -> Table:
+    """A row for each arm and number of devices."""
     import pandas as pd
 
-    shown = [shown_row(curve, point) for curve in prediction.curves for point in curve.points]
     data = [values_of(curve, index) for curve in prediction.curves for index in range(len(curve.points))]
-    return Table("prediction", "Predictions", pd.DataFrame(shown), pd.DataFrame(data))
+    return Table("prediction", "Predictions", pd.DataFrame(data), COLUMNS)
 
 
 _Value = Callable[[PredictedPoint], tuple[float, Interval]]
@@ -186,7 +183,7 @@ def _efficiency_chart(prediction: Prediction) -> Chart:
 
 
 def _chart(prediction: Prediction, name: str, title: str, paint: "Callable[[Axes], None]", column: str) -> Chart:
-    table = _table(prediction).data
+    table = prediction_table(prediction).data
     ends = [table[table["arm"] == curve.arm.arm].iloc[-1] for curve in prediction.curves]
     alt = "; ".join(f"{end['arm']}: {end[column]:.3g} on {end['devices']} devices" for end in ends)
     return Chart(name, title, f"{title}, predicted. {alt}", paint, table, inches=4.6)

@@ -16,6 +16,11 @@ from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
 
 
+def label_of(folder: str, arm: str) -> str:
+    """The arm's name, after its folder in a report over several."""
+    return f"{folder}: {arm}" if folder else arm
+
+
 @dataclass(frozen=True)
 class ArmRecords:
     """One arm of one folder."""
@@ -31,8 +36,8 @@ class ArmRecords:
 
     @property
     def label(self) -> str:
-        """The arm's name, after its folder in a report over several."""
-        return f"{self.folder}: {self.arm}" if self.folder else self.arm
+        """Unique in a report."""
+        return label_of(self.folder, self.arm)
 
     @property
     def strategy(self) -> StrategyName:

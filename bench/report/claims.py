@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfdist.bench.learning import Staleness, Updates
+from tfdist.bench.learning import Staleness
 from tfdist.bench.report.arm_records import devices_of
-from tfdist.bench.report.format import EMPTY
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import Interval
 from tfdist.launch.str_enum import StrEnum
@@ -40,14 +39,13 @@ def mark_seconds(sentence: str, rows: Sequence[ArmRow]) -> str:
     return sentence
 
 
-def staleness_text(staleness: Staleness | None) -> str:
-    """`1.02, 2, 4`: mean, p95, max."""
-    return EMPTY if staleness is None else f"{staleness.mean:.2f}, {staleness.p95}, {staleness.largest}"
+STALENESS = ("staleness_mean", "staleness_p95", "staleness_max")
 
 
-def shares_text(updates: Updates | None) -> str:
-    """`51 %, 49 %`, by worker."""
-    return EMPTY if updates is None or not updates.shares else ", ".join(f"{share:.0%}" for share in updates.shares)
+def staleness_values(staleness: Staleness | None, of: str = "") -> dict[str, float | None]:
+    """The values of STALENESS, `of` before their names."""
+    values = (staleness.mean, staleness.p95, staleness.largest) if staleness else (None,) * 3
+    return {f"{of}{name}": value for name, value in zip(STALENESS, values, strict=True)}
 
 
 class ClaimResult(StrEnum):

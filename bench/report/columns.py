@@ -1,10 +1,11 @@
 """The columns of a row: exact values for files, formatted text for readers. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from tfdist.bench.report.baseline import VersusBaseline
-from tfdist.bench.report.format import EMPTY, interval, number
+from tfdist.bench.report.arm_records import label_of
+from tfdist.bench.report.format import ends, for_unit
+from tfdist.bench.report.section import EMPTY, STATUS, Column
 from tfdist.bench.report.sections.costs import cost_values
 from tfdist.bench.report.summary import ArmRow
 
@@ -30,24 +31,10 @@ def _same_within_folders(sizes: Iterable[tuple[str, int | None]]) -> bool:
     return len(distinct) == len({folder for folder, _ in distinct})
 
 
-def _parts(versus: VersusBaseline | None) -> dict[str, Any]:
-    if versus is None:
-        return dict.fromkeys(("label", "ratio", "low", "high", "level", "verdict", "efficiency"))
-    limits = versus.comparison.interval
-    return {
-        "label": versus.label,
-        "ratio": versus.comparison.ratio,
-        "low": limits.low if limits else None,
-        "high": limits.high if limits else None,
-        "level": limits.level if limits else None,
-        "verdict": str(versus.comparison.verdict),
-        "efficiency": versus.efficiency,
-    }
-
-
 def values_of(row: ArmRow, scaling: str, price_per_hour: float | None = None) -> dict[str, Any]:
     """Every column of report.csv and report.json, documented in bench_results/README.md; None: not measured."""
-    one, independent = _parts(row.one_device), _parts(row.independent)
+    one, independent = row.one_device, row.independent
+    limits = one.comparison.interval if one else None
     return {
         "folder": row.folder,
         "arm": row.arm,
@@ -56,27 +43,24 @@ def values_of(row: ArmRow, scaling: str, price_per_hour: float | None = None) ->
         "exchange": str(row.exchange),
         "scaling": scaling,
         "hosts": row.hosts,
-        "link_mbit_per_s": _mbit_per_s(row.link) if row.link else None,
+        "link_mbit_per_s": row.link["bytes_per_s"] * 8 / 1e6 if row.link else None,
         "link_rtt_ms": row.link["rtt_s"] * 1e3 if row.link else None,
         "devices": row.devices,
         "batch_per_replica": row.batch_per_replica,
         "batch_global": row.batch_global,
         "images_per_s": row.images_per_s,
-        "images_per_s_low": row.spread.low if row.spread else None,
-        "images_per_s_high": row.spread.high if row.spread else None,
+        **ends("images_per_s", row.spread),
         "images_per_s_per_device": row.per_device,
-        "baseline": one["label"],
-        "speed_up": one["ratio"],
-        "speed_up_low": one["low"],
-        "speed_up_high": one["high"],
-        "speed_up_level": one["level"],
-        "verdict": one["verdict"],
-        "efficiency": one["efficiency"],
-        "baseline_independent": independent["label"],
-        "efficiency_vs_independent": independent["efficiency"],
-        "efficiency_vs_independent_low": independent["low"],
-        "efficiency_vs_independent_high": independent["high"],
-        "verdict_vs_independent": independent["verdict"],
+        "baseline": one.label if one else None,
+        "speed_up": one.comparison.ratio if one else None,
+        **ends("speed_up", limits),
+        "speed_up_level": limits.level if limits else None,
+        "verdict": str(one.comparison.verdict) if one else None,
+        "efficiency": one.efficiency if one else None,
+        "baseline_independent": independent.label if independent else None,
+        "efficiency_vs_independent": independent.efficiency if independent else None,
+        **ends("efficiency_vs_independent", independent.comparison.interval if independent else None),
+        "verdict_vs_independent": str(independent.comparison.verdict) if independent else None,
         **cost_values(row, price_per_hour),
         "rounds": row.rounds,
         "rounds_planned": row.rounds_planned,
@@ -85,27 +69,31 @@ def values_of(row: ArmRow, scaling: str, price_per_hour: float | None = None) ->
     }
 
 
-COLUMNS: Mapping[str, Callable[[ArmRow], str]] = {
-    "arm": lambda row: row.label,
-    "kind": lambda row: row.kind,
-    "hosts": lambda row: str(row.hosts),
-    "link": lambda row: _link(row.link),
-    "sync or async": lambda row: str(row.exchange),
-    "devices": lambda row: number(row.devices, "d"),
-    "batch per device": lambda row: number(row.batch_per_replica, "d"),
-    "batch global": lambda row: number(row.batch_global, "d"),
-    "images/s (whole job)": lambda row: number(row.images_per_s, ".1f"),
-    "95 % interval": lambda row: interval(row.spread, ".1f"),
-    "images/s per device": lambda row: number(row.per_device, ".1f"),
-    "speed-up": lambda row: number(_parts(row.one_device)["ratio"], ".2f"),
-    "speed-up interval": lambda row: interval(row.one_device.comparison.interval if row.one_device else None, ".2f"),
-    "against one device": lambda row: _verdict(row),
-    "efficiency": lambda row: number(_parts(row.one_device)["efficiency"], ".0%"),
-    "efficiency vs independent": lambda row: number(_parts(row.independent)["efficiency"], ".0%"),
-    "rounds": lambda row: f"{row.rounds} of {row.rounds_planned}",
-    "status": lambda row: f"{row.status}: {row.reason}" if row.reason else row.status,
-}
-"""The columns of the first table of report.md."""
+def _verdict(folder: str, arm: str, baseline: str | None, verdict: str | None) -> str:
+    return "baseline" if baseline == label_of(folder, arm) else verdict or EMPTY
+
+
+COLUMNS = (
+    Column("arm", ("folder", "arm"), label_of),
+    Column("kind", ("kind",)),
+    Column("hosts", ("hosts",)),
+    Column("link", ("link_mbit_per_s", "link_rtt_ms"), "{:.0f} Mbit/s, {:.2f} ms"),
+    Column("sync or async", ("exchange",)),
+    Column("devices", ("devices",)),
+    Column("batch per device", ("batch_per_replica",)),
+    Column("batch global", ("batch_global",)),
+    Column("images/s (whole job)", ("images_per_s",), "{:.1f}"),
+    Column("95 % interval", ("images_per_s_low", "images_per_s_high"), "{:.1f} to {:.1f}"),
+    Column("images/s per device", ("images_per_s_per_device",), "{:.1f}"),
+    Column("speed-up", ("speed_up",), "{:.2f}"),
+    Column("speed-up interval", ("speed_up_low", "speed_up_high"), "{:.2f} to {:.2f}"),
+    Column("against one device", ("folder", "arm", "baseline", "verdict"), _verdict),
+    Column("efficiency", ("efficiency",), "{:.0%}"),
+    Column("efficiency vs independent", ("efficiency_vs_independent",), "{:.0%}"),
+    Column("rounds", ("rounds", "rounds_planned"), "{} of {}"),
+    STATUS,
+)
+"""The columns of the first table of report.md, from `values_of`."""
 _SEVERAL_HOSTS = ("hosts", "link")
 """Columns shown only if an arm has several hosts."""
 
@@ -116,21 +104,8 @@ NARROW = ("arm", "images/s (whole job)", "speed-up", "efficiency")
 NARROWEST = ("arm", "images/s (whole job)")
 
 
-def columns_of(rows: Sequence[ArmRow]) -> tuple[str, ...]:
-    """The names of the first table's columns for these rows."""
+def columns_for(rows: Sequence[ArmRow], names: Sequence[str] = ()) -> list[Column]:
+    """The columns of the first table for these rows, or those called `names`."""
     several = any(row.hosts > 1 for row in rows)
-    return tuple(name for name in COLUMNS if several or name not in _SEVERAL_HOSTS)
-
-
-def _mbit_per_s(link: Mapping[str, float]) -> float:
-    return link["bytes_per_s"] * 8 / 1e6
-
-
-def _link(link: Mapping[str, float]) -> str:
-    return f"{_mbit_per_s(link):.0f} Mbit/s, {link['rtt_s'] * 1e3:.2f} ms" if link else EMPTY
-
-
-def _verdict(row: ArmRow) -> str:
-    if row.one_device is None:
-        return EMPTY
-    return "baseline" if row.one_device.label == row.label else str(row.one_device.comparison.verdict)
+    shown = [each for each in COLUMNS if several or each.title not in _SEVERAL_HOSTS]
+    return for_unit([each for each in shown if not names or each.title in names], rows)

@@ -3,14 +3,12 @@
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tfdist.bench.report.section import EMPTY, Column, Table
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import Interval
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _NAME = re.compile(r"(?P<day>\d{8})T(?P<hour>\d\d)(?P<minute>\d\d)\d\dZ-(?P<suite>.+)")
 """Names of folders of `tfdist bench`: 20260101T120000Z-cpu."""
@@ -50,18 +48,15 @@ _FIGURE = re.compile(rf"{_NUMBER}( ?%|x)?( (to|of) {_NUMBER}( ?%|x)?)?", re.IGNO
 """Figures such as `90.9`, `76%`, `1.2 to 1.4`, `12 of 12`."""
 
 
-def lines_of(shown: "pd.DataFrame") -> list[list[str]]:
-    """The cells of each row, each on one line."""
-    return [[" ".join(str(cell).split()) for cell in line] for line in shown.itertuples(index=False)]
-
-
-def figure_columns(columns: int, lines: Sequence[Sequence[str]]) -> list[bool]:
+def figure_columns(table: Table) -> list[bool]:
     """Whether all cells of each column are figures or missing, and not all missing."""
-    return [_figures({line[index] for line in lines} - {EMPTY}) for index in range(columns)]
+    cells = ({line[index] for line in table.lines} - {EMPTY} for index in range(len(table.shown_columns)))
+    return [bool(each) and all(map(_FIGURE.fullmatch, each)) for each in cells]
 
 
-def _figures(cells: set[str]) -> bool:
-    return bool(cells) and all(_FIGURE.fullmatch(cell) for cell in cells)
+def for_unit(columns: Iterable[Column], rows: Sequence[ArmRow]) -> list[Column]:
+    """The columns with their titles as `in_unit` has them."""
+    return [replace(column, title=in_unit(column.title, rows)) for column in columns]
 
 
 def in_unit(text: str, rows: Iterable[ArmRow]) -> str:
@@ -71,12 +66,9 @@ def in_unit(text: str, rows: Iterable[ArmRow]) -> str:
     return text.replace("images", "examples") if own else text
 
 
-EMPTY = "-"
-
-
-def number(value: float | None, form: str) -> str:
-    """The text by a format specification; a dash for None."""
-    return EMPTY if value is None else format(value, form)
+def ends(name: str, value: Interval | None) -> dict[str, float | None]:
+    """The values NAME_low and NAME_high of a row; None: no interval."""
+    return {f"{name}_low": value.low if value else None, f"{name}_high": value.high if value else None}
 
 
 def interval(value: Interval | None, form: str) -> str:

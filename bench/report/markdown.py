@@ -2,13 +2,9 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
-from tfdist.bench.report.format import figure_columns, lines_of
+from tfdist.bench.report.format import figure_columns
 from tfdist.bench.report.section import Chart, Page, Section, Table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _MARKED = re.compile(r"(`[^`]+`)|\*\*([^*`]+)\*\*")
 _SPECIAL = re.compile(r"[\\`*\[\]~$]|(?<!\w)_|_(?!\w)|<|&(?=#?\w+;)")
@@ -41,11 +37,10 @@ def environment_lines(facts: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
         yield f"{fact}: {' | '.join(values)}{differs}"
 
 
-def to_table(shown: "pd.DataFrame") -> str:
+def to_table(table: Table) -> str:
     """A table of text, with figures aligned to the right."""
-    lines = lines_of(shown)
-    rule = ["--:" if right else "---" for right in figure_columns(len(shown.columns), lines)]
-    return "\n".join(map(_line, (list(shown.columns), rule, *lines))) + "\n"
+    rule = ["--:" if right else "---" for right in figure_columns(table)]
+    return "\n".join(map(_line, ([column.title for column in table.shown_columns], rule, *table.lines))) + "\n"
 
 
 def _of_section(section: Section) -> str:
@@ -57,7 +52,7 @@ def _of_section(section: Section) -> str:
 
 
 def _of_table(table: Table, titled: bool) -> str:
-    return (f"{_text(table.title)}:\n\n" if titled else "") + to_table(table.shown)
+    return (f"{_text(table.title)}:\n\n" if titled else "") + to_table(table)
 
 
 def _of_chart(chart: Chart) -> str:

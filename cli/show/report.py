@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 
 from tfdist.bench.report.build import Report
-from tfdist.bench.report.columns import COLUMNS, NARROW, NARROWEST, SHORT
-from tfdist.bench.report.format import in_unit
+from tfdist.bench.report.columns import NARROW, NARROWEST, SHORT, columns_for, values_of
 from tfdist.bench.report.summary import WRONG, ArmRow
 from tfdist.cli.show.rows import PlainConsole
 from tfdist.launch.text import counted, labelled, plain
@@ -56,11 +55,12 @@ def list_unreadable(report: Report) -> None:
 
 
 def _cells(row: ArmRow, names: Sequence[str]) -> list[str]:
-    return [*(COLUMNS[name](row) for name in names), row.status]
+    values = values_of(row, "")
+    return [*(column.text(values) for column in columns_for([row], names)), row.status]
 
 
 def _header(rows: Sequence[ArmRow], names: Sequence[str]) -> list[str]:
-    return [in_unit(name, rows) for name in (*names, "status")]
+    return [*(column.title for column in columns_for(rows, names)), "status"]
 
 
 def _widths(rows: Sequence[ArmRow], names: Sequence[str]) -> list[int]:

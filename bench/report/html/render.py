@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from tfdist.bench.report.figures.colors import ASYNC, DARK, GRID, INK, MUTED, NONE, PAPER, RED, SYNC
 from tfdist.bench.report.figures.files import to_csv
 from tfdist.bench.report.figures.pictures import PAGE_INCHES, PHONE_INCHES, to_svg
-from tfdist.bench.report.format import figure_columns, lines_of
+from tfdist.bench.report.format import figure_columns
 from tfdist.bench.report.markdown import environment_lines
 from tfdist.bench.report.section import Chart, Page, Section, Table
 
@@ -117,9 +117,8 @@ def _picture(chart: Chart, inches: float) -> Markup:
 
 
 def _table(table: Table) -> _Table:
-    lines = lines_of(table.shown)
-    columns = list(zip(map(str, table.shown.columns), figure_columns(len(table.shown.columns), lines), strict=True))
-    return _Table(table.name, table.title, columns, lines, _data_uri(table.data))
+    columns = [(each.title, figures) for each, figures in zip(table.shown_columns, figure_columns(table), strict=True)]
+    return _Table(table.name, table.title, columns, table.lines, _data_uri(table.data))
 
 
 def _data_uri(data: "pd.DataFrame") -> str:

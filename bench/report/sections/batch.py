@@ -9,8 +9,8 @@ import pandas as pd
 from tfdist.bench.references import identity
 from tfdist.bench.report.claims import mark_seconds
 from tfdist.bench.report.figures.colors import PALETTE
-from tfdist.bench.report.format import interval, number
-from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.format import ends
+from tfdist.bench.report.section import STATUS, Chart, Column, Section, Table
 from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, statistics_of
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
 from tfdist.launch.text import counted
@@ -33,12 +33,13 @@ def batch_section(measured: ReportData) -> Section | None:
     series = _series(measured.rows)
     if not series:
         return None
+    data = pd.DataFrame([_values(row) for one in series for row in one]).convert_dtypes()
     return Section(
         key="batch",
         title="Batch sizes",
         answer=tuple(text for one, name in zip(series, _names(series), strict=True) for text in _answer(one, name)),
         charts=(_throughput(series), _memory(series)),
-        tables=(_table(series),),
+        tables=(Table("batch", "Throughput and memory of each batch size", data, COLUMNS),),
         notes=(
             "Memory is the highest resident memory of the largest process since its start, import and trace included; "
             "on a GPU, what TensorFlow has allocated on it at most.",
@@ -141,27 +142,15 @@ def _paint(axes: "Axes", series: Sequence[Series], value: Callable[[ArmRow], flo
     axes.set_ylim(bottom=0)
 
 
-def _table(series: Sequence[Series]) -> Table:
-    rows = [row for one in series for row in one]
-    return Table(
-        "batch",
-        "Throughput and memory of each batch size",
-        pd.DataFrame([_shown(row) for row in rows]),
-        pd.DataFrame([_values(row) for row in rows]),
-    )
-
-
-def _shown(row: ArmRow) -> dict[str, str]:
-    values = _values(row)
-    return {
-        "arm": row.label,
-        "batch per device": str(row.batch_per_replica),
-        "images/s": number(row.images_per_s, ".1f"),
-        "95 % interval": interval(row.spread, ".1f"),
-        "ms per step": number(values["ms_per_step"], ".1f"),
-        "memory (MB)": number(values["memory_mb"], ".0f"),
-        "status": f"{row.status}: {row.reason}" if row.reason else row.status,
-    }
+COLUMNS = (
+    Column("arm", ("arm",)),
+    Column("batch per device", ("batch_per_device",)),
+    Column("images/s", ("images_per_s",), "{:.1f}"),
+    Column("95 % interval", ("images_per_s_low", "images_per_s_high"), "{:.1f} to {:.1f}"),
+    Column("ms per step", ("ms_per_step",), "{:.1f}"),
+    Column("memory (MB)", ("memory_mb",), "{:.0f}"),
+    STATUS,
+)
 
 
 def _values(row: ArmRow) -> Mapping[str, Any]:
@@ -170,8 +159,7 @@ def _values(row: ArmRow) -> Mapping[str, Any]:
         "strategy": row.strategy,
         "batch_per_device": row.batch_per_replica,
         "images_per_s": row.images_per_s,
-        "images_per_s_low": row.spread.low if row.spread else None,
-        "images_per_s_high": row.spread.high if row.spread else None,
+        **ends("images_per_s", row.spread),
         "ms_per_step": row.costs.step_ms[0] if row.costs.step_ms else None,
         "memory_mb": _megabytes(row),
         "status": row.status,

@@ -7,8 +7,9 @@ from typing import Any
 import pandas as pd
 
 from tfdist.bench.ceiling import AllReduce, ceiling, exchange_of, highest_ceiling
-from tfdist.bench.report.format import EMPTY, interval, number
-from tfdist.bench.report.section import Section, Table, Warning
+from tfdist.bench.report.arm_records import label_of
+from tfdist.bench.report.format import ends
+from tfdist.bench.report.section import Column, Section, Table, Warning
 from tfdist.bench.report.summary import ArmRow, ReportData
 from tfdist.launch.errors import TfdistError
 from tfdist.models.spec import TrainingSpec
@@ -43,9 +44,8 @@ def ceiling_section(measured: ReportData) -> Section | None:
     ceilings = list(_ceilings(measured))
     if not ceilings:
         return None
-    shown = pd.DataFrame([_texts(each) for each in ceilings])
     data = pd.DataFrame([_values(each) for each in ceilings]).convert_dtypes()
-    table = Table("ceiling", "Images/s and the ceiling of the network", shown, data)
+    table = Table("ceiling", "Images/s and the ceiling of the network", data, COLUMNS)
     return Section("ceiling", "Ceiling of the network", tuple(map(_sentence, ceilings)), (), (table,), _NOTES)
 
 
@@ -96,20 +96,18 @@ def _sentence(each: _Ceiling) -> str:
     )
 
 
-def _texts(each: _Ceiling) -> dict[str, str]:
-    row, exchange = each.row, each.exchange
-    return {
-        "arm": row.label,
-        "ranks": str(exchange.ranks),
-        "gradients (MB)": f"{exchange.gradient_bytes / 1e6:.2f}",
-        "bandwidth (GB/s)": f"{exchange.bandwidth.bytes_per_s / 1e9:.3g}",
-        "floor (ms)": f"{exchange.floor_s * 1e3:.1f}",
-        "one device (ms)": f"{each.step_s * 1e3:.1f}",
-        "ceiling (images/s)": f"{each.images_per_s:.1f}",
-        "measured (images/s)": number(row.images_per_s, ".1f"),
-        "95 % interval": interval(row.spread, ".1f") if row.spread else EMPTY,
-        "bandwidth of": exchange.bandwidth.source,
-    }
+COLUMNS = (
+    Column("arm", ("folder", "arm"), label_of),
+    Column("ranks", ("ranks",)),
+    Column("gradients (MB)", ("gradient_bytes",), lambda size: f"{size / 1e6:.2f}"),
+    Column("bandwidth (GB/s)", ("bandwidth_bytes_per_s",), lambda speed: f"{speed / 1e9:.3g}"),
+    Column("floor (ms)", ("floor_ms",), "{:.1f}"),
+    Column("one device (ms)", ("one_device_step_ms",), "{:.1f}"),
+    Column("ceiling (images/s)", ("ceiling_images_per_s",), "{:.1f}"),
+    Column("measured (images/s)", ("images_per_s",), "{:.1f}"),
+    Column("95 % interval", ("images_per_s_low", "images_per_s_high"), "{:.1f} to {:.1f}"),
+    Column("bandwidth of", ("bandwidth_of",)),
+)
 
 
 def _values(each: _Ceiling) -> dict[str, Any]:
@@ -126,5 +124,6 @@ def _values(each: _Ceiling) -> dict[str, Any]:
         "ceiling_images_per_s": each.images_per_s,
         "ceiling_images_per_s_high": each.highest,
         "images_per_s": row.images_per_s,
+        **ends("images_per_s", row.spread),
         "above": each.exceeded,
     }

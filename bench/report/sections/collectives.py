@@ -107,10 +107,8 @@ def _rest(sweep: Sweep) -> tuple[str, ...]:
 
 
 def _table(figures: Sequence[SizeFigure]) -> Table:
-    columns = (ARM, RANKS, *columns_for(figures))
-    shown = pd.DataFrame({column.title: [column.text(figure) for figure in figures] for column in columns})
     data = pd.DataFrame([values_of(figure) for figure in figures]).convert_dtypes()
-    return Table("collectives", "Time and bandwidth of each size", shown, data)
+    return Table("collectives", "Time and bandwidth of each size", data, (ARM, RANKS, *columns_for(figures)))
 
 
 _ValueOf = Callable[[SizeFigure], tuple[float, Interval | None]]

@@ -9,10 +9,10 @@ import pandas as pd
 
 from tfdist.bench.learning import AccuracyReach, Curve, Point, curves_of, reached, updates_of
 from tfdist.bench.mean import OverSeeds, over_seeds, ratio_over_seeds
-from tfdist.bench.report.claims import Claim, below, mark_seconds, shares_text, staleness_text
+from tfdist.bench.report.claims import STALENESS, Claim, below, mark_seconds, staleness_values
 from tfdist.bench.report.figures.colors import PALETTE
-from tfdist.bench.report.format import EMPTY, number
-from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.format import ends
+from tfdist.bench.report.section import EMPTY, Chart, Column, Section, Table, with_interval
 from tfdist.bench.report.summary import WRONG, ArmRow, ReportData
 from tfdist.launch.text import counted
 from tfdist.strategies.catalog import Exchange
@@ -116,12 +116,14 @@ def convergence_section(measured: ReportData) -> Section | None:
     ]
     if not learners:
         return None
+    data = pd.DataFrame([_values(learner) for learner in learners]).convert_dtypes()
+    title = f"Examples and seconds to {_percent(accuracy)} of the held-out examples"
     return Section(
         key="convergence",
         title="Learning",
         answer=(*_fastest(learners, accuracy), *(claim.sentence for claim in _claims(learners, accuracy))),
         charts=tuple(learning_charts(learners)),
-        tables=(_table(learners, accuracy),),
+        tables=(Table("convergence", title, data, _columns(accuracy)),),
         notes=_notes(learners),
     )
 
@@ -213,64 +215,37 @@ def _notes(learners: Sequence[Learner]) -> tuple[str, ...]:
     )
 
 
-def _table(learners: Sequence[Learner], accuracy: float) -> Table:
-    return Table(
-        "convergence",
-        f"Examples and seconds to {_percent(accuracy)} of the held-out examples",
-        pd.DataFrame([_shown(learner, accuracy) for learner in learners]),
-        pd.DataFrame([_values(learner) for learner in learners]),
+def _columns(accuracy: float) -> tuple[Column, ...]:
+    return (
+        Column("arm", ("arm",)),
+        Column("batch of an update", ("batch_of_update",)),
+        Column(f"seeds that reached {_percent(accuracy)}", ("seeds_reached", "seeds"), "{} of {}"),
+        Column("examples (95 % interval)", ("examples", "examples_low", "examples_high"), with_interval(_digits)),
+        Column("seconds (95 % interval)", ("seconds", "seconds_low", "seconds_high"), with_interval(_digits)),
+        Column("images/s", ("images_per_s",), "{:.0f}"),
+        Column("staleness: mean, p95, max", STALENESS, "{:.2f}, {}, {}"),
+        Column("share of each worker", ("worker_shares",), _shares_text),
     )
 
 
-def _shown(learner: Learner, accuracy: float) -> dict[str, str]:
-    updates, values = updates_of(learner.row.measured), learner.reached
-    return {
-        "arm": learner.row.label,
-        "batch of an update": number(_update_batch(learner.row), "d"),
-        f"seeds that reached {_percent(accuracy)}": f"{len(values.examples)} of {values.seeds}",
-        "examples (95 % interval)": _cell(learner.examples),
-        "seconds (95 % interval)": _cell(learner.seconds),
-        "images/s": number(learner.row.images_per_s, ".0f"),
-        "staleness: mean, p95, max": staleness_text(updates.staleness if updates else None),
-        "share of each worker": shares_text(updates),
-    }
-
-
-def _cell(figure: OverSeeds | None) -> str:
-    return EMPTY if figure is None else f"{_digits(figure.value)}{_between(figure, _digits)}"
-
-
-def _update_batch(row: ArmRow) -> int | None:
-    """Examples whose gradients are averaged for one update of the variables."""
-    return row.batch_global if row.exchange is Exchange.SYNC else row.batch_per_replica
+def _shares_text(shares: str | None) -> str:
+    return ", ".join(f"{float(share):.0%}" for share in shares.split("/")) if shares else EMPTY
 
 
 def _values(learner: Learner) -> dict[str, object]:
-    updates = updates_of(learner.row.measured)
-    staleness = updates.staleness if updates else None
-    of_figures = {
-        name: value
-        for quantity, figure in (("examples", learner.examples), ("seconds", learner.seconds))
-        for name, value in _columns(quantity, figure).items()
-    }
+    row, updates = learner.row, updates_of(learner.row.measured)
+    examples, seconds = learner.examples, learner.seconds
     return {
-        "arm": learner.row.label,
-        "batch_of_update": _update_batch(learner.row),
+        "arm": row.label,
+        # examples whose gradients are averaged for one update of the variables
+        "batch_of_update": row.batch_global if row.exchange is Exchange.SYNC else row.batch_per_replica,
         "seeds": learner.reached.seeds,
         "seeds_reached": len(learner.reached.examples),
-        **of_figures,
-        "images_per_s": learner.row.images_per_s,
-        "staleness_mean": staleness.mean if staleness else None,
-        "staleness_p95": staleness.p95 if staleness else None,
-        "staleness_max": staleness.largest if staleness else None,
+        "examples": examples.value if examples else None,
+        **ends("examples", examples.interval if examples else None),
+        "seconds": seconds.value if seconds else None,
+        **ends("seconds", seconds.interval if seconds else None),
+        "images_per_s": row.images_per_s,
+        **staleness_values(updates.staleness if updates else None),
         "worker_shares": "/".join(f"{share:.4f}" for share in updates.shares) if updates else None,
-    }
-
-
-def _columns(name: str, figure: OverSeeds | None) -> dict[str, float | None]:
-    interval = figure.interval if figure else None
-    return {
-        name: figure.value if figure else None,
-        f"{name}_low": interval.low if interval else None,
-        f"{name}_high": interval.high if interval else None,
     }

@@ -1,13 +1,13 @@
 """What a run costs besides its time: the columns and the table of a report."""
 
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
+from tfdist.bench.report.arm_records import label_of
 from tfdist.bench.report.costs import PHASES, cost_per_million
-from tfdist.bench.report.format import EMPTY, in_unit, number
-from tfdist.bench.report.section import Section, Table
+from tfdist.bench.report.format import for_unit
+from tfdist.bench.report.section import EMPTY, Column, Section, Table
 from tfdist.bench.report.summary import ArmRow, ReportData
 
 _STEPS = ("p50", "p95", "p99")
@@ -44,41 +44,29 @@ def _cost(row: ArmRow, price_per_hour: float | None) -> float | None:
     return cost_per_million(price_per_hour * row.hosts, row.images_per_s)
 
 
-_Values = Mapping[str, Any]
-
-COST_COLUMNS: Mapping[str, Callable[[_Values], str]] = {
-    "start-up (s)": lambda values: number(values["start_first_step_end_s"], ".1f"),
-    "import (s)": lambda values: number(values["start_import_s"], ".1f"),
-    "strategy (s)": lambda values: number(values["start_strategy_s"], ".1f"),
-    "build (s)": lambda values: number(values["start_build_s"], ".1f"),
-    "trace (s)": lambda values: number(values["start_trace_s"], ".1f"),
-    "CPU s per s": lambda values: number(values["cpu_cores"], ".2f"),
-    "of it parameter servers": lambda values: number(values["cpu_cores_parameter_servers"], ".2f"),
-    "ms per step, p50": lambda values: number(values["step_ms_p50"], ".1f"),
-    "p95": lambda values: number(values["step_ms_p95"], ".1f"),
-    "p99": lambda values: number(values["step_ms_p99"], ".1f"),
-    "memory, largest process (MB)": lambda values: number(values["memory_largest_process_mb"], ".0f"),
-    "peak memory, largest process (MB)": lambda values: number(values["peak_memory_largest_process_mb"], ".0f"),
-    "peak memory, whole job (MB)": lambda values: number(values["peak_memory_job_mb"], ".0f"),
-    "GPU memory (MB)": lambda values: number(values["gpu_memory_mb"], ".0f"),
-    "GPU utilisation": lambda values: number(values["gpu_utilization"], ".0%"),
-    "GPU clock (MHz)": lambda values: number(values["gpu_clock_mhz"], ".0f"),
-    "GPU throttling": lambda values: values["gpu_throttle"] or EMPTY,
-    "GPU power (W)": lambda values: number(values["gpu_power_w"], ".0f"),
-    "images per joule": lambda values: number(values["images_per_joule"], ".2f"),
-    "cost per million images": lambda values: number(values["cost_per_million_images"], ".4g"),
-}
+COST_COLUMNS = (
+    Column("start-up (s)", ("start_first_step_end_s",), "{:.1f}"),
+    Column("import (s)", ("start_import_s",), "{:.1f}"),
+    Column("strategy (s)", ("start_strategy_s",), "{:.1f}"),
+    Column("build (s)", ("start_build_s",), "{:.1f}"),
+    Column("trace (s)", ("start_trace_s",), "{:.1f}"),
+    Column("CPU s per s", ("cpu_cores",), "{:.2f}"),
+    Column("of it parameter servers", ("cpu_cores_parameter_servers",), "{:.2f}"),
+    Column("ms per step, p50", ("step_ms_p50",), "{:.1f}"),
+    Column("p95", ("step_ms_p95",), "{:.1f}"),
+    Column("p99", ("step_ms_p99",), "{:.1f}"),
+    Column("memory, largest process (MB)", ("memory_largest_process_mb",), "{:.0f}"),
+    Column("peak memory, largest process (MB)", ("peak_memory_largest_process_mb",), "{:.0f}"),
+    Column("peak memory, whole job (MB)", ("peak_memory_job_mb",), "{:.0f}"),
+    Column("GPU memory (MB)", ("gpu_memory_mb",), "{:.0f}"),
+    Column("GPU utilisation", ("gpu_utilization",), "{:.0%}"),
+    Column("GPU clock (MHz)", ("gpu_clock_mhz",), "{:.0f}"),
+    Column("GPU throttling", ("gpu_throttle",), lambda text: text or EMPTY),
+    Column("GPU power (W)", ("gpu_power_w",), "{:.0f}"),
+    Column("images per joule", ("images_per_joule",), "{:.2f}"),
+    Column("cost per million images", ("cost_per_million_images",), "{:.4g}"),
+)
 """The columns of the second table of report.md, from `cost_values`."""
-
-
-def cost_table(rows: Sequence[ArmRow], price_per_hour: float | None) -> list[list[str]]:
-    """The header and a line for each measured arm, without columns that no arm has; empty if no arm was measured."""
-    measured = [row for row in rows if row.measured]
-    values = [cost_values(row, price_per_hour) for row in measured]
-    cells = {name: [column(one) for one in values] for name, column in COST_COLUMNS.items()}
-    shown = {name: column for name, column in cells.items() if set(column) - {EMPTY}}
-    lines = zip(*shown.values(), strict=True)
-    return [["arm", *shown], *([row.label, *line] for row, line in zip(measured, lines, strict=True))] if shown else []
 
 
 def _mega(size: int | None) -> float | None:
@@ -86,13 +74,12 @@ def _mega(size: int | None) -> float | None:
 
 
 def costs_section(measured: ReportData) -> Section | None:
-    """None if nothing was measured."""
+    """The columns that some arm has; None if nothing was measured."""
     rows = [row for row in measured.rows if row.measured]
-    header, *lines = cost_table(rows, measured.price_per_hour) or [[]]
-    if not lines:
+    values = [{"folder": row.folder, "arm": row.arm, **cost_values(row, measured.price_per_hour)} for row in rows]
+    columns = [column for column in COST_COLUMNS if any(column.text(each) != EMPTY for each in values)]
+    if not columns:
         return None
-    shown = pd.DataFrame(lines, columns=[in_unit(name, rows) for name in header])
-    data = pd.DataFrame(
-        [{"folder": row.folder, "arm": row.arm, **cost_values(row, measured.price_per_hour)} for row in rows]
-    ).convert_dtypes()
-    return Section("costs", "What a run costs", (), tables=(Table("costs", "Costs of each arm", shown, data),))
+    shown = for_unit((Column("arm", ("folder", "arm"), label_of), *columns), rows)
+    table = Table("costs", "Costs of each arm", pd.DataFrame(values).convert_dtypes(), shown)
+    return Section("costs", "What a run costs", (), tables=(table,))

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tfdist.bench.report.columns import COLUMNS, scaling_of, values_of
+from tfdist.bench.report.columns import columns_for, scaling_of, values_of
 from tfdist.bench.report.figures.arm_chart import EXCHANGE, draw_interval, figure_text, name_rows, write
 from tfdist.bench.report.format import in_unit
-from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.section import Chart, Column, Section, Table
 from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, statistics_of
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
 from tfdist.strategies.catalog import Exchange
@@ -38,12 +38,22 @@ def kinds_section(measured: ReportData) -> Section | None:
     if len(kinds) < 2:
         return None
     fastest = {kind: max(rows, key=lambda row: row.images_per_s or 0.0) for kind, rows in kinds.items()}
+    scaling = scaling_of(measured.rows)
+    data = pd.DataFrame(
+        [{"name": _name(kind), "arms": len(kinds[kind]), **values_of(row, scaling)} for kind, row in fastest.items()]
+    ).convert_dtypes()
+    columns = (
+        Column("kind", ("name",)),
+        Column("arms", ("arms",)),
+        Column("fastest", ("arm",)),
+        *columns_for(measured.rows, _SHOWN),
+    )
     return Section(
         "kinds",
         "One card, many cards, many nodes",
         tuple(in_unit(text, measured.rows) for text in _sync_against_async(measured.rows, fastest)),
         charts=(_chart(measured.rows, kinds, fastest),),
-        tables=(_table(measured.rows, kinds, fastest),),
+        tables=(Table("fastest_of_kind", "The fastest arm of each kind", data, columns),),
         notes=tuple(_notes(kinds)),
     )
 
@@ -123,16 +133,3 @@ def _chart(rows: Sequence[ArmRow], kinds: dict[_Kind, list[ArmRow]], fastest: di
     scaling = scaling_of(rows)
     data = pd.DataFrame([values_of(row, scaling) for arms in kinds.values() for row in arms])
     return Chart("kinds", "The fastest arm of each kind", f"{alt}.", paint, data[list(_DATA)], 0.8 + 0.42 * len(kinds))
-
-
-def _table(rows: Sequence[ArmRow], kinds: dict[_Kind, list[ArmRow]], fastest: dict[_Kind, ArmRow]) -> Table:
-    shown = pd.DataFrame(
-        [
-            {"kind": _name(kind), "arms": str(len(kinds[kind])), "fastest": row.arm}
-            | {in_unit(name, rows): COLUMNS[name](row) for name in _SHOWN}
-            for kind, row in fastest.items()
-        ]
-    )
-    scaling = scaling_of(rows)
-    data = pd.DataFrame([values_of(row, scaling) for row in fastest.values()])[list(_DATA)]
-    return Table("fastest_of_kind", "The fastest arm of each kind", shown, data)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -11,8 +11,7 @@ from tfdist.bench.mean import Mean
 from tfdist.bench.references import Reference, Spec, explainable, identity, reference
 from tfdist.bench.report.figures.arm_chart import arm_chart, described, draw_interval, write
 from tfdist.bench.report.figures.colors import GRID, INK, MUTED, PALETTE, PAPER
-from tfdist.bench.report.format import EMPTY
-from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.section import Chart, Column, Section, Table, with_interval
 from tfdist.bench.report.summary import ArmRow, ReportData
 from tfdist.bench.statistics import FEWEST_ROUNDS
 from tfdist.models.datasets.table import SYNTHETIC
@@ -341,9 +340,8 @@ def lost_time_section(measured: ReportData) -> Section | None:
     lost = {row.label: of_row for row, of_row in explained}
     shown = [row for row, _ in explained]
     answer = (*_answer(explained), *rest)
-    table = Table("lost_time_parts", "Milliseconds per step, with 95 % intervals", _shown(lost), values_of(lost))
     charts = (lost_time_chart(shown, lost),)
-    return Section("lost-time", "Where the time goes", answer, charts, (table,), _METHOD)
+    return Section("lost-time", "Where the time goes", answer, charts, (_table(explained),), _METHOD)
 
 
 def _rest(found: Losses) -> Iterator[UnknownLoss]:
@@ -390,26 +388,36 @@ def _largest(explained: _Explained, sentence: str, without: Part | None = None) 
         yield text[:1].upper() + text[1:]
 
 
-def _milliseconds(mean: Mean | None) -> str:
+def _milliseconds(mean: Mean) -> str:
     """`40.0 (38.1 to 41.9)`."""
-    if mean is None:
-        return EMPTY
-    return f"{mean.value:.1f}" + ("" if mean.low is None else f" ({mean.low:.1f} to {mean.high:.1f})")
+    return with_interval("{:.1f}")(mean.value, mean.low, mean.high)
 
 
-def _shown(lost: Lost) -> pd.DataFrame:
-    parts = [part for part in Part if any(part in each.parts for each in lost.values())]
-    table: pd.DataFrame = pd.DataFrame([_row(each, parts) for each in lost.values()])
-    return table
+def _table(explained: _Explained) -> Table:
+    """A row for each arm."""
+    parts = [part for part in Part if any(part in lost.parts for _, lost in explained)]
+    rows = []
+    for _, lost in explained:
+        slowest = lost.slowest
+        row: dict[str, Any] = {"arm": lost.arm, "last_rank": slowest.rank if slowest else None}
+        row |= {"last_rank_share": slowest.share if slowest else None, "rounds": lost.rounds}
+        for name, mean in {**dict.fromkeys(map(str, parts)), **_figures(lost)}.items():
+            limits = (mean.value, mean.low, mean.high) if mean else (None,) * 3
+            row |= dict(zip(_keys(name), limits, strict=True))
+        rows.append(row)
+    columns = (
+        Column("arm", ("arm",)),
+        *(
+            Column("lost" if name == "loss" else name, _keys(name), with_interval("{:.1f}"))
+            for name in ("step", "ideal", "loss", *map(str, parts))
+        ),
+        Column("last rank", ("last_rank", "last_rank_share"), "{}, {:.0%} of steps"),
+        Column("rounds", ("rounds",)),
+    )
+    data = pd.DataFrame(rows).convert_dtypes()
+    return Table("lost_time_parts", "Milliseconds per step, with 95 % intervals", data, columns)
 
 
-def _row(lost: LostTime, parts: Sequence[Part]) -> Mapping[str, str]:
-    return {
-        "arm": lost.arm,
-        "step": _milliseconds(lost.step),
-        "ideal": _milliseconds(lost.ideal),
-        "lost": _milliseconds(lost.loss),
-        **{str(part): _milliseconds(lost.parts.get(part)) for part in parts},
-        "last rank": f"{lost.slowest.rank}, {lost.slowest.share:.0%} of steps" if lost.slowest else EMPTY,
-        "rounds": str(lost.rounds),
-    }
+def _keys(name: str) -> tuple[str, str, str]:
+    key = name.replace(" ", "_").replace("-", "_")
+    return f"{key}_ms", f"{key}_ms_low", f"{key}_ms_high"

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from tfdist.bench.report.across import OTHER_MACHINE, Change, changes, find_anchor, machine_differences
 from tfdist.bench.report.figures.colors import ASYNC, GRID, INK, NONE, RED, SYNC
-from tfdist.bench.report.format import EMPTY, interval, number
-from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.format import interval
+from tfdist.bench.report.section import Chart, Column, Section, Table
 from tfdist.bench.report.summary import ArmRow, ReportData
 from tfdist.bench.statistics import ArmVerdict
 from tfdist.launch.text import counted, shortened
@@ -50,15 +50,16 @@ def _answers(base: str, parts: Sequence[tuple[str | None, Sequence[Change]]]) ->
         new = part[0].new.folder
         decided = [each for each in part if each.comparison and each.comparison.verdict is not ArmVerdict.CANNOT_TELL]
         if decided:
-            named = (f"{each.arm} {verdict_of(each)} ({_ratio(each):.2f} times)" for each in decided)
+            named = (
+                f"{each.arm} {verdict_text(each.comparison.verdict, '; '.join(each.options))} "
+                f"({each.comparison.ratio:.2f} times)"
+                for each in decided
+                if each.comparison
+            )
             yield f"{new} compared with {base}: {shortened(named, most=12)}."
         else:
             number = sum(each.comparison is not None for each in part)
             yield f"{new} compared with {base}: no measurable difference in {counted(number, 'arm')}."
-
-
-def _ratio(change: Change) -> float:
-    return change.comparison.ratio if change.comparison else change.plain_ratio
 
 
 def _notes(groups: Sequence[Sequence[ArmRow]], parts: Sequence[tuple[str | None, Sequence[Change]]]) -> Iterator[str]:
@@ -80,35 +81,28 @@ _MOST_DRAWN = 60
 """A chart has at most this many rows."""
 
 
-def verdict_of(change: Change) -> str:
-    """`faster`, `slower`, `cannot tell` or `not compared`, with the reason or what differs."""
-    if change.comparison is None:
-        return f"{NOT_COMPARED}: {change.reason}"
-    text = str(change.comparison.verdict)
-    return f"{text} ({'; '.join(change.options)})" if change.options else text
+def verdict_text(verdict: str, differs: str) -> str:
+    """`faster`, `slower`, `cannot tell` or `not compared`, with what differs or the reason."""
+    if verdict == NOT_COMPARED:
+        return f"{NOT_COMPARED}: {differs}"
+    return f"{verdict} ({differs})" if differs else verdict
 
 
 def ratio_table(name: str, title: str, changes: Sequence[Change], anchor: str | None) -> Table:
-    """Both figures of each arm, the ratio with its interval, and the verdict."""
-    import pandas as pd
+    """Both figures of each arm, the ratio with its interval, and the verdict.
 
-    shown = pd.DataFrame([shown_row(change, anchor) for change in changes])
-    return Table(name, title, shown, data_frame(changes))
-
-
-def shown_row(change: Change, anchor: str | None) -> dict[str, str]:
-    """Formatted text by column. With an anchor also the ratio of images/s, which decides nothing."""
-    comparison = change.comparison
-    plain = {"images/s ratio": f"{change.plain_ratio:.3f}"} if anchor else {}
-    return {
-        "arm": change.arm,
-        "base images/s": number(change.base.images_per_s, ".1f"),
-        "new images/s": number(change.new.images_per_s, ".1f"),
-        **plain,
-        "ratio": f"{comparison.ratio:.3f}" if comparison else EMPTY,
-        "interval": interval(comparison.interval, ".3f") if comparison else EMPTY,
-        "verdict": verdict_of(change),
-    }
+    With an anchor also the ratio of images/s, which decides nothing.
+    """
+    columns = (
+        Column("arm", ("arm",)),
+        Column("base images/s", ("base_images_per_s",), "{:.1f}"),
+        Column("new images/s", ("new_images_per_s",), "{:.1f}"),
+        *((Column("images/s ratio", ("images_per_s_ratio",), "{:.3f}"),) if anchor else ()),
+        Column("ratio", ("ratio",), "{:.3f}"),
+        Column("interval", ("low", "high"), "{:.3f} to {:.3f}"),
+        Column("verdict", ("verdict", "differs"), verdict_text),
+    )
+    return Table(name, title, data_frame(changes), columns)
 
 
 def data_frame(changes: Sequence[Change]) -> "pd.DataFrame":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tfdist.bench.report.columns import COLUMNS, DESCRIPTIONS, columns_of, scaling_of, values_of
+from tfdist.bench.report.columns import DESCRIPTIONS, columns_for, scaling_of, values_of
 from tfdist.bench.report.figures.arm_chart import (
     EXCHANGE,
     arm_chart,
@@ -94,7 +94,7 @@ def results_section(measured: ReportData) -> Section:
         "Results",
         (f"{DESCRIPTIONS[scaling_of(rows)]}. {_baselines(rows)}",),
         charts=(_chart(rows, table),) if any(row.measured for row in rows) else (),
-        tables=(Table("report", "All arms", shown_table(rows), table),),
+        tables=(Table("report", "All arms", table, columns_for(rows)),),
         notes=(*measured.notes, *note_on_drawn(rows)),
     )
 
@@ -102,13 +102,6 @@ def results_section(measured: ReportData) -> Section:
 def frame(rows: Sequence[ArmRow], scaling: str, price_per_hour: float | None = None) -> pd.DataFrame:
     """One row per arm, each figure in the unit of its column name; missing: not measured."""
     table: pd.DataFrame = pd.DataFrame([values_of(row, scaling, price_per_hour) for row in rows]).convert_dtypes()
-    return table
-
-
-def shown_table(rows: Sequence[ArmRow]) -> pd.DataFrame:
-    """The first table of report.md."""
-    columns = columns_of(rows)
-    table: pd.DataFrame = pd.DataFrame({in_unit(name, rows): list(map(COLUMNS[name], rows)) for name in columns})
     return table
 
 

@@ -10,7 +10,7 @@ from tfdist.bench.report.baseline import VersusBaseline
 from tfdist.bench.report.columns import DESCRIPTIONS, scaling_of, values_of
 from tfdist.bench.report.figures.arm_chart import arm_chart, described, draw_interval, is_narrow, write, write_status
 from tfdist.bench.report.figures.colors import NONE, PALETTE, RED
-from tfdist.bench.report.format import in_unit, number
+from tfdist.bench.report.format import in_unit
 from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import WRONG, ArmRow, ReportData
 from tfdist.strategies.catalog import Exchange
@@ -56,8 +56,8 @@ def _values(row: ArmRow) -> dict[str, object]:
 def _figures(row: ArmRow) -> str:
     if not row.measured:
         return row.status
-    one, independent = ((versus.efficiency if versus else None) for versus in (row.one_device, row.independent))
-    return f"{number(one, '.0%')} of one device" + (f", {independent:.0%} of independent" if independent else "")
+    of = (("one device", row.one_device), ("independent", row.independent))
+    return ", ".join(f"{versus.efficiency:.0%} of {name}" for name, versus in of if versus)
 
 
 def paint_efficiency(axes: "Axes", rows: Sequence[ArmRow]) -> None:

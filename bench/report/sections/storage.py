@@ -9,8 +9,8 @@ import pandas as pd
 
 from tfdist.bench.report.claims import mark_seconds
 from tfdist.bench.report.figures.colors import PALETTE
-from tfdist.bench.report.format import interval, number
-from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.format import ends, interval
+from tfdist.bench.report.section import EMPTY, Chart, Column, Section, Table, with_interval
 from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, statistics_of
 from tfdist.bench.statistics import ArmVerdict
 from tfdist.models.record import Storage
@@ -41,12 +41,14 @@ def storage_section(measured: ReportData) -> Section | None:
     served = [each for each in stored if each.servers]
     if len({_placed(each.row) for each in served}) < 2:
         return None
+    lines = [_values(each.row, name, held) for each in stored for name, held in each.devices.items()]
+    data = pd.DataFrame(lines).convert_dtypes()
     return Section(
         key="storage",
         title="Where variables are stored",
         answer=(*_fastest(stored, measured), *_balance(served)),
         charts=(_chart(served),),
-        tables=(_table(stored),),
+        tables=(Table("storage", "Variables, requests and bytes of each device or server", data, COLUMNS),),
         notes=(
             "Variables are the model's and the optimizer's, as TensorFlow placed them; shards and copies count each.",
             "Requests are the operations on a server's variables in the traced graph of a worker's step: a read moves "
@@ -136,30 +138,27 @@ def _paint(axes: "Axes", served: Sequence[StorageArm]) -> None:
     axes.set_xlabel("MB per step of a worker")
 
 
-def _table(stored: Sequence[StorageArm]) -> Table:
-    lines = [(each.row, name, held) for each in stored for name, held in each.devices.items()]
-    return Table(
-        "storage",
-        "Variables, requests and bytes of each device or server",
-        pd.DataFrame([_shown(*line) for line in lines]),
-        pd.DataFrame([_values(*line) for line in lines]),
-    )
-
-
-def _shown(row: ArmRow, name: str, held: Storage) -> dict[str, str]:
-    requests = held.reads + held.updates if name.startswith(_SERVER) else None
-    return {
-        "arm": row.label,
-        "images/s (95 % interval)": f"{number(row.images_per_s, '.0f')} ({interval(row.spread, '.0f')})",
-        "on": name,
-        "variables": str(held.variables),
-        "MB": f"{held.bytes / 1e6:.3g}",
-        "requests per step": number(requests, "d"),
-        "MB per step": number(None if requests is None else _moved(held) / 1e6, ".3g"),
-    }
+COLUMNS = (
+    Column("arm", ("arm",)),
+    Column(
+        "images/s (95 % interval)", ("images_per_s", "images_per_s_low", "images_per_s_high"), with_interval("{:.0f}")
+    ),
+    Column("on", ("device",)),
+    Column("variables", ("variables",)),
+    Column("MB", ("bytes",), lambda size: f"{size / 1e6:.3g}"),
+    Column("requests per step", ("requests",)),
+    Column("MB per step", ("moved_bytes",), lambda size: EMPTY if size is None else f"{size / 1e6:.3g}"),
+)
 
 
 def _values(row: ArmRow, name: str, held: Storage) -> dict[str, Any]:
-    spread = {"low": row.spread.low, "high": row.spread.high} if row.spread else {"low": None, "high": None}
-    figures = {"images_per_s": row.images_per_s, **{f"images_per_s_{key}": value for key, value in spread.items()}}
-    return {"arm": row.label, **figures, "device": name, **vars(held)}
+    serves = name.startswith(_SERVER)
+    return {
+        "arm": row.label,
+        "images_per_s": row.images_per_s,
+        **ends("images_per_s", row.spread),
+        "device": name,
+        **vars(held),
+        "requests": held.reads + held.updates if serves else None,
+        "moved_bytes": _moved(held) if serves else None,
+    }

@@ -10,10 +10,10 @@ import pandas as pd
 
 from tfdist.bench.learning import Updates, updates_of
 from tfdist.bench.references import DISTRIBUTION, identity
-from tfdist.bench.report.claims import Claim, ClaimResult, above, below, mark_seconds, staleness_text
+from tfdist.bench.report.claims import STALENESS, Claim, ClaimResult, above, below, mark_seconds, staleness_values
 from tfdist.bench.report.figures.colors import ASYNC, NONE, SYNC
-from tfdist.bench.report.format import EMPTY, interval, number
-from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.format import ends, interval
+from tfdist.bench.report.section import Chart, Column, Section, Table
 from tfdist.bench.report.summary import ArmRow, ReportData, statistics_of
 from tfdist.bench.statistics import Comparison
 from tfdist.strategies.catalog import Exchange
@@ -154,12 +154,13 @@ def straggler_section(measured: ReportData) -> Section | None:
     slowed = slowed_arms([row for row in measured.rows if row.measured])
     if not slowed:
         return None
+    data = pd.DataFrame([_values(one) for one in slowed]).convert_dtypes()
     return Section(
         key="stragglers",
         title="A slow worker",
         answer=tuple(mark_seconds(claim.sentence, [each.row for each in slowed]) for claim in _claims(slowed)),
-        charts=(_chart(slowed),),
-        tables=(_table(slowed),),
+        charts=(_chart(slowed, data),),
+        tables=(Table("stragglers", "What a slow worker costs", data, COLUMNS),),
         notes=(
             "A slow worker computes its gradients and then burns time until they have taken the factor's multiple, or "
             "so many milliseconds longer. The exchange of gradients is as fast as before, so that a job loses less "
@@ -199,22 +200,19 @@ def _claims(slowed: Sequence[StragglerArm]) -> Iterator[Claim]:
 def _clause(one: StragglerArm) -> str:
     between = f" ({interval(one.comparison.interval, '.2f')})" if one.comparison.interval else ""
     kept = f"{one.row.label} kept {one.comparison.ratio:.2f}{between} of its images/s with a worker slowed "
-    return f"{kept}{_how(one)}; waiting would leave {one.slowest:.2f}, not waiting {one.average:.2f}"
+    how = [f"{one.factor:g} times"] if one.factor != 1 else []
+    how += [f"by {one.extra_ms:g} ms a step"] if one.extra_ms else []
+    return f"{kept}{' and '.join(how)}; waiting would leave {one.slowest:.2f}, not waiting {one.average:.2f}"
 
 
-def _how(one: StragglerArm, times: str = "{:g} times", extra: str = "by {:g} ms a step") -> str:
-    parts = [times.format(one.factor)] if one.factor != 1 else []
-    return " and ".join(parts + ([extra.format(one.extra_ms)] if one.extra_ms else []))
-
-
-def _chart(slowed: Sequence[StragglerArm]) -> Chart:
+def _chart(slowed: Sequence[StragglerArm], data: pd.DataFrame) -> Chart:
     texts = (f"{one.row.label} {one.comparison.ratio:.2f}" for one in slowed)
     return Chart(
         "stragglers_throughput",
         "Throughput that is left when one worker is slow",
         f"Share of the images/s without a slow worker, over {_slow_quantity(slowed)}. {'; '.join(texts)}.",
         partial(_paint, slowed=slowed),
-        pd.DataFrame([_values(one) for one in slowed]),
+        data,
         inches=4.4,
     )
 
@@ -251,36 +249,29 @@ def _paint(axes: "Axes", slowed: Sequence[StragglerArm]) -> None:
     axes.set_ylim(bottom=0)
 
 
-def _table(slowed: Sequence[StragglerArm]) -> Table:
-    return Table(
-        "stragglers",
-        "What a slow worker costs",
-        pd.DataFrame([_shown(one) for one in slowed]),
-        pd.DataFrame([_values(one) for one in slowed]),
-    )
+def _slowed(factor: float, extra_ms: float) -> str:
+    return " and ".join([*([f"{factor:g} x"] if factor != 1 else []), *([f"{extra_ms:g} ms"] if extra_ms else [])])
 
 
-def _shown(one: StragglerArm) -> dict[str, str]:
-    updates = one.updates
-    share = updates.shares[one.worker] if updates and updates.shares else None
-    return {
-        "arm": one.row.label,
-        "slowed": _how(one, "{:g} x", "{:g} ms"),
-        "images/s": number(one.row.images_per_s, ".0f"),
-        "share left": f"{one.comparison.ratio:.2f}",
-        "interval": interval(one.comparison.interval, ".2f"),
-        "if all waited": f"{one.slowest:.2f}",
-        "if none waited": f"{one.average:.2f}",
-        "its share of updates": number(share, ".0%"),
-        "staleness of its updates: mean, p95, max": staleness_text(updates.of_worker(one.worker)) if updates else EMPTY,
-        "of all": staleness_text(updates.staleness) if updates else EMPTY,
-    }
+_OF_SLOW = "slow_worker_"
+COLUMNS = (
+    Column("arm", ("arm",)),
+    Column("slowed", ("factor", "extra_ms"), _slowed),
+    Column("images/s", ("images_per_s",), "{:.0f}"),
+    Column("share left", ("share_left",), "{:.2f}"),
+    Column("interval", ("share_left_low", "share_left_high"), "{:.2f} to {:.2f}"),
+    Column("if all waited", ("share_if_all_waited",), "{:.2f}"),
+    Column("if none waited", ("share_if_none_waited",), "{:.2f}"),
+    Column("its share of updates", ("slow_worker_share",), "{:.0%}"),
+    Column(
+        "staleness of its updates: mean, p95, max", tuple(f"{_OF_SLOW}{name}" for name in STALENESS), "{:.2f}, {}, {}"
+    ),
+    Column("of all", STALENESS, "{:.2f}, {}, {}"),
+)
 
 
 def _values(one: StragglerArm) -> dict[str, Any]:
-    between, updates = one.comparison.interval, one.updates
-    own = updates.of_worker(one.worker) if updates else None
-    every = updates.staleness if updates else None
+    updates = one.updates
     return {
         "arm": one.row.label,
         "strategy": one.row.strategy,
@@ -288,12 +279,11 @@ def _values(one: StragglerArm) -> dict[str, Any]:
         "extra_ms": one.extra_ms,
         "images_per_s": one.row.images_per_s,
         "share_left": one.comparison.ratio,
-        "share_left_low": between.low if between else None,
-        "share_left_high": between.high if between else None,
+        **ends("share_left", one.comparison.interval),
         "share_if_all_waited": one.slowest,
         "share_if_none_waited": one.average,
         "slow_step_measured_in": one.extra_from,
         "slow_worker_share": updates.shares[one.worker] if updates and updates.shares else None,
-        "slow_worker_staleness_mean": own.mean if own else None,
-        "staleness_mean": every.mean if every else None,
+        **staleness_values(updates.of_worker(one.worker) if updates else None, _OF_SLOW),
+        **staleness_values(updates.staleness if updates else None),
     }

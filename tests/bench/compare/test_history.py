@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from tests.bench.compare.benches import save_bench
 from tfdist.bench.compare.history import read_history
-from tfdist.bench.compare.history_section import history_row, history_section
+from tfdist.bench.compare.history_section import history_section, history_table
 from tfdist.launch.errors import TfdistError
 
 
@@ -21,7 +21,7 @@ def benches(tmp_path: Path) -> list[Path]:
 def test_benches_are_in_order_of_time_and_say_when_an_arm_changed(benches: list[Path]) -> None:
     found = read_history(benches)
     assert [bench.name for bench in found.benches] == ["first", "second", "third"]
-    rows = {(point.arm, point.bench.name): history_row(point) for point in found.points}
+    rows = {(row["arm"], row["bench"]): row for row in history_table(found).rows}
     assert rows["mirrored/auto", "first"]["verdict"] == "-"
     assert rows["mirrored/auto", "second"]["verdict"] == "cannot tell"
     assert rows["mirrored/auto", "third"]["verdict"] == "slower"
@@ -39,9 +39,8 @@ def test_patterns_choose_arms(benches: list[Path]) -> None:
 def test_an_arm_is_compared_with_the_last_bench_that_measured_it(benches: list[Path], tmp_path: Path) -> None:
     alone = save_bench(tmp_path / "fourth", arms={"one-device": 0.1}, day=4)
     again = save_bench(tmp_path / "fifth", {"mirrored/auto": 1.15}, seed=5, day=5)
-    rows = {
-        p.bench.name: history_row(p) for p in read_history([*benches, alone, again]).points if p.arm == "mirrored/auto"
-    }
+    found = read_history([*benches, alone, again])
+    rows = {row["bench"]: row for row in history_table(found).rows if row["arm"] == "mirrored/auto"}
     assert "fourth" not in rows
     assert rows["fifth"]["verdict"] == "cannot tell"  # as slow as in the third
 
@@ -51,7 +50,7 @@ def test_the_section_draws_and_lists_every_point(benches: list[Path]) -> None:
     for chart in section.charts:
         chart.paint(Figure().subplots())
         assert len(chart.data) >= 6
-    assert len(section.tables[0].data) == len(section.tables[0].shown) == 9
+    assert len(section.tables[0].data) == len(section.tables[0].rows) == 9
 
 
 def test_another_machine_blames_no_commit(tmp_path: Path) -> None:
@@ -62,7 +61,7 @@ def test_another_machine_blames_no_commit(tmp_path: Path) -> None:
         tmp_path / "second", {"mirrored/auto": 2.0}, arms=only, seed=2, day=2, machine={"cpu": "Another CPU"}
     )
     found = read_history([first, moved])
-    assert [history_row(point)["verdict"] for point in found.points] == [
+    assert [row["verdict"] for row in history_table(found).rows] == [
         "-",
         "another machine, and no arm on one device in both",
     ]

@@ -260,4 +260,4 @@ def test_extrapolations_are_dashed_and_references_have_their_source(folders: tup
         assert any(str(line.get_label()).startswith("published, other hardware") for line in axes.lines)
     assert sum("horovod" in note for note in section.notes) == 2
     assert sum("OSDI 2016" in note for note in section.notes) == 2
-    assert list(section.tables[0].shown["note"])[:6] == [""] * 4 + ["extrapolation"] * 2
+    assert [row["note"] for row in section.tables[0].rows][:6] == [""] * 4 + ["extrapolation"] * 2

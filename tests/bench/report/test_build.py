@@ -15,7 +15,6 @@ from tfdist.bench.report.columns import COLUMNS, values_of
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.markdown import to_table
 from tfdist.bench.report.sections.costs import COST_COLUMNS
-from tfdist.bench.report.sections.results import shown_table
 from tfdist.bench.report.write import write_report
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import append_line
@@ -136,7 +135,8 @@ def test_a_folder_that_is_not_writable_is_one_sentence(root: Path, tmp_path: Pat
 
 def test_no_text_breaks_out_of_its_cell(tmp_path: Path, make_record: MakeRecord, save_all: SaveAll) -> None:
     save_all(tmp_path, [make_record("a | b\nc", status="failed", reason="x | y\n\nz")])
-    table = to_table(shown_table(make_report([tmp_path]).rows))
+    results = next(section for section in make_report([tmp_path]).sections if section.key == "results")
+    table = to_table(results.tables[0])
     assert table.count("\n") == 3
     assert "a \\| b c" in table
 
@@ -146,7 +146,7 @@ def test_every_column_is_explained(root: Path) -> None:
     readme = (Path(__file__).parents[3] / "bench_results" / "README.md").read_text()
     for name in values_of(make_report([root]).rows[0], "weak"):
         assert f"`{name}`" in readme
-    for name in (*COLUMNS, *COST_COLUMNS):
+    for name in (column.title for column in (*COLUMNS, *COST_COLUMNS)):
         assert name.partition(",")[0].partition(" (")[0].lower() in readme.lower()
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from tests.bench.conftest import record
 from tfdist.bench.report.costs import cost_per_million, images_per_joule, joules
-from tfdist.bench.report.sections.costs import cost_table, cost_values
-from tfdist.bench.report.summary import summarize
+from tfdist.bench.report.sections.costs import cost_values, costs_section
+from tfdist.bench.report.summary import ReportData, summarize
 from tfdist.models.record import GpuReading, HostUsage, RankRecord, Record, Window, WindowUsage
 
 from .rows import folder, rows_of, three, timed
@@ -81,7 +81,8 @@ def test_memory_is_that_at_the_last_window() -> None:
 
 def test_gpus_are_columns_only_where_there_are_some() -> None:
     plain = summarize([folder(three("a"))])
-    assert not any("GPU" in name or "joule" in name or "cost" in name for name in cost_table(plain, None)[0])
+    (shown,) = costs_section(ReportData((), plain)).tables[0].rows
+    assert not any("GPU" in name or "joule" in name or "cost" in name for name in shown)
     reading = GpuReading(0, 3_000_000_000, 0.9, 200.0, 20.0, 1400, "power cap")
     row = rows_of([with_usage(made, 1, reading) for made in three("a", gpus=True)])["a"]
     values = cost_values(row, 3.6)
@@ -89,11 +90,11 @@ def test_gpus_are_columns_only_where_there_are_some() -> None:
     assert values["images_per_joule"] == pytest.approx(0.5)
     assert values["cost_per_million_images"] == pytest.approx(10.0)
     assert (values["gpu_memory_mb"], values["gpu_utilization"]) == (3000, 0.9)
-    assert "power cap" in cost_table([row], 3.6)[1]
+    assert costs_section(ReportData((), (row,))).tables[0].rows[0]["GPU throttling"] == "power cap"
 
 
 def test_nothing_measured_is_no_table() -> None:
-    assert cost_table(summarize([folder([record(status="failed", reason="x")])]), 1.0) == []
+    assert costs_section(ReportData((), summarize([folder([record(status="failed", reason="x")])]))) is None
 
 
 def test_costs_of_windows_without_steps() -> None:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from tfdist.bench.folder import BenchFile
 from tfdist.bench.plan import interleave
 from tfdist.bench.report.arm_records import arms_of
-from tfdist.bench.report.columns import COLUMNS, scaling_of, values_of
+from tfdist.bench.report.columns import scaling_of, values_of
 from tfdist.bench.report.format import in_unit
+from tfdist.bench.report.section import STATUS
 from tfdist.bench.report.summary import summarize, wrong_arms
 from tfdist.bench.suites.suite import parse_suite
 from tfdist.models.record import Record, TaskUsage
@@ -213,7 +214,7 @@ def test_an_arm_without_figures_is_a_row_with_its_reason(make_record: MakeRecord
     )["bad"]
     assert (row.status, row.reason, row.images_per_s, row.one_device) == (status, "because", None, None)
     assert values_of(row, "weak")["images_per_s"] is None
-    assert COLUMNS["status"](row) == f"{status}: because"
+    assert STATUS.text(values_of(row, "weak")) == f"{status}: because"
 
 
 def test_an_arm_that_failed_once_keeps_its_figures_and_its_reason(make_record: MakeRecord) -> None:
@@ -264,7 +265,7 @@ def test_an_interrupted_arm_with_figures_says_in_how_many_rounds(make_record: Ma
     cut = make_record("a", round=2, status="interrupted", reason="Ctrl-C")
     row = rows_of([make_record("a"), cut])["a"]
     assert (row.status, row.reason) == ("partial", "1 of 2 rounds")
-    assert COLUMNS["status"](row) == "partial: 1 of 2 rounds"
+    assert STATUS.text(values_of(row, "weak")) == "partial: 1 of 2 rounds"
 
 
 def test_several_folders_have_labels_and_are_not_compared(make_record: MakeRecord) -> None:

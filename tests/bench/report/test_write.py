@@ -9,11 +9,11 @@ import pytest
 from matplotlib.axes import Axes
 
 from tfdist.bench.report.figures.colors import SYNC
-from tfdist.bench.report.section import Chart, Section, Table, Warning
+from tfdist.bench.report.section import Chart, Column, Section, Table, Warning
 from tfdist.bench.report.write import write_pages
 
-DATA = pd.DataFrame({"bytes": [1024, 2048], "seconds": [0.5, None]})
-SHOWN = pd.DataFrame({"op": ["all-reduce", "<b>|x"], "seconds": ["0.5", "-"]})
+DATA = pd.DataFrame({"op": ["all-reduce", "<b>|x"], "bytes": [1024, 2048], "seconds": [0.5, None]})
+COLUMNS = (Column("op", ("op",)), Column("seconds", ("seconds",), "{:.1f}"))
 
 
 def paint(axes: Axes) -> None:
@@ -21,9 +21,9 @@ def paint(axes: Axes) -> None:
     axes.set_xlabel("bytes")
 
 
-CHART = Chart("sweep", "Sweep", 'Seconds "over" bytes', paint, DATA)
+CHART = Chart("sweep", "Sweep", 'Seconds "over" bytes', paint, DATA[["bytes", "seconds"]])
 SECTION = Section(
-    "sweep", "Collectives", ("It **takes** `0.5` s.",), (CHART,), (Table("ops", "Ops", SHOWN, DATA),), ("By clock.",)
+    "sweep", "Collectives", ("It **takes** `0.5` s.",), (CHART,), (Table("ops", "Ops", DATA, COLUMNS),), ("By clock.",)
 )
 
 
@@ -56,7 +56,7 @@ def test_markdown_has_all_parts(out: Path) -> None:
 def test_json_has_the_rows_of_tables_and_points_to_the_data_of_charts(out: Path) -> None:
     content = json.loads((out / "report.json").read_text())
     (section,) = content["sections"]
-    assert section["tables"][0]["rows"] == [{"bytes": 1024, "seconds": 0.5}, {"bytes": 2048, "seconds": None}]
+    assert section["tables"][0]["rows"] == DATA.replace({float("nan"): None}).to_dict("records")
     assert section["charts"][0]["data"] == "sweep.csv"
     assert content["commands"] == ["tfdist x"]
 

@@ -62,9 +62,9 @@ def test_the_table_has_examples_seconds_and_staleness(section):
     assert multi.seconds == pytest.approx(1.5 * 330 / 20)
     assert (ps.staleness_mean, ps.staleness_p95, ps.staleness_max) == (0.2, 1, 1)
     assert ps.worker_shares == "0.4000/0.6000"
-    shown = table.shown.set_index("arm")
-    assert shown.loc["ps", "share of each worker"] == "40%, 60%"
-    assert shown.loc["one", "staleness: mean, p95, max"] == "-"
+    shown = {row["arm"]: row for row in table.rows}
+    assert shown["ps"]["share of each worker"] == "40%, 60%"
+    assert shown["one"]["staleness: mean, p95, max"] == "-"
 
 
 def test_the_first_is_named_and_the_claim_is_judged(section):
@@ -95,7 +95,7 @@ def test_an_arm_that_did_not_learn_with_each_seed_has_no_mean(section):
     poor = section_of([*slow[:-1], replace(slow[-1], observed=slow[-2].observed)])
     (answer,) = poor.answer
     assert answer.startswith("Not with every seed did these arms reach 95%: one; measure with more --rounds")
-    assert poor.tables[0].shown.loc[0, "seeds that reached 95%"] == "2 of 3"
+    assert poor.tables[0].rows[0]["seeds that reached 95%"] == "2 of 3"
     assert poor.tables[0].data.loc[0, "examples"] is None
 
 
@@ -116,4 +116,4 @@ def test_charts_show_each_curve(section):
 
 def test_large_numbers_of_examples_are_written_in_full():
     (table,) = section_of(training("one", [20_000, 22_000, 24_200])).tables
-    assert table.shown.iloc[0]["examples (95 % interval)"].startswith("33,000 (")
+    assert table.rows[0]["examples (95 % interval)"].startswith("33,000 (")

@@ -141,7 +141,7 @@ def test_milliseconds_make_a_worker_slow_too():
     assert found is not None
     (claim,) = found.answer
     assert "with a worker slowed by 30 ms a step; waiting would leave 0.77, not waiting 0.88" in claim
-    assert list(found.tables[0].shown["slowed"]) == ["30 ms"]
+    assert [row["slowed"] for row in found.tables[0].rows] == ["30 ms"]
     steady = arm("independent", "independent", (0.05, 0.05), slow=False)
     other = arm("independent/60", "independent", (0.05, 0.11), True, slow_factor=1.0, slow_ms=60.0)
     again = section_of([*arms, *steady, *other])
