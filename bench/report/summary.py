@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from tfdist.bench.reading import ResultFolder
 from tfdist.bench.report.arm_records import ArmRecords, arms_of
 from tfdist.bench.report.baseline import VersusBaseline, versus_baseline
 from tfdist.bench.report.costs import Costs, costs_of
-from tfdist.bench.statistics import Block, Interval, Statistics
+from tfdist.bench.statistics import Interval, Statistics
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import exchange
 from tfdist.strategies.catalog import CATALOG, Exchange
@@ -110,39 +111,50 @@ WRONG = "wrong"
 
 
 @dataclass(frozen=True)
-class ArmRow:
-    """One arm. Figures are None if nothing was measured."""
+class ArmRow(ArmRecords):
+    """One arm with its figures, None if nothing was measured."""
 
-    folder: str
-    arm: str
-    strategy: str
-    kind: str
-    """single-card, multi-card or multi-node."""
-    exchange: Exchange
-    devices: int | None
-    batch_per_replica: int | None
-    batch_global: int | None
     images_per_s: float | None
     """Throughput of the whole job: the geometric mean over rounds."""
     spread: Interval | None
     """The confidence interval of `images_per_s`."""
     one_device: VersusBaseline | None
     independent: VersusBaseline | None
-    costs: Costs
-    rounds: int
-    rounds_planned: int
     status: str
     """WRONG, RecordStatus of the first record that is not ok, PARTIAL, NOT_RUN, or ok."""
     reason: str
-    records: tuple[Record, ...]
-    """One per turn."""
-    rates: Mapping[Block, float] = field(default_factory=dict)
-    """Images/s of each turn."""
+
+    @cached_property
+    def costs(self) -> Costs:
+        """What its records say."""
+        return costs_of(self)
 
     @property
-    def label(self) -> str:
-        """The arm's name, after its folder in a report over several."""
-        return f"{self.folder}: {self.arm}" if self.folder else self.arm
+    def kind(self) -> str:
+        """single-card, multi-card or multi-node; `(one host)` if a cluster ran on one machine."""
+        if self.hosts > 1:
+            return "multi-node"
+        if CATALOG[self.strategy].has_cluster:
+            return "multi-node (one host)" if any(record.ranks for record in self.records) else "multi-node"
+        return "single-card" if self.devices == 1 else "multi-card"
+
+    @property
+    def exchange(self) -> Exchange:
+        """How its devices exchange gradients."""
+        return exchange(self.spec)
+
+    @property
+    def batch_per_replica(self) -> int | None:
+        """None: its program decides."""
+        return self.spec.get("batch_size")
+
+    @property
+    def batch_global(self) -> int | None:
+        """Examples of a step of all devices, without those of backup workers."""
+        batch, devices = self.batch_per_replica, self.devices
+        if batch and devices:
+            return batch * (devices - int(self.spec.get("backup_workers", 0)))
+        return self.spec.get("global_batch_size")
 
     @property
     def per_device(self) -> float | None:
@@ -159,11 +171,6 @@ class ArmRow:
         """The slowest link between neighbouring hosts, of the first round that has one."""
         return next((record.link for record in self.records if record.link), {})
 
-    @property
-    def measured(self) -> tuple[Record, ...]:
-        """The records with figures."""
-        return tuple(record for record in self.records if record.status == RecordStatus.OK)
-
 
 def summarize(folders: Sequence[ResultFolder]) -> tuple[ArmRow, ...]:
     """A row for every arm of every folder in the order of the suite, those that never ran included."""
@@ -172,57 +179,31 @@ def summarize(folders: Sequence[ResultFolder]) -> tuple[ArmRow, ...]:
     one_device = versus_baseline(arms, statistics, "one device")
     independent = versus_baseline(arms, statistics, "independent")
     wrong = wrong_arms(arms)
-    return tuple(
-        _row(arm, statistics, one_device.get(arm.label), independent.get(arm.label), wrong.get(arm.label, ""))
-        for arm in arms
-    )
+    rows = []
+    for arm in arms:
+        figure, label = statistics.figure(arm.label), arm.label
+        status, reason = (WRONG, wrong[label]) if label in wrong else _status(arm)
+        rows.append(
+            ArmRow(
+                arm.folder,
+                arm.arm,
+                arm.records,
+                arm.rounds_planned,
+                arm.spec,
+                figure.images_per_s if figure else None,
+                figure.interval if figure else None,
+                one_device.get(label),
+                independent.get(label),
+                status,
+                reason,
+            )
+        )
+    return tuple(rows)
 
 
 def statistics_of(rows: Sequence[ArmRow]) -> Statistics:
     """What the figures of these rows come from, for other comparisons of them."""
     return Statistics({row.label: row.rates for row in rows})
-
-
-def _row(
-    arm: ArmRecords,
-    statistics: Statistics,
-    one_device: VersusBaseline | None,
-    independent: VersusBaseline | None,
-    wrong: str,
-) -> ArmRow:
-    figure = statistics.figure(arm.label)
-    batch, devices, backup = arm.spec.get("batch_size"), arm.devices, arm.spec.get("backup_workers", 0)
-    status, reason = (WRONG, wrong) if wrong else _status(arm)
-    return ArmRow(
-        folder=arm.folder,
-        arm=arm.arm,
-        strategy=arm.strategy,
-        kind=_kind(arm),
-        exchange=exchange(arm.spec),
-        devices=devices,
-        batch_per_replica=batch,
-        batch_global=batch * (devices - backup) if batch and devices else arm.spec.get("global_batch_size"),
-        images_per_s=figure.images_per_s if figure else None,
-        spread=figure.interval if figure else None,
-        one_device=one_device,
-        independent=independent,
-        costs=costs_of(arm),
-        rounds=arm.rounds,
-        rounds_planned=arm.rounds_planned,
-        status=status,
-        reason=reason,
-        records=arm.records,
-        rates=arm.rates,
-    )
-
-
-def _kind(arm: ArmRecords) -> str:
-    """single-card, multi-card or multi-node; `(one host)` if a cluster ran on one machine."""
-    if any(record.hosts > 1 for record in arm.records):
-        return "multi-node"
-    if CATALOG[arm.strategy].has_cluster:
-        return "multi-node (one host)" if any(record.ranks for record in arm.records) else "multi-node"
-    return "single-card" if arm.devices == 1 else "multi-card"
 
 
 def _status(arm: ArmRecords) -> tuple[str, str]:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from statistics import fmean
+from statistics import fmean, linear_regression, pvariance
 from typing import Any
 
 from tfdist.bench.disturbance import LIMIT, Cause, disturbances
@@ -94,51 +94,39 @@ def drifts_of(rows: Sequence[ArmRow]) -> Iterator[Drift]:
     """Those over LIMIT, of each folder and group."""
     groups = dict.fromkeys((row.folder, block.group) for row in rows for block in row.rates)
     for folder, group in groups:
-        logs = {row.label: _logs(row, group) for row in rows if row.folder == folder}
+        logs = {
+            row.label: {block.round: math.log(rate) for block, rate in row.rates.items() if block.group == group}
+            for row in rows
+            if row.folder == folder
+        }
         drift = _drift({label: rounds for label, rounds in logs.items() if rounds})
         if drift and abs(drift.change) > LIMIT:
             yield drift
 
 
-def _logs(row: ArmRow, group: int) -> Mapping[int, float]:
-    """Log images/s of each round."""
-    return {block.round: math.log(rate) for block, rate in row.rates.items() if block.group == group}
-
-
 def _drift(logs: Mapping[str, Mapping[int, float]]) -> Drift | None:
-    """None: too few arms with all rounds, or no more than noise."""
+    """The change on the line of least squares. None: too few arms with all rounds, or no more than noise."""
     rounds = sorted(set().union(*logs.values()))
-    complete = {label: [own[number] for number in rounds] for label, own in logs.items() if len(own) == len(rounds)}
+    complete = {label: [arm[number] for number in rounds] for label, arm in logs.items() if len(arm) == len(rounds)}
     if len(complete) < 2 or len(rounds) < FEWEST_ROUNDS:
         return None
+
+    def change(turns: Sequence[float]) -> float:
+        return linear_regression(rounds, turns).slope * (rounds[-1] - rounds[0])
+
     blocks = [fmean(turns) for turns in zip(*complete.values(), strict=True)]
-    change = _change(rounds, blocks)
-    if abs(change) <= _NOISES * _error(rounds, blocks, list(complete.values())):
-        return None
-    arms = [label for label, own in complete.items() if math.copysign(1, change) * _change(rounds, own) > LIMIT]
-    return Drift(rounds[0], rounds[-1], math.expm1(change), tuple(arms))
-
-
-def _change(rounds: Sequence[int], logs: Sequence[float]) -> float:
-    """Change from the first to the last round, on the line of least squares."""
-    middle = fmean(rounds)
-    slope = sum((x - middle) * y for x, y in zip(rounds, logs, strict=True)) / _spread(rounds)
-    return slope * (rounds[-1] - rounds[0])
-
-
-def _error(rounds: Sequence[int], blocks: Sequence[float], arms: Sequence[Sequence[float]]) -> float:
-    """The standard error of `_change(rounds, blocks)`, from the rest of log images/s = arm + round + rest."""
-    overall = fmean(blocks)
+    # the standard error of the change, from the rest of log images/s = arm + round + rest
     squares = sum(
-        (log - fmean(own) - block + overall) ** 2 for own in arms for log, block in zip(own, blocks, strict=True)
+        (log - fmean(arm) - block + fmean(blocks)) ** 2
+        for arm in complete.values()
+        for log, block in zip(arm, blocks, strict=True)
     )
-    variance = squares / ((len(arms) - 1) * (len(rounds) - 1))
-    return math.sqrt(variance / len(arms) / _spread(rounds)) * (rounds[-1] - rounds[0])
-
-
-def _spread(rounds: Sequence[int]) -> float:
-    middle = fmean(rounds)
-    return sum((number - middle) ** 2 for number in rounds)
+    variance = squares / ((len(complete) - 1) * (len(rounds) - 1))
+    slope_error = math.sqrt(variance / len(complete) / (pvariance(rounds) * len(rounds)))
+    if abs(change(blocks)) <= _NOISES * slope_error * (rounds[-1] - rounds[0]):
+        return None
+    arms = [label for label, arm in complete.items() if math.copysign(1, change(blocks)) * change(arm) > LIMIT]
+    return Drift(rounds[0], rounds[-1], math.expm1(change(blocks)), tuple(arms))
 
 
 _LIMIT = f"{LIMIT:.0%}"
