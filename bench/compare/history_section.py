@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from tfdist.bench.compare.history import BenchHistory, BenchPoint, values_of
 from tfdist.bench.report.across import OTHER_MACHINE
 from tfdist.bench.report.figures.colors import GRID, INK, PALETTE
-from tfdist.bench.report.format import interval
+from tfdist.bench.report.format import between
 from tfdist.bench.report.section import EMPTY, Chart, Column, Section, Table
 from tfdist.bench.statistics import ArmVerdict, Interval
 from tfdist.launch.text import counted, shortened
@@ -72,8 +72,8 @@ def _answers(history: BenchHistory) -> Iterator[str]:
             commit = f" (commit {point.bench.commit[:9]})" if point.bench.commit else ""
             options = f", with {'; '.join(point.change.options)}" if point.change and point.change.options else ""
             yield (
-                f"{point.arm} became {found.verdict} in {point.bench.name}{commit}: {found.ratio:.2f} times "
-                f"({interval(found.interval, '.2f')}){options}."
+                f"{point.arm} became {found.verdict} in {point.bench.name}{commit}: {found.ratio:.2f} times"
+                f"{between(found.interval, '.2f')}{options}."
             )
     if not decided:
         yield "No measurable change of any arm from one bench to the next."

@@ -9,7 +9,7 @@ from tfdist.bench.predict.curve import RANGE, PredictedPoint, ScalingCurve
 from tfdist.bench.predict.prediction import Prediction, values_of
 from tfdist.bench.predict.ring import RingFit
 from tfdist.bench.report.figures.colors import GRID, INK, MUTED, PALETTE, RED
-from tfdist.bench.report.format import interval
+from tfdist.bench.report.format import between
 from tfdist.bench.report.section import Chart, Column, Section, Table
 from tfdist.bench.statistics import Interval
 from tfdist.launch.text import counted
@@ -85,19 +85,19 @@ COLUMNS = (
 def _answer(prediction: Prediction, curve: ScalingCurve) -> str:
     last, worth = curve.points[-1], prediction.asked.worth
     text = (
-        f"{curve.arm.arm}: {last.images_per_s:,.0f} images/s on {counted(last.devices, 'device')} "
-        f"({interval(last.interval, ',.0f')}), efficiency {last.efficiency:.0%}"
+        f"{curve.arm.arm}: {last.images_per_s:,.0f} images/s on {counted(last.devices, 'device')}"
+        f"{between(last.interval, ',.0f')}, efficiency {last.efficiency:.0%}"
         f"{', an extrapolation' if last.extrapolated else ''}."
     )
     low, high = curve.pays_interval
-    between = f"{low:,} to {f'{high:,}' if high else f'more than {last.devices:,}'}"
+    limits = f"{low:,} to {f'{high:,}' if high else f'more than {last.devices:,}'}"
     share = f"{worth:.0%} of what one device alone does"
     if curve.pays_until is None:
-        pays = f"Up to {last.devices:,}, each device adds at least {share} ({between})."
+        pays = f"Up to {last.devices:,}, each device adds at least {share} ({limits})."
     elif curve.pays_until == 1:
-        pays = f"A second device does not pay ({between}): it adds less than {share}."
+        pays = f"A second device does not pay ({limits}): it adds less than {share}."
     else:
-        pays = f"Devices pay up to {curve.pays_until:,} ({between}): the next one adds less than {share}."
+        pays = f"Devices pay up to {curve.pays_until:,} ({limits}): the next one adds less than {share}."
     served = f" The parameter servers can serve {curve.service:,.0f} images/s." if curve.service else ""
     return f"{text} {pays}{served}"
 

@@ -1,6 +1,6 @@
 """The report of benches as a page, with how its figures were measured. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from tfdist.bench.disturbance import disturbances
 from tfdist.bench.reading import ResultFolder
@@ -8,7 +8,7 @@ from tfdist.bench.report.build import Report
 from tfdist.bench.report.section import Listing, Page
 from tfdist.bench.report.summary import NOT_RUN, PARTIAL, WRONG, ArmRow
 from tfdist.launch.text import counted
-from tfdist.models.record import Record, RecordStatus
+from tfdist.models.record import RecordStatus
 from tfdist.models.throughput import measuring_ranks
 
 METHOD = """\
@@ -36,29 +36,26 @@ affects all arms alike.
 
 def page_of(report: Report) -> Page:
     """All of the report."""
+    folders = report.folders
+    unreadable = (f"{folder.label}/{bad.file}: {bad.reason}" for folder in folders for bad in folder.unreadable)
     listings = (
         Listing("Arms that did not complete, or not as they should", tuple(_failures(report.rows))),
-        Listing("Repeated turns", tuple(_replaced(report.folders))),
-        Listing("Unreadable records", tuple(_unreadable(report.folders))),
+        Listing("Repeated turns", tuple(_replaced(folders))),
+        Listing("Unreadable records", tuple(unreadable)),
     )
+    title = f"Bench `{folders[0].bench.suite.name}`" if folders[0].bench else f"Launch {folders[0].label}"
     return Page(
-        title=_title(report.folders),
+        title=title if len(folders) == 1 else f"{len(folders)} folders side by side",
         headline=report.headline,
         sections=report.sections,
         environment=report.environment,
         warnings=report.warnings,
-        commands=tuple(_commands(report.folders)),
+        commands=tuple(_commands(folders)),
         facts=tuple(_facts(report)),
         figures=report.figures,
         method=METHOD,
         listings=tuple(listing for listing in listings if listing.lines),
     )
-
-
-def _title(folders: Sequence[ResultFolder]) -> str:
-    if len(folders) > 1:
-        return f"{len(folders)} folders side by side"
-    return f"Bench `{folders[0].bench.suite.name}`" if folders[0].bench else f"Launch {folders[0].label}"
 
 
 def _facts(report: Report) -> Iterator[str]:
@@ -68,51 +65,34 @@ def _facts(report: Report) -> Iterator[str]:
         yield days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     yield counted(len(report.rows), "arm")
     yield counted(max(row.rounds_planned for row in report.rows), "round")
-    yield from (" or ".join(report.environment[fact]) for fact in ("cpu", "gpus") if _known(report, fact))
-    if _known(report, "cores"):
-        yield f"{' or '.join(report.environment['cores'])} cores"
-    if _known(report, "tensorflow"):
-        yield f"TensorFlow {' or '.join(report.environment['tensorflow'])}"
+    for fact, form in (("cpu", "{}"), ("gpus", "{}"), ("cores", "{} cores"), ("tensorflow", "TensorFlow {}")):
+        values = report.environment.get(fact, ("none",))
+        if values != ("none",):
+            yield form.format(" or ".join(values))
 
 
-def _known(report: Report, fact: str) -> bool:
-    return report.environment.get(fact, ("none",)) != ("none",)
-
-
-def _failures(rows: Iterable[ArmRow]) -> Iterable[str]:
+def _failures(rows: Iterable[ArmRow]) -> Iterator[str]:
     for row in rows:
         for record in row.records:
             if record.status != RecordStatus.OK:
+                when = "all rounds" if record.status == RecordStatus.REFUSED else f"round {record.round}"
                 logs = f" (logs: `{record.run_dir}`)" if record.run_dir else ""
-                yield f"{row.label}, {_round(record)}: **{record.status}**: {record.reason}{logs}"
+                yield f"{row.label}, {when}: **{record.status}**: {record.reason}{logs}"
         if row.status in (NOT_RUN, PARTIAL, WRONG):
             yield f"{row.label}: **{row.status}**: {row.reason}"
 
 
-def _round(record: Record) -> str:
-    return "all rounds" if record.status == RecordStatus.REFUSED else f"round {record.round}"
+def _replaced(folders: Iterable[ResultFolder]) -> Iterator[str]:
+    for record in (record for folder in folders for record in folder.replaced):
+        windows = {rank.task: rank.windows for rank in measuring_ranks(record)}
+        reasons = "; ".join(map(str, disturbances(windows, record.hosts_usage)))
+        outcome = f"disturbed at first ({reasons})" if reasons else "measured before"
+        if record.status != RecordStatus.OK:
+            outcome = f"**{record.status}** at first ({record.reason})"
+        yield f"{record.arm}, round {record.round}: {outcome}, then repeated"
 
 
-def _replaced(folders: Iterable[ResultFolder]) -> Iterable[str]:
-    for folder in folders:
-        for record in folder.replaced:
-            yield f"{record.arm}, round {record.round}: {_first_outcome(record)}, then repeated"
-
-
-def _first_outcome(record: Record) -> str:
-    if record.status != RecordStatus.OK:
-        return f"**{record.status}** at first ({record.reason})"
-    windows = {rank.task: rank.windows for rank in measuring_ranks(record)}
-    reasons = "; ".join(map(str, disturbances(windows, record.hosts_usage)))
-    return f"disturbed at first ({reasons})" if reasons else "measured before"
-
-
-def _unreadable(folders: Iterable[ResultFolder]) -> Iterable[str]:
-    for folder in folders:
-        yield from (f"{folder.label}/{bad.file}: {bad.reason}" for bad in folder.unreadable)
-
-
-def _commands(folders: Iterable[ResultFolder]) -> Iterable[str]:
+def _commands(folders: Iterable[ResultFolder]) -> Iterator[str]:
     for folder in folders:
         commands = [folder.bench.command] if folder.bench else [record.command for record in folder.records]
         yield from (command for command in dict.fromkeys(commands) if command)

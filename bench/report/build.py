@@ -1,18 +1,19 @@
 """Folders of records -> a Report: its table, key figures, notes and sections. Needs no TensorFlow."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tfdist.bench.collectives.results import Sweep, holds_collectives, read_collectives
+from tfdist.bench.collectives.results import holds_collectives, read_collectives
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.reading import ResultFolder, read_folder
 from tfdist.bench.report.columns import Scaling, scaling_of, values_of
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.figures.files import to_json
-from tfdist.bench.report.format import in_unit, interval, labels_of
+from tfdist.bench.report.format import between, difference, in_unit, labels_of
 from tfdist.bench.report.section import KeyFigure, Section, Warning
 from tfdist.bench.report.sections.batch import batch_section
 from tfdist.bench.report.sections.ceiling import ceiling_section, ceiling_warnings
@@ -51,12 +52,15 @@ def best_of(rows: Sequence[ArmRow]) -> ArmRow | None:
 
 
 def _of_folder(rows: Sequence[ArmRow], folder: str) -> str:
-    prefix = f"{folder}: " if folder else ""
+    prefix = _prefix(folder)
     measured = [row for row in rows if row.measured]
     if not measured:
         return f"{prefix}Nothing was measured: {_tally(rows)}."
     rivals = _rivals(measured)
-    sentences = _ranking(rivals, measured) if rivals else [_unranked(measured, len(rows))]
+    few = any(row.rounds < FEWEST_ROUNDS for row in measured)
+    advice = f", in too few rounds to compare them: use --rounds {FEWEST_ROUNDS} or more" if few else ""
+    unranked = f"{len(measured)} of {counted(len(rows), 'arm')} were measured{advice}."
+    sentences = _ranking(rivals, measured) if rivals else [unranked]
     wrong = [row.label for row in measured if row.status == WRONG]
     sentences += [f"Not ranked, because of wrong losses: {', '.join(wrong)}."] if wrong else []
     rest = [row for row in rows if not row.measured]
@@ -74,23 +78,35 @@ def _rivals(measured: Sequence[ArmRow]) -> list[ArmRow]:
     return several or right
 
 
-def _unranked(measured: Sequence[ArmRow], arms: int) -> str:
-    text = f"{len(measured)} of {counted(arms, 'arm')} were measured"
-    if all(row.rounds >= FEWEST_ROUNDS for row in measured):
-        return f"{text}."
-    return f"{text}, in too few rounds to compare them: use --rounds {FEWEST_ROUNDS} or more."
-
-
 def _ranking(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> list[str]:
     best = max(rivals, key=lambda row: row.images_per_s or 0.0)
-    figure = f"{best.images_per_s:.1f} images/s for the whole job on {counted(best.devices or 0, 'device')}."
-    if len(rivals) == 1:
-        return [f"{best.arm}: {figure}", *_speed_up(best), *_ceiling(best)]
-    first = f"{best.arm} was the fastest of {len(rivals)} arms{_without(rivals, measured)}: {figure}"
-    return [first, *_speed_up(best), _ties(best, rivals, measured), *_ceiling(best)]
+    others = [row for row in rivals if row is not best]
+    which = f"{best.arm} was the fastest of {len(rivals)} arms{_not_counted(rivals, measured)}" if others else best.arm
+    sentences = [
+        f"{which}: {best.images_per_s:.1f} images/s for the whole job on {counted(best.devices or 0, 'device')}."
+    ]
+    one, independent = best.one_device, best.independent
+    if one and one.label != best.label:
+        unsure = one.comparison.verdict is ArmVerdict.CANNOT_TELL
+        few = unsure and one.comparison.rounds < FEWEST_ROUNDS
+        verdict = "too few rounds for a verdict" if few else difference(one.comparison)
+        limits = between(one.comparison.interval, ".2f")
+        sentences += [f"That is {one.comparison.ratio:.2f} times {one.label}{limits}: {verdict}."]
+        sentences += [f"Efficiency {one.efficiency:.0%}."]
+    if others:
+        compared = statistics_of(measured).compare([(best.label, row.label) for row in others])
+        equal = [row.arm for row, of in zip(others, compared, strict=True) if of.verdict is not ArmVerdict.FASTER]
+        ties = (
+            f"No measurable difference from {', '.join(equal)}." if equal else "Measurably faster than every other arm."
+        )
+        sentences.append(ties)
+    if independent and independent.label != best.label:
+        share = f"{independent.efficiency:.0%} of {independent.label}"
+        sentences.append(f"It reaches {share}, the same devices without exchange.")
+    return sentences
 
 
-def _without(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> str:
+def _not_counted(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> str:
     """The ceilings and baselines that were not ranked."""
     ranked = {row.label for row in rivals}
     others = [row for row in measured if row.label not in ranked and row.status != WRONG]
@@ -101,48 +117,13 @@ def _without(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> str:
     return f" (not counted: {'; '.join(parts)})" if parts else ""
 
 
-def _speed_up(best: ArmRow) -> list[str]:
-    versus = best.one_device
-    if versus is None or versus.label == best.label:
-        return []
-    comparison = versus.comparison
-    interval = comparison.interval
-    between = f" ({interval.low:.2f} to {interval.high:.2f})" if interval else ""
-    if comparison.verdict is not ArmVerdict.CANNOT_TELL:
-        verdict = f"measurably {comparison.verdict}"
-    else:
-        few = comparison.rounds < FEWEST_ROUNDS
-        verdict = "too few rounds for a verdict" if few else "no measurable difference"
-    sentence = f"That is {comparison.ratio:.2f} times {versus.label}{between}: {verdict}."
-    return [sentence, f"Efficiency {versus.efficiency:.0%}."]
-
-
-def _ties(best: ArmRow, rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> str:
-    others = [row for row in rivals if row is not best]
-    comparisons = statistics_of(measured).compare([(best.label, row.label) for row in others])
-    equal = [row.arm for row, of in zip(others, comparisons, strict=True) if of.verdict is not ArmVerdict.FASTER]
-    return f"No measurable difference from {', '.join(equal)}." if equal else "Measurably faster than every other arm."
-
-
-def _ceiling(best: ArmRow) -> list[str]:
-    versus = best.independent
-    if versus is None or versus.label == best.label:
-        return []
-    return [f"It reaches {versus.efficiency:.0%} of {versus.label}, the same devices without exchange."]
-
-
 def _tally(rows: Sequence[ArmRow]) -> str:
     """`2 arms failed, 1 arm refused`."""
-    statuses = [row.status for row in rows]
-    return ", ".join(f"{counted(statuses.count(status), 'arm')} {status}" for status in dict.fromkeys(statuses))
+    statuses = Counter(row.status for row in rows)
+    return ", ".join(f"{counted(number, 'arm')} {status}" for status, number in statuses.items())
 
 
-__all__ = ["SECTIONS", "ReportData", "sections_of"]
-
-SectionOf = Callable[[ReportData], Section | None]
-"""None: the folders hold no data for it."""
-
-SECTIONS: Sequence[SectionOf] = (
+SECTIONS: Sequence[Callable[[ReportData], Section | None]] = (
     kinds_section,
     scaling_section,
     results_section,
@@ -158,7 +139,7 @@ SECTIONS: Sequence[SectionOf] = (
     batch_section,
     costs_section,
 )
-"""Each in a file of its own: `bench/report/sections/NAME.py`."""
+"""Each in a file of its own: `bench/report/sections/NAME.py`. None: the folders hold no data for it."""
 
 
 def sections_of(measured: ReportData) -> tuple[Section, ...]:
@@ -166,39 +147,27 @@ def sections_of(measured: ReportData) -> tuple[Section, ...]:
     return tuple(section for make in SECTIONS if (section := make(measured)) is not None)
 
 
-def notes_on(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> tuple[str, ...]:
+def notes_on(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Iterator[str]:
     """Sentences below the table."""
-    measured = [row for row in rows if row.measured]
-    return (*_comparisons(measured), *_noise(measured, pairs), *_groups(measured))
-
-
-def _comparisons(rows: Sequence[ArmRow]) -> Iterator[str]:
-    numbers = {row.folder: row.one_device.comparison.comparisons for row in rows if row.one_device}
-    for folder, number in numbers.items():
+    rows = [row for row in rows if row.measured]
+    for folder, number in {row.folder: row.one_device.comparison.comparisons for row in rows if row.one_device}.items():
         if number > 1:
             yield (
                 f"{_prefix(folder)}{number} comparisons with one device: their intervals are widened (Holm) so that "
                 f"equal arms are called faster or slower in at most 5 % of benches."
             )
-
-
-def _noise(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Iterator[str]:
     for pair in pairs:
         interval = pair.comparison.interval
-        few = f"fewer than {FEWEST_ROUNDS} rounds, so no interval"
-        between = f"{interval.low:.3f} to {interval.high:.3f}" if interval else few
+        few = f" (fewer than {FEWEST_ROUNDS} rounds, so no interval)"
         yield (
             f"Noise (A/A): {pair.arm} and {pair.other} are the same configuration, and {pair.arm} is "
-            f"{pair.comparison.ratio:.3f} times as fast ({between})."
+            f"{pair.comparison.ratio:.3f} times as fast{between(interval, '.3f') or few}."
         )
     if not pairs and len(rows) > 1:
         yield (
             "The noise of this report is unknown, because no two arms are the same configuration: add one arm twice "
             "under two names (A/A)."
         )
-
-
-def _groups(rows: Sequence[ArmRow]) -> Iterator[str]:
     for folder in dict.fromkeys(row.folder for row in rows):
         groups = {block.group for row in rows if row.folder == folder for block in row.rates}
         if len(groups) > 1:
@@ -212,30 +181,25 @@ def _prefix(folder: str) -> str:
     return f"{folder}: " if folder else ""
 
 
-def key_figures(rows: Sequence[ArmRow]) -> tuple[KeyFigure, ...]:
-    """Figures of the fastest arm; empty in a report over several folders, or if no arm can be ranked."""
+def key_figures(rows: Sequence[ArmRow]) -> Iterator[KeyFigure]:
+    """Figures of the fastest arm; none in a report over several folders, or if no arm can be ranked."""
     best = best_of(rows) if len({row.folder for row in rows}) == 1 else None
-    return tuple(_figures(best)) if best else ()
-
-
-def _figures(best: ArmRow) -> Iterator[KeyFigure]:
-    between = f" ({interval(best.spread, '.1f')})" if best.spread else ""
+    if best is None:
+        return
+    spread = between(best.spread, ".1f")
     unit = in_unit("images/s", [best])
-    yield KeyFigure(f"{best.images_per_s:.1f} {unit}", f"whole job, {counted(best.devices or 0, 'device')}{between}")
+    yield KeyFigure(f"{best.images_per_s:.1f} {unit}", f"whole job, {counted(best.devices or 0, 'device')}{spread}")
     one, independent = best.one_device, best.independent
     if one and one.label != best.label:
-        comparison = one.comparison
-        between = f" ({interval(comparison.interval, '.2f')})" if comparison.interval else ""
-        certain = comparison.verdict is not ArmVerdict.CANNOT_TELL
-        verdict = f"measurably {comparison.verdict}" if certain else "no measurable difference"
-        yield KeyFigure(f"{comparison.ratio:.2f} times", f"{one.label}{between}: {verdict}")
+        limits = between(one.comparison.interval, ".2f")
+        yield KeyFigure(f"{one.comparison.ratio:.2f} times", f"{one.label}{limits}: {difference(one.comparison)}")
         yield KeyFigure(f"{one.efficiency:.0%}", f"efficiency against {one.label}")
     if independent and independent.label != best.label:
         yield KeyFigure(f"{independent.efficiency:.0%}", f"of {independent.label}, which exchanges nothing")
 
 
 FORMAT = 2
-"""Format of report.json. Format 1 had medians over rounds, paired by round."""
+"""Format of report.json."""
 _IN_ROWS = ("results", "costs")
 """Keys of sections whose figures report.json has as `rows`."""
 
@@ -305,9 +269,13 @@ def make_report(roots: Sequence[Path], price_per_hour: float | None = None) -> R
         raise TfdistError(f"no readable record in {names} ({shortened(bad) or 'none written'}): run the bench again")
     rows = summarize(folders)
     pairs = same_pairs(rows)
-    notes = notes_on(rows, pairs)
-    price = _stored_price(roots) if price_per_hour is None else price_per_hour
-    measured = ReportData(folders, rows, notes, price, _sweeps(roots, folders))
+    notes = tuple(notes_on(rows, pairs))
+    if price_per_hour is None and len(roots) == 1:
+        price_per_hour = _stored_price(roots[0])
+    labels = [folder.label if len(folders) > 1 else "" for folder in folders]
+    paths = zip(labels, (BenchPaths(root).collectives for root in roots), strict=True)
+    sweeps = {label: read_collectives(path) for label, path in paths if holds_collectives(path)}
+    measured = ReportData(folders, rows, notes, price_per_hour, sweeps)
     return Report(
         folders=folders,
         rows=rows,
@@ -317,26 +285,15 @@ def make_report(roots: Sequence[Path], price_per_hour: float | None = None) -> R
         notes=notes,
         warnings=(*warnings_for(rows, pairs), *ceiling_warnings(measured)),
         environment=environment_of(records),
-        price_per_hour=price,
+        price_per_hour=price_per_hour,
         sections=sections_of(measured),
-        figures=key_figures(rows),
+        figures=tuple(key_figures(rows)),
     )
 
 
-def _sweeps(roots: Sequence[Path], folders: Sequence[ResultFolder]) -> dict[str, Sweep]:
-    """The collectives in the folders of benches, by `ArmRow.folder`."""
-    labels = [folder.label for folder in folders] if len(folders) > 1 else [""]
-    paths = (BenchPaths(root).collectives for root in roots)
-    return {label: read_collectives(path) for label, path in zip(labels, paths, strict=True) if holds_collectives(path)}
-
-
-def _stored_price(roots: Sequence[Path]) -> float | None:
-    """The price in report.json of the only folder."""
-    if len(roots) > 1:
-        return None
+def _stored_price(root: Path) -> float | None:
+    """The price in the folder's report.json."""
     try:
-        return from_json(
-            parse_json((roots[0] / "report.json").read_text(encoding="utf-8")), _ReportPrice
-        ).price_per_hour
+        return from_json(parse_json((root / "report.json").read_text(encoding="utf-8")), _ReportPrice).price_per_hour
     except (OSError, ValueError):
         return None

@@ -1,6 +1,7 @@
 """Hardware and software of the records: each fact once, with all its values. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from tfdist.models.record import Record
@@ -12,15 +13,20 @@ _OMITTED = ("host", "packages")
 def environment_of(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
     """Fact -> its distinct values, in the order of the records."""
     facts: dict[str, dict[str, None]] = {}
-    for record in records:
-        for fact, value in _facts(record):
-            if value:
-                facts.setdefault(fact, {})[value] = None
+    for fact, value in chain.from_iterable(map(_facts, records)):
+        if value:
+            facts.setdefault(fact, {})[value] = None
     return {fact: tuple(values) for fact, values in facts.items()}
 
 
 def _facts(record: Record) -> Iterator[tuple[str, str]]:
-    yield from _hardware(record.hardware)
+    for key, value in record.hardware.items():
+        if key == "cores":
+            yield "cores", str(len(value))
+        elif key == "memory_bytes":
+            yield "memory", f"{value / 1e9:.1f} GB"
+        elif key not in _OMITTED:
+            yield key, _formatted(value)
     if not record.ranks:  # no task reported its software: list what is installed
         yield from record.hardware.get("packages", {}).items()
     for rank in record.ranks:
@@ -28,16 +34,6 @@ def _facts(record: Record) -> Iterator[tuple[str, str]]:
     yield "git commit", record.git_commit
     for rank in record.ranks:
         yield from ((f"variable {name}", value) for name, value in sorted(rank.environment.items()))
-
-
-def _hardware(hardware: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for key, value in hardware.items():
-        if key == "cores":
-            yield "cores", str(len(value))
-        elif key == "memory_bytes":
-            yield "memory", f"{value / 1e9:.1f} GB"
-        elif key not in _OMITTED:
-            yield key, _formatted(value)
 
 
 def _formatted(value: Any) -> str:

@@ -2,23 +2,18 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tfdist.bench.report.section import EMPTY, Column, Table
 from tfdist.bench.report.summary import ArmRow
-from tfdist.bench.statistics import Interval
+from tfdist.bench.statistics import ArmVerdict, Comparison, Interval
 
-_NAME = re.compile(r"(?P<day>\d{8})T(?P<hour>\d\d)(?P<minute>\d\d)\d\dZ-(?P<suite>.+)")
+_NAME = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ-(.+)\Z")
 """Names of folders of `tfdist bench`: 20260101T120000Z-cpu."""
-_FORMS: Sequence[Callable[[re.Match[str]], str]] = (
-    lambda name: name["suite"],
-    lambda name: f"{name['suite']} {_day(name['day'])}",
-    lambda name: f"{name['suite']} {name['hour']}h{name['minute']}",
-    lambda name: f"{name['suite']} {_day(name['day'])} {name['hour']}h{name['minute']}",
-)
-"""The shortest first."""
+_LABELS = (r"\6", r"\6 \1-\2-\3", r"\6 \4h\5", r"\6 \1-\2-\3 \4h\5")
+"""The shortest first: `cpu`, `cpu 2026-01-01`, `cpu 12h00`, `cpu 2026-01-01 12h00`."""
 
 
 def labels_of(roots: Sequence[Path]) -> list[str]:
@@ -27,9 +22,8 @@ def labels_of(roots: Sequence[Path]) -> list[str]:
     Any other folder is named as it is; if two names are equal, all by their paths below the common parent.
     """
     names = [root.resolve().name for root in roots]
-    found = [_NAME.fullmatch(name) for name in names]
-    for form in _FORMS:
-        labels = [form(match) if match else name for match, name in zip(found, names, strict=True)]
+    for form in _LABELS:
+        labels = [match.expand(form) if (match := _NAME.match(name)) else name for name in names]
         if len(set(labels)) == len(labels):
             return labels
     if len(set(names)) == len(names):
@@ -37,10 +31,6 @@ def labels_of(roots: Sequence[Path]) -> list[str]:
     paths = [str(root.resolve()) for root in roots]
     common = os.path.commonpath(paths)
     return [os.path.relpath(path, common) for path in paths]
-
-
-def _day(digits: str) -> str:
-    return f"{digits[:4]}-{digits[4:6]}-{digits[6:]}"
 
 
 _NUMBER = r"[-+]?[\d,]*\.?\d+(e[-+]?\d+)?"
@@ -71,6 +61,12 @@ def ends(name: str, value: Interval | None) -> dict[str, float | None]:
     return {f"{name}_low": value.low if value else None, f"{name}_high": value.high if value else None}
 
 
-def interval(value: Interval | None, form: str) -> str:
-    """`1.2 to 1.4`."""
-    return EMPTY if value is None else f"{value.low:{form}} to {value.high:{form}}"
+def between(value: Interval | None, form: str) -> str:
+    """` (1.2 to 1.4)`, after a figure; empty: no interval."""
+    return f" ({value.low:{form}} to {value.high:{form}})" if value else ""
+
+
+def difference(comparison: Comparison) -> str:
+    """`measurably faster`, `measurably slower` or `no measurable difference`."""
+    certain = comparison.verdict is not ArmVerdict.CANNOT_TELL
+    return f"measurably {comparison.verdict}" if certain else "no measurable difference"

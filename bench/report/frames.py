@@ -1,12 +1,12 @@
 """The measurements in a folder as pandas frames."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tfdist.launch.errors import TfdistError
-from tfdist.models.record import Record, RecordStatus, Window
+from tfdist.models.record import Record, RecordStatus
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,9 +25,17 @@ def load(folder: str | Path, rows: RowsOf = "arms") -> "pd.DataFrame":
     Raises:
         TfdistError: the folder is missing or has no readable record, or `rows` is unknown.
     """
-    if rows not in _FRAMES:
-        raise TfdistError(f"rows={rows!r}: choose one of {', '.join(map(repr, _FRAMES))}")
-    return _FRAMES[rows](Path(folder))
+    if rows == "arms":
+        return _arms(Path(folder))
+    if rows not in _ROWS:
+        raise TfdistError(f"rows={rows!r}: choose one of {', '.join(map(repr, ('arms', *_ROWS)))}")
+    import pandas as pd
+
+    from tfdist.bench.reading import read_folder
+
+    measured = [record for record in read_folder(Path(folder), "").records if record.status is RecordStatus.OK]
+    table: pd.DataFrame = pd.DataFrame(list(_ROWS[rows](measured))).convert_dtypes()
+    return table
 
 
 def _arms(folder: Path) -> "pd.DataFrame":
@@ -38,53 +46,31 @@ def _arms(folder: Path) -> "pd.DataFrame":
     return frame(report.rows, report.scaling, report.price_per_hour)
 
 
-def _turns(folder: Path) -> "pd.DataFrame":
-    return _frame(map(_turn, _measured(folder)))
+def _turns(records: Iterable[Record]) -> Iterator[Mapping[str, Any]]:
+    from tfdist.models.throughput import throughput
+
+    for record in records:
+        yield {
+            **_identity(record),
+            "started": record.started,
+            "strategy": record.spec["strategy"],
+            "images_per_s": throughput(record),
+            "others": max((host.others for host in record.hosts_usage), default=None),
+            "steal": max((host.steal for host in record.hosts_usage), default=None),
+        }
 
 
-def _windows(folder: Path) -> "pd.DataFrame":
-    return _frame(
-        {**_identity(record), "task": rank.task, "window": number, **_values(window)}
-        for record in _measured(folder)
-        for rank in record.ranks
-        for number, window in enumerate(rank.windows, start=1)
-    )
-
-
-_FRAMES: Mapping[str, Callable[[Path], "pd.DataFrame"]] = {"arms": _arms, "turns": _turns, "windows": _windows}
-
-
-def _measured(folder: Path) -> list[Record]:
-    from tfdist.bench.reading import read_folder
-
-    return [record for record in read_folder(folder, "").records if record.status is RecordStatus.OK]
+def _windows(records: Iterable[Record]) -> Iterator[Mapping[str, Any]]:
+    for record, rank in ((each, rank) for each in records for rank in each.ranks):
+        for number, window in enumerate(rank.windows, start=1):
+            values = asdict(window)
+            usage = values.pop("usage") or {}
+            usage.pop("gpus", None)
+            yield {**_identity(record), "task": rank.task, "window": number, **values, **usage}
 
 
 def _identity(record: Record) -> dict[str, Any]:
     return {"arm": record.arm, "round": record.round, "incarnation": record.incarnation, "order": record.order}
 
 
-def _turn(record: Record) -> dict[str, Any]:
-    from tfdist.models.throughput import throughput
-
-    return {
-        **_identity(record),
-        "started": record.started,
-        "strategy": record.spec["strategy"],
-        "images_per_s": throughput(record),
-        "others": max((host.others for host in record.hosts_usage), default=None),
-        "steal": max((host.steal for host in record.hosts_usage), default=None),
-    }
-
-
-def _values(window: Window) -> dict[str, Any]:
-    values = asdict(window)
-    usage = values.pop("usage") or {}
-    return values | {name: value for name, value in usage.items() if name != "gpus"}
-
-
-def _frame(rows: Iterable[Mapping[str, Any]]) -> "pd.DataFrame":
-    import pandas as pd
-
-    table: pd.DataFrame = pd.DataFrame(list(rows)).convert_dtypes()
-    return table
+_ROWS: Mapping[str, Callable[[Iterable[Record]], Iterator[Mapping[str, Any]]]] = {"turns": _turns, "windows": _windows}

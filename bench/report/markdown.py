@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from tfdist.bench.report.format import figure_columns
-from tfdist.bench.report.section import Chart, Page, Section, Table
+from tfdist.bench.report.section import Page, Section, Table
 
 _MARKED = re.compile(r"(`[^`]+`)|\*\*([^*`]+)\*\*")
 _SPECIAL = re.compile(r"[\\`*\[\]~$]|(?<!\w)_|_(?!\w)|<|&(?=#?\w+;)")
@@ -44,19 +44,12 @@ def to_table(table: Table) -> str:
 
 
 def _of_section(section: Section) -> str:
-    answer = "\n\n".join(map(_inline, section.answer))
-    tables = [_of_table(table, titled=len(section.tables) > 1) for table in section.tables]
+    titled = len(section.tables) > 1
+    tables = [(f"{_text(table.title)}:\n\n" if titled else "") + to_table(table) for table in section.tables]
     notes = "\n".join(f"- {_inline(note)}" for note in section.notes)
-    parts = (f"## {_text(section.title)}", answer, *tables, notes, *map(_of_chart, section.charts))
+    charts = [f"![{_text(chart.alt)}]({chart.name}.png)" for chart in section.charts]
+    parts = (f"## {_text(section.title)}", "\n\n".join(map(_inline, section.answer)), *tables, notes, *charts)
     return "\n\n".join(part.strip() for part in parts if part)
-
-
-def _of_table(table: Table, titled: bool) -> str:
-    return (f"{_text(table.title)}:\n\n" if titled else "") + to_table(table)
-
-
-def _of_chart(chart: Chart) -> str:
-    return f"![{_text(chart.alt)}]({chart.name}.png)"
 
 
 def _listing(title: str, lines: Iterable[str]) -> str:

@@ -16,9 +16,6 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import save_json
 from tfdist.launch.typed_json import from_json, parse_json
 
-_OLDER = ("images_per_s.png", "efficiency.png", "window_times.png")
-"""Files of reports that do not list their files."""
-
 
 @dataclass(frozen=True)
 class _ReportFiles:
@@ -58,11 +55,7 @@ def write_pages(
     page = Page(
         title, tuple(headline), tuple(sections), environment or {}, tuple(warnings), tuple(commands), method=method
     )
-    return _write(page, _json_of(page), out)
-
-
-def _json_of(page: Page) -> dict[str, Any]:
-    return {
+    content = {
         "format": 1,
         "title": page.title,
         "headline": list(page.headline),
@@ -71,6 +64,7 @@ def _json_of(page: Page) -> dict[str, Any]:
         "environment": {fact: list(values) for fact, values in page.environment.items()},
         "commands": list(page.commands),
     }
+    return _write(page, content, out)
 
 
 def _write(page: Page, content: Mapping[str, Any], out: Path) -> Path:
@@ -79,7 +73,7 @@ def _write(page: Page, content: Mapping[str, Any], out: Path) -> Path:
         out.mkdir(parents=True, exist_ok=True)
         files = {**dict(files_of(page.sections)), "report.md": markdown(page).encode(errors="replace")}
         files[page_path.name] = render(page).encode(errors="replace")
-        for name in {*_OLDER, *_listed(out / "report.json")} - files.keys():
+        for name in set(_listed(out / "report.json")) - files.keys():
             (out / name).unlink(missing_ok=True)
         for name, data in files.items():
             (out / name).write_bytes(data)

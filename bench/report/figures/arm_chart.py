@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tfdist.bench.report.figures.colors import ASYNC, INK, NONE, PAPER, RED, SYNC
-from tfdist.bench.report.format import interval
+from tfdist.bench.report.format import between
 from tfdist.bench.report.section import Chart
 from tfdist.bench.report.summary import ArmRow
 
@@ -77,7 +77,7 @@ def figure_text(row: ArmRow) -> str:
     """`90.9 (89.5 to 92.4)`, or why there is none."""
     if row.images_per_s is None:
         return row.status
-    return f"{row.images_per_s:.1f}" + (f" ({interval(row.spread, '.1f')})" if row.spread else "")
+    return f"{row.images_per_s:.1f}{between(row.spread, '.1f')}"
 
 
 def draw_interval(axes: "Axes", low: float, high: float, y: float, ms: float = 8) -> None:

@@ -26,13 +26,13 @@ def files_of(sections: Sequence[Section]) -> Iterator[tuple[str, bytes]]:
 
 def to_csv(table: "pd.DataFrame") -> str:
     """Six significant digits; a missing value is an empty cell. Texts that a spreadsheet would compute begin with '."""
-    texts = {name: table[name].map(_as_text) for name in table.select_dtypes(["object", "string"])}
+
+    def as_text(cell: Any) -> Any:
+        return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+
+    texts = {name: table[name].map(as_text) for name in table.select_dtypes(["object", "string"])}
     text: str = table.assign(**texts).to_csv(index=False, float_format="%.6g", lineterminator="\n")
     return text
-
-
-def _as_text(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
 
 
 def to_json(section: Section) -> dict[str, Any]:
@@ -45,11 +45,13 @@ def to_json(section: Section) -> dict[str, Any]:
             {"name": chart.name, "title": chart.title, "alt": chart.alt, "data": f"{chart.name}.csv"}
             for chart in section.charts
         ],
-        "tables": [{"name": table.name, "title": table.title, "rows": _rows(table.data)} for table in section.tables],
+        "tables": [
+            {
+                "name": table.name,
+                "title": table.title,
+                "rows": json.loads(table.data.to_json(orient="records", double_precision=15)),
+            }
+            for table in section.tables
+        ],
         "notes": list(section.notes),
     }
-
-
-def _rows(table: "pd.DataFrame") -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads(table.to_json(orient="records", double_precision=15))
-    return rows

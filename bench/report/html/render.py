@@ -3,12 +3,11 @@
 import re
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, StrictUndefined
+from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
 from tfdist.bench.report.figures.colors import ASYNC, DARK, GRID, INK, MUTED, NONE, PAPER, RED, SYNC
@@ -16,7 +15,7 @@ from tfdist.bench.report.figures.files import to_csv
 from tfdist.bench.report.figures.pictures import PAGE_INCHES, PHONE_INCHES, to_svg
 from tfdist.bench.report.format import figure_columns
 from tfdist.bench.report.markdown import environment_lines
-from tfdist.bench.report.section import Chart, Page, Section, Table
+from tfdist.bench.report.section import Chart, Page, Section
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,62 +62,51 @@ _LONG = 60
 
 def render(page: Page) -> str:
     """The text of report.html. The same page gives the same text."""
-    return (
-        _environment()
-        .from_string(_resource("page.html.j2"))
-        .render(
-            page=page,
-            style=Markup(variables() + _resource("style.css")),
-            script=Markup(_resource("sort.js")),
-            headline=[_first_sentence(text) for text in page.headline],
-            sections=[_section(section) for section in page.sections],
-            environment=list(environment_lines(page.environment)),
-            method=_blocks(page.method),
-        )
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    environment.filters["inline"] = _inline
+    # what is in parentheses in smaller letters
+    environment.filters["aside"] = lambda text: Markup(re.sub(r"( \([^()]*\))", r"<small>\1</small>", _inline(text)))
+    environment.filters["breakable"] = lambda cell: Markup(str(escape(cell)).replace("/", "/<wbr>"))
+    environment.globals["classes"] = _classes
+    return environment.from_string(_resource("page.html.j2")).render(
+        page=page,
+        style=Markup(variables() + _resource("style.css")),
+        script=Markup(_resource("sort.js")),
+        headline=[_first_sentence(text) for text in page.headline],
+        sections=[_section(section) for section in page.sections],
+        environment=list(environment_lines(page.environment)),
+        method=Markup(MarkdownIt().render(page.method)),
     )
 
 
-@dataclass(frozen=True)
-class _Chart:
-    name: str
-    title: str
-    wide: Markup
-    narrow: Markup
-    csv: str
-    """A data URI."""
-
-
-@dataclass(frozen=True)
-class _Table:
-    name: str
-    title: str
-    columns: list[tuple[str, bool]]
-    """Name, whether its cells are figures."""
-    lines: list[list[str]]
-    csv: str
-
-
 def _section(section: Section) -> dict[str, Any]:
-    return {
-        **vars(section),
-        "charts": [_chart(chart) for chart in section.charts],
-        "tables": [_table(table) for table in section.tables],
-    }
+    """Charts as SVG elements for wide and narrow pages; tables with (title, whether its cells are figures) for each
+    column; the data of both as URIs."""
+    charts = [
+        {
+            **vars(chart),
+            "csv": _data_uri(chart.data),
+            "wide": _svg(chart, PAGE_INCHES),
+            "narrow": _svg(chart, PHONE_INCHES),
+        }
+        for chart in section.charts
+    ]
+    tables = [
+        {
+            "name": table.name,
+            "title": table.title,
+            "columns": list(zip([each.title for each in table.shown_columns], figure_columns(table), strict=True)),
+            "lines": table.lines,
+            "csv": _data_uri(table.data),
+        }
+        for table in section.tables
+    ]
+    return {**vars(section), "charts": charts, "tables": tables}
 
 
-def _chart(chart: Chart) -> _Chart:
-    wide, narrow = (_picture(chart, inches) for inches in (PAGE_INCHES, PHONE_INCHES))
-    return _Chart(chart.name, chart.title, wide, narrow, _data_uri(chart.data))
-
-
-def _picture(chart: Chart, inches: float) -> Markup:
+def _svg(chart: Chart, inches: float) -> Markup:
     label = escape(" ".join(chart.alt.split()))
     return Markup(themed(to_svg(chart, inches)).replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1))
-
-
-def _table(table: Table) -> _Table:
-    columns = [(each.title, figures) for each, figures in zip(table.shown_columns, figure_columns(table), strict=True)]
-    return _Table(table.name, table.title, columns, table.lines, _data_uri(table.data))
 
 
 def _data_uri(data: "pd.DataFrame") -> str:
@@ -129,33 +117,6 @@ def _first_sentence(text: str) -> tuple[str, str]:
     """The first sentence, and the others."""
     first, *others = re.split(r"(?<=[.!?]) (?=[A-Z])", text, maxsplit=1)
     return first, " ".join(others)
-
-
-def _aside(text: str) -> Markup:
-    """What is in parentheses in smaller letters."""
-    return Markup(re.sub(r"( \([^()]*\))", r"<small>\1</small>", str(_inline(text))))
-
-
-def _blocks(text: str) -> list[tuple[str, list[str]]]:
-    """`p` with a paragraph, or `ul` with the items of a list."""
-    blocks: list[tuple[str, list[str]]] = []
-    for part in re.split(r"\n\s*\n|\n(?=- )", text.strip()):
-        kind, body = ("ul", part[2:]) if part.startswith("- ") else ("p", part)
-        if kind == "ul" and blocks and blocks[-1][0] == "ul":
-            blocks[-1][1].append(body)
-        elif body:
-            blocks.append((kind, [body]))
-    return blocks
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    environment.filters["inline"] = _inline
-    environment.filters["aside"] = _aside
-    environment.filters["breakable"] = lambda cell: Markup(str(escape(cell)).replace("/", "/<wbr>"))
-    environment.globals["classes"] = _classes
-    return environment
 
 
 def _classes(cell: str, figures: bool) -> Markup:

@@ -7,10 +7,10 @@ import pandas as pd
 
 from tfdist.bench.report.columns import columns_for, scaling_of, values_of
 from tfdist.bench.report.figures.arm_chart import EXCHANGE, draw_interval, figure_text, name_rows, write
-from tfdist.bench.report.format import in_unit
+from tfdist.bench.report.format import between, difference, in_unit
 from tfdist.bench.report.section import Chart, Column, Section, Table
 from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, statistics_of
-from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
+from tfdist.bench.statistics import FEWEST_ROUNDS
 from tfdist.strategies.catalog import Exchange
 
 if TYPE_CHECKING:
@@ -100,13 +100,10 @@ def _sync_against_async(rows: Sequence[ArmRow], fastest: dict[_Kind, ArmRow]) ->
             (comparison,) = statistics_of([row for row in rows if row.folder == folder]).compare(
                 [(sync.label, async_.label)]
             )
-            limits = comparison.interval
-            between = f" ({limits.low:.2f} to {limits.high:.2f})" if limits else ""
-            certain = comparison.verdict is not ArmVerdict.CANNOT_TELL
-            verdict = f"measurably {comparison.verdict}" if certain else "no measurable difference"
             yield (
                 f"{sync.label}, the fastest synchronous arm on several devices, reaches {comparison.ratio:.2f} times "
-                f"the images/s of {async_.label}, the fastest asynchronous one{between}: {verdict}."
+                f"the images/s of {async_.label}, the fastest asynchronous one{between(comparison.interval, '.2f')}: "
+                f"{difference(comparison)}."
             )
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from tfdist.bench.report.across import OTHER_MACHINE, Change, changes, find_anchor, machine_differences
 from tfdist.bench.report.figures.colors import ASYNC, GRID, INK, NONE, RED, SYNC
-from tfdist.bench.report.format import interval
+from tfdist.bench.report.format import between
 from tfdist.bench.report.section import Chart, Column, Section, Table
 from tfdist.bench.report.summary import ArmRow, ReportData
 from tfdist.bench.statistics import ArmVerdict
@@ -154,7 +154,7 @@ def _in_words(change: Change) -> str:
     found = change.comparison
     if found is None:
         return NOT_COMPARED
-    return f"{found.ratio:.2f} times as fast ({interval(found.interval, '.2f')}), {found.verdict}"
+    return f"{found.ratio:.2f} times as fast{between(found.interval, '.2f')}, {found.verdict}"
 
 
 def _paint(axes: "Axes", changes: Sequence[Change], labels: Sequence[str], bound: float | None) -> None:

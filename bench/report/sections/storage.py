@@ -9,7 +9,7 @@ import pandas as pd
 
 from tfdist.bench.report.claims import mark_seconds
 from tfdist.bench.report.figures.colors import PALETTE
-from tfdist.bench.report.format import ends, interval
+from tfdist.bench.report.format import between, ends
 from tfdist.bench.report.section import EMPTY, Chart, Column, Section, Table, with_interval
 from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, statistics_of
 from tfdist.bench.statistics import ArmVerdict
@@ -71,8 +71,7 @@ def _fastest(stored: Sequence[StorageArm], measured: ReportData) -> Iterator[str
     rows = [each.row for each in stored if each.row.images_per_s and _ranked(each.row)]
     if len(rows) > 1:
         best = max(rows, key=lambda row: row.images_per_s or 0.0)
-        spread = f" ({interval(best.spread, '.0f')})" if best.spread else ""
-        text = f"{best.label} had the most images/s, {best.images_per_s:.0f}{spread}"
+        text = f"{best.label} had the most images/s, {best.images_per_s:.0f}{between(best.spread, '.0f')}"
         compared = _compared(best, [row for row in rows if row is not best], measured.rows)
         yield mark_seconds(f"{text}; {compared}.", rows)
 

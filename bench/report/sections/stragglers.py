@@ -12,7 +12,7 @@ from tfdist.bench.learning import Updates, updates_of
 from tfdist.bench.references import DISTRIBUTION, identity
 from tfdist.bench.report.claims import STALENESS, Claim, ClaimResult, above, below, mark_seconds, staleness_values
 from tfdist.bench.report.figures.colors import ASYNC, NONE, SYNC
-from tfdist.bench.report.format import ends, interval
+from tfdist.bench.report.format import between, ends
 from tfdist.bench.report.section import Chart, Column, Section, Table
 from tfdist.bench.report.summary import ArmRow, ReportData, statistics_of
 from tfdist.bench.statistics import Comparison
@@ -198,8 +198,8 @@ def _claims(slowed: Sequence[StragglerArm]) -> Iterator[Claim]:
 
 
 def _clause(one: StragglerArm) -> str:
-    between = f" ({interval(one.comparison.interval, '.2f')})" if one.comparison.interval else ""
-    kept = f"{one.row.label} kept {one.comparison.ratio:.2f}{between} of its images/s with a worker slowed "
+    limits = between(one.comparison.interval, ".2f")
+    kept = f"{one.row.label} kept {one.comparison.ratio:.2f}{limits} of its images/s with a worker slowed "
     how = [f"{one.factor:g} times"] if one.factor != 1 else []
     how += [f"by {one.extra_ms:g} ms a step"] if one.extra_ms else []
     return f"{kept}{' and '.join(how)}; waiting would leave {one.slowest:.2f}, not waiting {one.average:.2f}"
