@@ -1,11 +1,11 @@
 """The baseline of an arm: the one of its folder that does most nearly the same work; arms compared with it. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tfdist.bench.report.arm_records import ArmRecords, devices_of
-from tfdist.bench.statistics import Comparison, Statistics
+from tfdist.bench.statistics import Comparison, Interval, Statistics
 from tfdist.models.record import Record
 from tfdist.models.throughput import exchange
 from tfdist.strategies.catalog import Exchange
@@ -30,6 +30,12 @@ class VersusBaseline:
     def efficiency(self) -> float:
         """Throughput per device over the baseline's; 1.0 is ideal."""
         return self.comparison.ratio / self.devices
+
+    @property
+    def efficiency_interval(self) -> Interval | None:
+        """That of the efficiency."""
+        limits = self.comparison.interval
+        return replace(limits, low=limits.low / self.devices, high=limits.high / self.devices) if limits else None
 
 
 Baseline = Literal["one device", "independent"]
@@ -138,20 +144,11 @@ def versus_baseline(
         group = [entry for entry in found if entry[0].folder == folder]
         comparisons = statistics.compare([(arm.label, baseline.label) for arm, baseline, _ in group])
         for (arm, baseline, differences), comparison in zip(group, comparisons, strict=True):
-            versus[arm.label] = _versus(arm, baseline, comparison, statistics, differences)
+            figure, devices, of_baseline = statistics.figure(baseline.label), arm.devices, baseline.devices
+            if figure is None or devices is None or of_baseline is None:
+                raise AssertionError("both were measured")
+            per_device = figure.images_per_s / of_baseline
+            versus[arm.label] = VersusBaseline(
+                baseline.label, comparison, devices / of_baseline, per_device, differences
+            )
     return versus
-
-
-def _versus(
-    arm: ArmRecords,
-    baseline: ArmRecords,
-    comparison: Comparison,
-    statistics: Statistics,
-    differences: tuple[str, ...],
-) -> VersusBaseline:
-    figure, devices, of_baseline = statistics.figure(baseline.label), arm.devices, baseline.devices
-    if figure is None or devices is None or of_baseline is None:
-        raise AssertionError("both were measured")
-    return VersusBaseline(
-        baseline.label, comparison, devices / of_baseline, figure.images_per_s / of_baseline, differences
-    )

@@ -27,7 +27,7 @@ from tfdist.bench.report.sections.results import results_section, windows_sectio
 from tfdist.bench.report.sections.scaling import efficiency_section, scaling_section
 from tfdist.bench.report.sections.storage import storage_section
 from tfdist.bench.report.sections.stragglers import straggler_section
-from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, statistics_of, summarize
+from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, fastest, others_over, summarize
 from tfdist.bench.report.warnings import SamePair, same_pairs, warnings_for
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
 from tfdist.launch.errors import TfdistError
@@ -48,7 +48,7 @@ def headline(rows: Sequence[ArmRow]) -> tuple[str, ...]:
 def best_of(rows: Sequence[ArmRow]) -> ArmRow | None:
     """The fastest of the arms that are ranked, which are all of one folder; None: none can be ranked."""
     rivals = _rivals([row for row in rows if row.measured])
-    return max(rivals, key=lambda row: row.images_per_s or 0.0, default=None)
+    return fastest(rivals) if rivals else None
 
 
 def _of_folder(rows: Sequence[ArmRow], folder: str) -> str:
@@ -79,8 +79,7 @@ def _rivals(measured: Sequence[ArmRow]) -> list[ArmRow]:
 
 
 def _ranking(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> list[str]:
-    best = max(rivals, key=lambda row: row.images_per_s or 0.0)
-    others = [row for row in rivals if row is not best]
+    best, others = fastest(rivals), len(rivals) > 1
     which = f"{best.arm} was the fastest of {len(rivals)} arms{_not_counted(rivals, measured)}" if others else best.arm
     sentences = [
         f"{which}: {best.images_per_s:.1f} images/s for the whole job on {counted(best.devices or 0, 'device')}."
@@ -94,12 +93,9 @@ def _ranking(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> list[str]:
         sentences += [f"That is {one.comparison.ratio:.2f} times {one.label}{limits}: {verdict}."]
         sentences += [f"Efficiency {one.efficiency:.0%}."]
     if others:
-        compared = statistics_of(measured).compare([(best.label, row.label) for row in others])
-        equal = [row.arm for row, of in zip(others, compared, strict=True) if of.verdict is not ArmVerdict.FASTER]
-        ties = (
-            f"No measurable difference from {', '.join(equal)}." if equal else "Measurably faster than every other arm."
-        )
-        sentences.append(ties)
+        equal = [row.arm for row, of in others_over(best, rivals, measured) if of.verdict is not ArmVerdict.SLOWER]
+        ties = f"No measurable difference from {', '.join(equal)}." if equal else ""
+        sentences.append(ties or "Measurably faster than every other arm.")
     if independent and independent.label != best.label:
         share = f"{independent.efficiency:.0%} of {independent.label}"
         sentences.append(f"It reaches {share}, the same devices without exchange.")

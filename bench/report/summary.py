@@ -1,7 +1,7 @@
 """Records -> one row per arm with its figures, and whether arms that compute the same have the same losses. Pure."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -12,7 +12,7 @@ from tfdist.bench.reading import ResultFolder
 from tfdist.bench.report.arm_records import ArmRecords, arms_of
 from tfdist.bench.report.baseline import VersusBaseline, versus_baseline
 from tfdist.bench.report.costs import Costs, costs_of
-from tfdist.bench.statistics import Interval, Statistics
+from tfdist.bench.statistics import Comparison, Interval, Statistics
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import exchange
 from tfdist.strategies.catalog import CATALOG, Exchange
@@ -157,9 +157,19 @@ class ArmRow(ArmRecords):
         return self.spec.get("global_batch_size")
 
     @property
+    def rate(self) -> float:
+        """`images_per_s`, 0 if nothing was measured."""
+        return self.images_per_s or 0.0
+
+    @property
     def per_device(self) -> float | None:
         """Images per second per device."""
         return None if self.images_per_s is None or not self.devices else self.images_per_s / self.devices
+
+    @property
+    def ideal(self) -> float | None:
+        """Images per second if each device were as fast as the baseline's; None: no baseline."""
+        return self.one_device.per_device * self.devices if self.one_device and self.devices else None
 
     @property
     def hosts(self) -> int:
@@ -204,6 +214,18 @@ def summarize(folders: Sequence[ResultFolder]) -> tuple[ArmRow, ...]:
 def statistics_of(rows: Sequence[ArmRow]) -> Statistics:
     """What the figures of these rows come from, for other comparisons of them."""
     return Statistics({row.label: row.rates for row in rows})
+
+
+def fastest(rows: Iterable[ArmRow]) -> ArmRow:
+    """The row with the most images/s."""
+    return max(rows, key=lambda row: row.rate)
+
+
+def others_over(best: ArmRow, rows: Sequence[ArmRow], among: Sequence[ArmRow]) -> list[tuple[ArmRow, Comparison]]:
+    """Each of `rows` but `best` with its throughput over that of `best`; some of `among` may connect groups of arms."""
+    others = [row for row in rows if row is not best]
+    statistics = statistics_of([row for row in among if row.measured])
+    return list(zip(others, statistics.compare([(row.label, best.label) for row in others]), strict=True))
 
 
 def _status(arm: ArmRecords) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from tfdist.bench.report.claims import mark_seconds
 from tfdist.bench.report.figures.colors import PALETTE
 from tfdist.bench.report.format import ends
 from tfdist.bench.report.section import STATUS, Chart, Column, Section, Table
-from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, statistics_of
+from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, fastest, others_over
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
 from tfdist.launch.text import counted
 
@@ -24,22 +24,40 @@ FEWEST = 4
 """Batch sizes of a series: fewer are a comparison of arms, not a sweep."""
 _FREE = ("batch_size", "learning_rate", "seed")
 """Fields of a spec in which the arms of a series may differ."""
-Series = Sequence[ArmRow]
-"""Arms by batch size, the smallest first."""
+Series = Mapping[str, Sequence[ArmRow]]
+"""Name of a series -> its arms by batch size, the smallest first."""
 
 
 def batch_section(measured: ReportData) -> Section | None:
     """None without a series."""
-    series = _series(measured.rows)
-    if not series:
+    grouped: dict[tuple[Any, ...], dict[int, ArmRow]] = {}
+    for row in measured.rows:
+        if row.batch_per_replica is not None and row.records:
+            key = (row.folder, row.hosts, identity(_fixed(row)))
+            grouped.setdefault(key, {}).setdefault(row.batch_per_replica, row)
+    found = [[each[size] for size in sorted(each)] for each in grouped.values() if len(each) >= FEWEST]
+    if not found:
         return None
-    data = pd.DataFrame([_values(row) for one in series for row in one]).convert_dtypes()
+    series = {
+        _name(one[0], [other[0] for other in found if other[0].strategy == one[0].strategy]): one for one in found
+    }
+    rows = [row for one in found for row in one]
     return Section(
         key="batch",
         title="Batch sizes",
-        answer=tuple(text for one, name in zip(series, _names(series), strict=True) for text in _answer(one, name)),
-        charts=(_throughput(series), _memory(series)),
-        tables=(Table("batch", "Throughput and memory of each batch size", data, COLUMNS),),
+        answer=tuple(text for name, one in series.items() for text in _answer(one, name)),
+        charts=(
+            _chart(series, "batch_throughput", "Images/s by batch size", "images/s of the whole job", _images_per_s),
+            _chart(series, "batch_memory", "Memory by batch size", "MB of the largest process or GPU", _megabytes),
+        ),
+        tables=(
+            Table(
+                "batch",
+                "Throughput and memory of each batch size",
+                pd.DataFrame([_values(row) for row in rows]),
+                COLUMNS,
+            ),
+        ),
         notes=(
             "Memory is the highest resident memory of the largest process since its start, import and trace included; "
             "on a GPU, what TensorFlow has allocated on it at most.",
@@ -47,25 +65,12 @@ def batch_section(measured: ReportData) -> Section | None:
     )
 
 
-def _series(rows: Sequence[ArmRow]) -> list[Series]:
-    grouped: dict[tuple[Any, ...], dict[int, ArmRow]] = {}
-    for row in rows:
-        if row.batch_per_replica is not None and row.records:
-            key = (row.folder, row.hosts, identity(_fixed(row)))
-            grouped.setdefault(key, {}).setdefault(row.batch_per_replica, row)
-    return [[each[size] for size in sorted(each)] for each in grouped.values() if len(each) >= FEWEST]
-
-
 def _fixed(row: ArmRow) -> Mapping[str, Any]:
     return {key: value for key, value in row.records[0].spec.items() if key not in _FREE}
 
 
-def _names(series: Sequence[Series]) -> list[str]:
-    """The strategy of each series, with what distinguishes it from others of this strategy."""
-    return [_name(one[0], [other[0] for other in series if other[0].strategy == one[0].strategy]) for one in series]
-
-
 def _name(row: ArmRow, alike: Sequence[ArmRow]) -> str:
+    """The strategy of a series, with what distinguishes it from the others of this strategy."""
     parts = [row.folder] if len({other.folder for other in alike}) > 1 else []
     parts += [counted(row.hosts, "host")] if len({other.hosts for other in alike}) > 1 else []
     for key, value in _fixed(row).items():
@@ -74,13 +79,14 @@ def _name(row: ArmRow, alike: Sequence[ArmRow]) -> str:
     return ", ".join([row.strategy, *parts])
 
 
-def _answer(series: Series, name: str) -> Iterator[str]:
+def _answer(series: Sequence[ArmRow], name: str) -> Iterator[str]:
     """The batch size from which on a larger one is not measurably faster, and where memory ended."""
     ran = [row for row in series if row.images_per_s and row.status != WRONG]
     if ran:
-        best = max(ran, key=lambda row: row.images_per_s or 0.0)
-        enough = _smallest_as_fast(ran, best)
-        text = f"{name}: batch {best.batch_per_replica} has the most images/s, {best.images_per_s:.1f}"
+        best = fastest(ran)
+        slower = {row.label for row, each in others_over(best, ran, ran) if each.verdict is ArmVerdict.SLOWER}
+        enough = next(row for row in ran if row.label not in slower)
+        text = f"{name}: batch {best.batch_per_replica} has the most images/s, {best.rate:.1f}"
         smaller = f"; batch {enough.batch_per_replica} is the smallest that is not measurably slower"
         known = enough is not best and best.rounds >= FEWEST_ROUNDS
         yield mark_seconds(f"{text}{smaller if known else ''}.", ran)
@@ -89,37 +95,18 @@ def _answer(series: Series, name: str) -> Iterator[str]:
         yield f"{name}: batch {failed.batch_per_replica} did not run: {failed.reason}."
 
 
-def _smallest_as_fast(ran: Series, best: ArmRow) -> ArmRow:
-    others = [row for row in ran if row is not best]
-    verdicts = statistics_of(ran).compare([(row.label, best.label) for row in others])
-    slower = {row.label for row, each in zip(others, verdicts, strict=True) if each.verdict is ArmVerdict.SLOWER}
-    return next(row for row in ran if row.label not in slower)
-
-
-def _memory_bytes(row: ArmRow) -> int | None:
-    gpu = max((peak for record in row.measured for rank in record.ranks for peak in rank.gpu_peak_bytes), default=None)
-    return gpu if gpu is not None else row.costs.largest_process_bytes
+def _images_per_s(row: ArmRow) -> float | None:
+    return row.images_per_s
 
 
 def _megabytes(row: ArmRow) -> float | None:
-    size = _memory_bytes(row)
+    gpu = max((peak for record in row.measured for rank in record.ranks for peak in rank.gpu_peak_bytes), default=None)
+    size = row.costs.largest_process_bytes if gpu is None else gpu
     return None if size is None else size / 1e6
 
 
-def _throughput(series: Sequence[Series]) -> Chart:
-    return _chart(
-        series, "batch_throughput", "Images/s by batch size", "images/s of the whole job", lambda row: row.images_per_s
-    )
-
-
-def _memory(series: Sequence[Series]) -> Chart:
-    return _chart(series, "batch_memory", "Memory by batch size", "MB of the largest process or GPU", _megabytes)
-
-
-def _chart(
-    series: Sequence[Series], name: str, title: str, label: str, value: Callable[[ArmRow], float | None]
-) -> Chart:
-    points = [(row, figure) for one in series for row in one if (figure := value(row)) is not None]
+def _chart(series: Series, name: str, title: str, label: str, value: Callable[[ArmRow], float | None]) -> Chart:
+    points = [(row, figure) for one in series.values() for row in one if (figure := value(row)) is not None]
     texts = [f"{row.label}: {figure:.0f}" for row, figure in points[:_MOST_IN_ALT]]
     texts += [f"and {len(points) - _MOST_IN_ALT:,} more"] if len(points) > _MOST_IN_ALT else []
     data = [{"arm": row.label, "batch_per_device": row.batch_per_replica, label: figure} for row, figure in points]
@@ -127,12 +114,12 @@ def _chart(
     return Chart(name, title, f"{label} over the batch size. {'; '.join(texts)}.", paint, pd.DataFrame(data))
 
 
-def _paint(axes: "Axes", series: Sequence[Series], value: Callable[[ArmRow], float | None], label: str) -> None:
-    for index, (one, name) in enumerate(zip(series, _names(series), strict=True)):
+def _paint(axes: "Axes", series: Series, value: Callable[[ArmRow], float | None], label: str) -> None:
+    for index, (name, one) in enumerate(series.items()):
         points = [(row.batch_per_replica, figure) for row in one if (figure := value(row)) is not None]
         color = PALETTE[index % len(PALETTE)]
         axes.plot(*zip(*points, strict=True), marker="o", color=color, label=name) if points else None
-    sizes = sorted({row.batch_per_replica for one in series for row in one if row.batch_per_replica})
+    sizes = sorted({row.batch_per_replica for one in series.values() for row in one if row.batch_per_replica})
     shown = sizes[:: 1 + len(sizes) // _MOST_TICKS]
     axes.set_xscale("log", base=2)
     axes.set_xticks(shown, list(map(str, shown)))

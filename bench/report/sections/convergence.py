@@ -11,7 +11,7 @@ from tfdist.bench.learning import AccuracyReach, Curve, Point, curves_of, reache
 from tfdist.bench.mean import OverSeeds, over_seeds, ratio_over_seeds
 from tfdist.bench.report.claims import STALENESS, Claim, below, mark_seconds, staleness_values
 from tfdist.bench.report.figures.colors import PALETTE
-from tfdist.bench.report.format import ends
+from tfdist.bench.report.format import between, ends
 from tfdist.bench.report.section import EMPTY, Chart, Column, Section, Table, with_interval
 from tfdist.bench.report.summary import WRONG, ArmRow, ReportData
 from tfdist.launch.text import counted
@@ -52,29 +52,7 @@ _OVER: tuple[tuple[str, str, Callable[[Point], float]], ...] = (
 
 def learning_charts(learners: Sequence[Learner]) -> Iterator[Chart]:
     """Accuracy and loss, each over examples and over seconds: a line for each training."""
-    data = _frame(learners)
-    for name, title, label, height in _AXES:
-        for over, over_label, across in _OVER:
-            yield Chart(
-                f"{name}_over_{over}",
-                f"{title} over {over}",
-                f"A line for each seed of each arm: {label} over {over_label}. Last values: {_ends(learners, height)}.",
-                partial(_paint, learners=learners, across=across, height=height, labels=(over_label, label)),
-                data[["arm", "task", "seed", over, name]],
-                inches=4.6,
-            )
-
-
-def _ends(learners: Sequence[Learner], height: Callable[[Point], float]) -> str:
-    """`a 0.95, 0.96; b 0.93, 0.95`: where the lines of each arm end."""
-    return "; ".join(
-        f"{learner.row.label} {', '.join(f'{height(curve.points[-1]):.2f}' for curve in learner.curves)}"
-        for learner in learners
-    )
-
-
-def _frame(learners: Sequence[Learner]) -> pd.DataFrame:
-    frame: pd.DataFrame = pd.DataFrame(
+    data = pd.DataFrame(
         [
             {"arm": learner.row.label, "task": curve.task, "seed": curve.seed, **vars(point)}
             for learner in learners
@@ -82,7 +60,20 @@ def _frame(learners: Sequence[Learner]) -> pd.DataFrame:
             for point in curve.points
         ]
     )
-    return frame
+    for name, title, label, height in _AXES:
+        ends = "; ".join(  # `a 0.95, 0.96; b 0.93, 0.95`
+            f"{learner.row.label} {', '.join(f'{height(curve.points[-1]):.2f}' for curve in learner.curves)}"
+            for learner in learners
+        )
+        for over, over_label, across in _OVER:
+            yield Chart(
+                f"{name}_over_{over}",
+                f"{title} over {over}",
+                f"A line for each seed of each arm: {label} over {over_label}. Last values: {ends}.",
+                partial(_paint, learners=learners, across=across, height=height, labels=(over_label, label)),
+                data[["arm", "task", "seed", over, name]],
+                inches=4.6,
+            )
 
 
 def _paint(
@@ -110,13 +101,16 @@ ACCURACY = 0.95
 
 def convergence_section(measured: ReportData) -> Section | None:
     """None without evaluated turns."""
-    accuracy = _accuracy(measured)
+    # the lowest that a suite trains until: arms that stop there never reach a higher one
+    suites = [folder.bench.suite for folder in measured.folders if folder.bench]
+    accuracy = min((suite.until_accuracy for suite in suites if suite.until_accuracy is not None), default=ACCURACY)
     learners = [
         Learner(row, curves, reached(curves, accuracy)) for row in measured.rows if (curves := curves_of(row.measured))
     ]
     if not learners:
         return None
     data = pd.DataFrame([_values(learner) for learner in learners]).convert_dtypes()
+    seeds = max(learner.reached.seeds for learner in learners)
     title = f"Examples and seconds to {_percent(accuracy)} of the held-out examples"
     return Section(
         key="convergence",
@@ -124,14 +118,18 @@ def convergence_section(measured: ReportData) -> Section | None:
         answer=(*_fastest(learners, accuracy), *(claim.sentence for claim in _claims(learners, accuracy))),
         charts=tuple(learning_charts(learners)),
         tables=(Table("convergence", title, data, _columns(accuracy)),),
-        notes=_notes(learners),
+        notes=(
+            f"Mean and 95 % interval are those of the logarithms over {counted(seeds, 'seed')}: initial weights "
+            "and order of the data. Ratios compare runs with the same seed.",
+            "Examples are those of all workers together; of trainings without exchange, those of one model. "
+            "Seconds are examples over images/s, turn by turn: starts and evaluations do not count. An accuracy "
+            "is reached between two evaluations by linear interpolation.",
+            "All arms have the same learning rate and the same batch per device, so a synchronous step averages "
+            "the gradients of more examples than an asynchronous update.",
+            "The staleness of an update is the number of updates that others applied between its worker's read of"
+            " the variables and its own.",
+        ),
     )
-
-
-def _accuracy(measured: ReportData) -> float:
-    """The lowest that a suite trains until: arms that stop there never reach a higher one."""
-    suites = [folder.bench.suite for folder in measured.folders if folder.bench]
-    return min((suite.until_accuracy for suite in suites if suite.until_accuracy is not None), default=ACCURACY)
 
 
 def _fastest(learners: Sequence[Learner], accuracy: float) -> Iterator[str]:
@@ -140,10 +138,17 @@ def _fastest(learners: Sequence[Learner], accuracy: float) -> Iterator[str]:
     if ranked:
         best, figure = min(ranked, key=lambda entry: entry[1].value)
         text = f"{best.row.label} was the first to classify {_percent(accuracy)} of the held-out examples correctly"
-        equal = [each.row.label for each, _ in ranked if each is not best and _as_early(each, best)]
+        ratios = {
+            each.row.label: ratio_over_seeds(each.reached.seconds, best.reached.seconds)
+            for each, _ in ranked
+            if each is not best
+        }
+        equal = [arm for arm, of in ratios.items() if of is None or of.interval is None or of.interval.low <= 1.0]
         ties = f" No measurable difference from {', '.join(equal)}." if equal else ""
         rows = [learner.row for learner, _ in ranked]
-        yield mark_seconds(f"{text}, after {_text(figure, 's')} of training.", rows) + ties
+        limits = f" ({_digits(figure.interval.low)} to {_digits(figure.interval.high)})" if figure.interval else ""
+        after = f"{_digits(figure.value)} s{limits}"
+        yield mark_seconds(f"{text}, after {after} of training.", rows) + ties
     never = [learner.row.label for learner in learners if not learner.reached.complete]
     if never:
         advice = "measure with more --rounds for longer trainings"
@@ -153,11 +158,6 @@ def _fastest(learners: Sequence[Learner], accuracy: float) -> Iterator[str]:
 def _ranked(row: ArmRow) -> bool:
     """Trainings without exchange on several devices make several models."""
     return row.status != WRONG and (row.exchange is not Exchange.NONE or row.devices == 1)
-
-
-def _as_early(learner: Learner, best: Learner) -> bool:
-    ratio = ratio_over_seeds(learner.reached.seconds, best.reached.seconds)
-    return ratio is None or ratio.interval is None or ratio.interval.low <= 1.0
 
 
 def _percent(accuracy: float) -> str:
@@ -171,7 +171,8 @@ def _claims(learners: Sequence[Learner], accuracy: float) -> Iterator[Claim]:
         theirs = next((each for each in learners if _is_counterpart(each.row, ours.row)), None)
         ratio = ratio_over_seeds(theirs.reached.examples, ours.reached.examples) if theirs else None
         if theirs and ratio and theirs.reached.complete and ours.reached.complete:
-            measured.append(f"{theirs.row.label} needed {_times(ratio)} the examples of {ours.row.label}")
+            times = f"{ratio.value:.2f} times{between(ratio.interval, '.2f')}"
+            measured.append(f"{theirs.row.label} needed {times} the examples of {ours.row.label}")
             outcomes.append(below(ratio.interval, 1.0))
     if measured:
         text = f"Synchronous training needs fewer examples to {_percent(accuracy)} than asynchronous training"
@@ -183,36 +184,8 @@ def _is_counterpart(row: ArmRow, of: ArmRow) -> bool:
     return same and row.exchange is Exchange.SYNC and (row.devices or 0) > 1
 
 
-def _times(ratio: OverSeeds) -> str:
-    return f"{ratio.value:.2f} times{_between(ratio, '{:.2f}'.format)}"
-
-
-def _text(figure: OverSeeds, unit: str) -> str:
-    return f"{_digits(figure.value)} {unit}{_between(figure, _digits)}"
-
-
-def _between(figure: OverSeeds, text: Callable[[float], str]) -> str:
-    interval = figure.interval
-    return f" ({text(interval.low)} to {text(interval.high)})" if interval else ""
-
-
 def _digits(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
-
-
-def _notes(learners: Sequence[Learner]) -> tuple[str, ...]:
-    seeds = max(learner.reached.seeds for learner in learners)
-    return (
-        f"Mean and 95 % interval are those of the logarithms over {counted(seeds, 'seed')}: initial weights and order "
-        "of the data. Ratios compare runs with the same seed.",
-        "Examples are those of all workers together; of trainings without exchange, those of one model. Seconds are "
-        "examples over images/s, turn by turn: starts and evaluations do not count. An accuracy is reached between "
-        "two evaluations by linear interpolation.",
-        "All arms have the same learning rate and the same batch per device, so a synchronous step averages the "
-        "gradients of more examples than an asynchronous update.",
-        "The staleness of an update is the number of updates that others applied between its worker's read of the "
-        "variables and its own.",
-    )
 
 
 def _columns(accuracy: float) -> tuple[Column, ...]:

@@ -1,6 +1,6 @@
 """Single-card, multi-card and multi-node, synchronous and asynchronous, side by side: the fastest arm of each kind."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -9,7 +9,8 @@ from tfdist.bench.report.columns import columns_for, scaling_of, values_of
 from tfdist.bench.report.figures.arm_chart import EXCHANGE, draw_interval, figure_text, name_rows, write
 from tfdist.bench.report.format import between, difference, in_unit
 from tfdist.bench.report.section import Chart, Column, Section, Table
-from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, statistics_of
+from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, others_over
+from tfdist.bench.report.summary import fastest as fastest_of
 from tfdist.bench.statistics import FEWEST_ROUNDS
 from tfdist.strategies.catalog import Exchange
 
@@ -37,7 +38,7 @@ def kinds_section(measured: ReportData) -> Section | None:
     kinds = _by_kind(measured.rows)
     if len(kinds) < 2:
         return None
-    fastest = {kind: max(rows, key=lambda row: row.images_per_s or 0.0) for kind, rows in kinds.items()}
+    fastest = {kind: fastest_of(rows) for kind, rows in kinds.items()}
     scaling = scaling_of(measured.rows)
     data = pd.DataFrame(
         [{"name": _name(kind), "arms": len(kinds[kind]), **values_of(row, scaling)} for kind, row in fastest.items()]
@@ -54,15 +55,11 @@ def kinds_section(measured: ReportData) -> Section | None:
         tuple(in_unit(text, measured.rows) for text in _sync_against_async(measured.rows, fastest)),
         charts=(_chart(measured.rows, kinds, fastest),),
         tables=(Table("fastest_of_kind", "The fastest arm of each kind", data, columns),),
-        notes=tuple(_notes(kinds)),
+        notes=(
+            *((_CAUTION,) if any(len(rows) > 1 for rows in kinds.values()) else ()),
+            *((_LEARNING,) if any(exchange is Exchange.ASYNC for _, _, exchange in kinds) else ()),
+        ),
     )
-
-
-def _notes(kinds: Mapping[_Kind, Sequence[ArmRow]]) -> Iterator[str]:
-    if any(len(rows) > 1 for rows in kinds.values()):
-        yield _CAUTION
-    if any(exchange is Exchange.ASYNC for _, _, exchange in kinds):
-        yield _LEARNING
 
 
 def _by_kind(rows: Sequence[ArmRow]) -> dict[_Kind, list[ArmRow]]:
@@ -88,21 +85,16 @@ def _sync_against_async(rows: Sequence[ArmRow], fastest: dict[_Kind, ArmRow]) ->
     """The fastest synchronous arm on several devices of each folder and the fastest asynchronous one."""
     for folder in dict.fromkeys(key[0] for key in fastest):
         several = [row for key, row in fastest.items() if key[0] == folder and (row.devices or 0) > 1]
-        sync, async_ = (
-            max(
-                (row for row in several if row.exchange is exchange and row.rounds >= FEWEST_ROUNDS),
-                key=lambda row: row.images_per_s or 0.0,
-                default=None,
-            )
-            for exchange in (Exchange.SYNC, Exchange.ASYNC)
-        )
-        if sync and async_:
-            (comparison,) = statistics_of([row for row in rows if row.folder == folder]).compare(
-                [(sync.label, async_.label)]
-            )
+        sure = [row for row in several if row.rounds >= FEWEST_ROUNDS]
+        sync = [row for row in sure if row.exchange is Exchange.SYNC]
+        others = [row for row in sure if row.exchange is Exchange.ASYNC]
+        if sync and others:
+            best, other = fastest_of(sync), fastest_of(others)
+            of_folder = [row for row in rows if row.folder == folder]
+            ((_, comparison),) = others_over(other, [best], of_folder)
             yield (
-                f"{sync.label}, the fastest synchronous arm on several devices, reaches {comparison.ratio:.2f} times "
-                f"the images/s of {async_.label}, the fastest asynchronous one{between(comparison.interval, '.2f')}: "
+                f"{best.label}, the fastest synchronous arm on several devices, reaches {comparison.ratio:.2f} times "
+                f"the images/s of {other.label}, the fastest asynchronous one{between(comparison.interval, '.2f')}: "
                 f"{difference(comparison)}."
             )
 
@@ -111,18 +103,18 @@ def _chart(rows: Sequence[ArmRow], kinds: dict[_Kind, list[ArmRow]], fastest: di
     def paint(axes: "Axes") -> None:
         for index, (kind, arms) in enumerate(kinds.items()):
             color, words = EXCHANGE[kind[2]]
-            others = [row.images_per_s or 0.0 for row in arms if row is not fastest[kind]]
+            others = [row.rate for row in arms if row is not fastest[kind]]
             axes.scatter(others, [index] * len(others), s=22, color=color, alpha=0.4, lw=0, label=_OTHERS)
             best = fastest[kind]
             if best.spread:
                 draw_interval(axes, best.spread.low, best.spread.high, index)
-            axes.scatter([best.images_per_s or 0.0], [index], s=64, color=color, zorder=3, label=words)
-            high = best.spread.high if best.spread else best.images_per_s or 0.0
+            axes.scatter([best.rate], [index], s=64, color=color, zorder=3, label=words)
+            high = best.spread.high if best.spread else best.rate
             write(axes, f"{best.images_per_s:.0f}  {best.arm}", high, index)
         name_rows(axes, [_name(kind) for kind in kinds])
         axes.set_xlabel(in_unit("images/s of the whole job", rows))
         axes.margins(x=0.08)
-        axes.set_xlim(left=0, right=1.45 * max(row.images_per_s or 0.0 for row in fastest.values()))
+        axes.set_xlim(left=0, right=1.45 * max(row.rate for row in fastest.values()))
 
     alt = "The fastest arm of each kind: " + "; ".join(
         f"{_name(kind)}: {row.arm} {figure_text(row)}" for kind, row in fastest.items()

@@ -111,7 +111,7 @@ def _baselines(rows: Iterable[ArmRow]) -> str:
 
 
 def _chart(rows: Sequence[ArmRow], table: pd.DataFrame) -> Chart:
-    data = table[list(_DATA)].assign(images_per_s_ideal=pd.array([_ideal(row) for row in rows], dtype="Float64"))
+    data = table[list(_DATA)].assign(images_per_s_ideal=pd.array([row.ideal for row in rows], dtype="Float64"))
     alt = f"Images/s of the whole job, with intervals: {described(rows, figure_text)}."
     title, caption = "Throughput of each arm", DESCRIPTIONS[scaling_of(rows)]
     return arm_chart("images_per_s", title, in_unit(alt, rows), rows, paint_throughput, data, caption)
@@ -128,20 +128,12 @@ def paint_throughput(axes: "Axes", rows: Sequence[ArmRow]) -> None:
         high = row.spread.high if row.spread else row.images_per_s
         if row.spread:
             draw_interval(axes, row.spread.low, high, index)
-        ideal = _ideal(row)
-        if ideal:
+        if row.ideal and row.devices != 1:
             label = "ideal: one device times the number of devices"
-            axes.plot([ideal, ideal], [index - 0.36, index + 0.36], color=RED, lw=1.6, ls="--", label=label)
+            axes.plot([row.ideal] * 2, [index - 0.36, index + 0.36], color=RED, lw=1.6, ls="--", label=label)
         wrong = row.status == WRONG
         text = f"{row.images_per_s:.0f}" + (f", {WRONG} losses" if wrong else "")
         write(axes, text, high, index, color=RED if wrong else INK)
     axes.set_xlabel(in_unit("images/s of the whole job", rows))
     axes.margins(x=0.08)
     axes.set_xlim(left=0)
-
-
-def _ideal(row: ArmRow) -> float | None:
-    """The baseline's images/s on each of the row's devices."""
-    if row.one_device is None or row.devices is None or row.devices == 1:
-        return None
-    return row.one_device.per_device * row.devices

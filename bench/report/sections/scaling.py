@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tfdist.bench.report.baseline import VersusBaseline
 from tfdist.bench.report.columns import DESCRIPTIONS, scaling_of, values_of
 from tfdist.bench.report.figures.arm_chart import arm_chart, described, draw_interval, is_narrow, write, write_status
 from tfdist.bench.report.figures.colors import NONE, PALETTE, RED
-from tfdist.bench.report.format import in_unit
+from tfdist.bench.report.format import ends, in_unit
 from tfdist.bench.report.section import Chart, Section
-from tfdist.bench.report.summary import WRONG, ArmRow, ReportData
+from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, fastest
 from tfdist.strategies.catalog import Exchange
 
 if TYPE_CHECKING:
@@ -35,20 +34,13 @@ def efficiency_section(measured: ReportData) -> Section | None:
     return Section("efficiency", "Efficiency", (_TEXT,), charts=(chart,))
 
 
-def _limits(versus: VersusBaseline) -> tuple[float, float] | None:
-    interval = versus.comparison.interval
-    return (interval.low / versus.devices, interval.high / versus.devices) if interval else None
-
-
 def _values(row: ArmRow) -> dict[str, object]:
     values: dict[str, object] = {"folder": row.folder, "arm": row.arm, "devices": row.devices}
     for name, versus in (("one_device", row.one_device), ("independent", row.independent)):
-        low, high = (versus and _limits(versus)) or (None, None)
         values |= {
             f"baseline_{name}": versus.label if versus else None,
             f"efficiency_vs_{name}": versus.efficiency if versus else None,
-            f"efficiency_vs_{name}_low": low,
-            f"efficiency_vs_{name}_high": high,
+            **ends(f"efficiency_vs_{name}", versus.efficiency_interval if versus else None),
         }
     return values
 
@@ -76,10 +68,10 @@ def paint_efficiency(axes: "Axes", rows: Sequence[ArmRow]) -> None:
             if versus is None:
                 continue
             axes.barh(index + offset, versus.efficiency, height=height, color=color, label=label)
-            low, high = _limits(versus) or (None, versus.efficiency)
-            if low is not None:
-                draw_interval(axes, low, high, index + offset, ms=5)
-            write(axes, f"{versus.efficiency:.0%}", high, index + offset)
+            limits = versus.efficiency_interval
+            if limits:
+                draw_interval(axes, limits.low, limits.high, index + offset, ms=5)
+            write(axes, f"{versus.efficiency:.0%}", limits.high if limits else versus.efficiency, index + offset)
     axes.axvline(1.0, color=RED, lw=1.4, ls="--", label="ideal: 100 %")
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_xlabel(in_unit("images/s per device, as a share of the baseline's", rows))
@@ -107,23 +99,17 @@ def scaling_section(measured: ReportData) -> Section | None:
     notes = [f"{DESCRIPTIONS[scaling_of(rows)]}."]
     if len(curves) > _MOST_CURVES:
         notes.append(f"The chart shows {_MOST_CURVES} of {len(curves):,} curves: those with the highest throughput.")
-    return Section(
-        "scaling", "Scaling", (in_unit(_answer(rows), rows),), charts=(_chart(rows, curves),), notes=tuple(notes)
-    )
-
-
-def _answer(rows: Sequence[ArmRow]) -> str:
-    """The best use of the largest number of devices."""
+    # the best use of the largest number of devices
     most = max(row.devices or 0 for row in rows)
-    exchanging = [row for row in rows if row.devices == most and row.exchange is not Exchange.NONE] or [
-        row for row in rows if row.devices == most
-    ]
-    best = max(exchanging, key=lambda row: row.images_per_s or 0.0)
+    largest = [row for row in rows if row.devices == most]
+    best = fastest([row for row in largest if row.exchange is not Exchange.NONE] or largest)
     efficiency = best.one_device.efficiency if best.one_device else 0.0
-    return (
-        f"On {most} devices, the most that were measured, {best.label} is the fastest: {best.images_per_s:.1f} "
-        f"images/s, {efficiency:.0%} of {most} times one device."
+    answer = (
+        f"On {most} devices, the most that were measured, {best.label} is the fastest: {best.rate:.1f} images/s, "
+        f"{efficiency:.0%} of {most} times one device."
     )
+    charts = (_chart(rows, curves),)
+    return Section("scaling", "Scaling", (in_unit(answer, rows),), charts=charts, notes=tuple(notes))
 
 
 def _curves(rows: Sequence[ArmRow]) -> _Curves:
@@ -138,20 +124,14 @@ def _curves(rows: Sequence[ArmRow]) -> _Curves:
         spec = {key: str(value) for key, value in row.measured[0].spec.items() if key not in _SIZE}
         batch = row.batch_global if strong else row.batch_per_replica
         families.setdefault((row.folder, batch, *sorted(spec.items())), []).append(row)
-    names = _names(list(families.values()))
-    named = {
-        name: sorted(family, key=lambda row: row.devices or 0)
-        for name, family in zip(names, families.values(), strict=True)
-    }
-    return dict(sorted(named.items(), key=lambda item: -max(row.images_per_s or 0.0 for row in item[1])))
-
-
-def _names(families: Sequence[Sequence[ArmRow]]) -> list[str]:
-    """Unique."""
-    found = [family[0].label if len(family) == 1 else _common(row.label for row in family) for family in families]
-    return [
-        name if found.count(name) == 1 else f"{name} ({families[index][0].arm})" for index, name in enumerate(found)
+    found = [
+        family[0].label if len(family) == 1 else _common(row.label for row in family) for family in families.values()
     ]
+    named: dict[str, list[ArmRow]] = {}
+    for name, family in zip(found, families.values(), strict=True):
+        unique = name if found.count(name) == 1 else f"{name} ({family[0].arm})"
+        named[unique] = sorted(family, key=lambda row: row.devices or 0)
+    return dict(sorted(named.items(), key=lambda item: -fastest(item[1]).rate))
 
 
 def _common(labels: Iterable[str]) -> str:
@@ -165,7 +145,11 @@ def _chart(rows: Sequence[ArmRow], curves: _Curves) -> Chart:
     shown = dict(list(curves.items())[:_MOST_CURVES])
 
     def paint(axes: "Axes") -> None:
-        _ideal_lines(axes, [row for family in shown.values() for row in family])
+        drawn = [row for family in shown.values() for row in family]
+        sizes = sorted({row.devices or 1 for row in drawn} | {1})
+        for rate in dict.fromkeys(row.one_device.per_device for row in drawn if row.one_device):
+            label = "ideal: one device times the number of devices"
+            axes.plot(sizes, [rate * size for size in sizes], color=RED, lw=1.4, ls="--", label=label)
         styles = zip(cycle(PALETTE[:-1]), cycle(_MARKERS))
         for (name, family), (color, marker) in zip(shown.items(), styles, strict=False):
             _curve(axes, name, family, NONE if family[0].exchange is Exchange.NONE else color, marker)
@@ -184,29 +168,30 @@ def _chart(rows: Sequence[ArmRow], curves: _Curves) -> Chart:
         for name, family in shown.items()
     )
     alt = in_unit(f"Images/s over devices, with the ideal line. {points}.", rows)
-    return Chart("scaling", "Throughput over devices", alt, paint, _data(rows, curves), 4.2)
-
-
-def _ideal_lines(axes: "Axes", rows: Sequence[ArmRow]) -> None:
-    """One for each baseline."""
-    per_device = [row.one_device.per_device for row in rows if row.one_device]
-    devices = sorted({row.devices or 1 for row in rows} | {1})
-    for rate in dict.fromkeys(per_device):
-        label = "ideal: one device times the number of devices"
-        axes.plot(devices, [rate * number for number in devices], color=RED, lw=1.4, ls="--", label=label)
+    scaling = scaling_of(rows)
+    data = pd.DataFrame(
+        [
+            values_of(row, scaling) | {"curve": name, "images_per_s_ideal": row.ideal}
+            for name, family in curves.items()
+            for row in family
+        ]
+    )
+    return Chart("scaling", "Throughput over devices", alt, paint, data[list(_DATA)], 4.2)
 
 
 def _curve(axes: "Axes", name: str, family: Sequence[ArmRow], color: str, marker: str) -> None:
     """The baseline begins a curve that has no point on one device."""
     start = family[0].one_device
-    points = [(row.devices or 1, row.images_per_s or 0.0) for row in family]
+    points = [(row.devices or 1, row.rate) for row in family]
     if start and points[0][0] > 1:
         points.insert(0, (1, start.per_device))
     axes.plot(*zip(*points, strict=True), color=color, lw=1.3, alpha=0.55)
+    below = [row.rate - row.spread.low if row.spread else 0.0 for row in family]
+    above = [row.spread.high - row.rate if row.spread else 0.0 for row in family]
     axes.errorbar(
         [row.devices or 1 for row in family],
-        [row.images_per_s or 0.0 for row in family],
-        yerr=list(zip(*map(_error, family), strict=True)),
+        [row.rate for row in family],
+        yerr=(below, above),
         color=color,
         fmt=marker,
         ms=5 if is_narrow(axes) else 6,
@@ -214,27 +199,3 @@ def _curve(axes: "Axes", name: str, family: Sequence[ArmRow], color: str, marker
         lw=1.3,
         label=name,
     )
-
-
-def _error(row: ArmRow) -> tuple[float, float]:
-    """Distances from the interval's ends to the figure."""
-    if row.spread is None or row.images_per_s is None:
-        return 0.0, 0.0
-    return row.images_per_s - row.spread.low, row.spread.high - row.images_per_s
-
-
-def _data(rows: Sequence[ArmRow], curves: _Curves) -> pd.DataFrame:
-    scaling = scaling_of(rows)
-    table = pd.DataFrame(
-        [
-            values_of(row, scaling)
-            | {
-                "curve": name,
-                "images_per_s_ideal": row.one_device.per_device * (row.devices or 1) if row.one_device else None,
-            }
-            for name, family in curves.items()
-            for row in family
-        ]
-    )
-    chosen: pd.DataFrame = table[list(_DATA)]
-    return chosen

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -11,7 +12,7 @@ from tfdist.bench.report.claims import mark_seconds
 from tfdist.bench.report.figures.colors import PALETTE
 from tfdist.bench.report.format import between, ends
 from tfdist.bench.report.section import EMPTY, Chart, Column, Section, Table, with_interval
-from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, statistics_of
+from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, fastest, others_over
 from tfdist.bench.statistics import ArmVerdict
 from tfdist.models.record import Storage
 from tfdist.strategies.catalog import Exchange
@@ -37,16 +38,20 @@ class StorageArm:
 
 def storage_section(measured: ReportData) -> Section | None:
     """None unless arms with parameter servers differ in placement or partitioner."""
-    stored = [StorageArm(row, devices) for row in measured.rows if (devices := _devices(row))]
+    stored = []
+    for row in measured.rows:
+        reported = (rank.storage for record in row.measured for rank in record.ranks[:1] if rank.storage)
+        stored += [StorageArm(row, devices) for devices in islice(reported, 1)]
     served = [each for each in stored if each.servers]
-    if len({_placed(each.row) for each in served}) < 2:
+    specs = [each.row.measured[0].spec for each in served]
+    if len({(spec["placement"], spec["variable_partitioner"]) for spec in specs}) < 2:
         return None
     lines = [_values(each.row, name, held) for each in stored for name, held in each.devices.items()]
     data = pd.DataFrame(lines).convert_dtypes()
     return Section(
         key="storage",
         title="Where variables are stored",
-        answer=(*_fastest(stored, measured), *_balance(served)),
+        answer=tuple(_answer(stored, served, measured.rows)),
         charts=(_chart(served),),
         tables=(Table("storage", "Variables, requests and bytes of each device or server", data, COLUMNS),),
         notes=(
@@ -58,44 +63,26 @@ def storage_section(measured: ReportData) -> Section | None:
     )
 
 
-def _devices(row: ArmRow) -> Mapping[str, Storage]:
-    return next((rank.storage for record in row.measured for rank in record.ranks[:1] if rank.storage), {})
-
-
-def _placed(row: ArmRow) -> tuple[Any, ...]:
-    spec = row.measured[0].spec
-    return spec["placement"], spec["variable_partitioner"]
-
-
-def _fastest(stored: Sequence[StorageArm], measured: ReportData) -> Iterator[str]:
+def _answer(stored: Sequence[StorageArm], served: Sequence[StorageArm], among: Sequence[ArmRow]) -> Iterator[str]:
+    """The fastest arm, which ones are measurably slower or may be as fast, and how busy the busiest server is."""
     rows = [each.row for each in stored if each.row.images_per_s and _ranked(each.row)]
     if len(rows) > 1:
-        best = max(rows, key=lambda row: row.images_per_s or 0.0)
-        text = f"{best.label} had the most images/s, {best.images_per_s:.0f}{between(best.spread, '.0f')}"
-        compared = _compared(best, [row for row in rows if row is not best], measured.rows)
-        yield mark_seconds(f"{text}; {compared}.", rows)
+        best = fastest(rows)
+        texts: dict[str, list[str]] = {"measurably slower": [], "no measurable difference": []}
+        for row, each in others_over(best, rows, among):
+            what = "measurably slower" if each.verdict is ArmVerdict.SLOWER else "no measurable difference"
+            texts[what].append(f"{row.label} {each.ratio:.2f} times that")
+        compared = "; ".join(f"{what}: {', '.join(arms)}" for what, arms in texts.items() if arms)
+        figure = f"{best.rate:.0f}{between(best.spread, '.0f')}"
+        yield mark_seconds(f"{best.label} had the most images/s, {figure}; {compared}.", rows)
+    busiest = [(each, _largest_share(each.servers)) for each in served if len(each.servers) > 1]
+    shares = ", ".join(f"{each.row.label} {share:.0%}" for each, share in busiest if share)
+    if shares:
+        yield f"Of the bytes that a step moves, the busiest server's share is: {shares}."
 
 
 def _ranked(row: ArmRow) -> bool:
     return (row.devices or 0) > 1 and row.exchange is not Exchange.NONE and row.status != WRONG
-
-
-def _compared(best: ArmRow, others: Sequence[ArmRow], rows: Sequence[ArmRow]) -> str:
-    """Which arms are measurably slower, and which may be as fast; of `rows`, some may connect groups of arms."""
-    statistics = statistics_of([row for row in rows if row.measured])
-    compared = statistics.compare([(row.label, best.label) for row in others])
-    texts = [f"{row.label} {each.ratio:.2f} times that" for row, each in zip(others, compared, strict=True)]
-    slower = [text for text, each in zip(texts, compared, strict=True) if each.verdict is ArmVerdict.SLOWER]
-    equal = [text for text, each in zip(texts, compared, strict=True) if each.verdict is not ArmVerdict.SLOWER]
-    parts = (("measurably slower", slower), ("no measurable difference", equal))
-    return "; ".join(f"{what}: {', '.join(names)}" for what, names in parts if names)
-
-
-def _balance(served: Sequence[StorageArm]) -> Iterator[str]:
-    several = [each for each in served if len(each.servers) > 1 and _largest_share(each.servers)]
-    if several:
-        shares = (f"{each.row.label} {_largest_share(each.servers):.0%}" for each in several)
-        yield f"Of the bytes that a step moves, the busiest server's share is: {', '.join(shares)}."
 
 
 def _moved(held: Storage) -> int:
