@@ -98,7 +98,7 @@ class _ArmThread:
     post: Post
     inbox: Inbox = field(default_factory=Inbox)
     started: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
-    turn: "_TurnState" = field(init=False)
+    turn: "TurnState" = field(init=False)
     starting: bool = True
     """Its tasks have not waited at the barrier yet."""
 
@@ -128,7 +128,7 @@ class _ArmThread:
             RunWriter(RunDir(start.run_dir), lambda _: None) as writer,
             connect(job.hosts, start.policy, inbox=self.inbox) as fleet,
         ):
-            self.turn = _TurnState(job, fleet)
+            self.turn = TurnState(job, fleet)
             _, record = run_training(
                 job,
                 start.spec,
@@ -209,7 +209,7 @@ _Figures = tuple[float, Mapping[str, tuple[Window, ...]], tuple[HostReading, ...
 
 
 @dataclass
-class _TurnState:
+class TurnState:
     """Collects the messages of one turn after the other."""
 
     job: Job

@@ -46,7 +46,7 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Start the first window."""
         if self._launched:
-            self._stepper = _shared_stepper(job_part())
+            self._stepper = shared_stepper(job_part())
             self._stepper.continue_from(_steps_before(self.model))
             self.model.stop_training = not self._stepper.start()
 
@@ -75,7 +75,7 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
 
 
 @cache
-def _shared_stepper(part: JobPart) -> Stepper:
+def shared_stepper(part: JobPart) -> Stepper:
     """One for all calls of fit."""
     return make_stepper(part, devices.find_coordinator, lambda logs: _loss(logs, part.ranks))
 

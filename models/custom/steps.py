@@ -28,7 +28,7 @@ def measured(dataset: Iterable[T], examples: int, coordinator: Any = None, first
     """
     part = job_part()
     part.check(examples)
-    stepper, result = _shared_stepper(part, coordinator)
+    stepper, result = shared_stepper(part, coordinator)
     stepper.loop.examples_per_step = part.share(examples)
     stepper.continue_from(first)
     return _batches(dataset, stepper, result)
@@ -53,7 +53,7 @@ def _batches(dataset: Iterable[T], stepper: Stepper, result: Callable[[], Any]) 
 
 
 @cache
-def _shared_stepper(part: JobPart, coordinator: Any) -> tuple[Stepper, Callable[[], Any]]:
+def shared_stepper(part: JobPart, coordinator: Any) -> tuple[Stepper, Callable[[], Any]]:
     """One for all loops of the program, so that a second one continues the turns."""
     if not part.workers:
         return make_stepper(part, lambda: None), lambda: None

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfdist.bench.arm_process import _TurnState
+from tfdist.bench.arm_process import TurnState
 from tfdist.launch.agents.inbox import NextTurn
 from tfdist.launch.agents.messages import Event, Inspected
 from tfdist.launch.errors import TfdistError
@@ -14,9 +14,9 @@ WINDOW = {"steps": 3, "examples": 24, "elapsed_s": 0.3, "loss": None, "usage": N
 READING = Inspected({"worker-0": "S", "worker-1": "S"}, {})
 
 
-def state() -> _TurnState:
+def state() -> TurnState:
     job = SimpleNamespace(leading=("worker-0", "worker-1"), hosts=("h1",))
-    return _TurnState(job, SimpleNamespace())  # type: ignore[arg-type]
+    return TurnState(job, SimpleNamespace())  # type: ignore[arg-type]
 
 
 def barrier(task: str, step_s: object = 0.1) -> Event:

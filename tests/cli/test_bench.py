@@ -179,7 +179,7 @@ def test_your_own_program_replaces_the_training(tmp_path: Path, capsys: pytest.C
 def test_refused_arms_are_the_last_line_even_if_quiet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tfdist.cli.bench._execute", save_nothing)
+    monkeypatch.setattr("tfdist.cli.bench.run_session", save_nothing)
     (tmp_path / "gpus.toml").write_text('arms = [{ name = "a", strategy = "one-device", gpus = true }]')
     assert run(["bench", "--suite", "gpus.toml", "--out", "out", "--quiet"]) == 0
     assert capsys.readouterr().err.splitlines() == [
@@ -190,7 +190,7 @@ def test_refused_arms_are_the_last_line_even_if_quiet(
 def test_a_bench_that_is_interrupted_before_its_first_turn_has_no_report(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tfdist.cli.bench._execute", lambda session, *_: save_nothing(session) or 130)
+    monkeypatch.setattr("tfdist.cli.bench.run_session", lambda session, *_: save_nothing(session) or 130)
     assert run(["bench", "--suite", "smoke", "--out", "out", "--quiet"]) == 130
     assert capsys.readouterr().err.splitlines() == [
         "no turn was measured: no report",
@@ -202,7 +202,7 @@ def test_a_resume_says_which_turns_it_measures_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fails = RunnerHooks(Progress(), FakeArms(behaviour={"two; it's": {"ends": -1}}))
-    monkeypatch.setattr("tfdist.cli.bench._execute", lambda session, *_: run_session(session, fails))
+    monkeypatch.setattr("tfdist.cli.bench.run_session", lambda session, *_: run_session(session, fails))
     assert run(["bench", "--suite", "tiny.toml", "--out", "out", "--quiet"]) == 1
     assert "1 of 2 turns left" in capsys.readouterr().err
     assert run(["bench", "--resume", "out", "--dry-run"]) == 0

@@ -96,7 +96,8 @@ def test_the_number_of_runs_can_be_limited(capsys):
 
 def test_reasons_are_shortened_to_the_terminal(capsys, monkeypatch):
     keep("20260101T120000Z-a", outcome=outcome("failed", "x" * 300 + "\nsecond line"))
-    monkeypatch.setattr("tfdist.cli.runs._width", lambda: 80)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
     assert run(["runs"]) == 0
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) == 80

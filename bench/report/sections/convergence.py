@@ -111,7 +111,7 @@ def convergence_section(measured: ReportData) -> Section | None:
         return None
     data = pd.DataFrame([_values(learner) for learner in learners]).convert_dtypes()
     seeds = max(learner.reached.seeds for learner in learners)
-    title = f"Examples and seconds to {_percent(accuracy)} of the held-out examples"
+    title = f"Examples and seconds to {accuracy_text(accuracy)} of the held-out examples"
     return Section(
         key="convergence",
         title="Learning",
@@ -137,7 +137,9 @@ def _fastest(learners: Sequence[Learner], accuracy: float) -> Iterator[str]:
     ranked = [(learner, figure) for learner in learners if _ranked(learner.row) and (figure := learner.seconds)]
     if ranked:
         best, figure = min(ranked, key=lambda entry: entry[1].value)
-        text = f"{best.row.label} was the first to classify {_percent(accuracy)} of the held-out examples correctly"
+        text = (
+            f"{best.row.label} was the first to classify {accuracy_text(accuracy)} of the held-out examples correctly"
+        )
         ratios = {
             each.row.label: ratio_over_seeds(each.reached.seconds, best.reached.seconds)
             for each, _ in ranked
@@ -152,7 +154,7 @@ def _fastest(learners: Sequence[Learner], accuracy: float) -> Iterator[str]:
     never = [learner.row.label for learner in learners if not learner.reached.complete]
     if never:
         advice = "measure with more --rounds for longer trainings"
-        yield f"Not with every seed did these arms reach {_percent(accuracy)}: {', '.join(never)}; {advice}."
+        yield f"Not with every seed did these arms reach {accuracy_text(accuracy)}: {', '.join(never)}; {advice}."
 
 
 def _ranked(row: ArmRow) -> bool:
@@ -160,7 +162,8 @@ def _ranked(row: ArmRow) -> bool:
     return row.status != WRONG and (row.exchange is not Exchange.NONE or row.devices == 1)
 
 
-def _percent(accuracy: float) -> str:
+def accuracy_text(accuracy: float) -> str:
+    """`99.5%`."""
     return f"{100 * accuracy:.4g}%"
 
 
@@ -175,7 +178,7 @@ def _claims(learners: Sequence[Learner], accuracy: float) -> Iterator[Claim]:
             measured.append(f"{theirs.row.label} needed {times} the examples of {ours.row.label}")
             outcomes.append(below(ratio.interval, 1.0))
     if measured:
-        text = f"Synchronous training needs fewer examples to {_percent(accuracy)} than asynchronous training"
+        text = f"Synchronous training needs fewer examples to {accuracy_text(accuracy)} than asynchronous training"
         yield Claim(text, tuple(measured), tuple(outcomes))
 
 
@@ -192,7 +195,7 @@ def _columns(accuracy: float) -> tuple[Column, ...]:
     return (
         Column("arm", ("arm",)),
         Column("batch of an update", ("batch_of_update",)),
-        Column(f"seeds that reached {_percent(accuracy)}", ("seeds_reached", "seeds"), "{} of {}"),
+        Column(f"seeds that reached {accuracy_text(accuracy)}", ("seeds_reached", "seeds"), "{} of {}"),
         Column("examples (95 % interval)", ("examples", "examples_low", "examples_high"), with_interval(_digits)),
         Column("seconds (95 % interval)", ("seconds", "seconds_low", "seconds_high"), with_interval(_digits)),
         Column("images/s", ("images_per_s",), "{:.0f}"),

@@ -1,6 +1,8 @@
 from io import StringIO
 from types import SimpleNamespace
 
+import pytest
+
 from tfdist.cli.show import steps
 from tfdist.cli.show.steps import Steps, connecting
 from tfdist.launch.hosts.host import Host
@@ -13,14 +15,14 @@ class Terminal(StringIO):
         return True
 
 
-def visible(out):
-    """Steps that print at once."""
-    shown = Steps(out, patience_s=60.0)
-    shown._visible = True
-    return shown
+@pytest.fixture
+def visible(monkeypatch):
+    """Makes steps that print at once."""
+    monkeypatch.setattr("threading.Timer", lambda delay, function: SimpleNamespace(start=function, daemon=True))
+    return lambda out: Steps(out).__enter__()
 
 
-def test_connecting_shows_how_many_hosts_are_ready():
+def test_connecting_shows_how_many_hosts_are_ready(visible):
     out = Terminal()
     update = connecting(HOSTS, visible(out))
     update(HOSTS)
@@ -33,7 +35,7 @@ def test_connecting_shows_how_many_hosts_are_ready():
     ]
 
 
-def test_updates_print_few_lines_where_they_are_not_overwritten(monkeypatch):
+def test_updates_print_few_lines_where_they_are_not_overwritten(monkeypatch, visible):
     out, now = StringIO(), [0.0]
     monkeypatch.setattr(steps, "time", SimpleNamespace(monotonic=lambda: now[0]))
     update = connecting(HOSTS, visible(out))

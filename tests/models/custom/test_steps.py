@@ -31,7 +31,7 @@ def launched(monkeypatch):
         for line in releases or ():
             os.write(release, json.dumps(line).encode() + b"\n")
         os.close(release)
-        module._shared_stepper.cache_clear()
+        module.shared_stepper.cache_clear()
 
         def events():
             os.close(write)

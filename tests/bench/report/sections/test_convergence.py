@@ -8,7 +8,7 @@ import pytest
 from tests.bench.conftest import record
 from tests.bench.report.rows import folder
 from tfdist.bench.report.section import Section
-from tfdist.bench.report.sections.convergence import _percent, convergence_section
+from tfdist.bench.report.sections.convergence import accuracy_text, convergence_section
 from tfdist.bench.report.summary import ReportData, summarize
 from tfdist.models.record import Record
 
@@ -87,7 +87,7 @@ def test_arms_that_may_be_as_early_are_named_and_several_models_are_not_ranked()
 
 
 def test_an_accuracy_is_not_rounded():
-    assert [_percent(accuracy) for accuracy in (0.95, 0.995, 0.975, 1.0)] == ["95%", "99.5%", "97.5%", "100%"]
+    assert [accuracy_text(accuracy) for accuracy in (0.95, 0.995, 0.975, 1.0)] == ["95%", "99.5%", "97.5%", "100%"]
 
 
 def test_an_arm_that_did_not_learn_with_each_seed_has_no_mean(section):
