@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from statistics import median
 from typing import Any
 
@@ -37,20 +36,11 @@ def option_differences(spec: Mapping[str, Any], other: Mapping[str, Any]) -> tup
 
 
 def _differences(spec: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    defaults = asdict(TrainingSpec())  # a version of tfdist without a field did what is now its default
     for name in dict.fromkeys((*spec, *other)):
-        value, previous = (_value(each, name) for each in (spec, other))
+        value, previous = (str(each.get(name, defaults.get(name))) for each in (spec, other))
         if name not in _NO_EFFECT and value != previous:
             yield name, f"{name}: {value}, not {previous}"
-
-
-def _value(spec: Mapping[str, Any], name: str) -> str:
-    """An earlier version of tfdist without that field did what is now the default."""
-    return str(spec.get(name, _defaults().get(name)))
-
-
-@cache
-def _defaults() -> Mapping[str, Any]:
-    return asdict(TrainingSpec())
 
 
 OTHER_MACHINE = "another machine"
@@ -86,8 +76,10 @@ class Change:
 
 def find_anchor(base: Sequence[ArmRow], new: Sequence[ArmRow]) -> str | None:
     """The one-device arm that did the same work in both; the one named `one-device` first."""
-    arms = [each for each in _shared(base, new) if each.strategy == StrategyName.ONE_DEVICE]
-    return min((arm.arm for arm in arms), key=lambda name: name != StrategyName.ONE_DEVICE, default=None)
+    before = {row.arm: row for row in base if row.measured}
+    both = [row for row in new if row.measured and row.strategy == StrategyName.ONE_DEVICE and row.arm in before]
+    arms = [row.arm for row in both if not why_not(before[row.arm], row)]
+    return min(arms, key=lambda name: name != StrategyName.ONE_DEVICE, default=None)
 
 
 def machine_differences(base: Sequence[ArmRow], new: Sequence[ArmRow]) -> tuple[str, ...]:
@@ -141,22 +133,12 @@ def why_not(base: ArmRow, new: ArmRow) -> str:
     return f"different work: {'; '.join(differences)}" if differences else ""
 
 
-def _shared(base: Sequence[ArmRow], new: Sequence[ArmRow]) -> list[ArmRow]:
-    """Arms of `new` that did the same work in both."""
-    before = {row.arm: row for row in base if row.measured}
-    return [row for row in new if row.measured and row.arm in before and not why_not(before[row.arm], row)]
-
-
-def _memory(record: Record) -> str:
-    """Rounded: what a virtual machine leaves to its guest differs a little from start to start."""
-    return f"{record.hardware.get('memory_bytes', 0) / 1e9:.0f} GB"
-
-
 _MACHINE: Mapping[str, Callable[[Record], str]] = {
     "host": lambda record: str(record.hardware.get("host", "")),
     "cpu": lambda record: str(record.hardware.get("cpu", "")),
     "cores": lambda record: str(len(record.hardware.get("cores", ()))),
-    "memory": _memory,
+    # rounded: what a virtual machine leaves to its guest differs a little from start to start
+    "memory": lambda record: f"{record.hardware.get('memory_bytes', 0) / 1e9:.0f} GB",
     "GPUs": lambda record: ", ".join(map(str, record.hardware.get("gpus", ()))) or "none",
 }
 

@@ -1,12 +1,11 @@
 """The records of each arm, and what follows from them without a comparison. Pure."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tfdist.bench.plan import PlannedRun
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.statistics import Block
 from tfdist.bench.until import unneeded
@@ -70,28 +69,31 @@ class ArmRecords:
     @cached_property
     def devices(self) -> int | None:
         """Replicas of the whole job; None if nothing was measured and the machine would have decided."""
-        return devices_of(self.measured[0]) if self.measured else _planned_devices(self.spec)
+        if self.measured:
+            return devices_of(self.measured[0])
+        workers, devices, strategy = self.spec.get("workers"), self.spec.get("devices"), CATALOG[self.strategy]
+        by_machine = (strategy.many_processes and workers is None) or (
+            "devices" in strategy.options and workers is devices is None
+        )
+        return None if by_machine or not strategy.replicas_known else int((workers or 1) * (devices or 1))
 
 
 def arms_of(folders: Sequence[ResultFolder]) -> tuple[ArmRecords, ...]:
     """The arms of every folder in the order of the suite, those that never ran included."""
-    return tuple(arm for folder in folders for arm in _of_folder(folder, folder.label if len(folders) > 1 else ""))
-
-
-def _of_folder(folder: ResultFolder, label: str) -> Iterator[ArmRecords]:
-    suite = folder.bench.suite if folder.bench else None
-    choices = {arm.name: arm.choices for arm in suite.arms} if suite else {}
-    skipped = Counter(run.arm for run in _unneeded(folder))
-    grouped: dict[str, list[Record]] = {name: [] for name in choices}
-    for record in sorted(folder.records, key=lambda record: (record.round, record.order)):
-        grouped.setdefault(record.arm, []).append(record)
-    for arm, records in grouped.items():
-        spec = records[0].spec if records else choices[arm]
-        yield ArmRecords(label, arm, tuple(records), suite.rounds - skipped[arm] if suite else len(records), spec)
-
-
-def _unneeded(folder: ResultFolder) -> set[PlannedRun]:
-    return unneeded(folder.bench, folder.records) if folder.bench else set()
+    arms = []
+    for folder in folders:
+        suite = folder.bench.suite if folder.bench else None
+        choices = {arm.name: arm.choices for arm in suite.arms} if suite else {}
+        skipped = Counter(run.arm for run in unneeded(folder.bench, folder.records)) if folder.bench else Counter()
+        grouped: dict[str, list[Record]] = {name: [] for name in choices}
+        for record in sorted(folder.records, key=lambda record: (record.round, record.order)):
+            grouped.setdefault(record.arm, []).append(record)
+        for arm, records in grouped.items():
+            spec = records[0].spec if records else choices[arm]
+            planned = suite.rounds - skipped[arm] if suite else len(records)
+            label = folder.label if len(folders) > 1 else ""
+            arms.append(ArmRecords(label, arm, tuple(records), planned, spec))
+    return tuple(arms)
 
 
 def devices_of(measured: Record) -> int:
@@ -99,13 +101,3 @@ def devices_of(measured: Record) -> int:
     if not CATALOG[StrategyName(measured.spec["strategy"])].replicas_known:
         return sum(rank.replicas for rank in measured.ranks)
     return int(measured.spec["workers"] * measured.spec["devices"])
-
-
-def _planned_devices(spec: Mapping[str, Any]) -> int | None:
-    workers, devices = spec.get("workers"), spec.get("devices")
-    strategy = CATALOG[StrategyName(spec["strategy"])]
-    if not strategy.replicas_known:
-        return None
-    if (strategy.many_processes and workers is None) or ("devices" in strategy.options and workers is devices is None):
-        return None
-    return int((workers or 1) * (devices or 1))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median, quantiles
 
 from tfdist.bench.report.arm_records import ArmRecords
-from tfdist.models.record import GpuReading, RankRecord, Record, Window
+from tfdist.models.record import RankRecord, Record
 from tfdist.models.throughput import window_step_ms
 from tfdist.strategies.catalog import CATALOG
 
@@ -21,22 +21,15 @@ def joules(ranks: Sequence[RankRecord]) -> float | None:
     for rank in ranks:
         if not rank.windows or not all(window.usage and window.usage.gpus for window in rank.windows):
             return None
-        for index in {gpu.index for window in rank.windows for gpu in _gpus(window)}:
-            by_gpu.setdefault((rank.host, index), _energy_of(index, rank.windows))
+        energies: dict[int, float] = {}
+        for window in rank.windows:
+            for gpu in window.usage.gpus if window.usage else ():
+                # by the GPU's counter; without one, its power at the window's end for the whole window
+                energy = gpu.power_w * window.elapsed_s if gpu.energy_j is None else gpu.energy_j
+                energies[gpu.index] = energies.get(gpu.index, 0.0) + energy
+        for index, energy in energies.items():
+            by_gpu.setdefault((rank.host, index), energy)
     return sum(by_gpu.values()) if by_gpu else None
-
-
-def _energy_of(index: int, windows: Sequence[Window]) -> float:
-    return sum(_joules(gpu, window.elapsed_s) for window in windows for gpu in _gpus(window) if gpu.index == index)
-
-
-def _joules(gpu: GpuReading, elapsed_s: float) -> float:
-    """Energy by the GPU's counter; without one, its power at the window's end for the whole window."""
-    return gpu.power_w * elapsed_s if gpu.energy_j is None else gpu.energy_j
-
-
-def _gpus(window: Window) -> tuple[GpuReading, ...]:
-    return window.usage.gpus if window.usage else ()
 
 
 def images_per_joule(images: int, energy_j: float) -> float:
@@ -71,22 +64,18 @@ def gpu_costs_of(records: Sequence[Record]) -> GpuCosts | None:
     readings = [gpu for window in windows if window.usage for gpu in window.usage.gpus]
     if not readings:
         return None
-    return GpuCosts(
-        memory_bytes=max(gpu.memory_bytes for gpu in readings),
-        utilization=fmean(gpu.utilization for gpu in readings),
-        clock_mhz=fmean(gpu.sm_clock_mhz for gpu in readings),
-        throttle=", ".join(dict.fromkeys(gpu.throttle for gpu in readings if gpu.throttle)),
-        power_w=_power_w(records),
-    )
-
-
-def _power_w(records: Sequence[Record]) -> float | None:
     energies = [joules(record.ranks) for record in records]
     known = [energy for energy in energies if energy is not None]
     seconds = math.fsum(
         max(math.fsum(window.elapsed_s for window in rank.windows) for rank in record.ranks) for record in records
     )
-    return math.fsum(known) / seconds if len(known) == len(energies) and seconds else None
+    return GpuCosts(
+        memory_bytes=max(gpu.memory_bytes for gpu in readings),
+        utilization=fmean(gpu.utilization for gpu in readings),
+        clock_mhz=fmean(gpu.sm_clock_mhz for gpu in readings),
+        throttle=", ".join(dict.fromkeys(gpu.throttle for gpu in readings if gpu.throttle)),
+        power_w=math.fsum(known) / seconds if len(known) == len(energies) and seconds else None,
+    )
 
 
 PHASES = ("import", "strategy", "build", "trace", "first_step_end")
@@ -116,12 +105,24 @@ class Costs:
 
 def costs_of(arm: ArmRecords) -> Costs:
     """What the records of the arm say."""
-    peaks = [_peaks(record) for record in arm.starts]
-    resident = _resident(arm.measured)
+    # of each process, parameter servers included, by the operating system; else by its task
+    peaks = [
+        [task.peak_memory_bytes for task in record.usage.values()] or [rank.peak_memory_bytes for rank in record.ranks]
+        for record in arm.starts
+    ]
+    last = max(arm.measured, key=lambda record: record.order, default=None)
+    ends = [rank.windows[-1] for rank in last.ranks if rank.windows] if last else []
+    resident = max((window.usage.resident_bytes for window in ends if window.usage), default=None)
+    slowest = [
+        {phase: max(rank.phases_s.get(phase, 0.0) for rank in record.ranks) for phase in PHASES}
+        for record in arm.starts
+        if record.ranks
+    ]
+    servers = [role.name for role in CATALOG[arm.strategy].roles if role.serves and not role.computes]
     return Costs(
-        phases_s=_phases(arm.starts),
+        phases_s={phase: median(phases[phase] for phases in slowest) for phase in PHASES} if slowest else {},
         cpu_cores=_cores(arm.measured, None),
-        server_cores=_cores(arm.measured, _parameter_servers(arm)) if arm.spec.get("ps") else None,
+        server_cores=_cores(arm.measured, servers) if arm.spec.get("ps") else None,
         step_ms=_percentiles([value for record in arm.measured for value in window_step_ms(record)]),
         resident_bytes=resident,
         # the system counts both a little differently: a peak is not less than what was resident at some time
@@ -129,20 +130,6 @@ def costs_of(arm: ArmRecords) -> Costs:
         job_bytes=max(map(sum, peaks), default=None),
         gpus=gpu_costs_of(arm.measured),
     )
-
-
-def _phases(starts: Sequence[Record]) -> dict[str, float]:
-    slowest = [
-        {phase: max(rank.phases_s.get(phase, 0.0) for rank in record.ranks) for phase in PHASES}
-        for record in starts
-        if record.ranks
-    ]
-    return {phase: median(phases[phase] for phases in slowest) for phase in PHASES} if slowest else {}
-
-
-def _parameter_servers(arm: ArmRecords) -> Collection[str]:
-    """The roles whose tasks hold variables and do not compute."""
-    return [role.name for role in CATALOG[arm.strategy].roles if role.serves and not role.computes]
 
 
 def _cores(records: Sequence[Record], roles: Collection[str] | None) -> float | None:
@@ -164,15 +151,3 @@ def _percentiles(values: Sequence[float]) -> tuple[float, float, float] | None:
         return (values[0],) * 3 if values else None
     cuts = quantiles(values, n=100, method="inclusive")
     return cuts[49], cuts[94], cuts[98]
-
-
-def _resident(records: Sequence[Record]) -> int | None:
-    last = max(records, key=lambda record: record.order, default=None)
-    windows = [rank.windows[-1] for rank in last.ranks if rank.windows] if last else []
-    return max((window.usage.resident_bytes for window in windows if window.usage), default=None)
-
-
-def _peaks(record: Record) -> list[int]:
-    """Peak memory of each process, parameter servers included, by the operating system; else by its task."""
-    usage = [task.peak_memory_bytes for task in record.usage.values()]
-    return usage or [rank.peak_memory_bytes for rank in record.ranks]

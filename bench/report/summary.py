@@ -1,7 +1,7 @@
 """Records -> one row per arm with its figures, and whether arms that compute the same have the same losses. Pure."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -43,12 +43,17 @@ class _Losses(NamedTuple):
 
     def agree(self, other: "_Losses") -> bool:
         drop = max(abs(self.first - self.later), abs(other.first - other.later))
-        return _close(self.first, other.first, SAME_FIRST * abs(other.first)) and _close(
+        return self.begin_alike(other) and _close(
             self.later, other.later, SAME_LATER * drop + SAME_FIRST * abs(other.later)
         )
 
+    def begin_alike(self, other: "_Losses") -> bool:
+        return _close(self.first, other.first, SAME_FIRST * abs(other.first))
 
-_Group = Sequence[tuple[ArmRecords, _Losses]]
+    def difference(self, other: "_Losses", label: str) -> str:
+        alike = self.begin_alike(other)
+        step, ours, theirs = (LATER, self.later, other.later) if alike else (FIRST, self.first, other.first)
+        return f"its loss in step {step} is {ours:.4g}, but {theirs:.4g} in {label}, which computes the same"
 
 
 def wrong_arms(arms: Sequence[ArmRecords]) -> Mapping[str, str]:
@@ -57,12 +62,20 @@ def wrong_arms(arms: Sequence[ArmRecords]) -> Mapping[str, str]:
     Without a majority all that differ are wrong: nothing says which one is right.
     """
     groups: dict[tuple[Any, ...], list[tuple[ArmRecords, _Losses]]] = {}
-    for arm in filter(_reproducible, arms):
+    for arm in arms:
         losses = next(filter(None, map(_losses, arm.measured)), None)
-        if losses:
+        if losses and _reproducible(arm):
             key = (arm.folder, arm.devices, *(str(arm.spec.get(name)) for name in _SAME))
             groups.setdefault(key, []).append((arm, losses))
-    return {arm.label: reason for group in groups.values() for arm, reason in _wrong_in(group)}
+    wrong = {}
+    for group in groups.values():
+        largest = max(([entry for entry in group if losses.agree(entry[1])] for _, losses in group), key=len)
+        right = largest if 2 * len(largest) > len(group) else []
+        for arm, losses in (entry for entry in group if entry not in right):
+            differing = next((entry for entry in right or group if not losses.agree(entry[1])), None)
+            if differing:
+                wrong[arm.label] = losses.difference(differing[1], differing[0].label)
+    return wrong
 
 
 def _reproducible(arm: ArmRecords) -> bool:
@@ -78,22 +91,6 @@ def _losses(record: Record) -> _Losses | None:
     losses = {step: window.loss for step, window in zip(steps, warmup, strict=True)}
     first, later = losses.get(FIRST), losses.get(LATER)
     return None if first is None or later is None else _Losses(first, later)
-
-
-def _wrong_in(group: _Group) -> Iterator[tuple[ArmRecords, str]]:
-    agreeing = [[entry for entry in group if losses.agree(entry[1])] for _, losses in group]
-    largest = max(agreeing, key=len)
-    right = largest if 2 * len(largest) > len(group) else []
-    for arm, losses in (entry for entry in group if entry not in right):
-        differing = next((entry for entry in right or group if not losses.agree(entry[1])), None)
-        if differing:
-            yield arm, _reason(losses, *differing)
-
-
-def _reason(losses: _Losses, other: ArmRecords, theirs: _Losses) -> str:
-    same = _close(losses.first, theirs.first, SAME_FIRST * abs(theirs.first))
-    step, ours, right = (LATER, losses.later, theirs.later) if same else (FIRST, losses.first, theirs.first)
-    return f"its loss in step {step} is {ours:.4g}, but {right:.4g} in {other.label}, which computes the same"
 
 
 def _close(one: float, other: float, tolerance: float) -> bool:

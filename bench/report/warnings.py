@@ -4,7 +4,7 @@ Pairs of arms that are the same configuration (A/A) tell how large the noise of 
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean, linear_regression, pvariance
@@ -161,55 +161,41 @@ def turn_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
             found[one.cause].setdefault(row.label, []).append(record.round)
     for cause, touched in found.items():
         if touched:
-            yield _warning(cause, touched, len(turns), len(rows))
-    yield from (_of_drift(drift, len(rows)) for drift in drifts_of(rows))
-
-
-def _warning(cause: Cause, touched: Mapping[str, Sequence[int]], turns: int, rows: int) -> Warning:
-    code, text, advice = _TEXTS[cause]
-    number = sum(map(len, touched.values()))
-    share, arms = (f"all {turns}", "") if number == turns else (f"{number} of {turns}", _with_rounds(touched, rows))
-    return Warning(code, f"In {share} turns {text}{': ' if arms else ''}{arms}.", advice)
+            code, text, advice = _TEXTS[cause]
+            number = sum(map(len, touched.values()))
+            where = f"all {number} turns {text}"
+            if number < len(turns):
+                where = f"{number} of {len(turns)} turns {text}: {_with_rounds(touched, len(rows))}"
+            yield Warning(code, f"In {where}.", advice)
+    for drift in drifts_of(rows):
+        direction = "slower" if drift.change < 0 else "faster"
+        arms = f": {listed(drift.arms, len(rows))}" if drift.arms else ""
+        yield Warning(
+            "drift-between-rounds",
+            f"From round {drift.first} to round {drift.last} the arms together became {abs(drift.change):.0%} "
+            f"{direction}{arms}.",
+            "Ratios are free of what all arms share, images/s are not: let the machine settle and measure again.",
+        )
 
 
 def _with_rounds(touched: Mapping[str, Sequence[int]], rows: int) -> str:
     """`a (round 1), b (rounds 2-4, 7)`; of many arms that are all touched, `all arms (rounds 1-4, 7)`."""
     if len(touched) == rows >= _MANY_ARMS:
         touched = {"all arms": [number for rounds in touched.values() for number in rounds]}
-    return ", ".join(
-        f"{label} ({'round' if len(set(rounds)) == 1 else 'rounds'} {', '.join(_ranges(rounds))})"
-        for label, rounds in touched.items()
-    )
+    texts = []
+    for label, rounds in touched.items():
+        ranges = []
+        # consecutive numbers differ from their positions by the same amount
+        for _, group in groupby(enumerate(sorted(set(rounds))), key=lambda entry: entry[1] - entry[0]):
+            first, *rest = (number for _, number in group)
+            ranges.append(f"{first}-{rest[-1]}" if rest else str(first))
+        texts.append(f"{label} ({'round' if len(set(rounds)) == 1 else 'rounds'} {', '.join(ranges)})")
+    return ", ".join(texts)
 
 
-def _ranges(rounds: Sequence[int]) -> Iterator[str]:
-    # consecutive numbers differ from their positions by the same amount
-    for _, group in groupby(enumerate(sorted(set(rounds))), key=lambda entry: entry[1] - entry[0]):
-        first, *rest = (number for _, number in group)
-        yield f"{first}-{rest[-1]}" if rest else str(first)
-
-
-def _of_drift(drift: Drift, rows: int) -> Warning:
-    direction = "slower" if drift.change < 0 else "faster"
-    arms = f": {listed(drift.arms, rows)}" if drift.arms else ""
-    return Warning(
-        "drift-between-rounds",
-        f"From round {drift.first} to round {drift.last} the arms together became {abs(drift.change):.0%} {direction}"
-        f"{arms}.",
-        "Ratios are free of what all arms share, images/s are not: let the machine settle and measure again.",
-    )
-
-
-def warnings_for(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> tuple[Warning, ...]:
+def warnings_for(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Iterator[Warning]:
     """Those that apply, the most severe first. `pairs`: the arms of the same configuration."""
     rows = [row for row in rows if row.measured]
-    comparable = (*_no_baseline(rows), *_different_work(rows), *_mixed_scaling(rows))
-    arms = [warning for check in _ARM_CHECKS for warning in _arms(check, rows)]
-    measuring = (*_arms(_ABOVE_CEILING, rows), *_same_differ(pairs), *turn_warnings(rows))
-    return (*_wrong(rows), *comparable, *measuring, *arms)
-
-
-def _wrong(rows: Sequence[ArmRow]) -> Iterable[Warning]:
     for row in rows:
         if row.status == WRONG:
             yield Warning(
@@ -217,18 +203,12 @@ def _wrong(rows: Sequence[ArmRow]) -> Iterable[Warning]:
                 f"{row.label} does not compute what it should: {row.reason}.",
                 "Do not use its figures; look for lost gradients and for other data or initial weights.",
             )
-
-
-def _no_baseline(rows: Sequence[ArmRow]) -> Iterable[Warning]:
     if rows and all(row.one_device is None for row in rows):
         yield Warning(
             "no-baseline",
             "No one-device arm was measured, so there is no speed-up and no efficiency.",
             "Add an arm with strategy one-device.",
         )
-
-
-def _different_work(rows: Sequence[ArmRow]) -> Iterable[Warning]:
     for row in rows:
         for versus in (row.one_device, row.independent):
             if versus and versus.differences:
@@ -237,18 +217,13 @@ def _different_work(rows: Sequence[ArmRow]) -> Iterable[Warning]:
                     f"{row.label} is compared with {versus.label}, which differs: {'; '.join(versus.differences)}.",
                     "Give the baseline the same settings.",
                 )
-
-
-def _mixed_scaling(rows: Sequence[ArmRow]) -> Iterable[Warning]:
     if scaling_of(rows) == "mixed":
         yield Warning(
             "mixed-scaling",
             "Neither the batch per device nor the global batch is the same in all arms.",
             "Fix one of them, and report weak and strong scaling separately.",
         )
-
-
-def _same_differ(pairs: Sequence[SamePair]) -> Iterable[Warning]:
+    yield from _of_arms(_ABOVE_CEILING, rows)
     for pair in pairs:
         if pair.differs:
             yield Warning(
@@ -257,6 +232,9 @@ def _same_differ(pairs: Sequence[SamePair]) -> Iterable[Warning]:
                 f"times), though they are the same configuration.",
                 "Trust no difference of this size; measure again on a quiet machine, with more rounds.",
             )
+    yield from turn_warnings(rows)
+    for check in _ARM_CHECKS:
+        yield from _of_arms(check, rows)
 
 
 @dataclass(frozen=True)
@@ -269,7 +247,7 @@ class _ArmCheck:
     advice: str
 
 
-def _arms(check: _ArmCheck, rows: Sequence[ArmRow]) -> Iterable[Warning]:
+def _of_arms(check: _ArmCheck, rows: Sequence[ArmRow]) -> Iterator[Warning]:
     labels = [row.label for row in rows if check.applies(row)]
     if labels:
         yield Warning(check.code, f"{listed(labels, len(rows))}: {check.text}", check.advice)

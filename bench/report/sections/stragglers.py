@@ -87,11 +87,6 @@ def job_of(row: ArmRow) -> tuple[Any, ...]:
     return row.folder, row.hosts, _without(_spec(row), _SLOW)
 
 
-def _work_of(row: ArmRow) -> tuple[Any, ...]:
-    """What two arms have in common that do the same work on as many devices."""
-    return row.folder, row.devices, _without(_spec(row), DISTRIBUTION)
-
-
 def _without(spec: Mapping[str, Any], names: Sequence[str]) -> str:
     return identity({key: value for key, value in spec.items() if key not in (*names, "seed")})
 
@@ -111,31 +106,29 @@ def slowed_arms(rows: Sequence[ArmRow]) -> list[StragglerArm]:
             steady.setdefault(job_of(row), row)
     pairs = [(row, steady[job_of(row)]) for row in rows if _slowness(row) and job_of(row) in steady]
     compared = statistics_of(rows).compare([(row.label, other.label) for row, other in pairs])
-    return [_of_pair(row, each, rows, steady) for (row, _), each in zip(pairs, compared, strict=True)]
-
-
-def _of_pair(
-    row: ArmRow, comparison: Comparison, rows: Sequence[ArmRow], steady: Mapping[tuple[Any, ...], ArmRow]
-) -> StragglerArm:
-    (factor, extra_ms), workers, before = _slowness(row) or (1.0, 0.0), row.devices or 1, steady[job_of(row)]
-    step_s = (row.batch_global or 0) / (before.images_per_s or 1.0)
-    alone = next((other for other in rows if _trains_alone(other, row) and job_of(other) in steady), None)
-    by_itself = (factor - 1) * step_s + extra_ms / 1000
-    extra_s = by_itself if alone is None else _extra_s(alone, steady[job_of(alone)])
-    slowest = step_s / (step_s + extra_s)
-    average = (workers - 1 + slowest) / workers
-    return StragglerArm(row, before, factor, extra_ms, comparison, slowest, average, alone.label if alone else "")
-
-
-def _extra_s(alone: ArmRow, steady: ArmRow) -> float:
-    """Seconds that a step of the slow worker takes longer."""
-    batch, slow = alone.batch_per_replica or 0, int(_spec(alone)["slow_worker"])
-    return max(0.0, batch / _speeds(alone)[slow] - batch / _speeds(steady)[slow])
+    found = []
+    for (row, before), comparison in zip(pairs, compared, strict=True):
+        (factor, extra_ms), workers = _slowness(row) or (1.0, 0.0), row.devices or 1
+        step_s = (row.batch_global or 0) / (before.images_per_s or 1.0)
+        extra_s = (factor - 1) * step_s + extra_ms / 1000
+        alone = next((other for other in rows if _trains_alone(other, row) and job_of(other) in steady), None)
+        if alone:  # it shows how much longer a step of the slow worker takes
+            batch, slow = alone.batch_per_replica or 0, int(_spec(alone)["slow_worker"])
+            extra_s = max(0.0, batch / _speeds(alone)[slow] - batch / _speeds(steady[job_of(alone)])[slow])
+        slowest = step_s / (step_s + extra_s)
+        average = (workers - 1 + slowest) / workers
+        label = alone.label if alone else ""
+        found.append(StragglerArm(row, before, factor, extra_ms, comparison, slowest, average, label))
+    return found
 
 
 def _trains_alone(other: ArmRow, row: ArmRow) -> bool:
-    same = other.exchange is Exchange.NONE and _slowness(other) == _slowness(row)
-    return same and _work_of(other) == _work_of(row)
+    """Whether it is an arm without exchange that does the same work on as many devices, with the same slow worker."""
+
+    def work(arm: ArmRow) -> tuple[Any, ...]:
+        return arm.folder, arm.devices, _without(_spec(arm), DISTRIBUTION)
+
+    return other.exchange is Exchange.NONE and _slowness(other) == _slowness(row) and work(other) == work(row)
 
 
 def _speeds(row: ArmRow) -> list[float]:
