@@ -26,10 +26,11 @@ from tfdist.bench.predict.curve import ScalingCurve
 from tfdist.bench.predict.prediction import Prediction, PredictionOptions, predict
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.environment import environment_of
-from tfdist.bench.report.section import Chart, Column, Section, Table
+from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import ArmRow, summarize
 from tfdist.bench.report.warnings import turn_warnings
 from tfdist.bench.report.write import write_pages
+from tfdist.bench.table import Column, Table
 
 HOSTS = (2, 3, 4)
 FITTED, SLOW = 1000, 100

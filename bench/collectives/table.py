@@ -5,7 +5,7 @@ from typing import Any
 
 from tfdist.bench.collectives.figures import SizeFigure, figures_of
 from tfdist.bench.collectives.results import Sweep
-from tfdist.bench.report.section import Column
+from tfdist.bench.table import Column
 from tfdist.launch.quantities import size_text
 
 

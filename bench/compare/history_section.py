@@ -7,8 +7,9 @@ from tfdist.bench.compare.history import BenchHistory, BenchPoint, values_of
 from tfdist.bench.report.across import OTHER_MACHINE
 from tfdist.bench.report.figures.colors import GRID, INK, PALETTE
 from tfdist.bench.report.format import between
-from tfdist.bench.report.section import EMPTY, Chart, Column, Section, Table
+from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.statistics import ArmVerdict, Interval
+from tfdist.bench.table import EMPTY, Column, Table
 from tfdist.launch.text import counted, shortened
 
 if TYPE_CHECKING:

@@ -5,9 +5,10 @@ from pathlib import Path
 from statistics import median
 
 from tfdist.bench.compare.folders import ComparedFolders
-from tfdist.bench.report.section import Section, Table
+from tfdist.bench.report.section import Section
 from tfdist.bench.report.sections.ratios import ratio_chart, ratio_table
 from tfdist.bench.report.write import write_pages
+from tfdist.bench.table import Table
 from tfdist.launch.text import counted
 
 

@@ -10,8 +10,9 @@ from tfdist.bench.predict.prediction import Prediction, values_of
 from tfdist.bench.predict.ring import RingFit
 from tfdist.bench.report.figures.colors import GRID, INK, MUTED, PALETTE, RED
 from tfdist.bench.report.format import between
-from tfdist.bench.report.section import Chart, Column, Section, Table
+from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.statistics import Interval
+from tfdist.bench.table import Column, Table
 from tfdist.launch.text import counted
 
 if TYPE_CHECKING:

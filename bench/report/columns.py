@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 from tfdist.bench.report.arm_records import label_of
 from tfdist.bench.report.format import ends, for_unit
-from tfdist.bench.report.section import EMPTY, STATUS, Column
 from tfdist.bench.report.sections.costs import cost_values
 from tfdist.bench.report.summary import ArmRow
+from tfdist.bench.table import EMPTY, STATUS, Column
 
 Scaling = Literal["weak", "strong", "mixed"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tfdist.bench.report.section import EMPTY, Column, Table
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import ArmVerdict, Comparison, Interval
+from tfdist.bench.table import EMPTY, Column, Table
 
 _NAME = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ-(.+)\Z")
 """Names of folders of `tfdist bench`: 20260101T120000Z-cpu."""

@@ -5,8 +5,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from tfdist.bench.reading import read_folder
 from tfdist.launch.errors import TfdistError
 from tfdist.models.record import Record, RecordStatus
+from tfdist.models.throughput import throughput
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,29 +28,20 @@ def load(folder: str | Path, rows: RowsOf = "arms") -> "pd.DataFrame":
         TfdistError: the folder is missing or has no readable record, or `rows` is unknown.
     """
     if rows == "arms":
-        return _arms(Path(folder))
+        from tfdist.bench.report.build import make_report
+
+        sections = make_report([Path(folder)]).sections
+        return next(section.tables[0].data for section in sections if section.key == "results")
     if rows not in _ROWS:
         raise TfdistError(f"rows={rows!r}: choose one of {', '.join(map(repr, ('arms', *_ROWS)))}")
     import pandas as pd
-
-    from tfdist.bench.reading import read_folder
 
     measured = [record for record in read_folder(Path(folder), "").records if record.status is RecordStatus.OK]
     table: pd.DataFrame = pd.DataFrame(list(_ROWS[rows](measured))).convert_dtypes()
     return table
 
 
-def _arms(folder: Path) -> "pd.DataFrame":
-    from tfdist.bench.report.build import make_report
-    from tfdist.bench.report.sections.results import frame
-
-    report = make_report([folder])
-    return frame(report.rows, report.scaling, report.price_per_hour)
-
-
 def _turns(records: Iterable[Record]) -> Iterator[Mapping[str, Any]]:
-    from tfdist.models.throughput import throughput
-
     for record in records:
         yield {
             **_identity(record),

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from tfdist.bench.report.format import figure_columns
-from tfdist.bench.report.section import Page, Section, Table
+from tfdist.bench.report.section import Page, Section
+from tfdist.bench.table import Table
 
 _MARKED = re.compile(r"(`[^`]+`)|\*\*([^*`]+)\*\*")
 _SPECIAL = re.compile(r"[\\`*\[\]~$]|(?<!\w)_|_(?!\w)|<|&(?=#?\w+;)")

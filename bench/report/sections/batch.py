@@ -10,9 +10,10 @@ from tfdist.bench.references import identity
 from tfdist.bench.report.claims import mark_seconds
 from tfdist.bench.report.figures.colors import PALETTE
 from tfdist.bench.report.format import ends
-from tfdist.bench.report.section import STATUS, Chart, Column, Section, Table
+from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, fastest, others_over
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
+from tfdist.bench.table import STATUS, Column, Table
 from tfdist.launch.text import counted
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import pandas as pd
 from tfdist.bench.ceiling import AllReduce, ceiling, exchange_of, highest_ceiling
 from tfdist.bench.report.arm_records import label_of
 from tfdist.bench.report.format import ends
-from tfdist.bench.report.section import Column, Section, Table, Warning
+from tfdist.bench.report.section import Section, Warning
 from tfdist.bench.report.summary import ArmRow, ReportData
+from tfdist.bench.table import Column, Table
 from tfdist.launch.errors import TfdistError
 from tfdist.models.spec import TrainingSpec
 

@@ -11,9 +11,10 @@ from tfdist.bench.collectives.figures import SizeFigure, figures_of, pack_senten
 from tfdist.bench.collectives.results import Sweep
 from tfdist.bench.collectives.table import ARM, RANKS, columns_for, pack_text, significant, values_of
 from tfdist.bench.report.figures.colors import PALETTE
-from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import ReportData
 from tfdist.bench.statistics import Interval
+from tfdist.bench.table import Table
 from tfdist.launch.quantities import size_text
 from tfdist.launch.text import counted, shortened
 

@@ -12,8 +12,9 @@ from tfdist.bench.mean import OverSeeds, over_seeds, ratio_over_seeds
 from tfdist.bench.report.claims import STALENESS, Claim, below, mark_seconds, staleness_values
 from tfdist.bench.report.figures.colors import PALETTE
 from tfdist.bench.report.format import between, ends
-from tfdist.bench.report.section import EMPTY, Chart, Column, Section, Table, with_interval
+from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import WRONG, ArmRow, ReportData
+from tfdist.bench.table import EMPTY, Column, Table, with_interval
 from tfdist.launch.text import counted
 from tfdist.strategies.catalog import Exchange
 

@@ -7,8 +7,9 @@ import pandas as pd
 from tfdist.bench.report.arm_records import label_of
 from tfdist.bench.report.costs import PHASES, cost_per_million
 from tfdist.bench.report.format import for_unit
-from tfdist.bench.report.section import EMPTY, Column, Section, Table
+from tfdist.bench.report.section import Section
 from tfdist.bench.report.summary import ArmRow, ReportData
+from tfdist.bench.table import EMPTY, Column, Table
 
 _STEPS = ("p50", "p95", "p99")
 

@@ -8,10 +8,11 @@ import pandas as pd
 from tfdist.bench.report.columns import columns_for, scaling_of, values_of
 from tfdist.bench.report.figures.arm_chart import EXCHANGE, draw_interval, figure_text, name_rows, write
 from tfdist.bench.report.format import between, difference, in_unit
-from tfdist.bench.report.section import Chart, Column, Section, Table
+from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, others_over
 from tfdist.bench.report.summary import fastest as fastest_of
 from tfdist.bench.statistics import FEWEST_ROUNDS
+from tfdist.bench.table import Column, Table
 from tfdist.strategies.catalog import Exchange
 
 if TYPE_CHECKING:

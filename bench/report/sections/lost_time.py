@@ -11,9 +11,10 @@ from tfdist.bench.mean import Mean
 from tfdist.bench.references import Reference, Spec, explainable, identity, reference
 from tfdist.bench.report.figures.arm_chart import arm_chart, described, draw_interval, write
 from tfdist.bench.report.figures.colors import GRID, INK, MUTED, PALETTE, PAPER
-from tfdist.bench.report.section import Chart, Column, Section, Table, with_interval
+from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import ArmRow, ReportData
 from tfdist.bench.statistics import FEWEST_ROUNDS
+from tfdist.bench.table import Column, Table, with_interval
 from tfdist.models.datasets.table import SYNTHETIC
 from tfdist.strategies.catalog import Exchange
 from tfdist.strategies.options import GradientDtype, StrategyName

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 from tfdist.bench.report.across import OTHER_MACHINE, Change, changes, find_anchor, machine_differences
 from tfdist.bench.report.figures.colors import ASYNC, GRID, INK, NONE, RED, SYNC
 from tfdist.bench.report.format import between
-from tfdist.bench.report.section import Chart, Column, Section, Table
+from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import ArmRow, ReportData
 from tfdist.bench.statistics import ArmVerdict
+from tfdist.bench.table import Column, Table
 from tfdist.launch.text import counted, shortened
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Throughput of all arms, the first table of a report; and the step times of all timed windows, in order of time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,9 @@ from tfdist.bench.report.figures.arm_chart import (
 )
 from tfdist.bench.report.figures.colors import INK, RED
 from tfdist.bench.report.format import in_unit
-from tfdist.bench.report.section import Chart, Section, Table
+from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import WRONG, ArmRow, ReportData
+from tfdist.bench.table import Table
 from tfdist.models.throughput import window_step_ms
 
 if TYPE_CHECKING:
@@ -86,28 +87,20 @@ _DATA = ("folder", "arm", "exchange", "devices", "images_per_s", "images_per_s_l
 
 
 def results_section(measured: ReportData) -> Section:
-    """Every arm, those that failed included."""
-    rows = measured.rows
-    table = frame(rows, scaling_of(rows), measured.price_per_hour)
+    """Every arm, those that failed included; the table has each figure in the unit of its column name."""
+    rows, scaling = measured.rows, scaling_of(measured.rows)
+    values = [values_of(row, scaling, measured.price_per_hour) for row in rows]
+    table: pd.DataFrame = pd.DataFrame(values).convert_dtypes()
+    labels = ", ".join(dict.fromkeys(row.one_device.label for row in rows if row.one_device))
+    baseline = f"Baseline of speed-up and efficiency: {labels}." if labels else "No baseline was measured."
     return Section(
         "results",
         "Results",
-        (f"{DESCRIPTIONS[scaling_of(rows)]}. {_baselines(rows)}",),
+        (f"{DESCRIPTIONS[scaling]}. {baseline}",),
         charts=(_chart(rows, table),) if any(row.measured for row in rows) else (),
         tables=(Table("report", "All arms", table, columns_for(rows)),),
         notes=(*measured.notes, *note_on_drawn(rows)),
     )
-
-
-def frame(rows: Sequence[ArmRow], scaling: str, price_per_hour: float | None = None) -> pd.DataFrame:
-    """One row per arm, each figure in the unit of its column name; missing: not measured."""
-    table: pd.DataFrame = pd.DataFrame([values_of(row, scaling, price_per_hour) for row in rows]).convert_dtypes()
-    return table
-
-
-def _baselines(rows: Iterable[ArmRow]) -> str:
-    labels = dict.fromkeys(row.one_device.label for row in rows if row.one_device)
-    return f"Baseline of speed-up and efficiency: {', '.join(labels)}." if labels else "No baseline was measured."
 
 
 def _chart(rows: Sequence[ArmRow], table: pd.DataFrame) -> Chart:

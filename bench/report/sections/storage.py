@@ -11,9 +11,10 @@ import pandas as pd
 from tfdist.bench.report.claims import mark_seconds
 from tfdist.bench.report.figures.colors import PALETTE
 from tfdist.bench.report.format import between, ends
-from tfdist.bench.report.section import EMPTY, Chart, Column, Section, Table, with_interval
+from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, fastest, others_over
 from tfdist.bench.statistics import ArmVerdict
+from tfdist.bench.table import EMPTY, Column, Table, with_interval
 from tfdist.models.record import Storage
 from tfdist.strategies.catalog import Exchange
 

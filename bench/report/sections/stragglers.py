@@ -13,9 +13,10 @@ from tfdist.bench.references import DISTRIBUTION, identity
 from tfdist.bench.report.claims import STALENESS, Claim, ClaimResult, above, below, mark_seconds, staleness_values
 from tfdist.bench.report.figures.colors import ASYNC, NONE, SYNC
 from tfdist.bench.report.format import between, ends
-from tfdist.bench.report.section import Chart, Column, Section, Table
+from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import ArmRow, ReportData, statistics_of
 from tfdist.bench.statistics import Comparison
+from tfdist.bench.table import Column, Table
 from tfdist.strategies.catalog import Exchange
 
 if TYPE_CHECKING:

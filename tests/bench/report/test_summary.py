@@ -11,9 +11,9 @@ from tfdist.bench.plan import interleave
 from tfdist.bench.report.arm_records import arms_of
 from tfdist.bench.report.columns import scaling_of, values_of
 from tfdist.bench.report.format import in_unit
-from tfdist.bench.report.section import STATUS
 from tfdist.bench.report.summary import summarize, wrong_arms
 from tfdist.bench.suites.suite import parse_suite
+from tfdist.bench.table import STATUS
 from tfdist.models.record import Record, TaskUsage
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName

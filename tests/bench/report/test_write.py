@@ -9,8 +9,9 @@ import pytest
 from matplotlib.axes import Axes
 
 from tfdist.bench.report.figures.colors import SYNC
-from tfdist.bench.report.section import Chart, Column, Section, Table, Warning
+from tfdist.bench.report.section import Chart, Section, Warning
 from tfdist.bench.report.write import write_pages
+from tfdist.bench.table import Column, Table
 
 DATA = pd.DataFrame({"op": ["all-reduce", "<b>|x"], "bytes": [1024, 2048], "seconds": [0.5, None]})
 COLUMNS = (Column("op", ("op",)), Column("seconds", ("seconds",), "{:.1f}"))
