@@ -31,7 +31,7 @@ from tfdist.launch.doctor.preflight import Links, measure_neighbours
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy
-from tfdist.launch.quantities import parse_size, parse_sizes, size_text
+from tfdist.launch.quantities import parse_counts, parse_size, parse_sizes, size_text
 from tfdist.launch.redact import redact_command
 from tfdist.launch.text import counted, did_you_mean, duration, plain, shortened
 from tfdist.models.collectives.spec import CollectiveOp, CollectiveSpec
@@ -289,8 +289,8 @@ def collectives(
         sizes=parse_sizes(sizes) if sizes else (),
         communication=_several(closed.Communication, communication, "--communication"),
         cross_device=_several(closed.CrossDevice, cross_device, "--cross-device"),
-        workers=_numbers(workers, "--workers"),
-        devices=_numbers(devices, "--devices"),
+        workers=parse_counts(workers, "--workers", 2) if workers else (),
+        devices=parse_counts(devices, "--devices", 2) if devices else (),
         model_gradients=model_gradients,
         model=choices,
         pack_sizes=tuple(parse_size(part, "--bytes-per-pack", 0) for part in _words(bytes_per_pack)),
@@ -328,10 +328,3 @@ def _one(choices: type[Choice], text: str, flag: str) -> Choice:
 
 def _several(choices: type[Choice], text: str | None, flag: str) -> tuple[Choice, ...]:
     return tuple(dict.fromkeys(_one(choices, word, flag) for word in _words(text)))
-
-
-def _numbers(text: str | None, flag: str) -> tuple[int, ...]:
-    for word in _words(text):
-        if not word.isdigit() or int(word) < 2:
-            raise TfdistError(f"{flag} {text}: give integers of at least 2, for example 2,4; 1 exchanges nothing")
-    return tuple(dict.fromkeys(map(int, _words(text))))

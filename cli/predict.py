@@ -7,7 +7,6 @@ from typing import Annotated, TextIO
 import typer
 
 from tfdist.bench.compare.gate import parse_share
-from tfdist.bench.predict import quantities
 from tfdist.bench.predict.prediction import Prediction, PredictionOptions
 from tfdist.bench.predict.prediction import predict as predict_folder
 from tfdist.bench.predict.section import prediction_section
@@ -15,6 +14,7 @@ from tfdist.bench.report.write import write_pages
 from tfdist.cli.options import Json, option
 from tfdist.cli.show.rows import PlainConsole, show_rows
 from tfdist.launch.json_files import dumps
+from tfdist.launch.quantities import parse_bandwidth, parse_counts, parse_seconds, parse_size
 
 
 def show(prediction: Prediction, stream: TextIO) -> None:
@@ -54,7 +54,8 @@ Worth = Annotated[
     str, option("--worth", "A device pays if it adds this share of what one device alone does, as 50% or 0.5.")
 ]
 Gradients = Annotated[
-    str | None, option("--gradient-bytes", "Size of the gradients of your own program in float32, as 14MB.")
+    str | None,
+    option("--gradient-bytes", "Bytes of the gradients of your own program in float32, as 14M (M: 1024 x 1024)."),
 ]
 Arms = Annotated[list[str] | None, option("--arm", "Only the arms that match, as 'multiworker/*'; can be repeated.")]
 Out = Annotated[
@@ -89,11 +90,11 @@ def predict(
       tfdist predict bench_results/20260101T120000Z-cpu --arm 'parameter-server/*' --devices 1,2,4,8
     """
     asked = PredictionOptions(
-        devices=quantities.parse_devices(devices, "--devices"),
-        bandwidth=quantities.parse_bandwidth(bandwidth, "--bandwidth") if bandwidth else None,
-        latency_s=quantities.parse_latency(latency, "--latency") if latency else None,
+        devices=parse_counts(devices, "--devices"),
+        bandwidth=parse_bandwidth(bandwidth, "--bandwidth") if bandwidth else None,
+        latency_s=parse_seconds(latency, "--latency", 0) if latency else None,
         worth=parse_share(worth, "--worth"),
-        gradient_bytes=quantities.parse_bytes(gradient_bytes, "--gradient-bytes") if gradient_bytes else None,
+        gradient_bytes=parse_size(gradient_bytes, "--gradient-bytes") if gradient_bytes else None,
         arms=tuple(arm or ()),
     )
     found = predict_folder(bench, collectives, asked)

@@ -1,10 +1,15 @@
-"""Sizes on the command line, in the notation of the NCCL tests: K, M and G are 2 to the 10, 20 and 30. Pure."""
+"""Durations, sizes, counts and bandwidths on the command line, each in one notation everywhere. Pure.
+
+Sizes are written as in the NCCL tests: K, M and G are 2 to the 10, 20 and 30. Bandwidths are decimal.
+"""
 
 import re
 
 from tfdist.launch.errors import TfdistError
 
-_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS = {
+    "": 1.0, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0,
+}  # fmt: skip
 
 
 def parse_seconds(text: str, flag: str, least: float | None = None) -> float:
@@ -13,10 +18,10 @@ def parse_seconds(text: str, flag: str, least: float | None = None) -> float:
     Raises:
         TfdistError: another notation, or too few.
     """
-    match = re.fullmatch(r"(-?[0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|m|h|d|)", text.strip().casefold())
+    match = re.fullmatch(r"(-?[0-9]+(?:\.[0-9]+)?)\s*([nµμum]?s|min|m|h|d|)", text.strip().casefold())
     if match is None:
         raise TfdistError(f"{flag} {text}: give a duration, as 5s, 10m, 1h or 30d; without a unit it is in seconds")
-    seconds = float(match[1]) * _SECONDS[match[2]]
+    seconds = float(match[1]) * _SECONDS[re.sub("[µμ]", "u", match[2])]
     if seconds <= 0 if least is None else seconds < least:
         raise TfdistError(f"{flag} {text}: must be {'positive' if least is None else f'at least {least:g}'}")
     return seconds
@@ -52,15 +57,15 @@ def parse_sizes(text: str, flag: str = "--sizes") -> tuple[int, ...]:
 
 
 def parse_size(text: str, flag: str, least: int = 1) -> int:
-    """Bytes of `4096`, `4K`, `4M` or `1G`.
+    """Bytes of `4096`, `4K`, `13.4M` or `1G`.
 
     Raises:
         TfdistError: another notation, or fewer than `least`.
     """
-    match = re.fullmatch(r"(\d+)([KMG]?)(?:I?B)?", text.strip().upper())
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMG]?)(?:I?B)?", text.strip().upper())
     if match is None:
         raise TfdistError(f"{flag} {text}: give bytes, for example 1K, 64K or 256M")
-    size = int(match[1]) * _UNITS[match[2]]
+    size = round(float(match[1]) * _UNITS[match[2]])
     if not least <= size <= 1 << 40:
         raise TfdistError(f"{flag} {text}: must be from {least} byte to 1024G")
     return size
@@ -72,3 +77,45 @@ def size_text(size: int) -> str:
         if size and size % factor == 0:
             return f"{size // factor}{unit}"
     return str(size)
+
+
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+_PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+
+
+def parse_bandwidth(text: str, flag: str) -> float:
+    """Bytes/s of `10Gbit`, `10 Gbit/s`, `10Gbps` (bits), `1.2GB/s` or `1.2GBps` (bytes); prefixes are decimal.
+
+    Raises:
+        TfdistError: anything else; a number without a unit, too.
+    """
+    match = re.fullmatch(rf"{_NUMBER}\s*([kmgt]?)(bit|b)(/s|ps|)", text.strip(), re.IGNORECASE)
+    value = float(match[1]) * _PREFIXES[match[2].casefold()] / (1 if match[3] == "B" else 8) if match else 0.0
+    if value <= 0:
+        raise TfdistError(f"{flag} {text}: give a bandwidth, as 10Gbit, 100Mbit/s or 1.2GB/s")
+    return value
+
+
+_MOST_COUNT = 10_000
+
+
+def parse_counts(text: str, flag: str, least: int = 1) -> tuple[int, ...]:
+    """The numbers in `1,2,4`, and `1,2,4,...,512`, where the ratio of the two before the dots continues.
+
+    Raises:
+        TfdistError: no integers of at least `least` in ascending order, or dots between other numbers.
+    """
+    parts, numbers = [part.strip() for part in text.split(",")], [0]
+    for index, part in enumerate(parts):
+        if part == "..." and 2 <= index < len(parts) - 1 and re.fullmatch("[0-9]{1,9}", parts[index + 1]):
+            before, last, end = *numbers[-2:], int(parts[index + 1])
+            if before and last > before and last % before == 0:
+                while (number := numbers[-1] * (last // before)) < end:
+                    numbers.append(number)
+                continue
+        numbers.append(int(part) if re.fullmatch("[0-9]{1,9}", part) else 0)
+    counts = tuple(numbers[1:])
+    if not least <= counts[0] <= counts[-1] <= _MOST_COUNT or list(counts) != sorted(set(counts)):
+        few = f" of at least {least}" if least > 1 else ""
+        raise TfdistError(f"{flag} {text}: give integers{few} in ascending order, as 2,4,8 or 2,4,8,...,512")
+    return counts

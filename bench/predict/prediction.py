@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
-    import numpy as np
-    from numpy.typing import NDArray
 
 _HALVINGS = 60
 
@@ -310,7 +308,7 @@ def _gradient_bytes(row: ArmRow, sweep: Sweep | None) -> int:
     of_model = [line.bytes for line in sweep.lines if line.tensors > 1] if sweep else []
     if of_model:
         return of_model[0]
-    raise TfdistError(f"{row.arm} runs a program of its own: give the size of its gradients, as --gradient-bytes 14MB")
+    raise TfdistError(f"{row.arm} runs a program of its own: give the size of its gradients, as --gradient-bytes 14M")
 
 
 def _link(row: ArmRow, sweep: Sweep | None, asked: PredictionOptions) -> RingLink | None:

@@ -28,7 +28,7 @@ def folder(tmp_path, monkeypatch):
             "--op allreduce: did you mean all-reduce? Choose from all-reduce, all-gather, broadcast",
         ),
         (["--sizes", "1K:x"], "--sizes x: give bytes, for example 1K, 64K or 256M"),
-        (["--workers", "1"], "--workers 1: give integers of at least 2, for example 2,4; 1 exchanges nothing"),
+        (["--workers", "1"], "--workers 1: give integers of at least 2 in ascending order, as 2,4,8 or 2,4,8,...,512"),
         (["--devices", "two"], "--devices two: give integers of at least 2"),
         (["--communication", "ring,nccI"], "--communication nccI: did you mean nccl? Choose from auto, ring, nccl"),
         (

@@ -43,7 +43,7 @@ def test_json_is_the_last_line_of_stdout(words: list[str], capsys: Printed) -> N
 
 @pytest.mark.parametrize(
     "wrong",
-    [["--devices", "0"], ["--bandwidth", "10"], ["--latency", "50"], ["--worth", "5"], ["--gradient-bytes", "x"],
+    [["--devices", "0"], ["--bandwidth", "10"], ["--latency", "50 minutes"], ["--worth", "5"], ["--gradient-bytes", "x"],
      ["--arm", "nothing"]],
 )  # fmt: skip
 def test_wrong_input_is_one_sentence(words: list[str], wrong: list[str], capsys: Printed) -> None:
