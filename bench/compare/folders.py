@@ -7,7 +7,15 @@ from typing import Any
 
 from tfdist.bench.compare.gate import is_too_slow
 from tfdist.bench.reading import ResultFolder, Unreadable, read_folder
-from tfdist.bench.report.across import Change, changes, find_anchor, machine_differences, machine_ratio, why_not
+from tfdist.bench.report.across import (
+    Change,
+    changes,
+    find_anchor,
+    machine_differences,
+    machine_ratio,
+    values_of,
+    why_not,
+)
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.format import labels_of
 from tfdist.bench.report.summary import ArmRow, summarize
@@ -66,7 +74,10 @@ class ComparedFolders:
             "machine": list(self.machine),
             "machine_ratio": self.machine_ratio,
             "environment": [vars(each) for each in self.environment],
-            "arms": [_change_to_json(change, bound) for change in self.changes],
+            "arms": [
+                {**values_of(each), "too_slow": None if bound is None else is_too_slow(each.comparison, bound)}
+                for each in self.changes
+            ],
             "only_base": list(self.only_base),
             "only_new": list(self.only_new),
             "fail_slower": bound,
@@ -137,21 +148,16 @@ def _anchor(rows: Sequence[Sequence[ArmRow]], labels: Sequence[str], wanted: str
 
 
 def _differences(folders: Sequence[ResultFolder]) -> Iterator[Difference]:
-    facts = [{**environment_of(folder.records), **_of_suite(folder)} for folder in folders]
-    for fact in dict.fromkeys((*facts[0], *facts[1])):
-        base, new = (" | ".join(each.get(fact, ())) or "-" for each in facts)
+    sides = []
+    for folder in folders:
+        hosts = {str(record.hardware["host"]): None for record in folder.records if record.hardware.get("host")}
+        links = {f"{8 * record.link['bytes_per_s'] / 1e6:.0f} Mbit/s": None for record in folder.records if record.link}
+        suite = {f"suite's {key}": (str(getattr(folder.bench.suite, key)),) for key in _TURN} if folder.bench else {}
+        sides.append({**environment_of(folder.records), "host": tuple(hosts), "link": tuple(links), **suite})
+    for fact in dict.fromkeys((*sides[0], *sides[1])):
+        base, new = (" | ".join(each.get(fact, ())) or "-" for each in sides)
         if base != new and not {base, new} <= _UNKNOWN:
             yield Difference(fact, base, new)
-
-
-def _of_suite(folder: ResultFolder) -> dict[str, tuple[str, ...]]:
-    """What else affects a figure, in the form of `environment_of`."""
-    hosts = {str(record.hardware["host"]): None for record in folder.records if record.hardware.get("host")}
-    links = {f"{8 * r.link['bytes_per_s'] / 1e6:.0f} Mbit/s": None for r in folder.records if r.link}
-    facts = {"host": tuple(hosts), "link": tuple(links)}
-    if folder.bench:
-        facts |= {f"suite's {key}": (str(getattr(folder.bench.suite, key)),) for key in _TURN}
-    return facts
 
 
 def _only(rows: Sequence[ArmRow], others: Sequence[ArmRow], other: str) -> Iterator[str]:
@@ -161,23 +167,3 @@ def _only(rows: Sequence[ArmRow], others: Sequence[ArmRow], other: str) -> Itera
         if row.measured and (counterpart is None or not counterpart.measured):
             why = f" ({counterpart.status} in {other}: {counterpart.reason})" if counterpart else ""
             yield f"{row.arm}{why}"
-
-
-def _change_to_json(change: Change, bound: float | None) -> dict[str, Any]:
-    comparison = change.comparison
-    interval = comparison.interval if comparison else None
-    return {
-        "arm": change.arm,
-        "base_images_per_s": change.base.images_per_s,
-        "new_images_per_s": change.new.images_per_s,
-        "images_per_s_ratio": change.plain_ratio,
-        "anchored": change.anchored,
-        "ratio": comparison.ratio if comparison else None,
-        "low": interval.low if interval else None,
-        "high": interval.high if interval else None,
-        "level": interval.level if interval else None,
-        "verdict": str(comparison.verdict) if comparison else None,
-        "too_slow": None if bound is None else is_too_slow(comparison, bound),
-        "option_differences": list(change.options),
-        "not_compared": change.reason,
-    }

@@ -74,6 +74,30 @@ class Change:
         return (self.new.images_per_s or 0.0) / (self.base.images_per_s or 1.0)
 
 
+NOT_COMPARED = "not compared"
+
+
+def values_of(change: Change) -> dict[str, Any]:
+    """The columns of compare.csv; ratios are new over base."""
+    found = change.comparison
+    limits = found.interval if found else None
+    return {
+        "base_folder": change.base.folder,
+        "new_folder": change.new.folder,
+        "arm": change.arm,
+        "base_images_per_s": change.base.images_per_s,
+        "new_images_per_s": change.new.images_per_s,
+        "images_per_s_ratio": change.plain_ratio,
+        "anchored": change.anchored,
+        "ratio": found.ratio if found else None,
+        "low": limits.low if limits else None,
+        "high": limits.high if limits else None,
+        "level": limits.level if limits else None,
+        "verdict": str(found.verdict) if found else NOT_COMPARED,
+        "differs": "; ".join(change.options) or change.reason,
+    }
+
+
 def find_anchor(base: Sequence[ArmRow], new: Sequence[ArmRow]) -> str | None:
     """The one-device arm that did the same work in both; the one named `one-device` first."""
     before = {row.arm: row for row in base if row.measured}

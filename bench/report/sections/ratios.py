@@ -3,7 +3,15 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tfdist.bench.report.across import OTHER_MACHINE, Change, changes, find_anchor, machine_differences
+from tfdist.bench.report.across import (
+    NOT_COMPARED,
+    OTHER_MACHINE,
+    Change,
+    changes,
+    find_anchor,
+    machine_differences,
+    values_of,
+)
 from tfdist.bench.report.figures.colors import ASYNC, GRID, INK, NONE, RED, SYNC
 from tfdist.bench.report.format import between
 from tfdist.bench.report.section import Chart, Section
@@ -77,7 +85,6 @@ def _notes(groups: Sequence[Sequence[ArmRow]], parts: Sequence[tuple[str | None,
     )
 
 
-NOT_COMPARED = "not compared"
 _MOST_DRAWN = 60
 """A chart has at most this many rows."""
 
@@ -110,28 +117,7 @@ def data_frame(changes: Sequence[Change]) -> "pd.DataFrame":
     """The exact values."""
     import pandas as pd
 
-    rows = []
-    for change in changes:
-        found = change.comparison
-        limits = found.interval if found else None
-        rows.append(
-            {
-                "base_folder": change.base.folder,
-                "new_folder": change.new.folder,
-                "arm": change.arm,
-                "base_images_per_s": change.base.images_per_s,
-                "new_images_per_s": change.new.images_per_s,
-                "images_per_s_ratio": change.plain_ratio,
-                "anchored": change.anchored,
-                "ratio": found.ratio if found else None,
-                "low": limits.low if limits else None,
-                "high": limits.high if limits else None,
-                "level": limits.level if limits else None,
-                "verdict": str(found.verdict) if found else NOT_COMPARED,
-                "differs": "; ".join(change.options) or change.reason,
-            }
-        )
-    table: pd.DataFrame = pd.DataFrame(rows)
+    table: pd.DataFrame = pd.DataFrame([values_of(change) for change in changes])
     return table
 
 
