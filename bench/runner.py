@@ -1,8 +1,9 @@
 """Runs a bench: starts arms in groups, releases one for a turn after the other, and saves each turn at its end."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from queue import SimpleQueue
@@ -22,7 +23,7 @@ from tfdist.launch.agents.inbox import interruptions
 from tfdist.launch.doctor.preflight import Links, slowest
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import append_line, dumps
-from tfdist.launch.machine import combined
+from tfdist.launch.machine import Machines, combined
 from tfdist.launch.policy import Policy
 from tfdist.launch.text import counted
 from tfdist.models.record import Record, RecordStatus, TurnRecord
@@ -43,6 +44,65 @@ class RunnerHooks:
     policy: Policy = field(default_factory=Policy)
     """Timeouts besides that of the suite."""
     traces: Traces = NO_TRACES
+
+
+@dataclass(kw_only=True)
+class TurnRunner:
+    """Groups of arms that take turns."""
+
+    root: Path
+    """The folder of the results."""
+    hooks: RunnerHooks
+    machines: Mapping[str, Machines]
+    """The hosts of each arm."""
+    news: "SimpleQueue[News]" = field(default_factory=SimpleQueue)
+    memory: Memory = field(default_factory=Memory)
+    group: Group | None = None
+    """Whose processes run."""
+    spent: Spent = field(default_factory=Spent)
+
+    def run(self, measure: Callable[[], None], way_out: str) -> int | None:
+        """Call `measure`; returns the number of the signal that interrupted it, or None. No process is left.
+
+        Raises:
+            TfdistError: a result could not be saved, with this way out.
+        """
+        with interruptions(self.news.put):
+            try:
+                measure()
+            except InterruptedBenchError as interruption:
+                self.stop(interruption.signal)
+                return interruption.signal
+            except OSError as error:
+                what = f"cannot write to {self.root} ({error.strerror or error})"
+                raise TfdistError(f"{what}: {way_out}", ExitCode.FAILED) from None
+            finally:
+                self.stop(SIGTERM, STOPPED_BY)
+        return None
+
+    def stop(self, signal: int, by: str = "") -> None:
+        """Stop the processes that still run, and wait for their end."""
+        if self.group is not None:
+            self.group.stop(signal, by)
+
+    def start_group(
+        self, number: int, pace: Pace, starts: Sequence[ArmStart], save: Callable[[Record, Path], None]
+    ) -> tuple[Group, list[str]]:
+        """Start the arms that fit into memory together; returns them, and the names of the others."""
+        hooks = self.hooks
+        self.group = Group(number, pace, self.news, hooks.start_arm, hooks.progress, save, self.memory)
+        # as many processes start at the same time as there are cores
+        slots = max(2, *(len(combined(self.machines[start.arm]).cores) for start in starts))
+        left = [start.arm for start in self.group.start(starts, slots)]
+        if left:
+            hooks.progress.note(f"not enough memory for all arms at once; later: {', '.join(left)}")
+        return self.group, left
+
+    def end_group(self) -> None:
+        """Let all tasks of the group end."""
+        if self.group is not None:
+            self.group.end()
+        self.group = None
 
 
 def run_bench(
@@ -69,37 +129,23 @@ def run_bench(
     Raises:
         TfdistError: a turn or a record could not be saved.
     """
-    _save_refusals(bench, arms, root)
-    run = _BenchRun(bench, arms, root, hooks, until)
-    with interruptions(run.news.put):
-        try:
-            run.measure(incarnations)
-        except InterruptedBenchError as interruption:
-            run.stop(interruption.signal)
-            return interruption.signal
-        except OSError as error:
-            what = f"cannot write to {root} ({error.strerror or error})"
-            fix = f"free space, or make it writable, then continue with --resume {root}"
-            raise TfdistError(f"{what}: {fix}", ExitCode.FAILED) from None
-        finally:
-            run.stop(SIGTERM, STOPPED_BY)
-    return None
+    for arm in bench.suite.arms:  # a record of each refused one, so that reports show its reason
+        if arm.name in arms.refused:
+            reason, choices = arms.refused[arm.name], dict(arm.choices)
+            refused = Record(arm.name, 1, choices, RecordStatus.REFUSED, reason, ExitCode.USAGE, hosts=arm.hosts)
+            append_line(BenchPaths(root).records, dumps(refused.to_json()))
+    run = _BenchRun(root=root, hooks=hooks, machines=arms.machines, bench=bench, arms=arms, until=until)
+    way_out = f"free space, or make it writable, then continue with --resume {root}"
+    return run.run(partial(run.measure, incarnations), way_out)
 
 
-@dataclass
-class _BenchRun:
+@dataclass(kw_only=True)
+class _BenchRun(TurnRunner):
     bench: BenchFile
     arms: Arms
-    root: Path
-    hooks: RunnerHooks
     until: float | None
-    news: "SimpleQueue[News]" = field(default_factory=SimpleQueue)
-    memory: Memory = field(default_factory=Memory)
     failed: set[str] = field(default_factory=set)
     """Arms that ended too early; they are not started again."""
-    group: Group | None = None
-    """Whose processes run."""
-    spent: Spent = field(default_factory=Spent)
     pending: list[PlannedRun] = field(default_factory=list)
     """Turns that are still to come, those of arms that have failed included."""
     starts_left: int = 0
@@ -126,11 +172,6 @@ class _BenchRun:
             else:
                 self._measure_incarnation(runs)
 
-    def stop(self, signal: int, by: str = "") -> None:
-        """Stop the processes that still run, and wait for their end."""
-        if self.group is not None:
-            self.group.stop(signal, by)
-
     def _measure_isolated(self, runs: Sequence[PlannedRun]) -> None:
         """Restart the processes of an arm for each turn."""
         for run in runs:
@@ -144,7 +185,8 @@ class _BenchRun:
         Only if no arm fits beside the baseline, the next group is without it. The numbers of the groups continue those
         that have measured some of these turns before, which stay.
         """
-        order = [arm for arm in self._suite_order(runs) if arm not in self.failed]
+        needed = {run.arm for run in runs} - self.failed
+        order = [arm.name for arm in self.bench.suite.arms if arm.name in needed]
         baseline = self.arms.baseline(order)
         waiting = sorted(order, key=lambda arm: arm != baseline)
         again: list[str] = []
@@ -163,31 +205,19 @@ class _BenchRun:
 
         `again`: the incarnation has measured another group.
         """
-        self.group = group = self._new_group(number)
         self.learned = set()
-        started = time.monotonic()
+        started, suite = time.monotonic(), self.bench.suite
         starts = [self._start_of(arm, start_of(runs[0].round, self.bench.ends)) for arm in arms]
-        left = [start.arm for start in group.start(starts, self._slots(arms))]
-        if left:
-            self.hooks.progress.note(f"not enough memory for all arms at once; later: {', '.join(left)}")
+        pace = Pace(suite.turn_s, suite.warmup_s, suite.window_s)
+        group, left = self.start_group(number, pace, starts, self._save)
         group.warm_up()
         self.spent.add_start(time.monotonic() - started, again=again)
         self.starts_left -= not again
         self._measure_rounds(group, runs)
         trace(group, self.hooks.traces)
-        group.end()
-        self.group = None
+        self.end_group()
         self.failed |= group.failed.keys()
         return [arm for arm in left if arm not in self.failed]
-
-    def _suite_order(self, runs: Sequence[PlannedRun]) -> list[str]:
-        needed = {run.arm for run in runs}
-        return [arm.name for arm in self.bench.suite.arms if arm.name in needed]
-
-    def _new_group(self, number: int) -> Group:
-        suite, hooks = self.bench.suite, self.hooks
-        pace = Pace(suite.turn_s, suite.warmup_s, suite.window_s)
-        return Group(number, pace, self.news, hooks.start_arm, hooks.progress, self._save, self.memory)
 
     def _start_of(self, arm: str, number: int) -> ArmStart:
         """What to start in the incarnation with this number, counted from 0: each one learns with a seed of its own."""
@@ -200,10 +230,6 @@ class _BenchRun:
             spec = replace(spec, seed=spec.seed + number)
         return ArmStart(arm, self.incarnation, spec, command, machines, run_dir, policy)
 
-    def _slots(self, arms: Sequence[str]) -> int:
-        """Processes that start at the same time: one for each core."""
-        return max(2, *(len(combined(self.arms.machines[arm]).cores) for arm in arms))
-
     def _measure_rounds(self, group: Group, runs: Sequence[PlannedRun]) -> None:
         done: list[TurnRecord] = []
         for _, of_round in groupby(runs, key=lambda run: run.round):
@@ -211,8 +237,10 @@ class _BenchRun:
                 return
             for turn in self._measure_runs(group, [run for run in of_round if run.arm not in self.learned]):
                 done.append(turn)
-                if has_learned(turn.observed, self.bench.suite):
-                    self._drop_later(turn, runs)
+                if has_learned(turn.observed, self.bench.suite):  # its later turns are not needed
+                    self.learned.add(turn.arm)
+                    later = [run for run in runs if run.arm == turn.arm and run.round > turn.round]
+                    self.pending = [run for run in self.pending if run not in later]
         # a turn that was evaluated is a part of a training, which cannot be repeated
         again = [turn for turn in done if disturbed(turn) and accuracy_of(turn.observed) is None]
         repeats = [PlannedRun(turn.round, turn.arm) for turn in again][: len(group.members)]
@@ -220,13 +248,6 @@ class _BenchRun:
             self.hooks.progress.note(f"repeating {counted(len(repeats), 'disturbed turn')}")
             self.pending += repeats
             list(self._measure_runs(group, repeats, repeated=True))
-
-    def _drop_later(self, turn: TurnRecord, runs: Sequence[PlannedRun]) -> None:
-        """Omit the arm's later ones of these runs."""
-        self.learned.add(turn.arm)
-        for run in runs:
-            if run.arm == turn.arm and run.round > turn.round and run in self.pending:
-                self.pending.remove(run)
 
     def _measure_runs(self, group: Group, runs: Sequence[PlannedRun], repeated: bool = False) -> Iterator[TurnRecord]:
         for run in runs:
@@ -240,15 +261,12 @@ class _BenchRun:
             self.order += 1
             turn = group.turn(run.arm, run.round, self.order, repeated)
             if turn is not None:
-                self._append(turn)
+                append_line(self.paths.turns, dumps(turn.to_json()))
                 self.spent.add_turn(time.monotonic() - started)
                 yield turn
 
     def _is_over(self) -> bool:
         return self.until is not None and time.monotonic() >= self.until
-
-    def _append(self, turn: TurnRecord) -> None:
-        append_line(self.paths.turns, dumps(turn.to_json()))
 
     def _save(self, record: Record, run_dir: Path) -> None:
         machines = self.arms.machines[record.arm]
@@ -261,13 +279,3 @@ class _BenchRun:
             link=slowest(self.hooks.links, list(machines)),
         )
         append_line(self.paths.records, dumps(record.to_json()))
-
-
-def _save_refusals(bench: BenchFile, arms: Arms, root: Path) -> None:
-    """Save one record for each refused arm, so that reports show its reason."""
-    for arm in bench.suite.arms:
-        if arm.name in arms.refused:
-            reason = arms.refused[arm.name]
-            choices = dict(arm.choices)
-            refused = Record(arm.name, 1, choices, RecordStatus.REFUSED, reason, ExitCode.USAGE, hosts=arm.hosts)
-            append_line(BenchPaths(root).records, dumps(refused.to_json()))
