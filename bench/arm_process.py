@@ -114,10 +114,12 @@ class _ArmThread:
         try:
             record = self._train()
         except TfdistError as error:
-            record = self._not_started(str(error), error.exit_code)
+            # above 128: 128 + the signal that tfdist received before any task ran
+            status = RecordStatus.INTERRUPTED if error.exit_code > 128 else RecordStatus.FAILED
+            record = self._record(status, str(error), error.exit_code)
         except Exception as error:
             traceback.print_exc()
-            record = self._not_started(f"{type(error).__name__}: {error}", ExitCode.FAILED)
+            record = self._record(RecordStatus.FAILED, f"{type(error).__name__}: {error}", ExitCode.FAILED)
         self.post(Ended(self.start.arm, replace(record, incarnation=self.start.incarnation)))
 
     def _train(self) -> Record:
@@ -147,22 +149,16 @@ class _ArmThread:
         if parked is not None:
             self.starting = False
             seconds, windows, readings = parked
-            self.post(Parked(self.start.arm, seconds, windows, readings, self._snapshot(), dict(self.turn.observed)))
+            start, turn = self.start, self.turn
+            record = replace(  # of the incarnation while it runs
+                self._record(RecordStatus.OK, "", ExitCode.SUCCESS),
+                ranks=ranks_of(turn.records)[0],
+                hardware=hardware(next(iter(turn.fleet.hellos.values()))),
+                incarnation=start.incarnation,
+            )
+            self.post(Parked(start.arm, seconds, windows, readings, record, dict(turn.observed)))
         elif self.starting and isinstance(message, Heartbeat | Event):
             self.post(Progressed(self.start.arm, message))
-
-    def _snapshot(self) -> Record:
-        """The record of the incarnation while it runs."""
-        start, turn = self.start, self.turn
-        hosts = list(turn.fleet.hellos.values())
-        record = self._record(RecordStatus.OK, "", ExitCode.SUCCESS)
-        ranks = ranks_of(turn.records)[0]
-        return replace(record, ranks=ranks, hardware=hardware(hosts[0]), incarnation=start.incarnation)
-
-    def _not_started(self, reason: str, exit_code: int) -> Record:
-        # above 128: 128 + the signal that tfdist received before any task ran
-        status = RecordStatus.INTERRUPTED if exit_code > 128 else RecordStatus.FAILED
-        return self._record(status, reason, exit_code)
 
     def _record(self, status: RecordStatus, reason: str, exit_code: int) -> Record:
         start, started = self.start, self.started.isoformat(timespec="seconds")
@@ -188,20 +184,6 @@ def _with_command(record: Record, start: ArmStart) -> Record:
 class _TurnEvent:
     windows: tuple[Window, ...]
     observed: Observed = field(default_factory=dict)
-
-
-def _turn_event(task: str, event: Mapping[str, Any]) -> _TurnEvent:
-    try:
-        return from_event(event, _TurnEvent)
-    except ValueError as error:
-        raise TfdistError(f"{task} sent an incomplete turn ({error}): see docs/protocol.md", ExitCode.FAILED) from None
-
-
-def _step_s(task: str, value: object) -> float:
-    if isinstance(value, int | float) and math.isfinite(value):
-        return float(value)
-    what = f"{task} waits at the barrier with step_s {value!r}"
-    raise TfdistError(f"{what}: it must be the seconds that a step takes (docs/protocol.md)", ExitCode.FAILED)
 
 
 _Figures = tuple[float, Mapping[str, tuple[Window, ...]], tuple[HostReading, ...]]
@@ -230,12 +212,21 @@ class TurnState:
             case Event(task, event={"event": "record", "record": Mapping() as record}):
                 self.records[task] = record
             case Event(task, event={"event": "turn"} as event):
-                turn = _turn_event(task, event)
+                try:
+                    turn = from_event(event, _TurnEvent)
+                except ValueError as error:
+                    what = f"{task} sent an incomplete turn ({error})"
+                    raise TfdistError(f"{what}: see docs/protocol.md", ExitCode.FAILED) from None
                 self.windows[task] = turn.windows
                 if turn.observed:
                     self.observed[task] = turn.observed
             case Event(task, event={"event": "barrier"} as event):
-                self.waiting[task] = _step_s(task, event.get("step_s"))
+                seconds = event.get("step_s")
+                if not isinstance(seconds, int | float) or not math.isfinite(seconds):
+                    what = f"{task} waits at the barrier with step_s {seconds!r}"
+                    fix = "it must be the seconds that a step takes (docs/protocol.md)"
+                    raise TfdistError(f"{what}: {fix}", ExitCode.FAILED)
+                self.waiting[task] = float(seconds)
             case NextTurn():
                 self.before, self.after = {}, {}
                 self.waiting, self.windows, self.observed = {}, {}, {}
@@ -243,10 +234,11 @@ class TurnState:
                 parked = set(self.waiting) >= set(self.job.leading)
                 (self.after if parked else self.before)[min(states)] = message
                 if parked and len(self.after) == len(self.job.hosts):
-                    return self._end_turn()
+                    readings = tuple(HostReading(self.before.get(first), after) for first, after in self.after.items())
+                    step_s, self.waiting, self.after = (
+                        max(self.waiting.values()),
+                        {},
+                        {},
+                    )  # a later reading ends no turn
+                    return step_s, self.windows, readings
         return None
-
-    def _end_turn(self) -> _Figures:
-        readings = tuple(HostReading(self.before.get(first), after) for first, after in self.after.items())
-        seconds, self.waiting, self.after = max(self.waiting.values()), {}, {}  # a later reading ends no turn
-        return seconds, self.windows, readings

@@ -1,20 +1,24 @@
 """The folder of a bench: its paths, and bench.json."""
 
+import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tfdist.bench.plan import PlannedRun, spread
+from tfdist.bench.suites.arm import LONGEST_NAME
 from tfdist.bench.suites.suite import Suite, parse_suite
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.text import plain
 from tfdist.launch.typed_json import PositiveInt, from_json, parse_json, with_texts
+
+T = TypeVar("T")
 
 FORMAT = 2
 _LONGEST_TEXT = 10_000
@@ -124,6 +128,41 @@ def _printable(text: str, longest: int) -> str:
     return f"{text[: longest - 24]}... ({len(text):,}, {sha256(text.encode()).hexdigest()[:8]})"
 
 
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that could not be read, and why."""
+
+    file: str
+    reason: str
+
+
+def read_lines(path: Path, read: Callable[[dict[str, Any]], T]) -> tuple[list[T], list[Unreadable]]:
+    """What `read` makes of each line of a file of JSON objects about an arm, and the lines that it refuses.
+
+    Their texts are `printable`.
+    """
+    values: list[T] = []
+    bad: list[Unreadable] = []
+    if not path.exists():
+        return values, bad
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError as error:
+        return values, [Unreadable(path.name, str(error.strerror))]
+    for number, line in enumerate(lines, start=1):
+        try:
+            value = parse_printable(line) if line else None
+            if isinstance(value, dict):
+                values.append(read({**value, "arm": printable(value.get("arm"), LONGEST_NAME)}))
+            elif line:
+                bad.append(Unreadable(f"{path.name}, line {number}", "incomplete record: no JSON object"))
+        except json.JSONDecodeError:
+            bad.append(Unreadable(f"{path.name}, line {number}", "truncated, or not JSON"))
+        except (TfdistError, ValueError) as error:
+            bad.append(Unreadable(f"{path.name}, line {number}", printable(str(error))))
+    return values, bad
+
+
 def read_bench(root: Path) -> BenchFile | None:
     """bench.json of a folder; None if it is missing.
 
@@ -143,6 +182,17 @@ def read_bench(root: Path) -> BenchFile | None:
     except (OSError, ValueError, RecursionError) as error:
         raise TfdistError(f"{path} cannot be read ({error}): start a new bench") from None
     return BenchFile(suite, stored.command, stored.started, stored.plan, stored.hosts, stored.last_rounds)
+
+
+def check_new(root: Path, way_out: str) -> None:
+    """Refuse a folder for new results that has files, or in which none can be created.
+
+    Raises:
+        TfdistError: with `way_out` if it has files.
+    """
+    if root.is_dir() and any(root.iterdir()):
+        raise TfdistError(f"--out {root} is not empty: {way_out}")
+    check_writable(root, "--out")
 
 
 def check_writable(root: Path, option: str) -> None:

@@ -104,7 +104,8 @@ class Group:
         while waiting or self._starting():
             while (fitting := next((start for start in waiting if self._has_room(start, slots)), None)) is not None:
                 waiting.remove(fitting)
-                self._start(fitting)
+                self.progress.starting(fitting.arm, fitting.incarnation)
+                self.members[fitting.arm] = _Member(fitting, self.start_arm(fitting, self.news.put))
             if not self._starting():
                 break  # none of the others fits
             self._take_news()
@@ -121,10 +122,6 @@ class Group:
             return False
         processes = [task_count(member.start.spec) for member in starting]
         return self.memory.fits(task_count(start.spec), processes, len(start.machines))
-
-    def _start(self, start: ArmStart) -> None:
-        self.progress.starting(start.arm, start.incarnation)
-        self.members[start.arm] = _Member(start, self.start_arm(start, self.news.put))
 
     def warm_up(self) -> None:
         """Let one arm after the other train for a while, so that its first turn is like the others."""
@@ -235,16 +232,14 @@ class Group:
                 if arm in self.members:
                     self.members[arm].note(message)
             case Parked(arm) if arm in self.members:
-                self._park(self.members[arm], news)
+                member = self.members[arm]
+                self.memory.update(news)
+                if member.parked is None:
+                    self.progress.parked(arm)
+                    self.save(news.record, member.start.run_dir)
+                member.parked = news
             case Ended(arm, record) if arm in self.members:
                 self._end(self.members.pop(arm), record)
-
-    def _park(self, member: _Member, parked: Parked) -> None:
-        self.memory.update(parked)
-        if member.parked is None:
-            self.progress.parked(member.start.arm)
-            self.save(parked.record, member.start.run_dir)
-        member.parked = parked
 
     def _end(self, member: _Member, record: Record) -> None:
         """Save how an arm has ended. One that we ended has succeeded; one that ended before has not."""
@@ -287,21 +282,18 @@ def plan_traces(root: Path, arms: Arms) -> Traces:
     Raises:
         TfdistError: no arm can be traced.
     """
-    reasons = {arm: reason for arm in arms.specs if (reason := _reason(arm, arms))}
+    reasons = {}
+    for arm in arms.specs:
+        if arm in arms.commands:
+            reasons[arm] = "it runs your own program, which can call tf.profiler.experimental itself"
+        elif not all(host.local for host in arms.machines[arm]):
+            reasons[arm] = "its tasks would write it on other hosts"
     if len(reasons) == len(arms.specs):
         reason = next(iter(reasons.values()), "no arm can run here")
         raise TfdistError(f"--trace: {reason}; omit --trace")
     traces = BenchPaths(root).root.absolute() / "traces"
     folders = {arm: traces / slug(arm) for arm in arms.specs if arm not in reasons}
     return Traces(folders, tuple(f"{arm}: no trace: {reason}" for arm, reason in reasons.items()))
-
-
-def _reason(arm: str, arms: Arms) -> str:
-    if arm in arms.commands:
-        return "it runs your own program, which can call tf.profiler.experimental itself"
-    if not all(host.local for host in arms.machines[arm]):
-        return "its tasks would write it on other hosts"
-    return ""
 
 
 def trace(group: Group, traces: Traces) -> None:

@@ -1,25 +1,16 @@
 """Reads the folder of a bench or launch; files that are not readable are listed, not raised."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tfdist.bench.folder import BenchFile, BenchPaths, parse_printable, printable, read_bench
-from tfdist.bench.suites.arm import LONGEST_NAME
+from tfdist.bench.folder import BenchFile, BenchPaths, Unreadable, printable, read_bench, read_lines
 from tfdist.launch.errors import TfdistError
 from tfdist.models.record import Record, RecordStatus, TurnRecord
 from tfdist.models.throughput import throughput
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Unreadable:
-    """A file that could not be read, and why."""
-
-    file: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -54,12 +45,24 @@ def read_folder(root: Path, label: str) -> ResultFolder:
     except TfdistError as error:
         unreadable.append(Unreadable("bench.json", printable(str(error))))
     readable, bad_records = read_records(BenchPaths(root).records)
-    turns, bad_turns = _read_lines(BenchPaths(root).turns, TurnRecord.from_json)
+    turns, bad_turns = read_lines(BenchPaths(root).turns, TurnRecord.from_json)
     merged, repeated = merge(readable, turns)
-    usable, unusable = _usable(merged)
-    unreadable += [*bad_records, *bad_turns, *unusable]
-    records, replaced = _latest(usable)
-    return ResultFolder(printable(label), bench, records, (*repeated, *replaced), tuple(unreadable))
+    usable: list[Record] = []
+    for record in merged:
+        try:
+            if record.status == RecordStatus.OK:
+                throughput(record)
+            usable.append(record)
+        except ValueError as error:
+            unreadable.append(Unreadable("turns.jsonl", f"{record.arm}, round {record.round}: {error}"))
+    ordered = sorted(usable, key=lambda record: record.order)
+    latest = {(record.arm, record.round, record.group): record for record in ordered}
+    kept = {id(record) for record in latest.values()}
+    replaced = tuple(record for record in ordered if id(record) not in kept)
+    records = tuple(record for record in ordered if id(record) in kept)
+    return ResultFolder(
+        printable(label), bench, records, (*repeated, *replaced), (*unreadable, *bad_records, *bad_turns)
+    )
 
 
 def merge(records: Sequence[Record], turns: Sequence[TurnRecord]) -> tuple[list[Record], list[Record]]:
@@ -108,42 +111,9 @@ def of_turn(start: Record, turn: TurnRecord) -> Record:
     )
 
 
-def _usable(records: Iterable[Record]) -> tuple[list[Record], list[Unreadable]]:
-    """Without turns that have no throughput."""
-    usable: list[Record] = []
-    bad: list[Unreadable] = []
-    for record in records:
-        try:
-            if record.status == RecordStatus.OK:
-                throughput(record)
-            usable.append(record)
-        except ValueError as error:
-            bad.append(Unreadable("turns.jsonl", f"{record.arm}, round {record.round}: {error}"))
-    return usable, bad
-
-
-def _read_lines(path: Path, read: Callable[[dict[str, Any]], T]) -> tuple[list[T], list[Unreadable]]:
-    """What `read` makes of each line of a file of JSON objects, and the lines that it refuses."""
-    values: list[T] = []
-    bad: list[Unreadable] = []
-    if not path.exists():
-        return values, bad
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError as error:
-        return values, [Unreadable(path.name, str(error.strerror))]
-    for number, line in enumerate(lines, start=1):
-        try:
-            if line:
-                values.append(read(_object(line)))
-        except TfdistError as error:
-            bad.append(Unreadable(f"{path.name}, line {number}", printable(str(error))))
-    return values, bad
-
-
 def turns_in(root: Path) -> list[TurnRecord]:
     """Those that can be read in the folder of a bench, in the order in which they were measured."""
-    return _read_lines(BenchPaths(root).turns, TurnRecord.from_json)[0]
+    return read_lines(BenchPaths(root).turns, TurnRecord.from_json)[0]
 
 
 def holds_records(root: Path) -> bool:
@@ -157,7 +127,7 @@ def read_records(path: Path) -> tuple[list[Record], list[Unreadable]]:
 
     An arm that was refused, and was started when the bench was continued, is no longer refused.
     """
-    lines, bad = _read_lines(path, _usable_record)
+    lines, bad = read_lines(path, _usable_record)
     last = {(record.order, record.arm, record.round, record.incarnation): record for record in lines}
     started = {record.arm for record in last.values() if record.status is not RecordStatus.REFUSED}
     records = [each for each in last.values() if each.status is not RecordStatus.REFUSED or each.arm not in started]
@@ -190,23 +160,3 @@ def _usable_record(values: dict[str, Any]) -> Record:
     if missing:
         raise TfdistError(f"incomplete record: {missing}")
     return record
-
-
-def _object(text: str) -> dict[str, Any]:
-    """A record or turn with texts that can be shown."""
-    try:
-        values = parse_printable(text)
-    except ValueError:
-        raise TfdistError("truncated, or not JSON") from None
-    if not isinstance(values, dict):
-        raise TfdistError("incomplete record: no JSON object")
-    return {**values, "arm": printable(values.get("arm"), LONGEST_NAME)}
-
-
-def _latest(records: Sequence[Record]) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
-    """The last record of each arm, round and group, and those that it replaced."""
-    ordered = sorted(records, key=lambda record: record.order)
-    latest = {(record.arm, record.round, record.group): record for record in ordered}
-    kept = {id(record) for record in latest.values()}
-    replaced = tuple(record for record in ordered if id(record) not in kept)
-    return tuple(record for record in ordered if id(record) in kept), replaced

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tfdist.bench.collectives.results import Sweep, copy_collectives, holds_collectives, read_collectives
-from tfdist.bench.folder import BenchFile, BenchPaths, check_writable, read_bench, slug
+from tfdist.bench.folder import BenchFile, BenchPaths, check_new, check_writable, read_bench, slug
 from tfdist.bench.group import NO_TRACES, Traces, plan_traces
 from tfdist.bench.options import BenchOptions, changed_suite, requested_suite
 from tfdist.bench.plan import (
@@ -157,15 +157,12 @@ class Session:
         """What works but may surprise."""
         if self.budget_s is None or not self.incarnations:
             return self.arms.warnings
-        first_s = seconds_left([self._first_round], self.arms.specs, self.bench.suite)
+        first = tuple(run for run in self.to_run if run.round == self.to_run[0].round)
+        first_s = seconds_left([first], self.arms.specs, self.bench.suite)
         if first_s <= self.budget_s:
             return self.arms.warnings
         short = f"--budget {duration(self.budget_s)}: the first round takes about {duration(first_s)}"
         return (*self.arms.warnings, f"{short}; arms without a turn have no figure")
-
-    @property
-    def _first_round(self) -> tuple[PlannedRun, ...]:
-        return tuple(run for run in self.to_run if run.round == self.to_run[0].round)
 
     def count_left(self) -> int:
         """The number of planned runs that are not measured in the folder now."""
@@ -188,7 +185,7 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
     suite, notes = requested_suite(options, default_suite(machines))
     now = datetime.now(timezone.utc)
     root = options.out or Path("bench_results") / f"{now:%Y%m%dT%H%M%SZ}-{slug(suite.name)}"
-    _check_new_folder(root)
+    check_new(root, f"choose a new folder, or continue its bench with --resume {root}")
     arms = resolve_arms(suite.arms, machines, suite.preset)
     if suite.explain:
         suite, added = explained(suite, arms.specs)
@@ -196,7 +193,9 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
         arms = resolve_arms(suite.arms, machines, suite.preset)
     suite = _within(suite, arms, options)
     plan = interleave([arm.name for arm in suite.arms], suite.rounds, suite.seed)
-    bench = BenchFile(suite, options.command, now.isoformat(timespec="seconds"), plan, _names(machines))
+    bench = BenchFile(
+        suite, options.command, now.isoformat(timespec="seconds"), plan, tuple(host.name for host in machines)
+    )
     session = Session(root, bench, arms, notes=notes, budget_s=options.budget_s, collectives=options.collectives)
     return _traced(session) if options.trace else session
 
@@ -213,10 +212,6 @@ def _within(suite: Suite, arms: Arms, options: BenchOptions) -> Suite:
     return adjust(suite, {"rounds": max(rounds, number or 1), "incarnations": number})
 
 
-def _names(machines: Machines) -> tuple[str, ...]:
-    return tuple(host.name for host in machines)
-
-
 def default_suite(machines: Machines) -> str:
     """The name of the built-in suite for these machines."""
     if len(machines) > 1:
@@ -227,7 +222,7 @@ def default_suite(machines: Machines) -> str:
 def _resumed(options: BenchOptions, root: Path, machines: Machines) -> Session:
     if options.out is not None and options.out.resolve() != root.resolve():
         raise TfdistError(f"--out {options.out} and --resume {root}: a resumed bench stays in its folder; omit --out")
-    bench = read_resumable(root, _names(machines))
+    bench = read_resumable(root, tuple(host.name for host in machines))
     check_writable(root, "--resume")
     records = read_folder(root, "").records
     done = completed(records)
@@ -243,12 +238,6 @@ def _resumed(options: BenchOptions, root: Path, machines: Machines) -> Session:
 def _traced(session: Session) -> Session:
     traces = plan_traces(session.root, session.arms)
     return replace(session, traces=traces, notes=(*session.notes, *traces.notes))
-
-
-def _check_new_folder(root: Path) -> None:
-    if root.is_dir() and any(root.iterdir()):
-        raise TfdistError(f"--out {root} is not empty: choose a new folder, or continue its bench with --resume {root}")
-    check_writable(root, "--out")
 
 
 def run_session(session: Session, hooks: RunnerHooks) -> int:

@@ -107,12 +107,11 @@ def figures_of(sweep: Sweep) -> tuple[SizeFigure, ...]:
     def place(line: Line) -> tuple[int, ...]:
         return arms.index(line.arm), line.ranks, line.tensors, line.bytes, line.pack_bytes or 0
 
-    ordered = sorted(sweep.lines, key=place)
-    return tuple(_figure(list(lines)) for _, lines in groupby(ordered, key=place))
-
-
-def _figure(lines: Sequence[Line]) -> SizeFigure:
-    logs = [math.log(line.seconds) for line in lines]
-    mean = math.fsum(logs) / len(logs)
-    wrong = sum(line.wrong for line in lines)
-    return SizeFigure(lines[0], math.exp(mean), interval_of_mean(logs, mean), len(lines), wrong)
+    figures = []
+    for _, group in groupby(sorted(sweep.lines, key=place), key=place):
+        lines = list(group)
+        logs = [math.log(line.seconds) for line in lines]
+        mean = math.fsum(logs) / len(logs)
+        wrong = sum(line.wrong for line in lines)
+        figures.append(SizeFigure(lines[0], math.exp(mean), interval_of_mean(logs, mean), len(lines), wrong))
+    return tuple(figures)

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from tfdist.bench.folder import check_writable
+from tfdist.bench.folder import check_new
 from tfdist.bench.plan import PlannedRun, interleave
 from tfdist.bench.suites.arm import Arm
 from tfdist.bench.suites.arms import Arms, resolve_arms
@@ -73,10 +73,15 @@ def plan_collectives(options: CollectiveOptions, machines: Machines) -> Collecti
         TfdistError: an option is wrong, or no arm can run; the reason of the first one.
     """
     _check(options)
-    options = replace(options, model=_checked_model(options, machines))
+    model: dict[str, Any] = {}
+    if options.model_gradients:
+        choices = {"strategy": StrategyName.ONE_DEVICE, **options.model}
+        spec = resolve(choices, next(iter(machines.values())), "cpu").spec
+        model = {"model": spec.model, "alpha": spec.alpha, "classes": spec.classes}
+    options = replace(options, model=model)
     now = datetime.now(timezone.utc)
     root = options.out or Path("bench_results") / f"{now:%Y%m%dT%H%M%SZ}-collectives"
-    _check_new(root)
+    check_new(root, "choose a new folder")
     arms = _resolve(list(_arms(options, machines)), options, machines)
     if not arms.specs:
         raise TfdistError(next(iter(arms.refused.values())))
@@ -100,20 +105,6 @@ def _check(options: CollectiveOptions) -> None:
         raise TfdistError(f"--bytes-per-pack: has no effect with --cross-device {within[0]}; use auto, or omit it")
 
 
-def _checked_model(options: CollectiveOptions, machines: Machines) -> dict[str, Any]:
-    if not options.model_gradients:
-        return {}
-    choices = {"strategy": StrategyName.ONE_DEVICE, **options.model}
-    spec = resolve(choices, next(iter(machines.values())), "cpu").spec
-    return {"model": spec.model, "alpha": spec.alpha, "classes": spec.classes}
-
-
-def _check_new(root: Path) -> None:
-    if root.is_dir() and any(root.iterdir()):
-        raise TfdistError(f"--out {root} is not empty: choose a new folder")
-    check_writable(root, "--out")
-
-
 def _between_processes(options: CollectiveOptions) -> bool:
     """Whether the options ask for arms with several processes."""
     return bool(options.communication or options.workers) or not (options.cross_device or options.devices)
@@ -125,29 +116,21 @@ def _arms(options: CollectiveOptions, machines: Machines) -> Iterator[Arm]:
     Options that only concern one of these kinds select it. Without any, a single host measures both.
     """
     gpus = bool(combined(machines).gpus)
-    within = bool(options.cross_device or options.devices)
     if _between_processes(options):
-        yield from _multiworker(options, machines, gpus)
+        default = (Communication.RING, Communication.NCCL) if gpus else (Communication.AUTO, Communication.RING)
+        counts: Sequence[int | None] = options.workers or (None,)
+        for workers, communication in product(counts, options.communication or default):
+            between = {"strategy": StrategyName.MULTI_WORKER, "communication": communication, "workers": workers}
+            name = f"multiworker/{communication}" + (f", {workers} workers" if len(counts) > 1 else "")
+            yield Arm(name, _given(between), min(len(machines), workers or len(machines)), COMMAND)
+    within = bool(options.cross_device or options.devices)
     if within or (len(machines) == 1 and not options.communication and not options.workers):
-        yield from _mirrored(options, gpus)
-
-
-def _multiworker(options: CollectiveOptions, machines: Machines, gpus: bool) -> Iterator[Arm]:
-    default = (Communication.RING, Communication.NCCL) if gpus else (Communication.AUTO, Communication.RING)
-    counts: Sequence[int | None] = options.workers or (None,)
-    for workers, communication in product(counts, options.communication or default):
-        choices = {"strategy": StrategyName.MULTI_WORKER, "communication": communication, "workers": workers}
-        name = f"multiworker/{communication}" + (f", {workers} workers" if len(counts) > 1 else "")
-        yield Arm(name, _given(choices), min(len(machines), workers or len(machines)), COMMAND)
-
-
-def _mirrored(options: CollectiveOptions, gpus: bool) -> Iterator[Arm]:
-    default = tuple(each for each in CrossDevice if gpus or each is not CrossDevice.NCCL)
-    counts: Sequence[int | None] = options.devices or (None,)
-    for devices, cross_device in product(counts, options.cross_device or default):
-        choices = {"strategy": StrategyName.MIRRORED, "cross_device": cross_device, "devices": devices}
-        name = f"mirrored/{cross_device}" + (f", {devices} devices" if len(counts) > 1 else "")
-        yield Arm(name, _given(choices), 1, COMMAND)
+        operations = tuple(each for each in CrossDevice if gpus or each is not CrossDevice.NCCL)
+        counts = options.devices or (None,)
+        for devices, cross_device in product(counts, options.cross_device or operations):
+            inside = {"strategy": StrategyName.MIRRORED, "cross_device": cross_device, "devices": devices}
+            name = f"mirrored/{cross_device}" + (f", {devices} devices" if len(counts) > 1 else "")
+            yield Arm(name, _given(inside), 1, COMMAND)
 
 
 def _given(choices: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from tfdist.bench.folder import parse_printable, printable
-from tfdist.bench.suites.arm import LONGEST_NAME
+from tfdist.bench.folder import parse_printable, read_lines
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import append_line, dumps, save_json
 from tfdist.launch.typed_json import Between, Count, PositiveFloat, PositiveInt, from_json
@@ -106,11 +105,8 @@ class SweepFolder:
 
     def append(self, line: Line) -> None:
         """Append a measurement to collectives.jsonl."""
-        append_line(self.lines, dumps({key: value for key, value in asdict(line).items() if key not in _other(line)}))
-
-
-def _other(line: Line) -> tuple[str, ...]:
-    return ("cross_device",) if line.cross_device is None else ("communication",)
+        other = "cross_device" if line.cross_device is None else "communication"
+        append_line(self.lines, dumps({key: value for key, value in asdict(line).items() if key != other}))
 
 
 def holds_collectives(root: Path) -> bool:
@@ -151,19 +147,5 @@ def read_collectives(root: Path) -> Sweep:
         header = from_json(data, SweepHeader)
     except ValueError as error:
         raise TfdistError(f"{files.header} is incomplete ({error}): measure again") from None
-    lines, unreadable = _read_lines(files.lines)
-    return Sweep(header, lines, unreadable)
-
-
-def _read_lines(path: Path) -> tuple[tuple[Line, ...], tuple[str, ...]]:
-    lines: list[Line] = []
-    unreadable: list[str] = []
-    texts = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []
-    for number, text in enumerate(texts, start=1):
-        try:
-            if text:
-                line = from_json(parse_printable(text), Line)
-                lines.append(replace(line, arm=printable(line.arm, LONGEST_NAME)))
-        except ValueError as error:
-            unreadable.append(printable(f"{path.name}, line {number}: {error}"))
-    return tuple(lines), tuple(unreadable)
+    lines, unreadable = read_lines(files.lines, lambda value: from_json(value, Line))
+    return Sweep(header, tuple(lines), tuple(f"{bad.file}: {bad.reason}" for bad in unreadable))

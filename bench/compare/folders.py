@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.bench.compare.gate import is_too_slow
-from tfdist.bench.reading import ResultFolder, Unreadable, read_folder
+from tfdist.bench.folder import Unreadable
+from tfdist.bench.reading import ResultFolder, read_folder
 from tfdist.bench.report.across import (
     Change,
     changes,

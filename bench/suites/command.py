@@ -1,8 +1,7 @@
 """A command of the command line in place of the built-in training. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from tfdist.bench.suites.arm import STRATEGY_KEYS, Arm
 from tfdist.bench.suites.suite import Suite
@@ -26,9 +25,16 @@ def with_command(suite: Suite, command: Sequence[str], built_in: bool) -> tuple[
     arms: list[tuple[Arm, Arm]] = []
     notes: list[str] = []
     for old in suite.arms:
-        if not built_in:
-            _check_free(old, suite)
-        new = replace(old, choices=_of_strategy(old.choices), command=tuple(command))
+        where = f"suite {suite.name}, arm {old.name!r}, has"
+        stray = next((key for key in old.choices if key not in STRATEGY_KEYS), None)
+        if old.command and not built_in:
+            raise TfdistError(f"{where} a command and another follows --: omit one")
+        if stray and not built_in:
+            raise TfdistError(
+                f"{where} {stray}, which is for the built-in training, but a COMMAND was given: omit {stray}"
+            )
+        choices = {key: value for key, value in old.choices.items() if key in STRATEGY_KEYS}
+        new = replace(old, choices=choices, command=tuple(command))
         same = next((other.name for before, other in arms if _alike(new, other) and not _alike(old, before)), None)
         if same is None:
             arms.append((old, new))
@@ -53,18 +59,3 @@ def check_complete(suite: Suite, option: str) -> None:
 
 def _alike(one: Arm, other: Arm) -> bool:
     return (one.choices, one.hosts) == (other.choices, other.hosts)
-
-
-def _of_strategy(choices: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in choices.items() if key in STRATEGY_KEYS}
-
-
-def _check_free(arm: Arm, suite: Suite) -> None:
-    if arm.command:
-        raise TfdistError(f"suite {suite.name}, arm {arm.name!r}, has a command and another follows --: omit one")
-    stray = next((key for key in arm.choices if key not in STRATEGY_KEYS), None)
-    if stray:
-        raise TfdistError(
-            f"suite {suite.name}, arm {arm.name!r}, has {stray}, which is for the built-in training, "
-            f"but a COMMAND was given: omit {stray}"
-        )
