@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from tfdist.launch import events
+from tfdist.launch.json_lines import to_line
 from tfdist.launch.str_enum import StrEnum
 
 SIGNAL = signal.SIGRTMAX - 3
@@ -72,7 +73,7 @@ def emit(event: str, **values: Any) -> None:
     descriptor = os.environ.get("TFDIST_EVENTS_FD")
     if descriptor is None:
         return
-    line = json.dumps({"event": event, **values}).encode() + b"\n"
+    line = to_line({"event": event, **values})
     while line:
         line = line[os.write(int(descriptor), line) :]
 

@@ -1,7 +1,7 @@
 """The agent: one process on every host of a job. It reserves ports, starts tasks, relays their output and stops them.
 
-The launcher sends the text of this file to a Python on the host, so the file needs only Python 3.10 and its standard
-library; tfdist need not be installed there. Agent and launcher then exchange JSON, one object per line, over the
+The launcher sends the modules of this package to a Python on the host (`bootstrap.py`, `loader.py`); tfdist need not be
+installed there. Agent and launcher then exchange JSON, one object per line, over the
 agent's stdin and stdout (`messages.py` is the launcher's side). One thread and one `select` do everything, except what
 may take long. A second process (`fork_reaper`) kills what is left if the agent is killed, a third if both are.
 """
@@ -14,29 +14,14 @@ import resource
 import selectors
 import signal
 import socket
-import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
-from tfdist.launch.agent_program.cgroups import KernelLog, oom_kills
-from tfdist.launch.agent_program.clock import event_time
-from tfdist.launch.agent_program.commands import ABANDONED
-from tfdist.launch.agent_program.description import describe
-from tfdist.launch.agent_program.files import (
-    cpu_time,
-    host_usage,
-    only_ends,
-    process_state,
-    remove_folder,
-    resident_bytes,
-    temporary_root,
-    wait_channel,
-)
-from tfdist.launch.agent_program.gpu_hardware import fullest_gpu
-from tfdist.launch.agent_program.gpus import device_files
-from tfdist.launch.agent_program.ports import listening_ports, reserve
+from tfdist.launch.agent_program.description import KernelLog, describe, oom_kills
+from tfdist.launch.agent_program.gpus import device_files, fullest_gpu
 from tfdist.launch.agent_program.processes import (
     AGENT_VARIABLE,
     CLEAN_UP_KILL_S,
@@ -53,13 +38,27 @@ from tfdist.launch.agent_program.processes import (
     run_program,
     terminate,
 )
-from tfdist.launch.agent_program.shared_folder import check_folder
 from tfdist.launch.agent_program.stacks import (
     DUMP_S,
     examine_stacks,
     request_stacks,
     stack_header,
     wait_for_stacks,
+)
+from tfdist.launch.agent_program.system import (
+    ABANDONED,
+    check_folder,
+    cpu_time,
+    event_time,
+    host_usage,
+    listening_ports,
+    only_ends,
+    process_state,
+    remove_folder,
+    reserve,
+    resident_bytes,
+    temporary_root,
+    wait_channel,
 )
 from tfdist.launch.agent_program.text import (
     MAX_VALUES,
@@ -68,6 +67,7 @@ from tfdist.launch.agent_program.text import (
     why_refused,
     with_valid_text,
 )
+from tfdist.launch.json_lines import LineReader, to_line
 
 HEARTBEAT_S = 2.0
 """Send a heartbeat after this time without another message."""
@@ -139,7 +139,7 @@ class _RunningTask:
             self.barrier = None
             return
         with contextlib.suppress(OSError):  # the task has exited, or never reads
-            os.write(self.barrier, json.dumps(turn).encode() + b"\n")
+            os.write(self.barrier, to_line(turn))
 
 
 class Agent:
@@ -158,7 +158,7 @@ class Agent:
         self.terminated: set[int] = set()  # orphans that were sent SIGTERM
         self.unkillable: set[int] = set()  # children that no longer matter
         self.reserved_sockets: list[socket.socket] = []
-        self.unparsed, self.unsent = b"", bytearray()
+        self.reader, self.unsent = LineReader(), bytearray()
         self.last_received = self.last_sent = time.monotonic()
         self.listen_poll_at = 0.0  # when to check again whether servers listen
         self.finished = self.disconnected = False
@@ -231,14 +231,13 @@ class Agent:
         if not chunk:  # the launcher is gone
             self.finished = True
             self.selector.unregister(0)
-        *lines, self.unparsed = (self.unparsed + chunk).split(b"\n")
-        for line in lines:
+        for line in self.reader.feed(chunk):
             message = json.loads(line)
             getattr(self, "_do_" + message.pop("kind"))(**message)
 
     def _send(self, kind: str, **values: Any) -> None:
         if not self.disconnected:
-            self.unsent += json.dumps({"kind": kind, **values}).encode() + b"\n"
+            self.unsent += to_line({"kind": kind, **values})
             self._flush()
         self.last_sent = time.monotonic()
 
@@ -312,7 +311,6 @@ class Agent:
 
         self.package = os.path.join(self.temporary, "package")
         zipfile.ZipFile(io.BytesIO(zlib.decompress(base64.b64decode(package)))).extractall(self.package)
-        sys.path.insert(0, self.package)
 
     def _do_end_agent(self, request: int, mark: str, seconds: float) -> None:
         self._send_later("agent_ended", lambda: {"request": request, "reason": end_agent(mark, seconds)})
@@ -327,7 +325,7 @@ class Agent:
                 return
         numbers = [reserved.getsockname()[1] for reserved in self.reserved_sockets]
         if token:
-            from tfdist.launch.probe import ProbeServer  # installed, or unpacked by _do_prepare
+            from tfdist.launch.probe import ProbeServer  # only jobs on other hosts need it
 
             self.probe_server = ProbeServer(numbers, token)
         self._send("reserved", request=request, ports=numbers)
@@ -775,9 +773,8 @@ def _awaits_server(task: _RunningTask) -> bool:
     return task.port is not None and task.launched and not task.listening
 
 
-if __name__ == "__main__":
-    import warnings
-
+def main() -> None:
+    """Run an agent to its end, and end the process."""
     warnings.simplefilter("ignore")  # Python 3.12 warns of a fork with threads
     folder = os.path.join(temporary_root(), f"tfdist-{os.urandom(6).hex()}")
     guard = fork_reaper(folder)

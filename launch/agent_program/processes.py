@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from typing import NoReturn
 
-from tfdist.launch.agent_program.files import process_stat, read_text, remove_folder
+from tfdist.launch.agent_program.system import process_stat, read_text, remove_folder
 
 POLL_S = 0.05
 

@@ -6,8 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from tfdist.launch.agent_program.commands import find_program, output_of
-from tfdist.launch.agent_program.files import cpu_time, process_stat, process_state, read_text
+from tfdist.launch.agent_program.system import cpu_time, find_program, output_of, process_stat, process_state, read_text
 
 HANDLER_S, HANDLER_PAUSE_S = 3.0, 0.2
 """Time limit of a process to start to write its stacks; they are complete after this pause."""

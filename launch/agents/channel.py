@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from queue import SimpleQueue
 
-from tfdist.launch.agent_program.clock import event_time
+from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.bootstrap import agent_argv, agent_source
 from tfdist.launch.agents.inbox import AgentLost, Inbox
 from tfdist.launch.agents.messages import (
@@ -35,10 +35,12 @@ from tfdist.launch.agents.messages import (
     Started,
     Stuck,
     ToAgent,
+    decode,
+    encode,
 )
-from tfdist.launch.agents.wire import decode, encode
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
+from tfdist.launch.json_lines import LineReader
 from tfdist.launch.text import plain
 
 Limit = tuple[int, int]
@@ -252,7 +254,11 @@ class Channel:
         Its stderr is read meanwhile.
         """
         assert self._process.stdout is not None
-        stdout, rest, poll = self._process.stdout.fileno(), bytearray(), select.poll()  # which needs no open file
+        stdout, reader, poll = (
+            self._process.stdout.fileno(),
+            LineReader(MAX_LINE),
+            select.poll(),
+        )  # which needs no open file
         for descriptor in (stdout, self._stderr):
             poll.register(descriptor, select.POLLIN)
         while True:
@@ -265,16 +271,9 @@ class Channel:
             if not chunk:
                 break
             self.last_received = time.monotonic()
-            *ends, start = chunk.split(b"\n")
-            for end in ends:
-                yield bytes(rest + end)
-                rest.clear()
-            rest += start
-            if len(rest) >= MAX_LINE:
-                yield bytes(rest)
-                rest.clear()
-        if rest:
-            yield bytes(rest)
+            yield from reader.feed(chunk)
+        if reader.rest:
+            yield bytes(reader.rest)
 
     def _keep_stderr(self) -> bool:
         """Read what was written to stderr, and keep its end; returns False at the end of the stream."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tfdist.launch.agent_program.clock import event_time
+from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.channel import CLEAN_UP_S, DESCRIPTORS, Channel, heartbeats
 from tfdist.launch.agents.fleet import POLL_S, Fleet
 from tfdist.launch.agents.inbox import AgentLost, Inbox, interruptions

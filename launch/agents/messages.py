@@ -5,11 +5,15 @@ answered by a `Reply` with the same number. A message about a task carries the t
 earlier attempt still sends after a restart must not be taken for the present one's.
 """
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypedDict
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, Literal, TypedDict, get_args
 
-from tfdist.launch.typed_json import Between, Count, MaxLength, Seconds, Time
+from tfdist.launch.agent_program.text import MAX_VALUES, too_many_values
+from tfdist.launch.json_lines import to_line
+from tfdist.launch.text import plain
+from tfdist.launch.typed_json import Between, Count, MaxLength, Seconds, Time, from_json, parse_json, with_texts
 
 Text = Annotated[str, MaxLength(1 << 12)]
 Reason = Annotated[str, MaxLength(1 << 14)]
@@ -420,3 +424,47 @@ FromAgent = (
     | Terminated | Leaving
 )  # fmt: skip
 """Times are seconds since 1970 by the host's clock; the channel converts them to this machine's clock."""
+
+
+ENVELOPE = 100
+"""Values of a message besides those of its event."""
+MAX_OTHER = 1 << 20
+"""Bytes of a message that is neither output nor an event."""
+
+
+def _kind(message_class: type) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", message_class.__name__).lower()
+
+
+_FROM_AGENT: Mapping[str, type] = {_kind(message_class): message_class for message_class in get_args(FromAgent)}
+
+
+def encode(message: ToAgent) -> bytes:
+    """The message as one line."""
+    return to_line({"kind": _kind(type(message)), **asdict(message)})
+
+
+def decode(line: bytes) -> FromAgent:
+    """The message in a line from an agent. Its fields are as annotated; JSON lists become tuples.
+
+    Only the output and events of tasks may hold control characters; the launcher prints what is in the other messages.
+
+    Raises:
+        ValueError: not a message, for example the output of a login script.
+    """
+    if too_many_values(line, MAX_VALUES + ENVELOPE):
+        raise ValueError(f"a message of more than {MAX_VALUES:,} values from the agent")
+    try:
+        values = parse_json(line.decode("ascii"))  # an agent escapes all else
+        message_class = _FROM_AGENT[values["kind"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"not a message from an agent: {line[:200]!r}") from error
+    try:
+        if message_class not in (Output, Event):
+            if len(line) > MAX_OTHER:
+                raise ValueError(f"it has more than {MAX_OTHER >> 20} MiB")
+            values = with_texts(values, plain)
+        message: FromAgent = from_json(values, message_class)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not a message from an agent: {values['kind']}: {error}") from error
+    return message

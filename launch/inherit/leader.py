@@ -1,6 +1,9 @@
 """The leader's side of the start barrier: it gathers the peers on its own TensorFlow port."""
 
 import errno
+import hmac
+import json
+import os
 import secrets
 import selectors
 import socket
@@ -9,10 +12,66 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.inherit.wire import RECEIVE, SECRET, BarrierMessage, Key, Lines, given_up, send
+from tfdist.launch.json_lines import LineReader, to_line
 from tfdist.launch.probe import listen
+from tfdist.launch.redact import safe_text
+from tfdist.launch.typed_json import from_json, parse_json
+
+LONGEST = 1 << 20
+"""Bytes of a line from the leader: the names of some ten thousand tasks."""
+RECEIVE = 1 << 16
+SECRET = "TFDIST_SECRET"
+
+
+class BarrierMessage(TypedDict, total=False):
+    """Some of these; the other side may be anybody."""
+
+    nonce: str
+    task: str
+    proof: str
+    has_secret: bool
+    refused: str
+    missing: tuple[str, ...]
+    go: bool
+    failed: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Key:
+    """What the tasks of one attempt have in common."""
+
+    token: str = ""
+    """Number of the attempt, which anybody may guess."""
+    secret: str = ""
+    """Empty: whoever guesses the token belongs to the job."""
+
+    def proof(self, nonce: str, task: str) -> str:
+        """A proof by `task` that it has this key, for whoever chose the nonce (HMAC-SHA256, RFC 2104)."""
+        text = json.dumps([nonce, task, self.token])
+        return hmac.new(os.fsencode(self.secret), text.encode(), "sha256").hexdigest()
+
+    def proves(self, message: BarrierMessage, nonce: str, task: str) -> bool:
+        """Whether a message has the proof."""
+        return hmac.compare_digest(message.get("proof", "").encode(), self.proof(nonce, task).encode())
+
+
+def parse(line: bytes) -> BarrierMessage:
+    """The message in a line.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    return from_json(parse_json(line), BarrierMessage)
+
+
+def given_up(message: BarrierMessage) -> str:
+    """The sentence of a `failed` message."""
+    return safe_text(f"{message.get('failed')} (says {message.get('by')})")
+
 
 TICK_S = 0.2
 """Seconds between two looks at what other threads have changed."""
@@ -39,7 +98,7 @@ class _Peer:
     """Empty until its first message."""
     nonce: str = field(default_factory=lambda: secrets.token_hex(16))
     since: float = field(default_factory=time.monotonic)
-    lines: Lines = field(default_factory=lambda: Lines(LONGEST_FROM_PEER))
+    reader: LineReader = field(default_factory=lambda: LineReader(LONGEST_FROM_PEER))
 
 
 class Gathering:
@@ -152,7 +211,7 @@ class Gathering:
     def _read(self, peer: _Peer) -> None:
         try:
             data = peer.connection.recv(RECEIVE)
-            messages = peer.lines.feed(data)
+            messages = list(map(parse, peer.reader.feed(data)))
         except (OSError, ValueError):
             data, messages = b"", []
         if not data:
@@ -168,19 +227,17 @@ class Gathering:
         if task not in self._expected or not self._key.proves(message, peer.nonce, task):
             if task in self._expected:
                 self._refused[task] = f"{task} (another TFDIST_ATTEMPT or {SECRET})"
-            self._send(peer, refused=self._reason(message))
+            secret = self._key.secret
+            reason = f"TFDIST_ATTEMPT{f' or {SECRET}' if secret else ''} is different there"  # the peer's there: here
+            if message.get("has_secret", False) != bool(secret):
+                reason = f"{SECRET} is set only {'there' if secret else 'here'}"
+            self._send(peer, refused=reason)
             self._drop(peer)
             return
         for other in [other for other in self._peers if other.task == task and other is not peer]:
             self._drop(other)  # it was restarted
         peer.task = task
         self._send(peer, proof=self._key.proof(message.get("nonce", ""), self._task), missing=self.missing)
-
-    def _reason(self, message: BarrierMessage) -> str:
-        """Why the peer is refused, in its words: `there` is here."""
-        if message.get("has_secret", False) != bool(self._key.secret):
-            return f"{SECRET} is set only {'there' if self._key.secret else 'here'}"
-        return f"TFDIST_ATTEMPT{f' or {SECRET}' if self._key.secret else ''} is different there"
 
     def _tell(self, **message: object) -> None:
         for peer in self._peers:
@@ -189,7 +246,7 @@ class Gathering:
 
     def _send(self, peer: _Peer, **message: object) -> None:
         try:
-            send(peer.connection, message)
+            peer.connection.sendall(to_line(message))
         except OSError:
             self._drop(peer)
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.inherit.wire import RECEIVE, BarrierMessage, Key, Lines, given_up, send
+from tfdist.launch.inherit.leader import LONGEST, RECEIVE, BarrierMessage, Key, given_up, parse
+from tfdist.launch.json_lines import LineReader, to_line
 from tfdist.launch.redact import safe_text
 from tfdist.launch.text import shortened
 
@@ -98,7 +99,8 @@ class Peer:
             is_leader = is_leader or self.key.proves(message, nonce, self.leader)
             if "nonce" in message:
                 proof, has_secret = self.key.proof(message["nonce"], self.task), bool(self.key.secret)
-                send(connection, {"task": self.task, "nonce": nonce, "proof": proof, "has_secret": has_secret})
+                hello = {"task": self.task, "nonce": nonce, "proof": proof, "has_secret": has_secret}
+                connection.sendall(to_line(hello))
             elif "refused" in message:
                 self.say(f"{self.leader} of this attempt ({safe_text(message['refused'])})")
                 return False
@@ -112,7 +114,7 @@ class Peer:
                 self.say(shortened(map(safe_text, message["missing"])) or self.leader)
         reason = self.failure()
         if reason:
-            send(connection, {"failed": reason, "by": self.task})
+            connection.sendall(to_line({"failed": reason, "by": self.task}))
         return False
 
 
@@ -123,7 +125,7 @@ def _messages(connection: socket.socket, stop: threading.Event) -> Iterator[Barr
         OSError: the connection has ended, or nothing came for long.
         ValueError: something else answers.
     """
-    lines, heard_at = Lines(), time.monotonic()
+    reader, heard_at = LineReader(LONGEST), time.monotonic()
     connection.settimeout(TICK_S)
     while not stop.is_set():
         try:
@@ -135,7 +137,7 @@ def _messages(connection: socket.socket, stop: threading.Event) -> Iterator[Barr
         if not data:
             raise ConnectionResetError("closed")
         heard_at = time.monotonic()
-        yield from lines.feed(data)
+        yield from map(parse, reader.feed(data))
 
 
 def _reason(error: Exception) -> str:

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from queue import Empty, SimpleQueue
 
-from tfdist.launch.agent_program.ports import reserve
+from tfdist.launch.agent_program.system import reserve
 from tfdist.launch.agents.inbox import Interrupted, interruptions
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import SIGNALS, ExitCode, TfdistError
-from tfdist.launch.inherit.addresses import peers_of, split
-from tfdist.launch.inherit.leader import Gathering
+from tfdist.launch.inherit.leader import Gathering, Key
 from tfdist.launch.inherit.peer import NameSearch, Peer
-from tfdist.launch.inherit.wire import Key
+from tfdist.launch.inherit.table import peers_of, split
 from tfdist.launch.text import shortened
 
 REPORT_S = 5.0

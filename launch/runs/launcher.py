@@ -1,6 +1,5 @@
 """Which process a run's launcher is, and whether it still runs."""
 
-import json
 import os
 import signal
 import socket
@@ -13,7 +12,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from tfdist.launch.agents.inbox import Inbox, Interrupted
+from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import read_json
+from tfdist.launch.json_lines import LineReader, to_line
 from tfdist.launch.redact import safe_text
 from tfdist.launch.runs.rundir import RunDir, open_folder
 from tfdist.launch.typed_json import Between, Time, from_json, parse_json
@@ -74,7 +75,7 @@ def request(run_dir: RunDir, name: str) -> Answer:
         folder = os.open(run_dir.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, folder)
         client.connect(_address(folder, run_dir))
-        client.sendall(json.dumps({"request": name}).encode() + b"\n")
+        client.sendall(to_line({"request": name}))
         line = _line(client)
     try:
         answer = from_json(parse_json(line), Answer)
@@ -127,17 +128,16 @@ def _accept(listener: socket.socket, answer: Callable[[Mapping[str, Any]], dict[
         with client, suppress(OSError, ValueError):
             request = parse_json(_line(client))
             reply = answer(request) if isinstance(request, dict) else {"error": "not a JSON object"}
-            client.sendall(json.dumps(reply).encode() + b"\n")
+            client.sendall(to_line(reply))
 
 
 def _line(stream: socket.socket) -> bytes:
-    data, until = b"", time.monotonic() + ANSWER_S
-    while not data.endswith(b"\n") and len(data) < _LONGEST:
+    reader, until = LineReader(_LONGEST), time.monotonic() + ANSWER_S
+    lines: list[bytes] = []
+    while not lines:
         stream.settimeout(max(0.001, until - time.monotonic()))  # for all of it, however it drips
-        if not (part := stream.recv(4096)):
-            break
-        data += part
-    return data
+        lines = reader.feed(stream.recv(4096) or b"\n")
+    return lines[0]
 
 
 @dataclass(frozen=True)
@@ -216,3 +216,47 @@ def _boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return ""
+
+
+def request_stop(run_dir: RunDir) -> None:
+    """Send a stop request. The tasks get the grace period; after a second request the launcher kills them.
+
+    Raises:
+        TfdistError: the launcher cannot be reached.
+    """
+    try:
+        request(run_dir, "stop")
+    except TimeoutError:
+        launcher = read_launcher(run_dir)
+        pid = launcher.pid if launcher else "PID"
+        raise TfdistError(
+            f"the launcher of {run_dir.path} does not answer: if it is suspended, continue it with 'kill -CONT {pid}'",
+            ExitCode.FAILED,
+        ) from None
+    except PermissionError:
+        raise TfdistError(f"{run_dir.control}: not your run; ask its owner to stop it", ExitCode.FAILED) from None
+    except OSError:  # it has not opened its socket yet, could not, or has just ended
+        _terminate(run_dir, read_launcher(run_dir))
+
+
+def running_tasks(run_dir: RunDir) -> tuple[str, ...]:
+    """The tasks that still run, as far as the launcher answers."""
+    try:
+        return request(run_dir, "status").running
+    except OSError:
+        return ()
+
+
+def _terminate(run_dir: RunDir, launcher: Launcher | None) -> None:
+    if launcher is None or not launcher.alive or run_dir.outcome.exists():
+        return
+    if not launcher.local:
+        raise TfdistError(
+            f"the launcher of {run_dir.path} runs on {launcher.host}: use 'tfdist stop' on that host", ExitCode.FAILED
+        )
+    try:
+        terminate(run_dir, launcher)
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        raise TfdistError(f"{run_dir.path}: not your run; ask its owner to stop it", ExitCode.FAILED) from None

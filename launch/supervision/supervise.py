@@ -9,7 +9,7 @@ from functools import partial
 from queue import Empty
 from typing import Any, Protocol
 
-from tfdist.launch.agent_program.clock import event_time
+from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.channel import SilenceDetector
 from tfdist.launch.agents.inbox import AgentLost, Arrival, Inbox, Interrupted, Message, NextTurn, OnMessage
 from tfdist.launch.agents.messages import (

@@ -13,13 +13,14 @@ from dataclasses import replace
 import pytest
 
 from tests.ports import free_ports
-from tfdist.launch.agent_program.ports import listening_ports, reserve
+from tfdist.launch.agent_program.system import listening_ports, reserve
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.inherit import leader as leader_module
 from tfdist.launch.inherit import rendezvous as module
+from tfdist.launch.inherit.leader import Key
 from tfdist.launch.inherit.rendezvous import Rendezvous, meet
-from tfdist.launch.inherit.wire import Key, send
+from tfdist.launch.json_lines import to_line
 
 pytestmark = pytest.mark.slow
 
@@ -61,9 +62,8 @@ def introduce(connection, task, key):
     """Prove to the leader that this is a task; returns its answer."""
     with connection.makefile("r") as lines:
         nonce = json.loads(lines.readline())["nonce"]
-        send(
-            connection, {"task": task, "nonce": "mine", "proof": key.proof(nonce, task), "has_secret": bool(key.secret)}
-        )
+        hello = {"task": task, "nonce": "mine", "proof": key.proof(nonce, task), "has_secret": bool(key.secret)}
+        connection.sendall(to_line(hello))
         return json.loads(lines.readline())
 
 
@@ -224,7 +224,7 @@ def test_tasks_with_the_same_secret_meet_and_a_stranger_is_not_counted(tasks, po
     for key in (Key("3"), Key("3", "guess")):
         with socket.create_connection(("localhost", port_of(tasks["chief-0"]))) as stranger:
             answer = introduce(stranger, "worker-1", key)
-            send(stranger, {"failed": "the end", "by": "worker-1"})
+            stranger.sendall(to_line({"failed": "the end", "by": "worker-1"}))
         assert set(answer) == {"refused"}
         assert "3" not in answer["refused"]
     assert not leader.done()
@@ -252,8 +252,8 @@ def test_a_leader_without_the_secret_is_not_believed(tasks):
         def serve():
             connection, _ = server.accept()
             with connection:
-                send(connection, {"nonce": "n"})
-                send(connection, {"go": True})
+                connection.sendall(to_line({"nonce": "n"}))
+                connection.sendall(to_line({"go": True}))
                 connection.recv(1000)
 
         threading.Thread(target=serve, daemon=True).start()

@@ -6,8 +6,7 @@ import pytest
 
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.inherit.source import SourceName
-from tfdist.launch.inherit.table import SOURCES, detect, inherited
+from tfdist.launch.inherit.table import SOURCES, SourceName, detect, inherited
 
 TF_CONFIG = {
     "TF_CONFIG": '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}, "environment": "cloud"}'
