@@ -26,6 +26,11 @@ class Between:
     low: float
     high: float
 
+    def check(self, number: float) -> None:
+        """Refuse a number out of bounds."""
+        if not self.low <= number <= self.high:
+            _refuse(number, f"in {self.low:g}..{self.high:g}")
+
 
 @dataclass(frozen=True)
 class Has:
@@ -33,12 +38,21 @@ class Has:
 
     kind: type
 
+    def check(self, value: Any) -> None:
+        """Refuse an object without these fields."""
+        _reader(self.kind)(value)
+
 
 @dataclass(frozen=True)
 class MaxLength:
     """Limit of a text: `Annotated[str, MaxLength(200)]`."""
 
     characters: int
+
+    def check(self, text: str) -> None:
+        """Refuse a longer text."""
+        if len(text) > self.characters:
+            _refuse(text, f"at most {self.characters} characters long")
 
 
 Time = Annotated[float, Between(0, 1 << 37)]
@@ -157,34 +171,13 @@ _SCALARS: Mapping[Any, _Read] = {
 }
 
 
-def _bounded(read: _Read, bounds: Between) -> _Read:
-    def bounded(value: Any) -> Any:
-        number = read(value)
-        return number if bounds.low <= number <= bounds.high else _refuse(value, f"in {bounds.low:g}..{bounds.high:g}")
-
-    return bounded
-
-
 def _limited(read: _Read, rule: Between | MaxLength | Has) -> _Read:
-    if isinstance(rule, Between):
-        return _bounded(read, rule)
-    return _shorter(read, rule) if isinstance(rule, MaxLength) else _kept(read, _reader(rule.kind))
+    def limited(value: Any) -> Any:
+        result = read(value)
+        rule.check(result)
+        return result
 
-
-def _kept(read: _Read, check: _Read) -> _Read:
-    def kept(value: Any) -> Any:
-        check(value)
-        return read(value)
-
-    return kept
-
-
-def _shorter(read: _Read, limit: MaxLength) -> _Read:
-    def shorter(value: Any) -> Any:
-        text = read(value)
-        return text if len(text) <= limit.characters else _refuse(text, f"at most {limit.characters} characters long")
-
-    return shorter
+    return limited
 
 
 def _read_union(kinds: tuple[Any, ...]) -> _Read:

@@ -1,4 +1,4 @@
-"""What a host offers: cores, memory, GPUs, versions. Part of the agent."""
+"""What a host offers: cores, memory, GPUs, versions; and kills for lack of memory. Part of the agent."""
 
 import os
 import re
@@ -84,22 +84,19 @@ class KernelLog:
 
     def find(self, pid: int, any_process: bool) -> str:
         """The last line since the agent's start about the process; with `any_process`, or else about any process."""
-        self._read()
-        about = [line for line in self.lines if re.search(rf"\b(Killed process |pid=){pid}\b", line)]
-        return (about or (self.lines if any_process else []) or [""])[-1]
-
-    def _read(self) -> None:
         while self.descriptor >= 0:
             try:
                 text = os.read(self.descriptor, RECORD).decode(errors="replace")  # /dev/kmsg: one record
             except BrokenPipeError:  # records were overwritten
                 continue
             except OSError:
-                return
+                break
             if not text:
-                return
+                break
             lines = [line.partition(";")[2] for line in text.splitlines()]
             self.lines += [line for line in lines if re.search("Killed process|Out of memory|oom-kill", line)]
+        about = [line for line in self.lines if re.search(rf"\b(Killed process |pid=){pid}\b", line)]
+        return (about or (self.lines if any_process else []) or [""])[-1]
 
 
 TRAINING_PACKAGES = ("tensorflow", "tf_keras")
@@ -128,7 +125,9 @@ def describe() -> dict[str, Any]:
     use = pinned_processes(allowed)
     cores = usable_cores(use, core_limit)
     kernel = os.uname()
-    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    page, disk = os.sysconf("SC_PAGE_SIZE"), os.statvfs(temporary_root())
+    available = first_value("/proc/meminfo", "MemAvailable").split()  # counts the page cache as free
+    free = int(available[0]) * 1024 if available else page * os.sysconf("SC_AVPHYS_PAGES")
     return {
         "host": socket.gethostname(),
         "python": sys.version.split()[0],
@@ -137,10 +136,10 @@ def describe() -> dict[str, Any]:
         "cores": cores,
         "cores_in_use": [core for core in cores if use[core]],
         "core_limit": core_limit,
-        "cpu": _cpu_model(),
-        "memory_bytes": min([memory_bytes, *(limit for limit, _ in memory_limits)]),
-        "memory_free_bytes": min([_memory_free(), *(max(0, limit - used) for limit, used in memory_limits)]),
-        "disk_free_bytes": _disk_free(temporary_root()),
+        "cpu": first_value("/proc/cpuinfo", "model name") or kernel.machine,
+        "memory_bytes": min([page * os.sysconf("SC_PHYS_PAGES"), *(limit for limit, _ in memory_limits)]),
+        "memory_free_bytes": min([free, *(max(0, limit - used) for limit, used in memory_limits)]),
+        "disk_free_bytes": disk.f_bavail * disk.f_frsize,
         **describe_gpus(),
         "os": f"{kernel.sysname} {kernel.release}",
         "machine": kernel.machine,
@@ -162,15 +161,6 @@ def _versions() -> dict[str, str]:
             if package is not None:
                 versions.setdefault(package, version)
     return versions
-
-
-def _cpu_model() -> str:
-    return first_value("/proc/cpuinfo", "model name") or os.uname().machine
-
-
-def _memory_free() -> int:
-    available = first_value("/proc/meminfo", "MemAvailable").split()  # counts the page cache as free
-    return int(available[0]) * 1024 if available else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
 
 
 def _busy() -> float:
@@ -204,8 +194,3 @@ def usable_cores(use: dict[int, float], limit: float | None) -> list[int]:
     """The cores, the least used first; at most `limit`, rounded up."""
     cores = sorted(use, key=lambda core: (use[core], core))
     return cores if limit is None else cores[: max(1, int(-(-limit // 1)))]
-
-
-def _disk_free(folder: str) -> int:
-    disk = os.statvfs(folder)
-    return disk.f_bavail * disk.f_frsize

@@ -1,4 +1,4 @@
-"""The GPUs of a host, from nvidia-smi. Part of the agent."""
+"""The GPUs of a host, from nvidia-smi, and the CUDA libraries that TensorFlow loads. Part of the agent."""
 
 import glob
 import os
@@ -26,22 +26,14 @@ def missing_cuda_libraries() -> list[str]:
     """The CUDA libraries that are neither beside TensorFlow nor where the dynamic linker looks."""
     installed = [os.path.join(folder, "nvidia") for folder in sys.path if os.path.isdir(folder)]
     folders = [*os.environ.get("LD_LIBRARY_PATH", "").split(":"), os.path.join(sys.prefix, "lib")]
-    cache = _linker_cache()
+    cache = read_text(LINKER_CACHE)
     return [
         library
         for library, package in CUDA_LIBRARIES.items()
-        if library.encode() not in cache
+        if library not in cache
         and not any(os.path.exists(os.path.join(folder, package, "lib", library)) for folder in installed)
         and not any(folder and os.path.exists(os.path.join(folder, library)) for folder in folders)
     ]
-
-
-def _linker_cache() -> bytes:
-    try:
-        with open(LINKER_CACHE, "rb") as file:
-            return file.read()
-    except OSError:
-        return b""
 
 
 PCI_DEVICES = "/sys/bus/pci/devices"
@@ -75,11 +67,8 @@ def near_cores(bus_id: str) -> list[int]:
     """
     domain, _, rest = bus_id.lower().partition(":")
     cores = core_list(read_text(f"{PCI_DEVICES}/{domain[-4:]}:{rest}/local_cpulist"))
-    return sorted(cores, key=lambda core: (_first_thread(core), core))
-
-
-def _first_thread(core: int) -> int:
-    return next(iter(core_list(read_text(f"{CPUS}/cpu{core}/topology/thread_siblings_list"))), core)
+    threads = {core: core_list(read_text(f"{CPUS}/cpu{core}/topology/thread_siblings_list")) for core in cores}
+    return sorted(cores, key=lambda core: (threads[core][0] if threads[core] else core, core))
 
 
 def core_list(text: str) -> list[int]:
@@ -172,15 +161,15 @@ def visible_gpus(gpus: list[Gpu], visible: str | None) -> list[tuple[str, Gpu]]:
         return [(gpu.number if gpu.uuid == gpu.gpu_uuid else gpu.uuid, gpu) for gpu in gpus]
     shown = []
     for entry in map(str.strip, visible.split(",")):
-        matches = [gpu for gpu in gpus if entry and (entry == gpu.number or _has_prefix(gpu, entry))]
+        matches = [
+            gpu
+            for gpu in gpus
+            if entry and (entry == gpu.number or gpu.uuid.startswith(entry) or gpu.gpu_uuid.startswith(entry))
+        ]
         if not matches:
             break
         shown.append((entry, matches[0]))
     return shown
-
-
-def _has_prefix(gpu: Gpu, prefix: str) -> bool:
-    return gpu.uuid.startswith(prefix) or gpu.gpu_uuid.startswith(prefix)
 
 
 def _gpu_processes(tool: str, gpus: list[Gpu]) -> list[list[str]]:

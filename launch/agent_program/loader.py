@@ -14,7 +14,9 @@ class Loader:
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
         """How to load a module; None if it is none of the agent's."""
-        return ModuleSpec(name, self, is_package=True) if name in self.modules else None
+        if name not in self.modules:
+            return None
+        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]  # importing its base class takes time
 
     def create_module(self, spec: ModuleSpec) -> None:
         """Python creates it."""

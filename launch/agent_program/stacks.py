@@ -71,7 +71,8 @@ def examine_stacks(session: int, deadline: float) -> "tuple[str, str]":
 
 def spy_stacks(pid: int) -> str:
     """What py-spy shows of a process; empty if it is not installed or fails. The process continues meanwhile."""
-    spy = find_spy()
+    beside = os.path.join(os.path.dirname(sys.executable), "py-spy")
+    spy = find_program("py-spy") or (beside if os.access(beside, os.X_OK) else None)
     if spy is None or process_state(pid) in SUSPENDED or not is_python(pid):
         return ""
     dump = output_of([spy, "dump", "--nonblocking", "--full-filenames", "--pid", str(pid)])
@@ -84,12 +85,6 @@ def is_python(pid: int) -> bool:
         return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("python")
     except OSError:
         return False
-
-
-def find_spy() -> "str | None":
-    """The path of py-spy: on PATH, or beside the running Python."""
-    beside = os.path.join(os.path.dirname(sys.executable), "py-spy")
-    return find_program("py-spy") or (beside if os.access(beside, os.X_OK) else None)
 
 
 def proc_threads(pid: int) -> str:

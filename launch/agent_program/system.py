@@ -1,4 +1,4 @@
-"""Small files of /proc and /sys, and folders. Part of the agent."""
+"""What the agent reads of its host, and runs there: clock, small files, folders, ports, commands. Part of the agent."""
 
 import os
 import selectors
@@ -98,7 +98,14 @@ def check_folder(path: str, token: str, action: str) -> str:
             with open(file, "w", encoding="ascii") as stream:
                 stream.write(token)
         elif action == "read":
-            return _find_token(path, file, token)
+            # Listing a folder makes a network file system look for new entries.
+            for folder in (os.path.dirname(path), path):
+                with suppress(OSError), os.scandir(folder) as entries:
+                    next(entries, None)
+            if read_text(file) != token:
+                return NOT_SHARED
+            if not os.access(path, os.W_OK | os.X_OK):
+                return "cannot be written (Permission denied)"
         else:
             with suppress(FileNotFoundError):
                 os.unlink(file)
@@ -107,20 +114,6 @@ def check_folder(path: str, token: str, action: str) -> str:
     except (OSError, ValueError) as error:
         return f"cannot be written ({getattr(error, 'strerror', None) or error})"
     return ""
-
-
-def _find_token(path: str, file: str, token: str) -> str:
-    for folder in (os.path.dirname(path), path):  # listing a folder makes a network file system look for new entries
-        with suppress(OSError), os.scandir(folder) as entries:
-            next(entries, None)
-    try:
-        with open(file, encoding="ascii", errors="replace") as stream:
-            found = stream.read()
-    except (FileNotFoundError, NotADirectoryError):
-        found = ""
-    if found != token:
-        return NOT_SHARED
-    return "" if os.access(path, os.W_OK | os.X_OK) else "cannot be written (Permission denied)"
 
 
 _EPOCH = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)

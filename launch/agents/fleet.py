@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from queue import Empty
-from typing import Any, Protocol
+from typing import Any
 
 from tfdist.launch.agents.channel import CLEAN_UP_S, Channel, SilenceDetector
 from tfdist.launch.agents.inbox import AgentLost, Arrival, Inbox, Interrupted, Message
@@ -27,11 +27,11 @@ from tfdist.launch.agents.messages import (
     Prepare,
     Prepared,
     Reply,
+    Request,
     Reserve,
     Reserved,
     StacksDumped,
     Terminated,
-    ToAgent,
 )
 from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.hosts.host import Host
@@ -42,15 +42,6 @@ AnyRequest = Prepare | EndAgent | Reserve | Dial | MeasureLink | Inspect | DumpS
 OnReply = Callable[[Reply], None]
 
 
-class Sender(Protocol):
-    """A channel."""
-
-    host: Host
-
-    def send(self, message: ToAgent) -> None:  # noqa: D102
-        ...
-
-
 @dataclass
 class Requests:
     """Open requests. Their numbers are unique per job, so an answer that comes too late is never taken for another."""
@@ -58,7 +49,7 @@ class Requests:
     _numbers: "count[int]" = field(default_factory=lambda: count(1))
     _open: dict[int, tuple[Host, OnReply]] = field(default_factory=dict)
 
-    def send(self, channel: Sender, request: AnyRequest, on_reply: OnReply) -> None:
+    def send(self, channel: Channel, request: AnyRequest, on_reply: OnReply) -> None:
         """Send a request; `on_reply` is called with its answer, if one comes."""
         number = next(self._numbers)
         self._open[number] = channel.host, on_reply
@@ -79,6 +70,18 @@ class Requests:
         self._open = {number: request for number, request in self._open.items() if request[0] != host}
 
 
+_REPLIES: Mapping[type[Request], tuple[type[Reply], ...]] = {
+    Prepare: (Prepared,),
+    EndAgent: (AgentEnded,),
+    Reserve: (Reserved, NotReserved),
+    Dial: (DialResult,),
+    MeasureLink: (LinkSpeed,),
+    Inspect: (Inspected,),
+    DumpStacks: (StacksDumped,),
+    CheckFolder: (FolderChecked,),
+}
+
+
 def answers(request: AnyRequest, reply: Reply) -> bool:
     """Whether a reply is of the request's kind, with a value for each thing that was requested."""
     match request, reply:
@@ -86,17 +89,7 @@ def answers(request: AnyRequest, reply: Reply) -> bool:
             return len(ports) == len(reserved) and all(reserved)
         case Dial(targets), DialResult(failures=failures):
             return len(targets) == len(failures)
-        case (
-            (Reserve(), NotReserved())
-            | (Prepare(), Prepared())
-            | (EndAgent(), AgentEnded())
-            | (MeasureLink(), LinkSpeed())
-            | (Inspect(), Inspected())
-            | (DumpStacks(), StacksDumped())
-            | (CheckFolder(), FolderChecked())
-        ):
-            return True
-    return False
+    return isinstance(reply, _REPLIES[type(request)])
 
 
 POLL_S = 1.0
@@ -140,8 +133,15 @@ class Fleet:
             TfdistError: interrupted.
         """
         replies: dict[Host, Reply] = {}
+
+        def keep(host: Host, reply: Reply) -> None:
+            if answers(requests[host], reply):
+                replies[host] = reply
+            else:
+                self.lose(host, f"its agent answered {type(requests[host]).__name__} with {reply}")
+
         for host in (host for host in requests if host not in self.lost):
-            self.requests.send(self.channels[host], requests[host], partial(self._keep, replies, host, requests[host]))
+            self.requests.send(self.channels[host], requests[host], partial(keep, host))
         deadline = time.monotonic() + seconds
         while missing := [host for host in requests if host not in replies and host not in self.lost]:
             self.lose_silent()
@@ -154,12 +154,6 @@ class Fleet:
                 for host in [host for host in missing if host not in replies]:
                     self.lose(host, f"it did not {what} within {seconds:g} s")
         return {host: replies[host] for host in requests if host in replies}
-
-    def _keep(self, replies: dict[Host, Reply], host: Host, request: AnyRequest, reply: Reply) -> None:
-        if answers(request, reply):
-            replies[host] = reply
-        else:
-            self.lose(host, f"its agent answered {type(request).__name__} with {reply}")
 
     def receive(self, until: float) -> Arrival | None:
         """The next message; None if none came before the monotonic time `until`.

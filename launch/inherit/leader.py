@@ -1,4 +1,10 @@
-"""The leader's side of the start barrier: it gathers the peers on its own TensorFlow port."""
+"""The leader's side of the start barrier: it gathers the peers on its own TensorFlow port. Also the messages.
+
+Each is a JSON object in a line. The leader sends a `nonce`. A peer answers with its `task`, a `nonce`, and a `proof`
+that it knows the secret and the token of the attempt. The leader proves the same, and sends `missing`, the tasks that
+are not there yet, again and again, and then `go`; or `refused`, why. Whoever gives up sends `failed`, why, and `by`,
+its task; the leader passes that on to all others. Neither secret nor token travels.
+"""
 
 import errno
 import hmac
@@ -159,7 +165,13 @@ class Gathering:
             missing = self.missing
             if not missing and ready():
                 self._tell(go=True)
-                self._wait_until_left()
+                # Peers leave first: a connection that this side closes first would occupy the port for a minute
+                # (TIME_WAIT).
+                deadline = time.monotonic() + LEAVE_S
+                self._selector.unregister(self._server)
+                while any(peer.task for peer in self._peers) and time.monotonic() < deadline:
+                    for key, _ in self._selector.select(TICK_S):
+                        self._read(key.data)
                 return True
             due = time.monotonic() >= status_at
             if due or missing != reported:
@@ -254,11 +266,3 @@ class Gathering:
         with suppress(KeyError, ValueError):
             self._selector.unregister(peer.connection)
         peer.connection.close()
-
-    def _wait_until_left(self) -> None:
-        """A connection that this side closes first would occupy the port for a minute (TIME_WAIT)."""
-        deadline = time.monotonic() + LEAVE_S
-        self._selector.unregister(self._server)
-        while any(peer.task for peer in self._peers) and time.monotonic() < deadline:
-            for key, _ in self._selector.select(TICK_S):
-                self._read(key.data)

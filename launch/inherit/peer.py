@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.inherit.leader import LONGEST, RECEIVE, BarrierMessage, Key, given_up, parse
 from tfdist.launch.json_lines import LineReader, to_line
+from tfdist.launch.probe import connection_failure
 from tfdist.launch.redact import safe_text
 from tfdist.launch.text import shortened
 
@@ -88,7 +89,7 @@ class Peer:
                         return True
             except (OSError, ValueError) as error:
                 host, port = self.address
-                self.say(f"{self.leader} at {host}:{port} ({_reason(error)})")
+                self.say(f"{self.leader} at {host}:{port} ({connection_failure(error)})")
             self.stop.wait(RETRY_S)
         return False
 
@@ -138,16 +139,3 @@ def _messages(connection: socket.socket, stop: threading.Event) -> Iterator[Barr
             raise ConnectionResetError("closed")
         heard_at = time.monotonic()
         yield from map(parse, reader.feed(data))
-
-
-def _reason(error: Exception) -> str:
-    match error:
-        case ConnectionRefusedError():
-            return "refused"
-        case TimeoutError():
-            return "timed out"
-        case socket.gaierror():
-            return "not resolved"
-        case OSError():
-            return error.strerror or str(error)
-    return "something else answers there"

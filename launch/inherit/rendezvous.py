@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from queue import Empty, SimpleQueue
 
 from tfdist.launch.agent_program.system import reserve
@@ -111,7 +111,11 @@ def _wait(news: _News, timeout_s: float, report: Callable[[str], None]) -> None:
             item = news.get(timeout=max(0.0, min(deadline, report_at) - time.monotonic()))
         except Empty:
             if time.monotonic() >= deadline:
-                raise _too_late(missing, timeout_s) from None
+                raise TfdistError(
+                    f"not all tasks are there within --start-timeout {timeout_s:g} s, missing: {missing}; look at "
+                    "their logs, or give them more time",
+                    ExitCode.START_TIMEOUT,
+                ) from None
             report(f"waiting for {missing}")
             report_at = time.monotonic() + REPORT_S
             continue
@@ -124,14 +128,6 @@ def _wait(news: _News, timeout_s: float, report: Callable[[str], None]) -> None:
                 raise item
             case str():
                 missing = item
-
-
-def _too_late(missing: str, timeout_s: float) -> TfdistError:
-    return TfdistError(
-        f"not all tasks are there within --start-timeout {timeout_s:g} s, missing: {missing}; look at their logs, or "
-        "give them more time",
-        ExitCode.START_TIMEOUT,
-    )
 
 
 @dataclass
@@ -147,39 +143,35 @@ class _Meeting:
 
     def run(self) -> None:
         """Meet the peers, and put the result."""
-        leads = self.rendezvous.task == self.rendezvous.leader
+        rendezvous = self.rendezvous
         try:
-            if self._lead() if leads else self._follow():
+            if self._lead() if rendezvous.task == rendezvous.leader else self._follow():
                 self.put(None)
         except TfdistError as error:
             self.put(error)
 
     def _lead(self) -> bool:
+        task, peers = self.rendezvous.task.name, tuple(self.rendezvous.peers)
         names = NameSearch(self.rendezvous.hosts)
         threading.Thread(target=names.run, args=(self.stop,), name="names", daemon=True).start()
-        with closing(self._gathering()) as gathering:
+
+        def report(missing: Sequence[str]) -> None:
+            if missing or names.missing:
+                self.put(shortened(missing) or _names(names.missing))
+
+        try:
+            gathering = Gathering(self.port, peers, self.rendezvous.key, task)
+        except OSError as error:
+            raise TfdistError(f"port {self.port} of {task} cannot be used ({error.strerror})") from None
+        with closing(gathering):
             try:
-                complete = gathering.run(self.stop, lambda: not names.missing, partial(self._report, names))
+                return gathering.run(self.stop, lambda: not names.missing, report)
             except TfdistError as error:
                 self.failure = str(error)
                 raise
             finally:
                 if self.failure:
-                    gathering.fail(self.failure, self.rendezvous.task.name)
-            return complete
-
-    def _report(self, names: NameSearch, missing: Sequence[str]) -> None:
-        if missing or names.missing:
-            self.put(shortened(missing) or _names(names.missing))
-
-    def _gathering(self) -> Gathering:
-        try:
-            rendezvous = self.rendezvous
-            return Gathering(self.port, tuple(rendezvous.peers), rendezvous.key, rendezvous.task.name)
-        except OSError as error:
-            raise TfdistError(
-                f"port {self.port} of {self.rendezvous.task.name} cannot be used ({error.strerror})"
-            ) from None
+                    gathering.fail(self.failure, task)
 
     def _follow(self) -> bool:
         names = NameSearch(self.rendezvous.hosts)

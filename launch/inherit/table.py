@@ -1,4 +1,4 @@
-"""The table of sources: the variables of each, how to read them, and one form for the clusters that they describe."""
+"""The launchers that describe a cluster in the environment: the variables of each, how to read them, and addresses."""
 
 import json
 import re
@@ -14,6 +14,7 @@ from tfdist.launch.hosts.parse import parse_hosts
 from tfdist.launch.job import check_ports
 from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.text import check_name
+from tfdist.launch.typed_json import from_json, parse_json
 
 DEFAULT_PORT = 2222
 """Port of the first task on a host, as under TFJob and Vertex AI, if the environment has no ports."""
@@ -31,12 +32,6 @@ def split(address: str) -> tuple[str, int]:
     if not host or not (port.isascii() and port.isdigit() and 1 <= int(port) <= _LARGEST):
         raise TfdistError(f"the address {address!r} in the environment has no port: write it as host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def check_addresses(cluster: Cluster) -> None:
-    """Raise a TfdistError if an address of the cluster has no port."""
-    for address in (address for addresses in cluster.addresses.values() for address in addresses):
-        split(address)
 
 
 def workers_on(hosts: Sequence[str], port: int | None) -> Cluster:
@@ -118,15 +113,6 @@ class ClusterRole:
     """The task as the environment names it."""
 
 
-def _read_tf_config(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, Task]:
-    """The cluster and the task in TF_CONFIG, which has the ports.
-
-    Raises:
-        TfdistError: TensorFlow would reject it.
-    """
-    return parse_tf_config(environ["TF_CONFIG"])
-
-
 def _read_vertex(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, Task]:
     """The replicas by role, with Vertex AI's addresses and ports.
 
@@ -156,24 +142,18 @@ def _read_sagemaker(environ: Mapping[str, str], port: int | None) -> tuple[Clust
     Raises:
         TfdistError: the hosts are no JSON list, or this host is not one of them.
     """
-    hosts, host = _sagemaker_hosts(environ[_SAGEMAKER_HOSTS]), environ[_SAGEMAKER_HOST]
-    if host not in hosts:
-        raise TfdistError(
-            f"{_SAGEMAKER_HOST}={host}: not one of {_SAGEMAKER_HOSTS}={environ[_SAGEMAKER_HOSTS]}; correct one of them"
-        )
-    return workers_on(hosts, port), Task("worker", hosts.index(host))
-
-
-def _sagemaker_hosts(text: str) -> list[str]:
+    text, host = environ[_SAGEMAKER_HOSTS], environ[_SAGEMAKER_HOST]
     try:
-        hosts = json.loads(text)
-    except (ValueError, RecursionError):
-        hosts = None
-    if not isinstance(hosts, list) or not hosts or not all(isinstance(host, str) and host for host in hosts):
+        hosts = from_json(parse_json(text), tuple[str, ...])
+    except ValueError:
+        hosts = ()
+    if not all(hosts) or not hosts:
         raise TfdistError(
             f'{_SAGEMAKER_HOSTS}={text!r}: must be a JSON list of names, as in ["algo-1", "algo-2"]; correct it'
         )
-    return hosts
+    if host not in hosts:
+        raise TfdistError(f"{_SAGEMAKER_HOST}={host}: not one of {_SAGEMAKER_HOSTS}={text}; correct one of them")
+    return workers_on(hosts, port), Task("worker", hosts.index(host))
 
 
 def _read_skypilot(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, Task]:
@@ -201,10 +181,13 @@ def _read_slurm(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, 
         TfdistError: a variable is malformed, or the step distributes its tasks over the nodes in another way.
     """
     nodes = [host.name for host in parse_hosts(environ[_SLURM_NODES], _SLURM_NODES)]
-    counts = _tasks_of_nodes(environ.get(_SLURM_TASKS, f"1(x{len(nodes)})"))
+    text = environ.get(_SLURM_TASKS, f"1(x{len(nodes)})")  # 2(x3),1 is 2, 2, 2, 1
+    parts = [re.fullmatch(r"([0-9]{1,6})(?:\(x([0-9]{1,6})\))?", part) for part in text.split(",")]
+    if not all(parts):
+        raise TfdistError(f"{_SLURM_TASKS}={text!r}: must be numbers as in 2(x3),1; {_SLURM_FIX}")
+    counts = [int(part[1]) for part in parts if part for _ in range(int(part[2] or 1))]
     if len(counts) != len(nodes):
-        wrong = f"{_SLURM_TASKS}={environ[_SLURM_TASKS]}"
-        raise TfdistError(f"{wrong}: not a number for each node of {environ[_SLURM_NODES]}; {_SLURM_FIX}")
+        raise TfdistError(f"{_SLURM_TASKS}={text}: not a number for each node of {environ[_SLURM_NODES]}; {_SLURM_FIX}")
     hosts = [node for node, count in zip(nodes, counts, strict=True) for _ in range(count)]
     rank = environ[_SLURM_RANK]
     if not rank.isdecimal() or int(rank) >= len(hosts):
@@ -216,17 +199,11 @@ def _read_slurm(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, 
     return workers_on(hosts, port), Task("worker", int(rank))
 
 
-def _tasks_of_nodes(text: str) -> list[int]:
-    """The numbers in `2(x3),1`: 2, 2, 2, 1."""
-    parts = [re.fullmatch(r"([0-9]{1,6})(?:\(x([0-9]{1,6})\))?", part) for part in text.split(",")]
-    if not all(parts):
-        raise TfdistError(f"{_SLURM_TASKS}={text!r}: must be numbers as in 2(x3),1; {_SLURM_FIX}")
-    return [int(part[1]) for part in parts if part for _ in range(int(part[2] or 1))]
-
-
 SOURCES: Mapping[SourceName, Source] = MappingProxyType(
     {
-        SourceName.TF_CONFIG: Source(("TF_CONFIG",), _read_tf_config, has_ports=True),
+        SourceName.TF_CONFIG: Source(
+            ("TF_CONFIG",), lambda environ, _: parse_tf_config(environ["TF_CONFIG"]), has_ports=True
+        ),
         SourceName.VERTEX: Source(("CLUSTER_SPEC",), _read_vertex, has_ports=True),
         SourceName.SAGEMAKER: Source((_SAGEMAKER_HOSTS, _SAGEMAKER_HOST), _read_sagemaker),
         SourceName.SKYPILOT: Source((_SKYPILOT_NODES, _SKYPILOT_RANK), _read_skypilot),
@@ -263,7 +240,9 @@ def inherited(name: SourceName, environ: Mapping[str, str], port: int | None, fl
     if port is not None and source.has_ports:
         raise TfdistError(f"--port {port}: {source.variables[0]} in the environment has the ports; omit --port")
     cluster, named = source.read(environ, port)
-    check_addresses(cluster)
+    for addresses in cluster.addresses.values():
+        for address in addresses:
+            split(address)  # refuses one without a port
     return ClusterRole(*normalize(cluster, named), source.variables[0], named)
 
 

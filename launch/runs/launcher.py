@@ -1,11 +1,11 @@
-"""Which process a run's launcher is, and whether it still runs."""
+"""A run's launcher: which process it is, whether it still runs, and the socket that takes requests to it."""
 
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -49,14 +49,23 @@ def serve(run_dir: RunDir, inbox: Inbox, running: Callable[[], Sequence[str]]) -
         with suppress(OSError):
             listener = _listener(run_dir, stack)
 
-            def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-                if request.get("request") == "stop":
-                    inbox.put(None, Interrupted(signal.SIGTERM, STOPPED_BY))
-                elif request.get("request") != "status":
-                    return {"error": "unknown request: use status or stop"}
-                return asdict(Answer(os.getpid(), tuple(running())))
+            def answer_all() -> None:
+                while True:
+                    try:
+                        client, _ = listener.accept()
+                    except OSError:
+                        return
+                    with client, suppress(OSError, ValueError):
+                        values = parse_json(_line(client))
+                        request = values.get("request") if isinstance(values, dict) else None
+                        if request == "stop":
+                            inbox.put(None, Interrupted(signal.SIGTERM, STOPPED_BY))
+                        if request in ("status", "stop"):
+                            client.sendall(to_line(asdict(Answer(os.getpid(), tuple(running())))))
+                        else:
+                            client.sendall(to_line({"error": "unknown request: use status or stop"}))
 
-            thread = threading.Thread(target=_accept, args=(listener, answer), name="control", daemon=True)
+            thread = threading.Thread(target=answer_all, name="control", daemon=True)
             thread.start()
             stack.callback(thread.join)
             stack.callback(listener.shutdown, socket.SHUT_RDWR)  # ends accept()
@@ -117,18 +126,6 @@ def _remove(address: str) -> None:
 def _address(folder: int, run_dir: RunDir) -> str:
     """A short name of the socket: addresses are limited to 107 bytes (unix(7)), paths are not."""
     return f"/proc/self/fd/{folder}/{run_dir.control.name}"
-
-
-def _accept(listener: socket.socket, answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
-    while True:
-        try:
-            client, _ = listener.accept()
-        except OSError:
-            return
-        with client, suppress(OSError, ValueError):
-            request = parse_json(_line(client))
-            reply = answer(request) if isinstance(request, dict) else {"error": "not a JSON object"}
-            client.sendall(to_line(reply))
 
 
 def _line(stream: socket.socket) -> bytes:
@@ -236,7 +233,20 @@ def request_stop(run_dir: RunDir) -> None:
     except PermissionError:
         raise TfdistError(f"{run_dir.control}: not your run; ask its owner to stop it", ExitCode.FAILED) from None
     except OSError:  # it has not opened its socket yet, could not, or has just ended
-        _terminate(run_dir, read_launcher(run_dir))
+        launcher = read_launcher(run_dir)
+        if launcher is None or not launcher.alive or run_dir.outcome.exists():
+            return
+        if not launcher.local:
+            raise TfdistError(
+                f"the launcher of {run_dir.path} runs on {launcher.host}: use 'tfdist stop' on that host",
+                ExitCode.FAILED,
+            ) from None
+        try:
+            terminate(run_dir, launcher)
+        except ProcessLookupError:
+            return
+        except PermissionError:
+            raise TfdistError(f"{run_dir.path}: not your run; ask its owner to stop it", ExitCode.FAILED) from None
 
 
 def running_tasks(run_dir: RunDir) -> tuple[str, ...]:
@@ -245,18 +255,3 @@ def running_tasks(run_dir: RunDir) -> tuple[str, ...]:
         return request(run_dir, "status").running
     except OSError:
         return ()
-
-
-def _terminate(run_dir: RunDir, launcher: Launcher | None) -> None:
-    if launcher is None or not launcher.alive or run_dir.outcome.exists():
-        return
-    if not launcher.local:
-        raise TfdistError(
-            f"the launcher of {run_dir.path} runs on {launcher.host}: use 'tfdist stop' on that host", ExitCode.FAILED
-        )
-    try:
-        terminate(run_dir, launcher)
-    except ProcessLookupError:
-        return
-    except PermissionError:
-        raise TfdistError(f"{run_dir.path}: not your run; ask its owner to stop it", ExitCode.FAILED) from None

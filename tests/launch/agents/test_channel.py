@@ -118,7 +118,7 @@ def test_a_frozen_agent_blocks_neither_sending_nor_closing():
     inbox = Inbox()
     channel = Channel(host("frozen"), inbox)
     wait_for_message(inbox, Hello)
-    os.kill(channel._process.pid, signal.SIGSTOP)
+    os.kill(channel.process.pid, signal.SIGSTOP)
     sender = threading.Thread(target=lambda: channel.send(Prepare("x" * (8 << 20), "/", True)), daemon=True)
     sender.start()
     sender.join(10)
@@ -126,7 +126,7 @@ def test_a_frozen_agent_blocks_neither_sending_nor_closing():
     started = time.monotonic()
     channel.close(1.0)
     assert time.monotonic() - started < 15
-    assert not psutil.pid_exists(channel._process.pid)
+    assert not psutil.pid_exists(channel.process.pid)
     assert not channel._writer.is_alive()
 
 
@@ -134,7 +134,7 @@ def test_a_silent_channel_is_closed_without_waiting(survivors):
     inbox = Inbox()
     channel = Channel(host("frozen"), inbox)
     wait_for_message(inbox, Hello)
-    os.kill(channel._process.pid, signal.SIGSTOP)
+    os.kill(channel.process.pid, signal.SIGSTOP)
     channel.silent = True
     started = time.monotonic()
     channel.close(300.0)
@@ -192,7 +192,7 @@ def test_a_banner_is_not_the_reason_of_a_later_loss():
     script = "echo '*** Authorized use only ***' >&2; exec \"$@\""
     with channel_to(host("h", script), inbox) as channel:
         wait_for_message(inbox, Hello)
-        os.killpg(channel._process.pid, signal.SIGKILL)
+        os.killpg(channel.process.pid, signal.SIGKILL)
         assert wait_for_message(inbox, AgentLost).message.reason == "its stream ended"
 
 
@@ -314,7 +314,7 @@ def test_the_offset_of_a_clock_follows_its_drift_and_not_slow_messages(drift):
 
 def open_files(channel):
     """The limit of the process that carries the agent."""
-    return resource.prlimit(channel._process.pid, resource.RLIMIT_NOFILE)
+    return resource.prlimit(channel.process.pid, resource.RLIMIT_NOFILE)
 
 
 @pytest.mark.parametrize("end", ["unshield", "close_stdin"])
@@ -357,9 +357,9 @@ def test_an_agent_is_not_shielded_while_it_is_silent(monkeypatch):
         channel.shield()
         with heartbeats({one: channel}, 0.05):
             wait_until(lambda: open_files(channel) != before)
-            os.kill(channel._process.pid, signal.SIGSTOP)
+            os.kill(channel.process.pid, signal.SIGSTOP)
             wait_until(lambda: open_files(channel) == before)
-            os.kill(channel._process.pid, signal.SIGCONT)
+            os.kill(channel.process.pid, signal.SIGCONT)
             wait_until(lambda: open_files(channel) != before)
         channel.unshield()
         assert open_files(channel) == before

@@ -237,7 +237,7 @@ def test_a_missing_python_is_named_with_a_fix():
 def test_an_agent_lost_during_a_request_is_recorded():
     with connect([host("gone")], QUICK) as fleet:
         (only,) = fleet.hellos
-        pid = fleet.channels[only]._process.pid
+        pid = fleet.channels[only].process.pid
         threading.Timer(0.2, os.kill, (pid, signal.SIGTERM)).start()
         assert fleet.ask({only: UNANSWERED}, "answer", 4) == {}
         assert str(fleet.lost[only]).startswith("gone: lost the agent (")
@@ -308,7 +308,7 @@ def test_a_silent_agent_is_lost_before_its_answer_is_due(survivors):
     policy = Policy(start_timeout_s=60.0, silence_s=5.0)
     frozen = host("frozen")
     with connect([frozen], policy) as fleet:
-        os.killpg(fleet.channels[frozen]._process.pid, signal.SIGSTOP)
+        os.killpg(fleet.channels[frozen].process.pid, signal.SIGSTOP)
         started = time.monotonic()
         assert fleet.ask({frozen: UNANSWERED}, "answer", policy.start_timeout_s) == {}
         assert time.monotonic() - started < 20
