@@ -6,7 +6,15 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from tfdist.launch.agent_program.system import cpu_time, find_program, output_of, process_stat, process_state, read_text
+from tfdist.launch.agent_program.system import (
+    cpu_time,
+    find_program,
+    output_of,
+    process_stat,
+    process_state,
+    read_text,
+    thread_state,
+)
 
 HANDLER_S, HANDLER_PAUSE_S = 3.0, 0.2
 """Time limit of a process to start to write its stacks; they are complete after this pause."""
@@ -92,7 +100,7 @@ def proc_threads(pid: int) -> str:
     alike: Counter[str] = Counter()
     for thread in sorted(os.listdir(f"/proc/{pid}/task") if os.path.isdir(f"/proc/{pid}/task") else (), key=int):
         folder = f"/proc/{pid}/task/{thread}"
-        state = (read_text(f"{folder}/stat").rpartition(")")[2].split() or ["?"])[0]
+        state = thread_state(pid, thread) or "?"
         name, wait = read_text(f"{folder}/comm").strip(), read_text(f"{folder}/wchan").strip("0")
         call = (read_text(f"{folder}/syscall").split() or [""])[0]
         what = f"{'main thread' if thread == str(pid) else 'thread'} {name}: state {state}"

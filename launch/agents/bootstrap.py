@@ -27,7 +27,10 @@ def package_zip() -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", strict_timestamps=False) as archive:
         for package in _PACKAGES:
-            folder = _folder(package)
+            spec = find_spec(package)
+            assert spec is not None
+            assert spec.origin is not None
+            folder = Path(spec.origin).parent
             for path in sorted(folder.glob("*") if package == "tfdist" else folder.rglob("*")):
                 if path.is_file() and "__pycache__" not in path.parts:
                     archive.write(path, f"{package.replace('.', '/')}/{path.relative_to(folder).as_posix()}")
@@ -37,13 +40,6 @@ def package_zip() -> bytes:
 def package_text() -> str:
     """The zip, compressed as a whole (half the size of small files on their own) and in base64, for `Prepare`."""
     return base64.b64encode(zlib.compress(package_zip())).decode()
-
-
-def _folder(package: str) -> Path:
-    spec = find_spec(package)
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent
 
 
 _BOOTSTRAP = (

@@ -11,34 +11,12 @@ from typing import Any
 
 from tfdist.launch.agents.channel import CLEAN_UP_S, Channel, SilenceDetector
 from tfdist.launch.agents.inbox import AgentLost, Arrival, Inbox, Interrupted, Message
-from tfdist.launch.agents.messages import (
-    AgentEnded,
-    CheckFolder,
-    Dial,
-    DialResult,
-    DumpStacks,
-    EndAgent,
-    FolderChecked,
-    Inspect,
-    Inspected,
-    LinkSpeed,
-    MeasureLink,
-    NotReserved,
-    Prepare,
-    Prepared,
-    Reply,
-    Request,
-    Reserve,
-    Reserved,
-    StacksDumped,
-    Terminated,
-)
+from tfdist.launch.agents.messages import AnyRequest, Dial, DialResult, Reply, Reserve, Reserved, Terminated
 from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.policy import Policy
 from tfdist.launch.text import last_line
 
-AnyRequest = Prepare | EndAgent | Reserve | Dial | MeasureLink | Inspect | DumpStacks | CheckFolder
 OnReply = Callable[[Reply], None]
 
 
@@ -70,18 +48,6 @@ class Requests:
         self._open = {number: request for number, request in self._open.items() if request[0] != host}
 
 
-_REPLIES: Mapping[type[Request], tuple[type[Reply], ...]] = {
-    Prepare: (Prepared,),
-    EndAgent: (AgentEnded,),
-    Reserve: (Reserved, NotReserved),
-    Dial: (DialResult,),
-    MeasureLink: (LinkSpeed,),
-    Inspect: (Inspected,),
-    DumpStacks: (StacksDumped,),
-    CheckFolder: (FolderChecked,),
-}
-
-
 def answers(request: AnyRequest, reply: Reply) -> bool:
     """Whether a reply is of the request's kind, with a value for each thing that was requested."""
     match request, reply:
@@ -89,7 +55,7 @@ def answers(request: AnyRequest, reply: Reply) -> bool:
             return len(ports) == len(reserved) and all(reserved)
         case Dial(targets), DialResult(failures=failures):
             return len(targets) == len(failures)
-    return isinstance(reply, _REPLIES[type(request)])
+    return type(request) is reply.reply_to
 
 
 POLL_S = 1.0

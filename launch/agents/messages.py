@@ -8,7 +8,7 @@ earlier attempt still sends after a restart must not be taken for the present on
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Literal, TypedDict, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypedDict, get_args
 
 from tfdist.launch.agent_program.text import MAX_VALUES, too_many_values
 from tfdist.launch.json_lines import to_line
@@ -40,6 +40,7 @@ class Request:
 class Reply:
     """The answer to a `Request`."""
 
+    reply_to: ClassVar[type[Request]]
     request: Count = field(default=0, kw_only=True)
 
 
@@ -262,6 +263,7 @@ class Hello:
 class Prepared(Reply):
     """The folder in which tasks run."""
 
+    reply_to = Prepare
     requested: Text
     """The folder, `~` expanded."""
     actual: Text
@@ -272,6 +274,7 @@ class Prepared(Reply):
 class AgentEnded(Reply):
     """No earlier agent is left, or, with a reason, it could not be ended."""
 
+    reply_to = EndAgent
     reason: Reason
 
 
@@ -279,6 +282,7 @@ class AgentEnded(Reply):
 class Reserved(Reply):
     """The reserved ports, in the order of the request."""
 
+    reply_to = Reserve
     ports: tuple[Port, ...]
 
 
@@ -286,6 +290,7 @@ class Reserved(Reply):
 class NotReserved(Reply):
     """A port could not be reserved."""
 
+    reply_to = Reserve
     port: Port
     reason: Reason
 
@@ -294,6 +299,7 @@ class NotReserved(Reply):
 class DialResult(Reply):
     """Why each target could not be reached, in the order of the request; an empty string if it could."""
 
+    reply_to = Dial
     failures: tuple[Text, ...]
 
 
@@ -301,6 +307,7 @@ class DialResult(Reply):
 class LinkSpeed(Reply):
     """Round-trip time and throughput of one TCP stream; zeros and a reason if the measurement failed."""
 
+    reply_to = MeasureLink
     rtt_s: Seconds
     bytes_per_s: Amount
     reason: Reason
@@ -310,6 +317,7 @@ class LinkSpeed(Reply):
 class Inspected(Reply):
     """The processes of tasks that run, from /proc, by task."""
 
+    reply_to = Inspect
     states: Mapping[str, Text]
     """The state as in /proc/PID/stat: `R`, `S`, `T` (stopped by a signal), `D` (uninterruptible sleep), ..."""
     waits: Mapping[str, Text]
@@ -328,6 +336,7 @@ class Inspected(Reply):
 class StacksDumped(Reply):
     """How the stacks of each task were found: `faulthandler`, `py-spy` or `/proc`; a reason if they were not."""
 
+    reply_to = DumpStacks
     methods: Mapping[str, Text]
 
 
@@ -335,6 +344,7 @@ class StacksDumped(Reply):
 class FolderChecked(Reply):
     """Why the action failed; empty if it did not."""
 
+    reply_to = CheckFolder
     reason: Reason
 
 
@@ -414,10 +424,8 @@ class Leaving:
     reason: Reason
 
 
-ToAgent = (
-    Configure | Prepare | EndAgent | Reserve | Dial | MeasureLink | CloseProbe | Inspect | DumpStacks | CheckFolder
-    | Start | Stop | Release | Finish | Heartbeat
-)  # fmt: skip
+AnyRequest = Prepare | EndAgent | Reserve | Dial | MeasureLink | Inspect | DumpStacks | CheckFolder
+ToAgent = AnyRequest | Configure | CloseProbe | Start | Stop | Release | Finish | Heartbeat
 FromAgent = (
     LoggedIn | Alive | Hello | Prepared | AgentEnded | Reserved | NotReserved | DialResult | LinkSpeed | Inspected
     | StacksDumped | FolderChecked | Started | NotStarted | Listening | Output | Event | Exited | Stuck | Heartbeat

@@ -4,7 +4,6 @@ TensorFlow would wait for a missing peer in silence, for up to an hour, or fail 
 leader gathers the others on its own TensorFlow port before TensorFlow uses it.
 """
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -79,7 +78,14 @@ def meet(rendezvous: Rendezvous, timeout_s: float, report: Callable[[str], None]
     news: _News = SimpleQueue()
     stop = threading.Event()
     port = rendezvous.cluster.port(rendezvous.task) or 0
-    with interruptions(news.put), closing(_reserved(port, rendezvous.task)):
+    try:
+        reserved = reserve(port)
+    except OSError as error:
+        raise TfdistError(
+            f"port {port} of {rendezvous.task.name} cannot be used ({error.strerror}): end the process that uses it, "
+            "or choose another port"
+        ) from None
+    with interruptions(news.put), closing(reserved):
         meeting = _Meeting(rendezvous, port, stop, news.put)
         thread = threading.Thread(target=meeting.run, name="rendezvous", daemon=True)
         thread.start()
@@ -91,16 +97,6 @@ def meet(rendezvous: Rendezvous, timeout_s: float, report: Callable[[str], None]
         finally:
             stop.set()
             thread.join(JOIN_S)
-
-
-def _reserved(port: int, task: Task) -> socket.socket:
-    try:
-        return reserve(port)
-    except OSError as error:
-        raise TfdistError(
-            f"port {port} of {task.name} cannot be used ({error.strerror}): end the process that uses it, or choose "
-            "another port"
-        ) from None
 
 
 def _wait(news: _News, timeout_s: float, report: Callable[[str], None]) -> None:
