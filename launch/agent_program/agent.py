@@ -1,9 +1,9 @@
 """The agent: one process on every host of a job. It reserves ports, starts tasks, relays their output and stops them.
 
 The launcher sends the modules of this package to a Python on the host (`bootstrap.py`, `loader.py`); tfdist need not be
-installed there. Agent and launcher then exchange JSON, one object per line, over the
-agent's stdin and stdout (`messages.py` is the launcher's side). One thread and one `select` do everything, except what
-may take long. A second process (`fork_reaper`) kills what is left if the agent is killed, a third if both are.
+installed there. Agent and launcher then exchange JSON, one object per line, over the agent's stdin and stdout
+(`messages.py` is the launcher's side). One thread and one `select` do everything, except what may take long. A second
+process (`fork_reaper`) kills what is left if the agent is killed, a third if both are.
 """
 
 import contextlib
@@ -31,7 +31,6 @@ from tfdist.launch.agent_program.processes import (
     dismiss,
     end_agent,
     fork_reaper,
-    kill_group,
     kill_groups,
     orphans,
     prctl,
@@ -703,8 +702,7 @@ class Agent:
             kind, values = self.replies.pop(0)
             self._send(kind, **values)
             self.finished = self.finished or kind == "leaving"
-        for pid in ABANDONED & children():
-            kill_group(pid)
+        kill_groups(ABANDONED & children())
 
     def _clean_up(self) -> None:
         # As a subreaper, we also inherit orphaned grandchildren, so continue until no child is left.

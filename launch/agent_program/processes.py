@@ -199,16 +199,11 @@ def terminate(pid: int) -> None:
 
 
 def kill_groups(pids: Iterable[int]) -> None:
-    """`kill_group` for each."""
+    """Send SIGKILL to children that were not reaped and to their process groups, but never to our own group."""
     for pid in pids:
-        kill_group(pid)
-
-
-def kill_group(pid: int) -> None:
-    """Send SIGKILL to a child that was not reaped and to its process group, but never to our own group."""
-    for kill, number in ((os.killpg, os.getpgid(pid)), (os.kill, pid)):
-        try:
-            if number != os.getpgrp():
-                kill(number, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            continue
+        for kill, number in ((os.killpg, os.getpgid(pid)), (os.kill, pid)):
+            try:
+                if number != os.getpgrp():
+                    kill(number, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                continue

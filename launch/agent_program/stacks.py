@@ -26,12 +26,6 @@ SUSPENDED = ("T", "t", "Z", "X")
 """States of processes that handle no signal."""
 
 
-def session_processes(session: int) -> list[int]:
-    """The processes of a session. A task's session has the task's pid."""
-    pids = map(int, filter(str.isdigit, os.listdir("/proc")))
-    return sorted(pid for pid in pids if process_stat(pid)[3:4] == [str(session)])
-
-
 def catches_signal(pid: int, number: int) -> bool:
     """Whether a process has a handler for a signal (SigCgt in man 5 proc_pid_status), and is not suspended."""
     lines = dict(line.split(":", 1) for line in read_text(f"/proc/{pid}/status").splitlines() if ":" in line)
@@ -71,7 +65,9 @@ def examine_stacks(session: int, deadline: float) -> "tuple[str, str]":
         session: the pid of its first process.
         deadline: monotonic; py-spy is not started after it.
     """
-    pids = session_processes(session)
+    pids = [
+        pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if process_stat(pid)[3:4] == [str(session)]
+    ]
     pids = ([pid for pid in pids if is_python(pid)] or pids)[:MOST_PROCESSES]
     spied = {pid: spy_stacks(pid) if time.monotonic() < deadline else "" for pid in pids}
     return "py-spy" if any(spied.values()) else "/proc", "".join(spied[pid] or proc_threads(pid) for pid in pids)

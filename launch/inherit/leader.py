@@ -15,12 +15,15 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypedDict
 
+from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.inherit.table import peers_of, split
 from tfdist.launch.json_lines import LineReader, to_line
 from tfdist.launch.probe import listen
 from tfdist.launch.redact import safe_text
@@ -63,6 +66,41 @@ class Key:
     def proves(self, message: BarrierMessage, nonce: str, task: str) -> bool:
         """Whether a message has the proof."""
         return hmac.compare_digest(message.get("proof", "").encode(), self.proof(nonce, task).encode())
+
+
+@dataclass(frozen=True)
+class Rendezvous:
+    """The tasks that start together, as one of them sees it."""
+
+    cluster: Cluster
+    task: Task
+    key: Key = field(default_factory=Key)
+    """The tasks of one attempt have the same: what is left of an earlier one is not met."""
+
+    @property
+    def port(self) -> int:
+        """The port of this task."""
+        return self.cluster.port(self.task) or 0
+
+    @property
+    def leader(self) -> Task:
+        """The task that the others report to: the chief, else worker 0."""
+        return Task("chief", 0) if self.cluster.addresses.get("chief") else Task("worker", 0)
+
+    @cached_property
+    def peers(self) -> Mapping[str, str]:
+        """The addresses of the other tasks, by name."""
+        return {task.name: address for task, address in peers_of(self.cluster, self.task)}
+
+    @cached_property
+    def hosts(self) -> Mapping[str, str]:
+        """The hosts of the other tasks, by name."""
+        return {name: split(address)[0] for name, address in self.peers.items()}
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is anything to wait for. Nothing connects to an evaluator, and it connects to nothing."""
+        return bool(self.peers) and self.task.role != "evaluator"
 
 
 def parse(line: bytes) -> BarrierMessage:
@@ -110,25 +148,19 @@ class _Peer:
 class Gathering:
     """The connections of the peers that wait. Used by one thread."""
 
-    def __init__(self, port: int, expected: tuple[str, ...], key: Key, task: str) -> None:
-        """Listen on `port`, which may be bound but not listening elsewhere.
-
-        Args:
-            port: TCP port, on all addresses of this machine.
-            expected: the tasks to wait for.
-            key: the tasks of one attempt have the same.
-            task: this one.
+    def __init__(self, rendezvous: Rendezvous) -> None:
+        """Listen on the port of the task, on all addresses. It may be bound but not listening elsewhere.
 
         Raises:
             OSError: the port is in use by another program.
         """
-        self._expected, self._key, self._task = expected, key, task
+        self._expected, self._key, self._task = tuple(rendezvous.peers), rendezvous.key, rendezvous.task.name
         self._failed: BarrierMessage = {}
         """The message of the peer that has given up."""
         self._refused: dict[str, str] = {}
         """What to say of a missing task in whose name somebody came without the key."""
         self._selector = selectors.DefaultSelector()
-        self._server = listen(port)
+        self._server = listen(rendezvous.port)
         self._server.setblocking(False)
         self._selector.register(self._server, selectors.EVENT_READ)
 
@@ -182,9 +214,9 @@ class Gathering:
                 status_at = time.monotonic() + STATUS_S
         return False
 
-    def fail(self, reason: str, task: str) -> None:
-        """Tell all peers that nothing starts, and why `task` or, before it, one of them has given up."""
-        self._tell(**(self._failed or {"failed": reason, "by": task}))
+    def fail(self, reason: str) -> None:
+        """Tell all peers that nothing starts, and why this task or, before it, one of them has given up."""
+        self._tell(**(self._failed or {"failed": reason, "by": self._task}))
 
     def close(self) -> None:
         """Close the port and all connections."""

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.inherit.leader import LONGEST, RECEIVE, BarrierMessage, Key, given_up, parse
+from tfdist.launch.inherit.leader import LONGEST, RECEIVE, BarrierMessage, Rendezvous, given_up, parse
+from tfdist.launch.inherit.table import split
 from tfdist.launch.json_lines import LineReader, to_line
 from tfdist.launch.probe import connection_failure
 from tfdist.launch.redact import safe_text
@@ -64,11 +65,7 @@ SILENCE_S = 10.0
 class Peer:
     """A task that waits at the leader. Used by one thread."""
 
-    task: str
-    key: Key
-    leader: str
-    address: tuple[str, int]
-    """The leader's host and port."""
+    rendezvous: Rendezvous
     say: Callable[[str], None]
     """Gets what is missing, now and then."""
     stop: threading.Event
@@ -82,28 +79,30 @@ class Peer:
         Raises:
             TfdistError: the leader or another peer has given up.
         """
+        leader = self.rendezvous.leader.name
+        host, port = split(self.rendezvous.peers[leader])
         while not self.stop.is_set():
             try:
-                with socket.create_connection(self.address, timeout=DIAL_S) as connection:
+                with socket.create_connection((host, port), timeout=DIAL_S) as connection:
                     if self._wait(connection):
                         return True
             except (OSError, ValueError) as error:
-                host, port = self.address
-                self.say(f"{self.leader} at {host}:{port} ({connection_failure(error)})")
+                self.say(f"{leader} at {host}:{port} ({connection_failure(error)})")
             self.stop.wait(RETRY_S)
         return False
 
     def _wait(self, connection: socket.socket) -> bool:
         """Report, and read the leader's messages; returns whether the last one was `go`."""
+        task, key, leader = self.rendezvous.task.name, self.rendezvous.key, self.rendezvous.leader.name
         nonce, is_leader = secrets.token_hex(16), False
         for message in _messages(connection, self.stop):
-            is_leader = is_leader or self.key.proves(message, nonce, self.leader)
+            is_leader = is_leader or key.proves(message, nonce, leader)
             if "nonce" in message:
-                proof, has_secret = self.key.proof(message["nonce"], self.task), bool(self.key.secret)
-                hello = {"task": self.task, "nonce": nonce, "proof": proof, "has_secret": has_secret}
+                proof, has_secret = key.proof(message["nonce"], task), bool(key.secret)
+                hello = {"task": task, "nonce": nonce, "proof": proof, "has_secret": has_secret}
                 connection.sendall(to_line(hello))
             elif "refused" in message:
-                self.say(f"{self.leader} of this attempt ({safe_text(message['refused'])})")
+                self.say(f"{leader} of this attempt ({safe_text(message['refused'])})")
                 return False
             elif not is_leader:
                 raise ValueError("not a message of the start barrier")
@@ -112,10 +111,10 @@ class Peer:
             elif "failed" in message:
                 raise TfdistError(given_up(message), ExitCode.START_TIMEOUT)
             elif "missing" in message:
-                self.say(shortened(map(safe_text, message["missing"])) or self.leader)
+                self.say(shortened(map(safe_text, message["missing"])) or leader)
         reason = self.failure()
         if reason:
-            connection.sendall(to_line({"failed": reason, "by": self.task}))
+            connection.sendall(to_line({"failed": reason, "by": task}))
         return False
 
 

@@ -8,53 +8,20 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from tfdist.launch.agent_program.system import reserve
 from tfdist.launch.agents.inbox import Interrupted, interruptions
-from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import SIGNALS, ExitCode, TfdistError
-from tfdist.launch.inherit.leader import Gathering, Key
+from tfdist.launch.inherit.leader import Gathering, Rendezvous
 from tfdist.launch.inherit.peer import NameSearch, Peer
-from tfdist.launch.inherit.table import peers_of, split
 from tfdist.launch.text import shortened
 
 REPORT_S = 5.0
 """Seconds between two lines about what is missing."""
 JOIN_S = 3.0
 """Time for the thread that meets the peers to end."""
-
-
-@dataclass(frozen=True)
-class Rendezvous:
-    """The tasks that start together, as one of them sees it."""
-
-    cluster: Cluster
-    task: Task
-    key: Key = field(default_factory=Key)
-    """The tasks of one attempt have the same: what is left of an earlier one is not met."""
-
-    @property
-    def leader(self) -> Task:
-        """The task that the others report to: the chief, else worker 0."""
-        return Task("chief", 0) if self.cluster.addresses.get("chief") else Task("worker", 0)
-
-    @cached_property
-    def peers(self) -> Mapping[str, str]:
-        """The addresses of the other tasks, by name."""
-        return {task.name: address for task, address in peers_of(self.cluster, self.task)}
-
-    @cached_property
-    def hosts(self) -> Mapping[str, str]:
-        """The hosts of the other tasks, by name."""
-        return {name: split(address)[0] for name, address in self.peers.items()}
-
-    @property
-    def needed(self) -> bool:
-        """Whether there is anything to wait for. Nothing connects to an evaluator, and it connects to nothing."""
-        return bool(self.peers) and self.task.role != "evaluator"
 
 
 _News = SimpleQueue[str | TfdistError | Interrupted | None]
@@ -77,16 +44,15 @@ def meet(rendezvous: Rendezvous, timeout_s: float, report: Callable[[str], None]
         return
     news: _News = SimpleQueue()
     stop = threading.Event()
-    port = rendezvous.cluster.port(rendezvous.task) or 0
     try:
-        reserved = reserve(port)
+        reserved = reserve(rendezvous.port)
     except OSError as error:
         raise TfdistError(
-            f"port {port} of {rendezvous.task.name} cannot be used ({error.strerror}): end the process that uses it, "
-            "or choose another port"
+            f"port {rendezvous.port} of {rendezvous.task.name} cannot be used ({error.strerror}): end the process that "
+            "uses it, or choose another port"
         ) from None
     with interruptions(news.put), closing(reserved):
-        meeting = _Meeting(rendezvous, port, stop, news.put)
+        meeting = _Meeting(rendezvous, stop, news.put)
         thread = threading.Thread(target=meeting.run, name="rendezvous", daemon=True)
         thread.start()
         try:
@@ -131,7 +97,6 @@ class _Meeting:
     """What the thread does."""
 
     rendezvous: Rendezvous
-    port: int
     stop: threading.Event
     put: Callable[[str | TfdistError | None], None]
     failure: str = ""
@@ -147,7 +112,6 @@ class _Meeting:
             self.put(error)
 
     def _lead(self) -> bool:
-        task, peers = self.rendezvous.task.name, tuple(self.rendezvous.peers)
         names = NameSearch(self.rendezvous.hosts)
         threading.Thread(target=names.run, args=(self.stop,), name="names", daemon=True).start()
 
@@ -156,9 +120,10 @@ class _Meeting:
                 self.put(shortened(missing) or _names(names.missing))
 
         try:
-            gathering = Gathering(self.port, peers, self.rendezvous.key, task)
+            gathering = Gathering(self.rendezvous)
         except OSError as error:
-            raise TfdistError(f"port {self.port} of {task} cannot be used ({error.strerror})") from None
+            task, port = self.rendezvous.task.name, self.rendezvous.port
+            raise TfdistError(f"port {port} of {task} cannot be used ({error.strerror})") from None
         with closing(gathering):
             try:
                 return gathering.run(self.stop, lambda: not names.missing, report)
@@ -167,16 +132,13 @@ class _Meeting:
                 raise
             finally:
                 if self.failure:
-                    gathering.fail(self.failure, task)
+                    gathering.fail(self.failure)
 
     def _follow(self) -> bool:
         names = NameSearch(self.rendezvous.hosts)
         if not names.run(self.stop, lambda missing: self.put(_names(missing))):
             return False
-        leader = self.rendezvous.leader.name
-        address = split(self.rendezvous.peers[leader])
-        task, key = self.rendezvous.task.name, self.rendezvous.key
-        return Peer(task, key, leader, address, self.put, self.stop, lambda: self.failure).run()
+        return Peer(self.rendezvous, self.put, self.stop, lambda: self.failure).run()
 
 
 def _names(missing: Mapping[str, str]) -> str:

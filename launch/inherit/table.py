@@ -18,7 +18,6 @@ from tfdist.launch.typed_json import from_json, parse_json
 
 DEFAULT_PORT = 2222
 """Port of the first task on a host, as under TFJob and Vertex AI, if the environment has no ports."""
-_LARGEST = 65535
 
 
 def split(address: str) -> tuple[str, int]:
@@ -29,7 +28,7 @@ def split(address: str) -> tuple[str, int]:
     """
     check_name("the address in the environment,", address)
     host, _, port = address.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit() and 1 <= int(port) <= _LARGEST):
+    if not host or not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
         raise TfdistError(f"the address {address!r} in the environment has no port: write it as host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)
 

@@ -18,8 +18,8 @@ from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.inherit import leader as leader_module
 from tfdist.launch.inherit import rendezvous as module
-from tfdist.launch.inherit.leader import Key
-from tfdist.launch.inherit.rendezvous import Rendezvous, meet
+from tfdist.launch.inherit.leader import Key, Rendezvous
+from tfdist.launch.inherit.rendezvous import meet
 from tfdist.launch.json_lines import to_line
 
 pytestmark = pytest.mark.slow
@@ -278,13 +278,13 @@ def test_idle_connections_are_closed_and_keep_nobody_out(tasks, pool, monkeypatc
 
 
 def test_without_descriptors_the_oldest_stranger_goes_and_nothing_spins(tasks, pool, monkeypatch):
-    accepted, accept, server = [], leader_module.Gathering._accept, port_of(tasks["chief-0"])
+    accepted, accept, server = [], socket.socket.accept, port_of(tasks["chief-0"])
 
-    def counted(gathering):
+    def counted(listening):
         accepted.append(time.monotonic())
-        accept(gathering)
+        return accept(listening)
 
-    monkeypatch.setattr(leader_module.Gathering, "_accept", counted)
+    monkeypatch.setattr(socket.socket, "accept", counted)
     leader = pool.submit(meet, tasks["chief-0"], LONG_S, ignore)
     wait_until(lambda: server in listening_ports())
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
