@@ -74,16 +74,11 @@ CHUNK = 1 << 16
 """Bytes per read."""
 BACKLOG = 1 << 20
 """Limit of unsent bytes. Above it, the tasks' pipes are not read: the tasks block, and our memory stays bounded."""
-MAX_CHUNKS_IN_PIPE = 16
-"""A pipe holds at most 1 MiB (fs.pipe-max-size)."""
 MAX_EVENT = 1 << 20
 """Bytes of an event. Longer ones are dropped."""
 MAX_EVENT_DEPTH = 50
 """Levels of lists and objects. A deeper JSON object could exhaust the stack of a recursive reader."""
-MOST_EVENT_NAME = 50
-"""Characters of the name of an event that a message quotes."""
 TOO_LONG = "it has more than 1 MiB"
-TOO_MANY_VALUES = f"it has more than {MAX_VALUES:,} values"
 PARTIAL_S = 1.0
 """Send an incomplete line of output after this time (progress bars end theirs with a carriage return)."""
 STUCK_S, SLOW_EXIT_S = 5.0, 30.0
@@ -550,7 +545,7 @@ class Agent:
 
     def _relay_event(self, task: _RunningTask, line: bytes) -> None:
         if len(line) > MAX_EVENT or too_many_values(line):
-            self._note_drop(task, TOO_LONG if len(line) > MAX_EVENT else TOO_MANY_VALUES)
+            self._note_drop(task, TOO_LONG if len(line) > MAX_EVENT else f"it has more than {MAX_VALUES:,} values")
             return
         try:
             event = dict(json.loads(line))
@@ -573,7 +568,7 @@ class Agent:
         """Write why an event was dropped to the stderr of the task: one line for each reason."""
         if reason not in task.noted_drops:
             task.noted_drops.add(reason)
-            event = f"the event {name[:MOST_EVENT_NAME]!a}" if isinstance(name, str) else "an event"
+            event = f"the event {name[:50]!a}" if isinstance(name, str) else "an event"
             self._relay_text(task, "stderr", f"tfdist: {event} was dropped: {reason}\n".encode())
 
     # --- the end of tasks
@@ -659,7 +654,7 @@ class Agent:
         # The exit is sent after all output of the task.
         self.ending.remove(task)
         for stream in list(task.pipes):
-            for _ in range(MAX_CHUNKS_IN_PIPE):
+            for _ in range(16):  # a pipe holds at most 1 MiB (fs.pipe-max-size)
                 if stream not in task.pipes or not self._relay(task, stream):
                     break
         for stream in ("stdout", "stderr", "stacks"):  # a pipe may be open in another process

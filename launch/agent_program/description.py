@@ -9,9 +9,6 @@ from typing import Any
 from tfdist.launch.agent_program.gpus import describe_gpus
 from tfdist.launch.agent_program.system import first_value, read_text, temporary_root
 
-RECORD = 1 << 14
-"""Bytes that hold any record of /dev/kmsg."""
-
 
 def cgroup_folders(controller: str, root: str = "") -> list[str]:
     """The folder of this process's cgroup for a controller (`memory`, `cpu`), and those of its ancestors.
@@ -86,7 +83,7 @@ class KernelLog:
         """The last line since the agent's start about the process; with `any_process`, or else about any process."""
         while self.descriptor >= 0:
             try:
-                text = os.read(self.descriptor, RECORD).decode(errors="replace")  # /dev/kmsg: one record
+                text = os.read(self.descriptor, 1 << 14).decode(errors="replace")  # /dev/kmsg: one record
             except BrokenPipeError:  # records were overwritten
                 continue
             except OSError:

@@ -79,8 +79,6 @@ DESCRIPTORS = 3
 """Open files of a channel."""
 CHUNK = 1 << 16
 """Bytes of one read."""
-MOST_CHUNKS = 16
-"""A pipe holds at most 1 MiB (fs.pipe-max-size)."""
 MAX_LINE = 6 << 20
 """Bytes of a message. The largest that an agent sends is an event of 1 MiB, each byte as one escape sequence."""
 OVERHEAD, OF_A_VALUE, OF_A_CHARACTER = 1000, 200, 4
@@ -250,11 +248,8 @@ class Channel:
         Its stderr is read meanwhile.
         """
         assert self.process.stdout is not None
-        stdout, reader, poll = (
-            self.process.stdout.fileno(),
-            LineReader(MAX_LINE),
-            select.poll(),
-        )  # which needs no open file
+        stdout, reader = self.process.stdout.fileno(), LineReader(MAX_LINE)
+        poll = select.poll()  # needs no open file
         for descriptor in (stdout, self._stderr):
             poll.register(descriptor, select.POLLIN)
         while True:
@@ -281,7 +276,7 @@ class Channel:
         """Read what is in the pipe now: a shared connection of ssh (ControlPersist) may keep it open for long."""
         poll = select.poll()
         poll.register(self._stderr, select.POLLIN)
-        for _ in range(MOST_CHUNKS):
+        for _ in range(16):  # a pipe holds at most 1 MiB (fs.pipe-max-size)
             if not poll.poll(0) or not self._keep_stderr():
                 return
 
@@ -304,7 +299,7 @@ class Channel:
         if self._closing:  # nobody waits for it, and the inbox may be full
             return
         self.last_received = math.inf
-        values = sum(map(line.count, (b",", b"[", b"{"))) if isinstance(message, Event) else 0
+        values = sum(map(line.count, (b",", b"[", b"{"))) if isinstance(message, Event) else 0  # at most
         self._inbox.put(self.host, message, OVERHEAD + OF_A_CHARACTER * len(line) + OF_A_VALUE * values)
         self.last_received = time.monotonic()
 

@@ -272,7 +272,8 @@ class Gathering:
             if task in self._expected:
                 self._refused[task] = f"{task} (another TFDIST_ATTEMPT or {SECRET})"
             secret = self._key.secret
-            reason = f"TFDIST_ATTEMPT{f' or {SECRET}' if secret else ''} is different there"  # the peer's there: here
+            # In the words of the peer: `there` is here.
+            reason = f"TFDIST_ATTEMPT{f' or {SECRET}' if secret else ''} is different there"
             if message.get("has_secret", False) != bool(secret):
                 reason = f"{SECRET} is set only {'there' if secret else 'here'}"
             self._send(peer, refused=reason)
