@@ -118,7 +118,7 @@ def describe() -> dict[str, Any]:
     processes are pinned. `core_limit` is the number of cores that cgroups allow, and `busy` the share of all cores of
     the machine, 0..1, that other programs use now.
     """
-    busy, allowed, core_limit, memory_limits = _busy(), os.sched_getaffinity(0), cgroup_cores(), cgroup_memory()
+    busy, allowed, core_limit, memory_limits = busy_share(), os.sched_getaffinity(0), cgroup_cores(), cgroup_memory()
     use = pinned_processes(allowed)
     cores = usable_cores(use, core_limit)
     kernel = os.uname()
@@ -140,7 +140,7 @@ def describe() -> dict[str, Any]:
         **describe_gpus(),
         "os": f"{kernel.sysname} {kernel.release}",
         "machine": kernel.machine,
-        "busy": min(busy, _busy()),
+        "busy": min(busy, busy_share()),
     }
 
 
@@ -160,9 +160,11 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _busy() -> float:
-    # The number of cores in use: the average of the last minute, but no more than the threads that run or wait for a
-    # core now, this one not counted (man 5 proc, loadavg). The average alone would still count a job that has ended.
+def busy_share() -> float:
+    """Share of the cores in use: the average of the last minute, but no more than the threads that run or wait for one.
+
+    This thread is not counted (man 5 proc, loadavg). The average alone would still count a job that has ended.
+    """
     average, _, _, running, *_ = read_text("/proc/loadavg").split() or ("0", "", "", "1/1")
     cores = os.cpu_count() or 1
     return max(0.0, min(float(average), int(running.partition("/")[0]) - 1.0, cores)) / cores

@@ -159,4 +159,4 @@ def test_the_share_of_busy_cores_needs_running_threads_and_an_average(monkeypatc
         ("", 0),
     ):
         monkeypatch.setattr(description, "read_text", lambda path, text=text: text if path == "/proc/loadavg" else "")
-        assert description._busy() * cores == pytest.approx(min(busy, cores))
+        assert description.busy_share() * cores == pytest.approx(min(busy, cores))
