@@ -37,7 +37,7 @@ from tfdist.jobs.resume_source import check_requeue, check_slurm, find_resumed
 from tfdist.launch.console.lines import LineOptions
 from tfdist.launch.environment import forwarded_variables
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.inherit.source import SourceName
+from tfdist.launch.inherit.table import SourceName
 from tfdist.launch.policy import LOG_LIMIT, Policy
 from tfdist.launch.supervision.termination_log import refusals_logged
 from tfdist.strategies.options import option_words

@@ -12,8 +12,8 @@ from tfdist.cli.show.steps import Steps
 from tfdist.launch.agents.inbox import REPEAT_S
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.runs.follow import POLL_S, wait_for_launcher
+from tfdist.launch.runs.launcher import request_stop, running_tasks
 from tfdist.launch.runs.state import Run, RunState, find_run, read_run
-from tfdist.launch.runs.stop import request_stop, running_tasks
 from tfdist.launch.text import duration, shortened
 
 Kill = Annotated[bool, option("--kill", "Kill the tasks at once, without the grace period.")]

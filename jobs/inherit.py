@@ -7,9 +7,7 @@ from typing import Any
 
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.inherit.addresses import on_same_host
-from tfdist.launch.inherit.source import SourceName
-from tfdist.launch.inherit.table import ClusterRole
+from tfdist.launch.inherit.table import ClusterRole, SourceName, on_same_host
 from tfdist.launch.job import Job
 from tfdist.launch.machine import Machine
 from tfdist.launch.text import counted

@@ -16,10 +16,8 @@ from tfdist.jobs.recovery import PlannedJob, Recovery, plan_checkpointing, recov
 from tfdist.launch.environment import INTRA_OP_THREADS, device_order
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
-from tfdist.launch.inherit.addresses import earlier_on_host
-from tfdist.launch.inherit.rendezvous import Rendezvous
-from tfdist.launch.inherit.table import inherited
-from tfdist.launch.inherit.wire import SECRET, Key
+from tfdist.launch.inherit.leader import SECRET, Key, Rendezvous
+from tfdist.launch.inherit.table import earlier_on_host, inherited
 from tfdist.launch.job import Job, Program, program_of
 from tfdist.launch.machine import BUSY, Machines, combined, local_machines
 from tfdist.launch.supervision.restarts import SavedState

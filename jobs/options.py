@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.inherit.source import SourceName
+from tfdist.launch.inherit.table import SourceName
 from tfdist.launch.policy import RestartOn
 from tfdist.launch.quantities import parse_seconds, parse_size
 from tfdist.launch.text import did_you_mean

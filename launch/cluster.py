@@ -9,8 +9,6 @@ from tfdist.launch.errors import TfdistError
 
 ROLES = ("chief", "worker", "ps", "evaluator")
 """The task types that TF_CONFIG allows."""
-_RENAMED = {"master": "chief"}
-"""The chief, as TensorFlow 1 calls it, and TFJob and older configurations still do."""
 
 
 @dataclass(frozen=True, order=True)
@@ -81,4 +79,4 @@ def parse_tf_config(text: str) -> tuple[Cluster, Task]:
 
 
 def _role(name: Any) -> str:
-    return _RENAMED.get(str(name), str(name))
+    return "chief" if name == "master" else str(name)  # TensorFlow 1, TFJob and older configurations: master

@@ -9,7 +9,6 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from tfdist.launch import events
+from tfdist.launch.json_lines import to_line
 from tfdist.launch.str_enum import StrEnum
 
 SIGNAL = signal.SIGRTMAX - 3
@@ -72,7 +72,7 @@ def emit(event: str, **values: Any) -> None:
     descriptor = os.environ.get("TFDIST_EVENTS_FD")
     if descriptor is None:
         return
-    line = json.dumps({"event": event, **values}).encode() + b"\n"
+    line = to_line({"event": event, **values})
     while line:
         line = line[os.write(int(descriptor), line) :]
 
@@ -141,24 +141,17 @@ def report_failures() -> None:
 def report_failure(error: BaseException, kind: str | None = None) -> None:
     """Send the event `failed` for this exception; `kind` replaces the name of its class. Never raises."""
     with suppress(Exception):
-        causes = "\n".join(_described(cause) for cause in _causes(error))
-        place = _place(error.__traceback__)
+        causes: list[str] = []
+        cause = error
+        for _ in range(MOST_CAUSES):
+            context = None if cause.__suppress_context__ else cause.__context__
+            if (before := cause.__cause__ or context) is None:
+                break
+            causes.append(f"{type(before).__qualname__}: {_bounded(str(before))}")
+            cause = before
         kind = type(error).__qualname__ if kind is None else kind
-        emit("failed", type=kind, message=_bounded(str(error)), where=place, causes=_bounded(causes))
-
-
-def _described(error: BaseException) -> str:
-    return f"{type(error).__qualname__}: {_bounded(str(error))}"
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    for _ in range(MOST_CAUSES):
-        context = None if error.__suppress_context__ else error.__context__
-        cause = error.__cause__ or context
-        if cause is None:
-            return
-        yield cause
-        error = cause
+        place, message = _place(error.__traceback__), _bounded(str(error))
+        emit("failed", type=kind, message=message, where=place, causes=_bounded("\n".join(causes)))
 
 
 def _bounded(text: str) -> str:

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from tfdist.launch.typed_json import parse_json
 
@@ -63,14 +63,10 @@ def replace_file(path: Path, data: bytes, mode: int = 0o666) -> None:
 def append_line(path: Path, text: str) -> None:
     """Append `text` as a line. A line before it that was cut off (killed, disk full) keeps a line of its own."""
     with path.open("ab+") as file:
-        if file.tell() and not _ends_line(file):
-            text = f"\n{text}"
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            text = text if file.read(1) == b"\n" else f"\n{text}"
         file.write(f"{text}\n".encode())
-
-
-def _ends_line(file: BinaryIO) -> bool:
-    file.seek(-1, os.SEEK_END)
-    return file.read(1) == b"\n"
 
 
 def finite(value: Any) -> Any:

@@ -143,22 +143,29 @@ def _connect(address: str, port: int, token: str, timeout_s: float) -> socket.so
     return connection
 
 
-def dial(address: str, port: int, token: str, timeout_s: float) -> str:
-    """Why a peer's probe server cannot be reached; empty if it can.
+def connection_failure(error: Exception) -> str:
+    """Why a connection failed: `refused`, `timed out`, `not resolved`, `something else answers there`, or the system's
+    message."""
+    match error:
+        case ConnectionRefusedError():
+            return "refused"
+        case TimeoutError():
+            return "timed out"
+        case socket.gaierror():
+            return "not resolved"
+        case OSError():
+            return error.strerror or str(error)
+        case UnicodeError() if not isinstance(error, UnicodeDecodeError):  # not a valid DNS name
+            return "not resolved"
+    return "something else answers there"
 
-    Returns:
-        `refused`, `timed out`, `not resolved`, `something else answers there`, or the system's message.
-    """
+
+def dial(address: str, port: int, token: str, timeout_s: float) -> str:
+    """Why a peer's probe server cannot be reached, as `connection_failure`; empty if it can."""
     try:
         _connect(address, port, token, timeout_s).close()
-    except ConnectionRefusedError:
-        return "refused"
-    except TimeoutError:
-        return "timed out"
-    except (socket.gaierror, UnicodeError):
-        return "not resolved"
-    except OSError as error:
-        return error.strerror or str(error)
+    except (OSError, UnicodeError) as error:
+        return connection_failure(error)
     return ""
 
 

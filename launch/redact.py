@@ -46,9 +46,6 @@ _CURL_USER = re.compile(r"-\w{0,9}[uU]|--(?:proxy-)?user")
 _CURL_PASSWORD = re.compile(
     rf"((?<!\S)(?:{_CURL_USER.pattern})(?:\s+|=)?(['\"])?[^\s:'\"]{{1,200}}:)(?(2)(?:(?!\2)[^\n])+|[^\s'\"]+)"
 )
-_USER = re.compile(r"(://[^\s:/@\"]{0,1000}):[^\s\"]{0,1000}@")
-_LONG_USER = re.compile(r"(://)[^\s:/@\"]{20,}@")
-"""A token in place of a user: https://ghp_...@github.com."""
 _NAMED: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = (
     (re.compile(r"([?&])([\w.~%-]+)="), re.compile(r"[^&\s#\"']*")),
     (

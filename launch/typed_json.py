@@ -26,6 +26,11 @@ class Between:
     low: float
     high: float
 
+    def check(self, number: float) -> None:
+        """Refuse a number out of bounds."""
+        if not self.low <= number <= self.high:
+            _refuse(number, f"in {self.low:g}..{self.high:g}")
+
 
 @dataclass(frozen=True)
 class Has:
@@ -33,12 +38,21 @@ class Has:
 
     kind: type
 
+    def check(self, value: Any) -> None:
+        """Refuse an object without these fields."""
+        _reader(self.kind)(value)
+
 
 @dataclass(frozen=True)
 class MaxLength:
     """Limit of a text: `Annotated[str, MaxLength(200)]`."""
 
     characters: int
+
+    def check(self, text: str) -> None:
+        """Refuse a longer text."""
+        if len(text) > self.characters:
+            _refuse(text, f"at most {self.characters} characters long")
 
 
 Time = Annotated[float, Between(0, 1 << 37)]
@@ -100,7 +114,14 @@ def _reader(kind: Any) -> _Read:
     if kind is Any:
         return _read_any
     if origin is Annotated:
-        return _limited(_reader(arguments[0]), arguments[1])
+        read, rule = _reader(arguments[0]), arguments[1]
+
+        def limited(value: Any) -> Any:
+            result = read(value)
+            rule.check(result)
+            return result
+
+        return limited
     if origin in (Union, UnionType):
         return _read_union(arguments)
     if origin is Literal:
@@ -108,7 +129,8 @@ def _reader(kind: Any) -> _Read:
     if origin is tuple:
         return _read_tuple(arguments)
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return _read_mapping(_reader(arguments[1]))
+        read = _reader(arguments[1])
+        return lambda value: {_read_str(name): _field(read, name, item) for name, item in _object(value).items()}
     if is_dataclass(kind) or is_typeddict(kind):
         return _read_object(kind)
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -132,59 +154,23 @@ def _read_any(value: Any) -> Any:
     return value
 
 
-def _read_int(value: Any) -> int:
-    if type(value) is int and -MAX_INTEGER <= value < MAX_INTEGER:
-        return value
-    return int(_refuse(value, "an integer of 64 bits"))
-
-
-def _read_float(value: Any) -> float:
-    if type(value) in (int, float) and -1.7e308 < value < 1.7e308:
-        return float(value)
-    return float(_refuse(value, "a finite number"))
-
-
 def _read_str(value: Any) -> str:
     return value if type(value) is str and (value.isascii() or not why_refused(value, 0)) else _refuse(value, "a text")
 
 
 _SCALARS: Mapping[Any, _Read] = {
-    int: _read_int,
-    float: _read_float,
+    int: lambda value: (
+        value if type(value) is int and -MAX_INTEGER <= value < MAX_INTEGER else _refuse(value, "an integer of 64 bits")
+    ),
+    float: lambda value: (
+        float(value)
+        if type(value) in (int, float) and -1.7e308 < value < 1.7e308
+        else _refuse(value, "a finite number")
+    ),
     str: _read_str,
     bool: lambda value: value if type(value) is bool else _refuse(value, "true or false"),
     NoneType: lambda value: _refuse(value, "null") if value is not None else None,
 }
-
-
-def _bounded(read: _Read, bounds: Between) -> _Read:
-    def bounded(value: Any) -> Any:
-        number = read(value)
-        return number if bounds.low <= number <= bounds.high else _refuse(value, f"in {bounds.low:g}..{bounds.high:g}")
-
-    return bounded
-
-
-def _limited(read: _Read, rule: Between | MaxLength | Has) -> _Read:
-    if isinstance(rule, Between):
-        return _bounded(read, rule)
-    return _shorter(read, rule) if isinstance(rule, MaxLength) else _kept(read, _reader(rule.kind))
-
-
-def _kept(read: _Read, check: _Read) -> _Read:
-    def kept(value: Any) -> Any:
-        check(value)
-        return read(value)
-
-    return kept
-
-
-def _shorter(read: _Read, limit: MaxLength) -> _Read:
-    def shorter(value: Any) -> Any:
-        text = read(value)
-        return text if len(text) <= limit.characters else _refuse(text, f"at most {limit.characters} characters long")
-
-    return shorter
 
 
 def _read_union(kinds: tuple[Any, ...]) -> _Read:
@@ -212,13 +198,6 @@ def _read_tuple(kinds: tuple[Any, ...]) -> _Read:
         return tuple(map(same, value)) if same else tuple(each(item) for each, item in zip(reads, value, strict=True))
 
     return read
-
-
-def _read_mapping(read: _Read) -> _Read:
-    def read_all(value: Any) -> dict[str, Any]:
-        return {_read_str(name): _field(read, name, item) for name, item in _object(value).items()}
-
-    return read_all
 
 
 def _read_object(kind: Any) -> _Read:

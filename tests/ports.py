@@ -3,7 +3,7 @@
 import random
 from contextlib import ExitStack, closing, suppress
 
-from tfdist.launch.agent_program.ports import reserve
+from tfdist.launch.agent_program.system import reserve
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,9 +1,9 @@
 """The agent: one process on every host of a job. It reserves ports, starts tasks, relays their output and stops them.
 
-The launcher sends the text of this file to a Python on the host, so the file needs only Python 3.10 and its standard
-library; tfdist need not be installed there. Agent and launcher then exchange JSON, one object per line, over the
-agent's stdin and stdout (`messages.py` is the launcher's side). One thread and one `select` do everything, except what
-may take long. A second process (`fork_reaper`) kills what is left if the agent is killed, a third if both are.
+The launcher sends the modules of this package to a Python on the host (`bootstrap.py`, `loader.py`); tfdist need not be
+installed there. Agent and launcher then exchange JSON, one object per line, over the agent's stdin and stdout
+(`messages.py` is the launcher's side). One thread and one `select` do everything, except what may take long. A second
+process (`fork_reaper`) kills what is left if the agent is killed, a third if both are.
 """
 
 import contextlib
@@ -14,29 +14,14 @@ import resource
 import selectors
 import signal
 import socket
-import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
-from tfdist.launch.agent_program.cgroups import KernelLog, oom_kills
-from tfdist.launch.agent_program.clock import event_time
-from tfdist.launch.agent_program.commands import ABANDONED
-from tfdist.launch.agent_program.description import describe
-from tfdist.launch.agent_program.files import (
-    cpu_time,
-    host_usage,
-    only_ends,
-    process_state,
-    remove_folder,
-    resident_bytes,
-    temporary_root,
-    wait_channel,
-)
-from tfdist.launch.agent_program.gpu_hardware import fullest_gpu
-from tfdist.launch.agent_program.gpus import device_files
-from tfdist.launch.agent_program.ports import listening_ports, reserve
+from tfdist.launch.agent_program.description import KernelLog, describe, oom_kills
+from tfdist.launch.agent_program.gpus import device_files, fullest_gpu
 from tfdist.launch.agent_program.processes import (
     AGENT_VARIABLE,
     CLEAN_UP_KILL_S,
@@ -46,20 +31,33 @@ from tfdist.launch.agent_program.processes import (
     dismiss,
     end_agent,
     fork_reaper,
-    kill_group,
     kill_groups,
     orphans,
     prctl,
     run_program,
     terminate,
 )
-from tfdist.launch.agent_program.shared_folder import check_folder
 from tfdist.launch.agent_program.stacks import (
     DUMP_S,
     examine_stacks,
     request_stacks,
     stack_header,
     wait_for_stacks,
+)
+from tfdist.launch.agent_program.system import (
+    ABANDONED,
+    check_folder,
+    cpu_time,
+    event_time,
+    host_usage,
+    listening_ports,
+    only_ends,
+    process_state,
+    remove_folder,
+    reserve,
+    resident_bytes,
+    temporary_root,
+    wait_channel,
 )
 from tfdist.launch.agent_program.text import (
     MAX_VALUES,
@@ -68,6 +66,7 @@ from tfdist.launch.agent_program.text import (
     why_refused,
     with_valid_text,
 )
+from tfdist.launch.json_lines import LineReader, to_line
 
 HEARTBEAT_S = 2.0
 """Send a heartbeat after this time without another message."""
@@ -75,16 +74,11 @@ CHUNK = 1 << 16
 """Bytes per read."""
 BACKLOG = 1 << 20
 """Limit of unsent bytes. Above it, the tasks' pipes are not read: the tasks block, and our memory stays bounded."""
-MAX_CHUNKS_IN_PIPE = 16
-"""A pipe holds at most 1 MiB (fs.pipe-max-size)."""
 MAX_EVENT = 1 << 20
 """Bytes of an event. Longer ones are dropped."""
 MAX_EVENT_DEPTH = 50
 """Levels of lists and objects. A deeper JSON object could exhaust the stack of a recursive reader."""
-MOST_EVENT_NAME = 50
-"""Characters of the name of an event that a message quotes."""
 TOO_LONG = "it has more than 1 MiB"
-TOO_MANY_VALUES = f"it has more than {MAX_VALUES:,} values"
 PARTIAL_S = 1.0
 """Send an incomplete line of output after this time (progress bars end theirs with a carriage return)."""
 STUCK_S, SLOW_EXIT_S = 5.0, 30.0
@@ -123,13 +117,6 @@ class _RunningTask:
         self.stack_handlers: dict[int, int] = {}  # signals that make its processes write their stacks, by pid
         self.stacks_written_at = -math.inf
 
-    def add_stack_handler(self, event: dict[str, Any]) -> None:
-        """Keep the values of its event `stacks`, if they are valid."""
-        pid, number = event.get("pid"), event.get("signal")
-        full = len(self.stack_handlers) >= MOST_STACK_HANDLERS
-        if isinstance(pid, int) and isinstance(number, int) and pid > 1 and 0 < number <= signal.SIGRTMAX and not full:
-            self.stack_handlers[pid] = number
-
     def release(self, turn: dict[str, Any] | None) -> None:
         """Open the barrier: the task, which reads the other end of this pipe, gets the turn as a line, or the end."""
         if self.barrier is None:
@@ -139,7 +126,7 @@ class _RunningTask:
             self.barrier = None
             return
         with contextlib.suppress(OSError):  # the task has exited, or never reads
-            os.write(self.barrier, json.dumps(turn).encode() + b"\n")
+            os.write(self.barrier, to_line(turn))
 
 
 class Agent:
@@ -158,7 +145,7 @@ class Agent:
         self.terminated: set[int] = set()  # orphans that were sent SIGTERM
         self.unkillable: set[int] = set()  # children that no longer matter
         self.reserved_sockets: list[socket.socket] = []
-        self.unparsed, self.unsent = b"", bytearray()
+        self.reader, self.unsent = LineReader(), bytearray()
         self.last_received = self.last_sent = time.monotonic()
         self.listen_poll_at = 0.0  # when to check again whether servers listen
         self.finished = self.disconnected = False
@@ -231,14 +218,13 @@ class Agent:
         if not chunk:  # the launcher is gone
             self.finished = True
             self.selector.unregister(0)
-        *lines, self.unparsed = (self.unparsed + chunk).split(b"\n")
-        for line in lines:
+        for line in self.reader.feed(chunk):
             message = json.loads(line)
             getattr(self, "_do_" + message.pop("kind"))(**message)
 
     def _send(self, kind: str, **values: Any) -> None:
         if not self.disconnected:
-            self.unsent += json.dumps({"kind": kind, **values}).encode() + b"\n"
+            self.unsent += to_line({"kind": kind, **values})
             self._flush()
         self.last_sent = time.monotonic()
 
@@ -298,21 +284,17 @@ class Agent:
             home, requested = os.path.expanduser("~"), os.path.expanduser(cwd)
             exists = os.path.isdir(requested)
             if package:
-                self._unpack(package)
+                import base64  # these four are not needed on the launcher's own host
+                import io
+                import zipfile
+                import zlib
+
+                self.package = os.path.join(self.temporary, "package")
+                zipfile.ZipFile(io.BytesIO(zlib.decompress(base64.b64decode(package)))).extractall(self.package)
             fallback = home if home_fallback and os.path.isdir(home) else ""
             return {"request": request, "requested": requested, "actual": requested if exists else fallback}
 
         self._send_later("prepared", prepare)
-
-    def _unpack(self, package: str) -> None:
-        import base64  # these four are not needed on the launcher's own host
-        import io
-        import zipfile
-        import zlib
-
-        self.package = os.path.join(self.temporary, "package")
-        zipfile.ZipFile(io.BytesIO(zlib.decompress(base64.b64decode(package)))).extractall(self.package)
-        sys.path.insert(0, self.package)
 
     def _do_end_agent(self, request: int, mark: str, seconds: float) -> None:
         self._send_later("agent_ended", lambda: {"request": request, "reason": end_agent(mark, seconds)})
@@ -327,7 +309,7 @@ class Agent:
                 return
         numbers = [reserved.getsockname()[1] for reserved in self.reserved_sockets]
         if token:
-            from tfdist.launch.probe import ProbeServer  # installed, or unpacked by _do_prepare
+            from tfdist.launch.probe import ProbeServer  # only jobs on other hosts need it
 
             self.probe_server = ProbeServer(numbers, token)
         self._send("reserved", request=request, ports=numbers)
@@ -366,56 +348,61 @@ class Agent:
         cores: list[int],
         port: int | None,
     ) -> None:
+        earlier = self.tasks.get(task)
         try:
-            self._before_start(task)
+            if self.finished:
+                raise RuntimeError("the agent is leaving")
+            if earlier is not None:
+                if earlier.running or earlier in self.ending:
+                    raise RuntimeError(f"its attempt {earlier.attempt} still runs")
+                kill_groups(orphans(earlier.pid))
+            self.clean_up_grace_s = None
             pid, pipes = self._fork(argv, env, cwd, cores)
-            self._add_task(_RunningTask(task, attempt, pid, pipes, pipes.pop("barrier"), port))
+            running = _RunningTask(task, attempt, pid, pipes, pipes.pop("barrier"), port)
+            self.tasks[task] = self.by_pid[pid] = running
+            for stream, descriptor in pipes.items():
+                os.set_blocking(descriptor, False)
+                self.task_selector.register(descriptor, selectors.EVENT_READ, (running, stream))
         except (OSError, RuntimeError) as error:  # for example, too many open files or processes
             self._send("not_started", task=task, attempt=attempt, reason=str(error))
 
     def _do_inspect(self, request: int, tasks: list[str], gpus: bool) -> None:
         running = {task.name: task.pid for task in self.by_pid.values() if task.name in tasks}
-        states = {name: process_state(pid) for name, pid in running.items()}
-        waits = {name: wait_channel(pid) for name, pid in running.items()}
-        cpu_s = {name: cpu_time(pid) for name, pid in running.items()}
-        resident = {name: resident_bytes(pid) for name, pid in running.items()}
-        values: dict[str, Any] = {
-            "request": request,
-            "states": states,
-            "waits": waits,
-            "cpu_s": cpu_s,
-            "resident_bytes": resident,
-            "host": host_usage(),
-            "time": event_time(),
+        of_process: dict[str, Callable[[int], Any]] = {
+            "states": process_state,
+            "waits": wait_channel,
+            "cpu_s": cpu_time,
+            "resident_bytes": resident_bytes,
         }
+        values = {key: {name: read(pid) for name, pid in running.items()} for key, read in of_process.items()}
+        usage, now = host_usage(), event_time()
         if gpus and device_files():
-            self._send_later("inspected", lambda: {**values, "host": {**values["host"], **fullest_gpu()}})
+            self._send_later(
+                "inspected", lambda: {"request": request, **values, "host": {**usage, **fullest_gpu()}, "time": now}
+            )
         else:
-            self._send("inspected", **values)
+            self._send("inspected", request=request, **values, host=usage, time=now)
 
     def _do_dump_stacks(self, request: int, tasks: list[str]) -> None:
         running = [task for task in self.by_pid.values() if task.name in tasks]
-        asked = {task.name: (self._request_stacks(task), time.monotonic()) for task in running}
+        asked_at: dict[str, float] = {}  # of the tasks that write their stacks
+        for task in running:
+            for pid, number in task.stack_handlers.items():
+                if request_stacks(task.pid, pid, number):
+                    self._send_text(task, "stacks", stack_header("faulthandler", pid).encode())
+                    asked_at.setdefault(task.name, time.monotonic())
         deadline = time.monotonic() + DUMP_S
 
         def methods() -> dict[str, Any]:
-            found = {task.name: self._collect_stacks(task, *asked[task.name], deadline) for task in running}
+            found = {task.name: self._collect_stacks(task, asked_at.get(task.name), deadline) for task in running}
             return {"request": request, "methods": found}
 
         self._send_later("stacks_dumped", methods)
 
-    def _request_stacks(self, task: _RunningTask) -> bool:
-        sent = False
-        for pid, number in task.stack_handlers.items():
-            if request_stacks(task.pid, pid, number):
-                self._send_text(task, "stacks", stack_header("faulthandler", pid).encode())
-                sent = True
-        return sent
-
-    def _collect_stacks(self, task: _RunningTask, asked: bool, since: float, deadline: float) -> str:
+    def _collect_stacks(self, task: _RunningTask, asked_at: float | None, deadline: float) -> str:
         """Wait in a thread for the task's own stacks, or find others; return the method, or why there are none."""
         try:
-            if asked and wait_for_stacks(lambda: task.stacks_written_at, since):
+            if asked_at is not None and wait_for_stacks(lambda: task.stacks_written_at, asked_at):
                 return "faulthandler"
             method, text = examine_stacks(task.pid, deadline)
         except (OSError, ValueError) as error:
@@ -437,27 +424,12 @@ class Agent:
 
     # --- tasks
 
-    def _before_start(self, name: str) -> None:
-        """Kill what an earlier attempt of the task has left.
-
-        Raises:
-            RuntimeError: the task must not be started.
-        """
-        earlier = self.tasks.get(name)
-        if self.finished:
-            raise RuntimeError("the agent is leaving")
-        if earlier is not None and (earlier.running or earlier in self.ending):
-            raise RuntimeError(f"its attempt {earlier.attempt} still runs")
-        if earlier is not None:
-            kill_groups(orphans(earlier.pid))
-        self.clean_up_grace_s = None
-
     def _fork(self, argv: list[str], env: dict[str, str], cwd: str, cores: list[int]) -> tuple[int, dict[str, int]]:
         """Fork a task in a session and process group of its own; return its pid and our ends of its pipes.
 
-        Does not wait until the task runs its program, because it could hang in a folder that does not answer:
-        `_after_exec` is called then. Fork in the main thread: the kernel kills a task when the thread that forked it
-        ends (PR_SET_PDEATHSIG).
+        Does not wait until the task runs its program, because it could hang in a folder that does not answer: the pipe
+        `failure` tells. Fork in the main thread: the kernel kills a task when the thread that forked it ends
+        (PR_SET_PDEATHSIG).
         """
         inner: dict[str, int] = {}  # the task's ends of the pipes
         outer: dict[str, int] = {}
@@ -466,8 +438,13 @@ class Agent:
                 outer[stream], inner[stream] = os.pipe()
             inner["barrier"], outer["barrier"] = os.pipe()
             os.set_blocking(outer["barrier"], False)
-            descriptors = {f"TFDIST_{name.upper()}_FD": str(inner[name]) for name in INHERITED}
-            environment = self._task_environment(env) | descriptors
+            # TMPDIR is our own folder unless `env` sets it: TensorFlow leaves files there if killed; we delete them.
+            environment = {"PYTHONUNBUFFERED": "1", **os.environ, "TMPDIR": self.temporary, **env}
+            environment[AGENT_VARIABLE] = os.path.basename(self.temporary)
+            if self.package:
+                paths = (self.package, environment.get("PYTHONPATH"))
+                environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+            environment |= {f"TFDIST_{name.upper()}_FD": str(inner[name]) for name in INHERITED}
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
                 pid = os.fork()
@@ -483,27 +460,6 @@ class Agent:
             for descriptor in inner.values():
                 os.close(descriptor)
         return pid, outer
-
-    def _add_task(self, task: _RunningTask) -> None:
-        self.tasks[task.name] = self.by_pid[task.pid] = task
-        for stream, descriptor in task.pipes.items():
-            os.set_blocking(descriptor, False)
-            self.task_selector.register(descriptor, selectors.EVENT_READ, (task, stream))
-
-    def _task_environment(self, env: dict[str, str]) -> dict[str, str]:
-        # TMPDIR is our own folder unless `env` sets it: TensorFlow leaves files there if killed, and we delete them.
-        env = {"PYTHONUNBUFFERED": "1", **os.environ, "TMPDIR": self.temporary, **env}
-        env[AGENT_VARIABLE] = os.path.basename(self.temporary)
-        if self.package:
-            env["PYTHONPATH"] = os.pathsep.join(filter(None, (self.package, env.get("PYTHONPATH"))))
-        return env
-
-    def _after_exec(self, task: _RunningTask, failure: bytes) -> None:
-        if failure:
-            self._send("not_started", task=task.name, attempt=task.attempt, reason=failure.decode(errors="replace"))
-        else:
-            task.launched = True
-            self._send("started", task=task.name, attempt=task.attempt, pid=task.pid, time=event_time())
 
     def _report_listening(self, now: float) -> None:
         waiting = [task for task in self.by_pid.values() if _awaits_server(task)]
@@ -536,8 +492,11 @@ class Agent:
         if not chunk or stream == "failure":
             self.task_selector.unregister(task.pipes[stream])
             os.close(task.pipes.pop(stream))
-        if stream == "failure":
-            self._after_exec(task, chunk)
+        if stream == "failure" and chunk:
+            self._send("not_started", task=task.name, attempt=task.attempt, reason=chunk.decode(errors="replace"))
+        elif stream == "failure":  # the end: it runs its program
+            task.launched = True
+            self._send("started", task=task.name, attempt=task.attempt, pid=task.pid, time=event_time())
         elif stream == "events":
             self._relay_events(task, chunk or b"\n")
         else:
@@ -586,7 +545,7 @@ class Agent:
 
     def _relay_event(self, task: _RunningTask, line: bytes) -> None:
         if len(line) > MAX_EVENT or too_many_values(line):
-            self._note_drop(task, TOO_LONG if len(line) > MAX_EVENT else TOO_MANY_VALUES)
+            self._note_drop(task, TOO_LONG if len(line) > MAX_EVENT else f"it has more than {MAX_VALUES:,} values")
             return
         try:
             event = dict(json.loads(line))
@@ -599,14 +558,17 @@ class Agent:
             self._note_drop(task, refusal, event.get("event"))
             return
         if event.get("event") == "stacks":
-            task.add_stack_handler(event)
+            pid, number = event.get("pid"), event.get("signal")
+            full = len(task.stack_handlers) >= MOST_STACK_HANDLERS
+            if type(pid) is type(number) is int and pid > 1 and 0 < number <= signal.SIGRTMAX and not full:
+                task.stack_handlers[pid] = number
         self._send("event", task=task.name, attempt=task.attempt, time=event_time(), event=event)
 
     def _note_drop(self, task: _RunningTask, reason: str, name: Any = None) -> None:
         """Write why an event was dropped to the stderr of the task: one line for each reason."""
         if reason not in task.noted_drops:
             task.noted_drops.add(reason)
-            event = f"the event {name[:MOST_EVENT_NAME]!a}" if isinstance(name, str) else "an event"
+            event = f"the event {name[:50]!a}" if isinstance(name, str) else "an event"
             self._relay_text(task, "stderr", f"tfdist: {event} was dropped: {reason}\n".encode())
 
     # --- the end of tasks
@@ -643,11 +605,7 @@ class Agent:
         task.stuck_at = math.inf
         if task.running and now < task.slow_until and only_ends(task.pid):
             task.stuck_at = min(now + STUCK_S, task.slow_until)
-        else:
-            self._give_up(task)
-
-    def _give_up(self, task: _RunningTask) -> None:
-        if task.running:
+        elif task.running:
             self.unkillable.add(task.pid)
             state, wait = process_state(task.pid), wait_channel(task.pid)
             self._send("stuck", task=task.name, attempt=task.attempt, time=event_time(), state=state, wait=wait)
@@ -667,7 +625,8 @@ class Agent:
                 pids.discard(pid)
             if pid in self.by_pid:
                 self._keep_exit(self.by_pid.pop(pid), os.waitstatus_to_exitcode(status), usage)
-        self._finish_ended()
+        for task in [task for task in self.ending if not task.stopped or not orphans(task.pid)]:
+            self._finish(task)
 
     def _keep_exit(self, task: _RunningTask, code: int, usage: resource.struct_rusage) -> None:
         # If a stopped task was a shell, its program still has the rest of the grace period to save and to log.
@@ -691,15 +650,11 @@ class Agent:
             self._terminate_orphans(task.pid)
             task.kill_at, task.stuck_at = (time.monotonic() if task.killed else task.kill_at), math.inf
 
-    def _finish_ended(self) -> None:
-        for task in [task for task in self.ending if not task.stopped or not orphans(task.pid)]:
-            self._finish(task)
-
     def _finish(self, task: _RunningTask) -> None:
         # The exit is sent after all output of the task.
         self.ending.remove(task)
         for stream in list(task.pipes):
-            for _ in range(MAX_CHUNKS_IN_PIPE):
+            for _ in range(16):  # a pipe holds at most 1 MiB (fs.pipe-max-size)
                 if stream not in task.pipes or not self._relay(task, stream):
                     break
         for stream in ("stdout", "stderr", "stacks"):  # a pipe may be open in another process
@@ -742,8 +697,7 @@ class Agent:
             kind, values = self.replies.pop(0)
             self._send(kind, **values)
             self.finished = self.finished or kind == "leaving"
-        for pid in ABANDONED & children():
-            kill_group(pid)
+        kill_groups(ABANDONED & children())
 
     def _clean_up(self) -> None:
         # As a subreaper, we also inherit orphaned grandchildren, so continue until no child is left.
@@ -762,9 +716,6 @@ class Agent:
             self._step(0.02)
         remove_folder(self.temporary)
         self._release_ports()
-        self._send_last_messages()
-
-    def _send_last_messages(self) -> None:
         until = time.monotonic() + LAST_MESSAGES_S
         while self.unsent and time.monotonic() < until:
             self._step()
@@ -775,9 +726,8 @@ def _awaits_server(task: _RunningTask) -> bool:
     return task.port is not None and task.launched and not task.listening
 
 
-if __name__ == "__main__":
-    import warnings
-
+def main() -> None:
+    """Run an agent to its end, and end the process."""
     warnings.simplefilter("ignore")  # Python 3.12 warns of a fork with threads
     folder = os.path.join(temporary_root(), f"tfdist-{os.urandom(6).hex()}")
     guard = fork_reaper(folder)

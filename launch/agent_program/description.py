@@ -1,4 +1,4 @@
-"""What a host offers: cores, memory, GPUs, versions. Part of the agent."""
+"""What a host offers: cores, memory, GPUs, versions; and kills for lack of memory. Part of the agent."""
 
 import os
 import re
@@ -6,9 +6,95 @@ import socket
 import sys
 from typing import Any
 
-from tfdist.launch.agent_program.cgroups import cgroup_cores, cgroup_memory
-from tfdist.launch.agent_program.files import first_value, read_text, temporary_root
 from tfdist.launch.agent_program.gpus import describe_gpus
+from tfdist.launch.agent_program.system import first_value, read_text, temporary_root
+
+
+def cgroup_folders(controller: str, root: str = "") -> list[str]:
+    """The folder of this process's cgroup for a controller (`memory`, `cpu`), and those of its ancestors.
+
+    Version 1 if the controller uses it, else version 2. Only folders that are mounted: in a container often just its
+    own. `root` is put before each path.
+    """
+    lines = [line.split(":", 2) for line in read_text(f"{root}/proc/self/cgroup").splitlines()]
+    paths = {name: path for _, names, path in lines for name in names.split(",")}
+    name = controller if controller in paths else ""  # the line of version 2 names no controllers
+    for line in read_text(f"{root}/proc/self/mountinfo").splitlines() if name in paths else ():
+        mount, _, filesystem = line.partition(" - ")
+        kind, _, options = filesystem.split(" ", 2)
+        if kind == ("cgroup" if name else "cgroup2") and (not name or name in options.split(",")):
+            top, folder = mount.split(" ")[3:5]
+            inside = [part for part in os.path.relpath(paths[name], top).split("/") if part != "."]
+            if ".." in inside:  # of another namespace: only the mounted part is known
+                inside = []
+            return [os.path.join(f"{root}{folder}", *inside[:depth]) for depth in range(len(inside), -1, -1)]
+    return []
+
+
+def cgroup_memory(root: str = "") -> list[tuple[int, int]]:
+    """(limit, used) in bytes of each cgroup that limits the memory of this process; cached files are not used."""
+    limits = []
+    for folder in cgroup_folders("memory", root):
+        limit = read_text(f"{folder}/memory.max") or read_text(f"{folder}/memory.limit_in_bytes")
+        used = read_text(f"{folder}/memory.current") or read_text(f"{folder}/memory.usage_in_bytes")
+        cached = dict(re.findall(r"(\w*inactive_file) (\d+)", read_text(f"{folder}/memory.stat")))
+        dropped = cached.get("total_inactive_file") or cached.get("inactive_file") or 0  # total: with descendants
+        if limit.strip().isdigit():
+            limits.append((int(limit), int(used or 0) - int(dropped)))
+    return limits
+
+
+def cgroup_cores(root: str = "") -> float | None:
+    """The number of cores whose time this process's cgroups may use; None: no limit."""
+    limits = []
+    for folder in cgroup_folders("cpu", root):
+        files = ("cpu.max",) if os.path.exists(f"{folder}/cpu.max") else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        values = " ".join(
+            read_text(f"{folder}/{file}") for file in files
+        ).split()  # quota and period; max or -1: no limit
+        if len(values) == 2 and values[0].isdigit():
+            limits.append(int(values[0]) / int(values[1]))
+    return min(limits, default=None)
+
+
+def oom_kills(root: str = "") -> int:
+    """The number of processes in this process's cgroup that the kernel has killed for lack of memory; 0 if unknown.
+
+    `root` is put before each path.
+    """
+    for folder in cgroup_folders("memory", root)[:1]:
+        counts = read_text(f"{folder}/memory.events") or read_text(f"{folder}/memory.oom_control")
+        return sum(map(int, re.findall(r"^oom_kill (\d+)$", counts, re.MULTILINE)))
+    return 0
+
+
+class KernelLog:
+    """What the kernel logs about processes that it kills for lack of memory, as far as reading is permitted."""
+
+    def __init__(self, path: str = "/dev/kmsg") -> None:
+        self.lines: list[str] = []
+        try:
+            self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            os.lseek(self.descriptor, 0, os.SEEK_END)
+        except OSError:
+            self.descriptor = -1
+
+    def find(self, pid: int, any_process: bool) -> str:
+        """The last line since the agent's start about the process; with `any_process`, or else about any process."""
+        while self.descriptor >= 0:
+            try:
+                text = os.read(self.descriptor, 1 << 14).decode(errors="replace")  # /dev/kmsg: one record
+            except BrokenPipeError:  # records were overwritten
+                continue
+            except OSError:
+                break
+            if not text:
+                break
+            lines = [line.partition(";")[2] for line in text.splitlines()]
+            self.lines += [line for line in lines if re.search("Killed process|Out of memory|oom-kill", line)]
+        about = [line for line in self.lines if re.search(rf"\b(Killed process |pid=){pid}\b", line)]
+        return (about or (self.lines if any_process else []) or [""])[-1]
+
 
 TRAINING_PACKAGES = ("tensorflow", "tf_keras")
 """Every host of a training needs them, in the same version."""
@@ -32,11 +118,13 @@ def describe() -> dict[str, Any]:
     processes are pinned. `core_limit` is the number of cores that cgroups allow, and `busy` the share of all cores of
     the machine, 0..1, that other programs use now.
     """
-    busy, allowed, core_limit, memory_limits = _busy(), os.sched_getaffinity(0), cgroup_cores(), cgroup_memory()
+    busy, allowed, core_limit, memory_limits = busy_share(), os.sched_getaffinity(0), cgroup_cores(), cgroup_memory()
     use = pinned_processes(allowed)
     cores = usable_cores(use, core_limit)
     kernel = os.uname()
-    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    page, disk = os.sysconf("SC_PAGE_SIZE"), os.statvfs(temporary_root())
+    available = first_value("/proc/meminfo", "MemAvailable").split()  # counts the page cache as free
+    free = int(available[0]) * 1024 if available else page * os.sysconf("SC_AVPHYS_PAGES")
     return {
         "host": socket.gethostname(),
         "python": sys.version.split()[0],
@@ -45,14 +133,14 @@ def describe() -> dict[str, Any]:
         "cores": cores,
         "cores_in_use": [core for core in cores if use[core]],
         "core_limit": core_limit,
-        "cpu": _cpu_model(),
-        "memory_bytes": min([memory_bytes, *(limit for limit, _ in memory_limits)]),
-        "memory_free_bytes": min([_memory_free(), *(max(0, limit - used) for limit, used in memory_limits)]),
-        "disk_free_bytes": _disk_free(temporary_root()),
+        "cpu": first_value("/proc/cpuinfo", "model name") or kernel.machine,
+        "memory_bytes": min([page * os.sysconf("SC_PHYS_PAGES"), *(limit for limit, _ in memory_limits)]),
+        "memory_free_bytes": min([free, *(max(0, limit - used) for limit, used in memory_limits)]),
+        "disk_free_bytes": disk.f_bavail * disk.f_frsize,
         **describe_gpus(),
         "os": f"{kernel.sysname} {kernel.release}",
         "machine": kernel.machine,
-        "busy": min(busy, _busy()),
+        "busy": min(busy, busy_share()),
     }
 
 
@@ -72,18 +160,11 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _cpu_model() -> str:
-    return first_value("/proc/cpuinfo", "model name") or os.uname().machine
+def busy_share() -> float:
+    """Share of the cores in use: the average of the last minute, but no more than the threads that run or wait for one.
 
-
-def _memory_free() -> int:
-    available = first_value("/proc/meminfo", "MemAvailable").split()  # counts the page cache as free
-    return int(available[0]) * 1024 if available else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-
-
-def _busy() -> float:
-    # The number of cores in use: the average of the last minute, but no more than the threads that run or wait for a
-    # core now, this one not counted (man 5 proc, loadavg). The average alone would still count a job that has ended.
+    This thread is not counted (man 5 proc, loadavg). The average alone would still count a job that has ended.
+    """
     average, _, _, running, *_ = read_text("/proc/loadavg").split() or ("0", "", "", "1/1")
     cores = os.cpu_count() or 1
     return max(0.0, min(float(average), int(running.partition("/")[0]) - 1.0, cores)) / cores
@@ -112,8 +193,3 @@ def usable_cores(use: dict[int, float], limit: float | None) -> list[int]:
     """The cores, the least used first; at most `limit`, rounded up."""
     cores = sorted(use, key=lambda core: (use[core], core))
     return cores if limit is None else cores[: max(1, int(-(-limit // 1)))]
-
-
-def _disk_free(folder: str) -> int:
-    disk = os.statvfs(folder)
-    return disk.f_bavail * disk.f_frsize

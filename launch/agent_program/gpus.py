@@ -1,14 +1,88 @@
-"""The GPUs of a host, from nvidia-smi. Part of the agent."""
+"""The GPUs of a host, from nvidia-smi, and the CUDA libraries that TensorFlow loads. Part of the agent."""
 
 import glob
 import os
 import re
+import sys
 from typing import Any, NamedTuple
 
-from tfdist.launch.agent_program.commands import find_program, output_of
-from tfdist.launch.agent_program.cuda import missing_cuda_libraries
-from tfdist.launch.agent_program.files import read_text
-from tfdist.launch.agent_program.gpu_hardware import gpu_memory_and_cores, gpu_topology
+from tfdist.launch.agent_program.system import find_program, output_of, read_text
+
+CUDA_LIBRARIES = {
+    "libcudart.so.12": "cuda_runtime",
+    "libcublas.so.12": "cublas",
+    "libcufft.so.11": "cufft",
+    "libcusolver.so.11": "cusolver",
+    "libcusparse.so.12": "cusparse",
+    "libcudnn.so.9": "cudnn",
+}
+"""File -> folder below site-packages/nvidia. If one is missing, TensorFlow 2.21 uses no GPU ("Cannot dlopen some GPU
+libraries"). Source: the RUNPATH of its libtensorflow_framework.so.2 and the versions of its extra `and-cuda`."""
+LINKER_CACHE = "/etc/ld.so.cache"
+"""Lists the libraries in the folders of the system; ldconfig writes it."""
+
+
+def missing_cuda_libraries() -> list[str]:
+    """The CUDA libraries that are neither beside TensorFlow nor where the dynamic linker looks."""
+    installed = [os.path.join(folder, "nvidia") for folder in sys.path if os.path.isdir(folder)]
+    folders = [*os.environ.get("LD_LIBRARY_PATH", "").split(":"), os.path.join(sys.prefix, "lib")]
+    cache = read_text(LINKER_CACHE)
+    return [
+        library
+        for library, package in CUDA_LIBRARIES.items()
+        if library not in cache
+        and not any(os.path.exists(os.path.join(folder, package, "lib", library)) for folder in installed)
+        and not any(folder and os.path.exists(os.path.join(folder, library)) for folder in folders)
+    ]
+
+
+PCI_DEVICES = "/sys/bus/pci/devices"
+CPUS = "/sys/devices/system/cpu"
+
+
+def gpu_memory_and_cores(tool: str) -> dict[str, tuple[int, list[int]]]:
+    """Bytes of memory and the cores of the NUMA node of each GPU, by UUID; no cores if they are unknown.
+
+    Source of the fields: `nvidia-smi --help-query-gpu`.
+    """
+    text = output_of([tool, "--query-gpu=uuid,memory.total,pci.bus_id", "--format=csv,noheader,nounits"])
+    rows = [re.match(r"(GPU-\S+), (\d+), (\S+)", line) for line in text.splitlines()]
+    return {row[1]: (int(row[2]) << 20, near_cores(row[3])) for row in rows if row}
+
+
+def fullest_gpu() -> dict[str, float]:
+    """`gpu_free_bytes` and `gpu_total_bytes` of the GPU with the least free memory; empty without nvidia-smi."""
+    tool = find_program("nvidia-smi")
+    query = "--query-gpu=memory.free,memory.total"
+    text = output_of([tool, query, "--format=csv,noheader,nounits"]) if tool else ""
+    rows = [re.match(r"(\d+), (\d+)", line) for line in text.splitlines()]
+    memory = min(((int(row[1]), int(row[2])) for row in rows if row), default=None)
+    return {} if memory is None else {"gpu_free_bytes": memory[0] << 20, "gpu_total_bytes": memory[1] << 20}
+
+
+def near_cores(bus_id: str) -> list[int]:
+    """The cores of the NUMA node of a PCI device, the hardware threads of a core side by side.
+
+    The kernel writes bus ids with four hexadecimal digits for the domain, nvidia-smi with eight.
+    """
+    domain, _, rest = bus_id.lower().partition(":")
+    cores = core_list(read_text(f"{PCI_DEVICES}/{domain[-4:]}:{rest}/local_cpulist"))
+    threads = {core: core_list(read_text(f"{CPUS}/cpu{core}/topology/thread_siblings_list")) for core in cores}
+    return sorted(cores, key=lambda core: (threads[core][0] if threads[core] else core, core))
+
+
+def core_list(text: str) -> list[int]:
+    """The numbers in a list of the kernel: `0-2,8` is 0, 1, 2, 8."""
+    ranges = [part.partition("-") for part in text.strip().split(",") if part]
+    return [core for first, _, last in ranges for core in range(int(first), int(last or first) + 1)]
+
+
+def gpu_topology(tool: str) -> list[str]:
+    """The rows of `nvidia-smi topo -m`: how GPUs and network cards are linked. Empty if it cannot tell."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", output_of([tool, "topo", "-m"]))
+    rows = [line.rstrip() for line in text.partition("Legend")[0].splitlines()]
+    return [row for row in rows if row] if any(row.startswith("GPU0") for row in rows) else []
+
 
 GPU_DEVICES = "/dev/nvidia[0-9]*"
 """The device files of NVIDIA's kernel driver. Without one, nvidia-smi is not started."""
@@ -87,15 +161,15 @@ def visible_gpus(gpus: list[Gpu], visible: str | None) -> list[tuple[str, Gpu]]:
         return [(gpu.number if gpu.uuid == gpu.gpu_uuid else gpu.uuid, gpu) for gpu in gpus]
     shown = []
     for entry in map(str.strip, visible.split(",")):
-        matches = [gpu for gpu in gpus if entry and (entry == gpu.number or _has_prefix(gpu, entry))]
+        matches = [
+            gpu
+            for gpu in gpus
+            if entry and (entry == gpu.number or gpu.uuid.startswith(entry) or gpu.gpu_uuid.startswith(entry))
+        ]
         if not matches:
             break
         shown.append((entry, matches[0]))
     return shown
-
-
-def _has_prefix(gpu: Gpu, prefix: str) -> bool:
-    return gpu.uuid.startswith(prefix) or gpu.gpu_uuid.startswith(prefix)
 
 
 def _gpu_processes(tool: str, gpus: list[Gpu]) -> list[list[str]]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from typing import NoReturn
 
-from tfdist.launch.agent_program.files import process_stat, read_text, remove_folder
+from tfdist.launch.agent_program.system import process_stat, read_text, remove_folder
 
 POLL_S = 0.05
 
@@ -27,7 +27,7 @@ def end_agent(mark: str, seconds: float) -> str:
             _signal(pid, signal.SIGHUP)  # SIGTERM might be taken for a scheduler's
         signalled |= pids
         if elapsed >= seconds * 2 / 3:
-            agents = {pid for pid in pids if _parent(pid) in pids} - killed
+            agents = {pid for pid in pids if int((process_stat(pid) or ["", "0"])[1]) in pids} - killed
             for pid in agents:
                 _signal(pid, signal.SIGKILL)
             killed |= agents
@@ -37,17 +37,13 @@ def end_agent(mark: str, seconds: float) -> str:
 
 def _marked(mark: str) -> set[int]:
     """The pids of the agent and of its parent; zombies have no command line."""
-    pids = {int(name) for name in os.listdir("/proc") if name.isdigit()}
-    return {pid for pid in pids if _is_agent(read_text(f"/proc/{pid}/cmdline").rstrip("\0").split("\0"), mark)}
-
-
-def _is_agent(words: "list[str]", mark: str) -> bool:
-    # python -u -c PROGRAM: a shell that has started it has the program inside a longer word, or another option
-    return words[1:3] == ["-u", "-c"] and len(words) == 4 and words[3].endswith(mark)
-
-
-def _parent(pid: int) -> int:
-    return int((process_stat(pid) or ["", "0"])[1])
+    marked = set()
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        words = read_text(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
+        # python -u -c PROGRAM: a shell that has started it has the program inside a longer word, or another option
+        if words[1:3] == ["-u", "-c"] and len(words) == 4 and words[3].endswith(mark):
+            marked.add(pid)
+    return marked
 
 
 def _signal(pid: int, number: int) -> None:
@@ -140,7 +136,12 @@ def fork_reaper(temporary: str) -> int:
         signal.signal(number, signal.SIG_IGN)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code:
-        _kill_all_children(time.monotonic() + CLEAN_UP_KILL_S)
+        until = time.monotonic() + CLEAN_UP_KILL_S
+        while (left := children()) and time.monotonic() < until:
+            kill_groups(left)
+            for pid in left:
+                os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.005)
         remove_folder(temporary)
     dismiss(guard)
     os._exit(code if code >= 0 else 128 - code)
@@ -167,14 +168,6 @@ def dismiss(guard: int) -> None:
         os.write(guard, b"ended\n")
     except OSError:  # it was dismissed before, or killed
         return
-
-
-def _kill_all_children(until: float) -> None:
-    while (left := children()) and time.monotonic() < until:
-        kill_groups(left)
-        for pid in left:
-            os.waitpid(pid, os.WNOHANG)
-        time.sleep(0.005)
 
 
 def prctl(option: int, value: int) -> None:
@@ -206,16 +199,11 @@ def terminate(pid: int) -> None:
 
 
 def kill_groups(pids: Iterable[int]) -> None:
-    """`kill_group` for each."""
+    """Send SIGKILL to children that were not reaped and to their process groups, but never to our own group."""
     for pid in pids:
-        kill_group(pid)
-
-
-def kill_group(pid: int) -> None:
-    """Send SIGKILL to a child that was not reaped and to its process group, but never to our own group."""
-    for kill, number in ((os.killpg, os.getpgid(pid)), (os.kill, pid)):
-        try:
-            if number != os.getpgrp():
-                kill(number, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            continue
+        for kill, number in ((os.killpg, os.getpgid(pid)), (os.kill, pid)):
+            try:
+                if number != os.getpgrp():
+                    kill(number, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                continue

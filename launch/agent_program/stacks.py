@@ -6,8 +6,15 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from tfdist.launch.agent_program.commands import find_program, output_of
-from tfdist.launch.agent_program.files import cpu_time, process_stat, process_state, read_text
+from tfdist.launch.agent_program.system import (
+    cpu_time,
+    find_program,
+    output_of,
+    process_stat,
+    process_state,
+    read_text,
+    thread_state,
+)
 
 HANDLER_S, HANDLER_PAUSE_S = 3.0, 0.2
 """Time limit of a process to start to write its stacks; they are complete after this pause."""
@@ -17,12 +24,6 @@ MOST_PROCESSES = 8
 """Processes of one task that are examined without its help."""
 SUSPENDED = ("T", "t", "Z", "X")
 """States of processes that handle no signal."""
-
-
-def session_processes(session: int) -> list[int]:
-    """The processes of a session. A task's session has the task's pid."""
-    pids = map(int, filter(str.isdigit, os.listdir("/proc")))
-    return sorted(pid for pid in pids if process_stat(pid)[3:4] == [str(session)])
 
 
 def catches_signal(pid: int, number: int) -> bool:
@@ -64,7 +65,9 @@ def examine_stacks(session: int, deadline: float) -> "tuple[str, str]":
         session: the pid of its first process.
         deadline: monotonic; py-spy is not started after it.
     """
-    pids = session_processes(session)
+    pids = [
+        pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if process_stat(pid)[3:4] == [str(session)]
+    ]
     pids = ([pid for pid in pids if is_python(pid)] or pids)[:MOST_PROCESSES]
     spied = {pid: spy_stacks(pid) if time.monotonic() < deadline else "" for pid in pids}
     return "py-spy" if any(spied.values()) else "/proc", "".join(spied[pid] or proc_threads(pid) for pid in pids)
@@ -72,7 +75,8 @@ def examine_stacks(session: int, deadline: float) -> "tuple[str, str]":
 
 def spy_stacks(pid: int) -> str:
     """What py-spy shows of a process; empty if it is not installed or fails. The process continues meanwhile."""
-    spy = find_spy()
+    beside = os.path.join(os.path.dirname(sys.executable), "py-spy")
+    spy = find_program("py-spy") or (beside if os.access(beside, os.X_OK) else None)
     if spy is None or process_state(pid) in SUSPENDED or not is_python(pid):
         return ""
     dump = output_of([spy, "dump", "--nonblocking", "--full-filenames", "--pid", str(pid)])
@@ -87,18 +91,12 @@ def is_python(pid: int) -> bool:
         return False
 
 
-def find_spy() -> "str | None":
-    """The path of py-spy: on PATH, or beside the running Python."""
-    beside = os.path.join(os.path.dirname(sys.executable), "py-spy")
-    return find_program("py-spy") or (beside if os.access(beside, os.X_OK) else None)
-
-
 def proc_threads(pid: int) -> str:
     """The threads of a process, those in the same state as one line."""
     alike: Counter[str] = Counter()
     for thread in sorted(os.listdir(f"/proc/{pid}/task") if os.path.isdir(f"/proc/{pid}/task") else (), key=int):
         folder = f"/proc/{pid}/task/{thread}"
-        state = (read_text(f"{folder}/stat").rpartition(")")[2].split() or ["?"])[0]
+        state = thread_state(pid, thread) or "?"
         name, wait = read_text(f"{folder}/comm").strip(), read_text(f"{folder}/wchan").strip("0")
         call = (read_text(f"{folder}/syscall").split() or [""])[0]
         what = f"{'main thread' if thread == str(pid) else 'thread'} {name}: state {state}"

@@ -3,15 +3,16 @@
 import base64
 import io
 import marshal
-import re
 import sys
 import zlib
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import CodeType
 
-from tfdist.launch import agent_program
+from tfdist.launch import agent_program, json_lines, probe
+from tfdist.launch.agent_program import loader
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.transport import command_on
 
@@ -26,7 +27,10 @@ def package_zip() -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", strict_timestamps=False) as archive:
         for package in _PACKAGES:
-            folder = _folder(package)
+            spec = find_spec(package)
+            assert spec is not None
+            assert spec.origin is not None
+            folder = Path(spec.origin).parent
             for path in sorted(folder.glob("*") if package == "tfdist" else folder.rglob("*")):
                 if path.is_file() and "__pycache__" not in path.parts:
                     archive.write(path, f"{package.replace('.', '/')}/{path.relative_to(folder).as_posix()}")
@@ -38,35 +42,18 @@ def package_text() -> str:
     return base64.b64encode(zlib.compress(package_zip())).decode()
 
 
-def _folder(package: str) -> Path:
-    spec = find_spec(package)
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent
-
-
 _BOOTSTRAP = (
     "import io,sys;"
     'sys.version_info>=(3,10) or sys.exit("Python %d.%d is too old: tfdist needs 3.10"%sys.version_info[:2]);'
     "sys.path[:]=filter(None,sys.path);"  # modules in the working directory must not shadow Python's
     'f=io.BufferedReader(io.FileIO(0,"rb",False),1);'  # a buffer of one byte leaves the messages unread
     's=f.read(int(f.readline() or sys.exit("the launcher went away")));'
+    f'import marshal;m=marshal.loads(s);exec(m["{loader.__name__}"]);start(m)'
 )
-"""One line without single quotes, so that any login shell passes it on unchanged. It reads the program into `s`."""
-_RUN_TEXT = 'exec(compile(s,"tfdist-agent","exec"))'
-_RUN_CODE = "import marshal;exec(marshal.loads(s))"
-"""Code for the Python that runs the launcher, which compiles the program while the agent's Python starts."""
-
+"""One line without single quotes, so that any login shell passes it on unchanged."""
 _LOGGED_IN = """printf '\\n{"kind": "logged_in"}\\n';"""
 """Reports the login at once: with a cold file system, Python itself may take long to start."""
 _FIND_PYTHON = f'{_LOGGED_IN} command -v "$1" >/dev/null 2>&1 && p=$1 || p=$2; exec "$p" -u -c "$3"'
-
-_FILES = (
-    "clock", "files", "cgroups", "commands", "cuda", "gpu_hardware", "gpus", "description", "ports", "processes",
-    "shared_folder", "stacks", "text", "agent",
-)  # fmt: skip
-"""The program, in an order in which each file needs only earlier ones."""
-_IMPORT = re.compile(rf"^from {re.escape(agent_program.__name__)}\.\w+ import (\([^)]*\)|.*)$", re.MULTILINE)
 
 
 def agent_argv(host: Host, mark: str = "") -> tuple[str, ...]:
@@ -77,25 +64,30 @@ def agent_argv(host: Host, mark: str = "") -> tuple[str, ...]:
     On another host it runs `host.python`, or else the path of the running Python if that exists there, or else python3.
     """
     if host.local:
-        run = _RUN_TEXT if host.python else _RUN_CODE
-        return (host.python or sys.executable, "-u", "-c", _BOOTSTRAP + run + mark)
+        return (host.python or sys.executable, "-u", "-c", _BOOTSTRAP + mark)
     pythons = (host.python, host.python) if host.python else (sys.executable, "python3")
-    command = ("sh", "-c", _FIND_PYTHON, "tfdist", *pythons, _BOOTSTRAP + _RUN_TEXT + mark)
+    command = ("sh", "-c", _FIND_PYTHON, "tfdist", *pythons, _BOOTSTRAP + mark)
     if host.remote_prefix:  # it may take a while
         host = replace(host, remote_prefix=f"{_LOGGED_IN} {host.remote_prefix}")
     return command_on(host, command)
 
 
 def agent_source(host: Host) -> bytes:
-    """The length in bytes of the agent's program, a newline, and the program: its text, or code for our own Python."""
-    text = program_text()
-    own = host.local and not host.python
-    data = marshal.dumps(compile(text, "tfdist-agent", "exec")) if own else text.encode()
-    return b"%d\n%s" % (len(data), data)
+    """The length in bytes of the agent's program, a newline, and the program: modules by name, written by marshal.
+
+    Text, which every version of Python reads; for the Python that runs the launcher code, compiled while it starts.
+    """
+    program = _program(compiled=host.local and not host.python)
+    return b"%d\n%s" % (len(program), program)
 
 
 @cache
-def program_text() -> str:
-    """The files of the program as one, without the lines that import one from another."""
-    texts = [Path(agent_program.__path__[0], f"{name}.py").read_text(encoding="utf-8") for name in _FILES]
-    return "\n".join(re.sub(_IMPORT, "", text) for text in texts)
+def _program(compiled: bool) -> bytes:
+    files = [*Path(agent_program.__path__[0]).glob("*.py"), Path(probe.__file__), Path(json_lines.__file__)]
+    modules: dict[str, str | CodeType] = {"tfdist": "", "tfdist.launch": ""}
+    for file in files:
+        package = agent_program.__name__ if file.parent.name == "agent_program" else "tfdist.launch"
+        name = package if file.stem == "__init__" else f"{package}.{file.stem}"
+        text = file.read_text(encoding="utf-8")
+        modules[name] = compile(text, name, "exec") if compiled else text
+    return marshal.dumps(modules)

@@ -21,24 +21,25 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from queue import SimpleQueue
 
-from tfdist.launch.agent_program.clock import event_time
+from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.bootstrap import agent_argv, agent_source
 from tfdist.launch.agents.inbox import AgentLost, Inbox
 from tfdist.launch.agents.messages import (
     Alive,
     Event,
     Exited,
-    FromAgent,
     Heartbeat,
     Leaving,
     Listening,
     Started,
     Stuck,
     ToAgent,
+    decode,
+    encode,
 )
-from tfdist.launch.agents.wire import decode, encode
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
+from tfdist.launch.json_lines import LineReader
 from tfdist.launch.text import plain
 
 Limit = tuple[int, int]
@@ -78,8 +79,6 @@ DESCRIPTORS = 3
 """Open files of a channel."""
 CHUNK = 1 << 16
 """Bytes of one read."""
-MOST_CHUNKS = 16
-"""A pipe holds at most 1 MiB (fs.pipe-max-size)."""
 MAX_LINE = 6 << 20
 """Bytes of a message. The largest that an agent sends is an event of 1 MiB, each byte as one escape sequence."""
 OVERHEAD, OF_A_VALUE, OF_A_CHARACTER = 1000, 200, 4
@@ -128,8 +127,8 @@ class Channel:
         self._unsent: SimpleQueue[bytes | None] = SimpleQueue()
         self._last_words = b""
         """The end of the stderr of the agent, or of the ssh that carries it; without a banner before the agent."""
-        try:
-            self._process = subprocess.Popen(
+        try:  # the agent, or what carries its stream
+            self.process = subprocess.Popen(
                 agent_argv(host, self.mark),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -140,8 +139,8 @@ class Channel:
             program = agent_argv(host)[0]
             fix = "raise 'ulimit -n'" if error.errno == errno.EMFILE else "install it, or specify another program"
             raise TfdistError(f"cannot run {program!r} ({error.strerror}): {fix}") from None
-        assert self._process.stderr is not None
-        self._stderr = self._process.stderr.fileno()
+        assert self.process.stderr is not None
+        self._stderr = self.process.stderr.fileno()
         self._unsent.put(agent_source(host))
         self._reader = threading.Thread(target=self._read, name=f"from {host.name}", daemon=True)
         self._writer = threading.Thread(target=self._write, name=f"to {host.name}", daemon=True)
@@ -171,10 +170,10 @@ class Channel:
         with self._shield_lock:
             heard = time.monotonic() - self.last_received < SHIELDED_S
             if self._shield_wanted and heard and not (self.lost or self._closing):
-                self._limit = self._limit or shield(self._process.pid)
+                self._limit = self._limit or shield(self.process.pid)
             elif self._limit is not None:
                 limit, self._limit = self._limit, None
-                unshield(self._process.pid, limit)
+                unshield(self.process.pid, limit)
 
     def close_stdin(self) -> None:
         """Make the agent clean up its host and exit, after all messages; do not wait for it."""
@@ -193,41 +192,38 @@ class Channel:
         deadline = time.monotonic() + timeout_s
         self._reader.join(timeout_s)  # until the end of the stream
         if self._reader.is_alive() or not self._exited(deadline):
-            self._kill()
+            # The group, since ssh may have started a ProxyCommand that outlives it. Processes of another user (sudo)
+            # cannot be signalled; they end with their stream.
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.process.pid, number)
+                self._exited(time.monotonic() + 1.0)
         self._reader.join(timeout=5)
         self._writer.join(timeout=1)  # a pipe without a reader does not block
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=1.0)
+            self.process.wait(timeout=1.0)
         if not self._reader.is_alive():  # else closing would block
-            assert self._process.stdout is not None
-            assert self._process.stderr is not None
-            self._process.stdout.close()
-            self._process.stderr.close()
+            assert self.process.stdout is not None
+            assert self.process.stderr is not None
+            self.process.stdout.close()
+            self.process.stderr.close()
 
     def _exited(self, deadline: float) -> bool:
         # Does not reap the process, so that its number cannot become that of another process group.
-        while not os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        while not os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             if time.monotonic() >= deadline:
                 return False
             time.sleep(0.002)
         return True
 
-    def _kill(self) -> None:
-        # The group, since ssh may have started a ProxyCommand that outlives it. Processes of another user (sudo) cannot
-        # be signalled; they end with their stream.
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, number)
-            self._exited(time.monotonic() + 1.0)
-
     def _write(self) -> None:
-        assert self._process.stdin is not None
+        assert self.process.stdin is not None
         with contextlib.suppress(OSError):
             while (data := self._unsent.get()) is not None:
-                self._process.stdin.write(data)
-                self._process.stdin.flush()
+                self.process.stdin.write(data)
+                self.process.stdin.flush()
         with contextlib.suppress(OSError):
-            self._process.stdin.close()
+            self.process.stdin.close()
 
     def _read(self) -> None:
         text, invalid = "", False
@@ -251,8 +247,9 @@ class Channel:
 
         Its stderr is read meanwhile.
         """
-        assert self._process.stdout is not None
-        stdout, rest, poll = self._process.stdout.fileno(), bytearray(), select.poll()  # which needs no open file
+        assert self.process.stdout is not None
+        stdout, reader = self.process.stdout.fileno(), LineReader(MAX_LINE)
+        poll = select.poll()  # needs no open file
         for descriptor in (stdout, self._stderr):
             poll.register(descriptor, select.POLLIN)
         while True:
@@ -265,16 +262,9 @@ class Channel:
             if not chunk:
                 break
             self.last_received = time.monotonic()
-            *ends, start = chunk.split(b"\n")
-            for end in ends:
-                yield bytes(rest + end)
-                rest.clear()
-            rest += start
-            if len(rest) >= MAX_LINE:
-                yield bytes(rest)
-                rest.clear()
-        if rest:
-            yield bytes(rest)
+            yield from reader.feed(chunk)
+        if reader.rest:
+            yield bytes(reader.rest)
 
     def _keep_stderr(self) -> bool:
         """Read what was written to stderr, and keep its end; returns False at the end of the stream."""
@@ -286,7 +276,7 @@ class Channel:
         """Read what is in the pipe now: a shared connection of ssh (ControlPersist) may keep it open for long."""
         poll = select.poll()
         poll.register(self._stderr, select.POLLIN)
-        for _ in range(MOST_CHUNKS):
+        for _ in range(16):  # a pipe holds at most 1 MiB (fs.pipe-max-size)
             if not poll.poll(0) or not self._keep_stderr():
                 return
 
@@ -300,11 +290,17 @@ class Channel:
         if isinstance(message, Alive) and not self.alive:
             self._drain_stderr()
             self._last_words = b""  # a banner
-        message = self._on_our_clock(message)
+        if isinstance(message, Alive | Heartbeat):
+            now = event_time()
+            self.behind_s = updated_offset(self.behind_s, now - self._measured_at, now - message.time)
+            self._measured_at, self.alive = now, True
+        if isinstance(message, _TIMED) and (not self.host.local or abs(self.behind_s) > CLOCK_WAS_SET_S):
+            message = replace(message, time=message.time + self.behind_s)
         if self._closing:  # nobody waits for it, and the inbox may be full
             return
         self.last_received = math.inf
-        self._inbox.put(self.host, message, _memory(line, message))
+        values = sum(map(line.count, (b",", b"[", b"{"))) if isinstance(message, Event) else 0  # at most
+        self._inbox.put(self.host, message, OVERHEAD + OF_A_CHARACTER * len(line) + OF_A_VALUE * values)
         self.last_received = time.monotonic()
 
     def _report_loss(self, reason: str) -> None:
@@ -313,22 +309,6 @@ class Channel:
         if not known:
             heard_at = event_time() - max(0.0, time.monotonic() - self.last_received)
             self._inbox.put(self.host, AgentLost(self.host.name, plain(reason[-MOST_REASON:]), heard_at))
-
-    def _on_our_clock(self, message: FromAgent) -> FromAgent:
-        if isinstance(message, Alive | Heartbeat):
-            now = event_time()
-            self.behind_s = updated_offset(self.behind_s, now - self._measured_at, now - message.time)
-            self._measured_at = now
-            self.alive = True
-        if isinstance(message, _TIMED) and (not self.host.local or abs(self.behind_s) > CLOCK_WAS_SET_S):
-            return replace(message, time=message.time + self.behind_s)
-        return message
-
-
-def _memory(line: bytes, message: FromAgent) -> int:
-    """Bytes of memory of the message in a line, at most."""
-    values = sum(map(line.count, (b",", b"[", b"{"))) if isinstance(message, Event) else 0
-    return OVERHEAD + OF_A_CHARACTER * len(line) + OF_A_VALUE * values
 
 
 def updated_offset(behind_s: float, elapsed_s: float, difference_s: float) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tfdist.launch.agent_program.clock import event_time
+from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.channel import CLEAN_UP_S, DESCRIPTORS, Channel, heartbeats
 from tfdist.launch.agents.fleet import POLL_S, Fleet
 from tfdist.launch.agents.inbox import AgentLost, Inbox, interruptions
@@ -113,22 +113,18 @@ class _Connecting:
                 self._give_up(time.monotonic(), deadline)
 
     def _start_waiting(self) -> None:
-        logins = Counter(host.gateway for host in self.late_at)
+        policy, logins = self.fleet.policy, Counter(host.gateway for host in self.late_at)
         now = time.monotonic()
         for host in [host for host, not_before in self.not_before.items() if now >= not_before]:
             if not host.gateway or logins[host.gateway] < self.logins.get(host.gateway, LOGINS_PER_GATEWAY):
                 logins[host.gateway] += 1
-                self._start(host)
-
-    def _start(self, host: Host) -> None:
-        policy = self.fleet.policy
-        del self.not_before[host]
-        self.tries[host] += 1
-        channel = self.fleet.channels[host] = Channel(host, self.fleet.inbox)
-        channel.send(Configure(policy.grace_s, policy.launcher_timeout_s, policy.kill_wait_s))
-        if not host.local:  # from the first heartbeat on, an agent watches for a cut link
-            channel.send(Heartbeat(event_time()))
-        self.late_at[host] = time.monotonic() + policy.login_s
+                del self.not_before[host]
+                self.tries[host] += 1
+                channel = self.fleet.channels[host] = Channel(host, self.fleet.inbox)
+                channel.send(Configure(policy.grace_s, policy.launcher_timeout_s, policy.kill_wait_s))
+                if not host.local:  # from the first heartbeat on, an agent watches for a cut link
+                    channel.send(Heartbeat(event_time()))
+                self.late_at[host] = time.monotonic() + policy.login_s
 
     def _handle(self, host: Host, message: object) -> None:
         match message:
@@ -140,15 +136,12 @@ class _Connecting:
                 self.fleet.hellos[host] = description
             case AgentLost(_, reason):
                 if host in self.late_at and OVERLOADED.search(reason) and self.tries[host] < MOST_TRIES:
-                    self._retry_later(host)
+                    self.fleet.channels.pop(host).close(0.0)
+                    del self.late_at[host]
+                    self.not_before[host] = time.monotonic() + RETRY_S * self.tries[host]
+                    self.logins[host.gateway] = max(1, self.logins.get(host.gateway, LOGINS_PER_GATEWAY) // 2)
                 else:
                     self._lose(host, reason)
-
-    def _retry_later(self, host: Host) -> None:
-        self.fleet.channels.pop(host).close(0.0)
-        del self.late_at[host]
-        self.not_before[host] = time.monotonic() + RETRY_S * self.tries[host]
-        self.logins[host.gateway] = max(1, self.logins.get(host.gateway, LOGINS_PER_GATEWAY) // 2)
 
     def _give_up(self, now: float, deadline: float) -> None:
         """Lose the hosts that are late."""

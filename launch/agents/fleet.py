@@ -2,20 +2,61 @@
 
 import signal
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from queue import Empty
 from typing import Any
 
 from tfdist.launch.agents.channel import CLEAN_UP_S, Channel, SilenceDetector
-from tfdist.launch.agents.inbox import AgentLost, Arrival, Inbox, Interrupted
-from tfdist.launch.agents.messages import Reply, Terminated
-from tfdist.launch.agents.requests import AnyRequest, Requests, answers
+from tfdist.launch.agents.inbox import AgentLost, Arrival, Inbox, Interrupted, Message
+from tfdist.launch.agents.messages import AnyRequest, Dial, DialResult, Reply, Reserve, Reserved, Terminated
 from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.policy import Policy
 from tfdist.launch.text import last_line
+
+OnReply = Callable[[Reply], None]
+
+
+@dataclass
+class Requests:
+    """Open requests. Their numbers are unique per job, so an answer that comes too late is never taken for another."""
+
+    _numbers: "count[int]" = field(default_factory=lambda: count(1))
+    _open: dict[int, tuple[Host, OnReply]] = field(default_factory=dict)
+
+    def send(self, channel: Channel, request: AnyRequest, on_reply: OnReply) -> None:
+        """Send a request; `on_reply` is called with its answer, if one comes."""
+        number = next(self._numbers)
+        self._open[number] = channel.host, on_reply
+        channel.send(replace(request, request=number))
+
+    def expects(self, host: Host | None, reply: Reply) -> bool:
+        """Whether it answers an open request to this host."""
+        return reply.request in self._open and self._open[reply.request][0] == host
+
+    def take(self, host: Host | None, message: Message) -> None:
+        """Pass an answer to the request that it belongs to; do nothing with any other message."""
+        if isinstance(message, Reply) and self.expects(host, message):
+            _, on_reply = self._open.pop(message.request)
+            on_reply(message)
+
+    def forget(self, host: Host) -> None:
+        """Expect no more answers from a host that is lost."""
+        self._open = {number: request for number, request in self._open.items() if request[0] != host}
+
+
+def answers(request: AnyRequest, reply: Reply) -> bool:
+    """Whether a reply is of the request's kind, with a value for each thing that was requested."""
+    match request, reply:
+        case Reserve(ports), Reserved(ports=reserved):
+            return len(ports) == len(reserved) and all(reserved)
+        case Dial(targets), DialResult(failures=failures):
+            return len(targets) == len(failures)
+    return type(request) is reply.reply_to
+
 
 POLL_S = 1.0
 """Interval of the checks for silent agents while answers are missing."""
@@ -58,8 +99,15 @@ class Fleet:
             TfdistError: interrupted.
         """
         replies: dict[Host, Reply] = {}
+
+        def keep(host: Host, reply: Reply) -> None:
+            if answers(requests[host], reply):
+                replies[host] = reply
+            else:
+                self.lose(host, f"its agent answered {type(requests[host]).__name__} with {reply}")
+
         for host in (host for host in requests if host not in self.lost):
-            self.requests.send(self.channels[host], requests[host], partial(self._keep, replies, host, requests[host]))
+            self.requests.send(self.channels[host], requests[host], partial(keep, host))
         deadline = time.monotonic() + seconds
         while missing := [host for host in requests if host not in replies and host not in self.lost]:
             self.lose_silent()
@@ -72,12 +120,6 @@ class Fleet:
                 for host in [host for host in missing if host not in replies]:
                     self.lose(host, f"it did not {what} within {seconds:g} s")
         return {host: replies[host] for host in requests if host in replies}
-
-    def _keep(self, replies: dict[Host, Reply], host: Host, request: AnyRequest, reply: Reply) -> None:
-        if answers(request, reply):
-            replies[host] = reply
-        else:
-            self.lose(host, f"its agent answered {type(request).__name__} with {reply}")
 
     def receive(self, until: float) -> Arrival | None:
         """The next message; None if none came before the monotonic time `until`.

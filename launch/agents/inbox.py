@@ -89,7 +89,9 @@ class NextTurn:
     """JSON that each task receives."""
 
 
-Message = FromAgent | AgentLost | HostReady | Interrupted | NextTurn | Note | Restarting | Stopped
+Content = FromAgent | AgentLost | HostReady | Interrupted | NextTurn | Note
+"""What arrives."""
+Message = Content | Restarting | Stopped
 OnMessage = Callable[[Message], None]
 """Called with every message of a running job. The loop waits for it, so it must return quickly."""
 
@@ -97,8 +99,6 @@ OnMessage = Callable[[Message], None]
 UNREAD_BYTES = 32 << 20
 """Memory of the agents' messages that wait in the inbox, all hosts together. With more, streams are left unread, and
 the tasks block."""
-
-Content = FromAgent | AgentLost | HostReady | Interrupted | NextTurn | Note
 
 
 class Arrival(NamedTuple):
@@ -120,7 +120,9 @@ class Inbox:
     """
 
     def __init__(self, limit: int = UNREAD_BYTES) -> None:
-        self._limit, self._used, self._closed = limit, 0, False
+        self._limit, self._closed = limit, False
+        self.used = 0
+        """Bytes of the agents' messages that wait."""
         self._changed = threading.Condition()
         self._queue: SimpleQueue[Arrival] = SimpleQueue()
         self._signals: deque[Arrival] = deque()
@@ -128,18 +130,13 @@ class Inbox:
         self._not_before: dict[Host | None, float] = {}
         """Monotonic time before which messages from a host are not delivered."""
 
-    def put(
-        self,
-        host: Host | None,
-        message: FromAgent | AgentLost | HostReady | Interrupted | NextTurn | Note,
-        size: int = 0,
-    ) -> None:
+    def put(self, host: Host | None, message: Content, size: int = 0) -> None:
         """Add a message, with a size as soon as there is room for it; drop it if the inbox is closed."""
         arrival = Arrival(host, message, time.monotonic(), size)
         if size:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or not self._used or self._used + size <= self._limit)
-                self._used += size
+                self._changed.wait_for(lambda: self._closed or not self.used or self.used + size <= self._limit)
+                self.used += size
         if self._closed:
             return
         if isinstance(message, Interrupted):
@@ -157,7 +154,10 @@ class Inbox:
             if self._signals:
                 return self._signals.popleft()
             arrival = self._queue.get(timeout=max(0.0, deadline - time.monotonic()))
-            self._make_room(arrival.size)
+            if arrival.size:
+                with self._changed:
+                    self.used -= arrival.size
+                    self._changed.notify_all()
             stale = arrival.at < self._not_before.get(arrival.host, 0.0)
             if not stale and not isinstance(arrival.message, Interrupted):
                 return arrival
@@ -165,12 +165,6 @@ class Inbox:
     def drop_from(self, host: Host) -> None:
         """Deliver no message that has come from this host so far: its next ones are from another agent."""
         self._not_before[host] = time.monotonic()
-
-    def _make_room(self, size: int) -> None:
-        if size:
-            with self._changed:
-                self._used -= size
-                self._changed.notify_all()
 
     def close(self) -> None:
         """Let all senders continue: nothing will be read any more, so messages are dropped."""
@@ -201,7 +195,17 @@ def interruptions(put: Callable[[Interrupted], None]) -> Iterator[None]:
     active = [number for number in INTERRUPTIONS if signal.getsignal(number) is not signal.SIG_IGN]
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    thread = threading.Thread(target=_put_all, args=(reader, active, put), name="signals", daemon=True)
+
+    def put_all() -> None:
+        last: dict[int, float] = {}
+        while data := os.read(reader, 64):
+            now = time.monotonic()
+            for number in [number for number in data if number in active]:
+                if now - last.get(number, -REPEAT_S) >= REPEAT_S:
+                    put(Interrupted(number))
+                last[number] = now
+
+    thread = threading.Thread(target=put_all, name="signals", daemon=True)
     thread.start()
     wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     previous = {number: signal.signal(number, lambda *_: None) for number in active}
@@ -214,13 +218,3 @@ def interruptions(put: Callable[[Interrupted], None]) -> Iterator[None]:
         os.close(writer)
         thread.join()
         os.close(reader)
-
-
-def _put_all(reader: int, active: list[signal.Signals], put: Callable[[Interrupted], None]) -> None:
-    last: dict[int, float] = {}
-    while data := os.read(reader, 64):
-        now = time.monotonic()
-        for number in [number for number in data if number in active]:
-            if now - last.get(number, -REPEAT_S) >= REPEAT_S:
-                put(Interrupted(number))
-            last[number] = now

@@ -5,11 +5,15 @@ answered by a `Reply` with the same number. A message about a task carries the t
 earlier attempt still sends after a restart must not be taken for the present one's.
 """
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypedDict
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, TypedDict, get_args
 
-from tfdist.launch.typed_json import Between, Count, MaxLength, Seconds, Time
+from tfdist.launch.agent_program.text import MAX_VALUES, too_many_values
+from tfdist.launch.json_lines import to_line
+from tfdist.launch.text import plain
+from tfdist.launch.typed_json import Between, Count, MaxLength, Seconds, Time, from_json, parse_json, with_texts
 
 Text = Annotated[str, MaxLength(1 << 12)]
 Reason = Annotated[str, MaxLength(1 << 14)]
@@ -36,6 +40,7 @@ class Request:
 class Reply:
     """The answer to a `Request`."""
 
+    reply_to: ClassVar[type[Request]]
     request: Count = field(default=0, kw_only=True)
 
 
@@ -258,6 +263,7 @@ class Hello:
 class Prepared(Reply):
     """The folder in which tasks run."""
 
+    reply_to = Prepare
     requested: Text
     """The folder, `~` expanded."""
     actual: Text
@@ -268,6 +274,7 @@ class Prepared(Reply):
 class AgentEnded(Reply):
     """No earlier agent is left, or, with a reason, it could not be ended."""
 
+    reply_to = EndAgent
     reason: Reason
 
 
@@ -275,6 +282,7 @@ class AgentEnded(Reply):
 class Reserved(Reply):
     """The reserved ports, in the order of the request."""
 
+    reply_to = Reserve
     ports: tuple[Port, ...]
 
 
@@ -282,6 +290,7 @@ class Reserved(Reply):
 class NotReserved(Reply):
     """A port could not be reserved."""
 
+    reply_to = Reserve
     port: Port
     reason: Reason
 
@@ -290,6 +299,7 @@ class NotReserved(Reply):
 class DialResult(Reply):
     """Why each target could not be reached, in the order of the request; an empty string if it could."""
 
+    reply_to = Dial
     failures: tuple[Text, ...]
 
 
@@ -297,6 +307,7 @@ class DialResult(Reply):
 class LinkSpeed(Reply):
     """Round-trip time and throughput of one TCP stream; zeros and a reason if the measurement failed."""
 
+    reply_to = MeasureLink
     rtt_s: Seconds
     bytes_per_s: Amount
     reason: Reason
@@ -306,6 +317,7 @@ class LinkSpeed(Reply):
 class Inspected(Reply):
     """The processes of tasks that run, from /proc, by task."""
 
+    reply_to = Inspect
     states: Mapping[str, Text]
     """The state as in /proc/PID/stat: `R`, `S`, `T` (stopped by a signal), `D` (uninterruptible sleep), ..."""
     waits: Mapping[str, Text]
@@ -324,6 +336,7 @@ class Inspected(Reply):
 class StacksDumped(Reply):
     """How the stacks of each task were found: `faulthandler`, `py-spy` or `/proc`; a reason if they were not."""
 
+    reply_to = DumpStacks
     methods: Mapping[str, Text]
 
 
@@ -331,6 +344,7 @@ class StacksDumped(Reply):
 class FolderChecked(Reply):
     """Why the action failed; empty if it did not."""
 
+    reply_to = CheckFolder
     reason: Reason
 
 
@@ -410,13 +424,55 @@ class Leaving:
     reason: Reason
 
 
-ToAgent = (
-    Configure | Prepare | EndAgent | Reserve | Dial | MeasureLink | CloseProbe | Inspect | DumpStacks | CheckFolder
-    | Start | Stop | Release | Finish | Heartbeat
-)  # fmt: skip
+AnyRequest = Prepare | EndAgent | Reserve | Dial | MeasureLink | Inspect | DumpStacks | CheckFolder
+ToAgent = AnyRequest | Configure | CloseProbe | Start | Stop | Release | Finish | Heartbeat
 FromAgent = (
     LoggedIn | Alive | Hello | Prepared | AgentEnded | Reserved | NotReserved | DialResult | LinkSpeed | Inspected
     | StacksDumped | FolderChecked | Started | NotStarted | Listening | Output | Event | Exited | Stuck | Heartbeat
     | Terminated | Leaving
 )  # fmt: skip
 """Times are seconds since 1970 by the host's clock; the channel converts them to this machine's clock."""
+
+
+ENVELOPE = 100
+"""Values of a message besides those of its event."""
+MAX_OTHER = 1 << 20
+"""Bytes of a message that is neither output nor an event."""
+
+
+def _kind(message_class: type) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", message_class.__name__).lower()
+
+
+_FROM_AGENT: Mapping[str, type] = {_kind(message_class): message_class for message_class in get_args(FromAgent)}
+
+
+def encode(message: ToAgent) -> bytes:
+    """The message as one line."""
+    return to_line({"kind": _kind(type(message)), **asdict(message)})
+
+
+def decode(line: bytes) -> FromAgent:
+    """The message in a line from an agent. Its fields are as annotated; JSON lists become tuples.
+
+    Only the output and events of tasks may hold control characters; the launcher prints what is in the other messages.
+
+    Raises:
+        ValueError: not a message, for example the output of a login script.
+    """
+    if too_many_values(line, MAX_VALUES + ENVELOPE):
+        raise ValueError(f"a message of more than {MAX_VALUES:,} values from the agent")
+    try:
+        values = parse_json(line.decode("ascii"))  # an agent escapes all else
+        message_class = _FROM_AGENT[values["kind"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"not a message from an agent: {line[:200]!r}") from error
+    try:
+        if message_class not in (Output, Event):
+            if len(line) > MAX_OTHER:
+                raise ValueError(f"it has more than {MAX_OTHER >> 20} MiB")
+            values = with_texts(values, plain)
+        message: FromAgent = from_json(values, message_class)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not a message from an agent: {values['kind']}: {error}") from error
+    return message

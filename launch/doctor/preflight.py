@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from tfdist.launch.agent_program.ports import reserve as reserve_here
-from tfdist.launch.agent_program.shared_folder import NOT_SHARED
+from tfdist.launch.agent_program.system import NOT_SHARED
+from tfdist.launch.agent_program.system import reserve as reserve_here
 from tfdist.launch.agents import messages
 from tfdist.launch.agents.bootstrap import package_text
 from tfdist.launch.agents.fleet import Fleet

@@ -1,18 +1,121 @@
-"""The leader's side of the start barrier: it gathers the peers on its own TensorFlow port."""
+"""The leader's side of the start barrier: it gathers the peers on its own TensorFlow port. Also the messages.
+
+Each is a JSON object in a line. The leader sends a `nonce`. A peer answers with its `task`, a `nonce`, and a `proof`
+that it knows the secret and the token of the attempt. The leader proves the same, and sends `missing`, the tasks that
+are not there yet, again and again, and then `go`; or `refused`, why. Whoever gives up sends `failed`, why, and `by`,
+its task; the leader passes that on to all others. Neither secret nor token travels.
+"""
 
 import errno
+import hmac
+import json
+import os
 import secrets
 import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypedDict
 
+from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.inherit.wire import RECEIVE, SECRET, BarrierMessage, Key, Lines, given_up, send
+from tfdist.launch.inherit.table import peers_of, split
+from tfdist.launch.json_lines import LineReader, to_line
 from tfdist.launch.probe import listen
+from tfdist.launch.redact import safe_text
+from tfdist.launch.typed_json import from_json, parse_json
+
+LONGEST = 1 << 20
+"""Bytes of a line from the leader: the names of some ten thousand tasks."""
+RECEIVE = 1 << 16
+SECRET = "TFDIST_SECRET"
+
+
+class BarrierMessage(TypedDict, total=False):
+    """Some of these; the other side may be anybody."""
+
+    nonce: str
+    task: str
+    proof: str
+    has_secret: bool
+    refused: str
+    missing: tuple[str, ...]
+    go: bool
+    failed: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Key:
+    """What the tasks of one attempt have in common."""
+
+    token: str = ""
+    """Number of the attempt, which anybody may guess."""
+    secret: str = ""
+    """Empty: whoever guesses the token belongs to the job."""
+
+    def proof(self, nonce: str, task: str) -> str:
+        """A proof by `task` that it has this key, for whoever chose the nonce (HMAC-SHA256, RFC 2104)."""
+        text = json.dumps([nonce, task, self.token])
+        return hmac.new(os.fsencode(self.secret), text.encode(), "sha256").hexdigest()
+
+    def proves(self, message: BarrierMessage, nonce: str, task: str) -> bool:
+        """Whether a message has the proof."""
+        return hmac.compare_digest(message.get("proof", "").encode(), self.proof(nonce, task).encode())
+
+
+@dataclass(frozen=True)
+class Rendezvous:
+    """The tasks that start together, as one of them sees it."""
+
+    cluster: Cluster
+    task: Task
+    key: Key = field(default_factory=Key)
+    """The tasks of one attempt have the same: what is left of an earlier one is not met."""
+
+    @property
+    def port(self) -> int:
+        """The port of this task."""
+        return self.cluster.port(self.task) or 0
+
+    @property
+    def leader(self) -> Task:
+        """The task that the others report to: the chief, else worker 0."""
+        return Task("chief", 0) if self.cluster.addresses.get("chief") else Task("worker", 0)
+
+    @cached_property
+    def peers(self) -> Mapping[str, str]:
+        """The addresses of the other tasks, by name."""
+        return {task.name: address for task, address in peers_of(self.cluster, self.task)}
+
+    @cached_property
+    def hosts(self) -> Mapping[str, str]:
+        """The hosts of the other tasks, by name."""
+        return {name: split(address)[0] for name, address in self.peers.items()}
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is anything to wait for. Nothing connects to an evaluator, and it connects to nothing."""
+        return bool(self.peers) and self.task.role != "evaluator"
+
+
+def parse(line: bytes) -> BarrierMessage:
+    """The message in a line.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    return from_json(parse_json(line), BarrierMessage)
+
+
+def given_up(message: BarrierMessage) -> str:
+    """The sentence of a `failed` message."""
+    return safe_text(f"{message.get('failed')} (says {message.get('by')})")
+
 
 TICK_S = 0.2
 """Seconds between two looks at what other threads have changed."""
@@ -39,31 +142,25 @@ class _Peer:
     """Empty until its first message."""
     nonce: str = field(default_factory=lambda: secrets.token_hex(16))
     since: float = field(default_factory=time.monotonic)
-    lines: Lines = field(default_factory=lambda: Lines(LONGEST_FROM_PEER))
+    reader: LineReader = field(default_factory=lambda: LineReader(LONGEST_FROM_PEER))
 
 
 class Gathering:
     """The connections of the peers that wait. Used by one thread."""
 
-    def __init__(self, port: int, expected: tuple[str, ...], key: Key, task: str) -> None:
-        """Listen on `port`, which may be bound but not listening elsewhere.
-
-        Args:
-            port: TCP port, on all addresses of this machine.
-            expected: the tasks to wait for.
-            key: the tasks of one attempt have the same.
-            task: this one.
+    def __init__(self, rendezvous: Rendezvous) -> None:
+        """Listen on the port of the task, on all addresses. It may be bound but not listening elsewhere.
 
         Raises:
             OSError: the port is in use by another program.
         """
-        self._expected, self._key, self._task = expected, key, task
+        self._expected, self._key, self._task = tuple(rendezvous.peers), rendezvous.key, rendezvous.task.name
         self._failed: BarrierMessage = {}
         """The message of the peer that has given up."""
         self._refused: dict[str, str] = {}
         """What to say of a missing task in whose name somebody came without the key."""
         self._selector = selectors.DefaultSelector()
-        self._server = listen(port)
+        self._server = listen(rendezvous.port)
         self._server.setblocking(False)
         self._selector.register(self._server, selectors.EVENT_READ)
 
@@ -100,7 +197,13 @@ class Gathering:
             missing = self.missing
             if not missing and ready():
                 self._tell(go=True)
-                self._wait_until_left()
+                # Peers leave first: a connection that this side closes first would occupy the port for a minute
+                # (TIME_WAIT).
+                deadline = time.monotonic() + LEAVE_S
+                self._selector.unregister(self._server)
+                while any(peer.task for peer in self._peers) and time.monotonic() < deadline:
+                    for key, _ in self._selector.select(TICK_S):
+                        self._read(key.data)
                 return True
             due = time.monotonic() >= status_at
             if due or missing != reported:
@@ -111,9 +214,9 @@ class Gathering:
                 status_at = time.monotonic() + STATUS_S
         return False
 
-    def fail(self, reason: str, task: str) -> None:
-        """Tell all peers that nothing starts, and why `task` or, before it, one of them has given up."""
-        self._tell(**(self._failed or {"failed": reason, "by": task}))
+    def fail(self, reason: str) -> None:
+        """Tell all peers that nothing starts, and why this task or, before it, one of them has given up."""
+        self._tell(**(self._failed or {"failed": reason, "by": self._task}))
 
     def close(self) -> None:
         """Close the port and all connections."""
@@ -152,7 +255,7 @@ class Gathering:
     def _read(self, peer: _Peer) -> None:
         try:
             data = peer.connection.recv(RECEIVE)
-            messages = peer.lines.feed(data)
+            messages = list(map(parse, peer.reader.feed(data)))
         except (OSError, ValueError):
             data, messages = b"", []
         if not data:
@@ -168,19 +271,18 @@ class Gathering:
         if task not in self._expected or not self._key.proves(message, peer.nonce, task):
             if task in self._expected:
                 self._refused[task] = f"{task} (another TFDIST_ATTEMPT or {SECRET})"
-            self._send(peer, refused=self._reason(message))
+            secret = self._key.secret
+            # In the words of the peer: `there` is here.
+            reason = f"TFDIST_ATTEMPT{f' or {SECRET}' if secret else ''} is different there"
+            if message.get("has_secret", False) != bool(secret):
+                reason = f"{SECRET} is set only {'there' if secret else 'here'}"
+            self._send(peer, refused=reason)
             self._drop(peer)
             return
         for other in [other for other in self._peers if other.task == task and other is not peer]:
             self._drop(other)  # it was restarted
         peer.task = task
         self._send(peer, proof=self._key.proof(message.get("nonce", ""), self._task), missing=self.missing)
-
-    def _reason(self, message: BarrierMessage) -> str:
-        """Why the peer is refused, in its words: `there` is here."""
-        if message.get("has_secret", False) != bool(self._key.secret):
-            return f"{SECRET} is set only {'there' if self._key.secret else 'here'}"
-        return f"TFDIST_ATTEMPT{f' or {SECRET}' if self._key.secret else ''} is different there"
 
     def _tell(self, **message: object) -> None:
         for peer in self._peers:
@@ -189,7 +291,7 @@ class Gathering:
 
     def _send(self, peer: _Peer, **message: object) -> None:
         try:
-            send(peer.connection, message)
+            peer.connection.sendall(to_line(message))
         except OSError:
             self._drop(peer)
 
@@ -197,11 +299,3 @@ class Gathering:
         with suppress(KeyError, ValueError):
             self._selector.unregister(peer.connection)
         peer.connection.close()
-
-    def _wait_until_left(self) -> None:
-        """A connection that this side closes first would occupy the port for a minute (TIME_WAIT)."""
-        deadline = time.monotonic() + LEAVE_S
-        self._selector.unregister(self._server)
-        while any(peer.task for peer in self._peers) and time.monotonic() < deadline:
-            for key, _ in self._selector.select(TICK_S):
-                self._read(key.data)

@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.inherit.wire import RECEIVE, BarrierMessage, Key, Lines, given_up, send
+from tfdist.launch.inherit.leader import LONGEST, RECEIVE, BarrierMessage, Rendezvous, given_up, parse
+from tfdist.launch.inherit.table import split
+from tfdist.launch.json_lines import LineReader, to_line
+from tfdist.launch.probe import connection_failure
 from tfdist.launch.redact import safe_text
 from tfdist.launch.text import shortened
 
@@ -62,11 +65,7 @@ SILENCE_S = 10.0
 class Peer:
     """A task that waits at the leader. Used by one thread."""
 
-    task: str
-    key: Key
-    leader: str
-    address: tuple[str, int]
-    """The leader's host and port."""
+    rendezvous: Rendezvous
     say: Callable[[str], None]
     """Gets what is missing, now and then."""
     stop: threading.Event
@@ -80,27 +79,30 @@ class Peer:
         Raises:
             TfdistError: the leader or another peer has given up.
         """
+        leader = self.rendezvous.leader.name
+        host, port = split(self.rendezvous.peers[leader])
         while not self.stop.is_set():
             try:
-                with socket.create_connection(self.address, timeout=DIAL_S) as connection:
+                with socket.create_connection((host, port), timeout=DIAL_S) as connection:
                     if self._wait(connection):
                         return True
             except (OSError, ValueError) as error:
-                host, port = self.address
-                self.say(f"{self.leader} at {host}:{port} ({_reason(error)})")
+                self.say(f"{leader} at {host}:{port} ({connection_failure(error)})")
             self.stop.wait(RETRY_S)
         return False
 
     def _wait(self, connection: socket.socket) -> bool:
         """Report, and read the leader's messages; returns whether the last one was `go`."""
+        task, key, leader = self.rendezvous.task.name, self.rendezvous.key, self.rendezvous.leader.name
         nonce, is_leader = secrets.token_hex(16), False
         for message in _messages(connection, self.stop):
-            is_leader = is_leader or self.key.proves(message, nonce, self.leader)
+            is_leader = is_leader or key.proves(message, nonce, leader)
             if "nonce" in message:
-                proof, has_secret = self.key.proof(message["nonce"], self.task), bool(self.key.secret)
-                send(connection, {"task": self.task, "nonce": nonce, "proof": proof, "has_secret": has_secret})
+                proof, has_secret = key.proof(message["nonce"], task), bool(key.secret)
+                hello = {"task": task, "nonce": nonce, "proof": proof, "has_secret": has_secret}
+                connection.sendall(to_line(hello))
             elif "refused" in message:
-                self.say(f"{self.leader} of this attempt ({safe_text(message['refused'])})")
+                self.say(f"{leader} of this attempt ({safe_text(message['refused'])})")
                 return False
             elif not is_leader:
                 raise ValueError("not a message of the start barrier")
@@ -109,10 +111,10 @@ class Peer:
             elif "failed" in message:
                 raise TfdistError(given_up(message), ExitCode.START_TIMEOUT)
             elif "missing" in message:
-                self.say(shortened(map(safe_text, message["missing"])) or self.leader)
+                self.say(shortened(map(safe_text, message["missing"])) or leader)
         reason = self.failure()
         if reason:
-            send(connection, {"failed": reason, "by": self.task})
+            connection.sendall(to_line({"failed": reason, "by": task}))
         return False
 
 
@@ -123,7 +125,7 @@ def _messages(connection: socket.socket, stop: threading.Event) -> Iterator[Barr
         OSError: the connection has ended, or nothing came for long.
         ValueError: something else answers.
     """
-    lines, heard_at = Lines(), time.monotonic()
+    reader, heard_at = LineReader(LONGEST), time.monotonic()
     connection.settimeout(TICK_S)
     while not stop.is_set():
         try:
@@ -135,17 +137,4 @@ def _messages(connection: socket.socket, stop: threading.Event) -> Iterator[Barr
         if not data:
             raise ConnectionResetError("closed")
         heard_at = time.monotonic()
-        yield from lines.feed(data)
-
-
-def _reason(error: Exception) -> str:
-    match error:
-        case ConnectionRefusedError():
-            return "refused"
-        case TimeoutError():
-            return "timed out"
-        case socket.gaierror():
-            return "not resolved"
-        case OSError():
-            return error.strerror or str(error)
-    return "something else answers there"
+        yield from map(parse, reader.feed(data))

@@ -4,59 +4,24 @@ TensorFlow would wait for a missing peer in silence, for up to an hour, or fail 
 leader gathers the others on its own TensorFlow port before TensorFlow uses it.
 """
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
-from tfdist.launch.agent_program.ports import reserve
+from tfdist.launch.agent_program.system import reserve
 from tfdist.launch.agents.inbox import Interrupted, interruptions
-from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import SIGNALS, ExitCode, TfdistError
-from tfdist.launch.inherit.addresses import peers_of, split
-from tfdist.launch.inherit.leader import Gathering
+from tfdist.launch.inherit.leader import Gathering, Rendezvous
 from tfdist.launch.inherit.peer import NameSearch, Peer
-from tfdist.launch.inherit.wire import Key
 from tfdist.launch.text import shortened
 
 REPORT_S = 5.0
 """Seconds between two lines about what is missing."""
 JOIN_S = 3.0
 """Time for the thread that meets the peers to end."""
-
-
-@dataclass(frozen=True)
-class Rendezvous:
-    """The tasks that start together, as one of them sees it."""
-
-    cluster: Cluster
-    task: Task
-    key: Key = field(default_factory=Key)
-    """The tasks of one attempt have the same: what is left of an earlier one is not met."""
-
-    @property
-    def leader(self) -> Task:
-        """The task that the others report to: the chief, else worker 0."""
-        return Task("chief", 0) if self.cluster.addresses.get("chief") else Task("worker", 0)
-
-    @cached_property
-    def peers(self) -> Mapping[str, str]:
-        """The addresses of the other tasks, by name."""
-        return {task.name: address for task, address in peers_of(self.cluster, self.task)}
-
-    @cached_property
-    def hosts(self) -> Mapping[str, str]:
-        """The hosts of the other tasks, by name."""
-        return {name: split(address)[0] for name, address in self.peers.items()}
-
-    @property
-    def needed(self) -> bool:
-        """Whether there is anything to wait for. Nothing connects to an evaluator, and it connects to nothing."""
-        return bool(self.peers) and self.task.role != "evaluator"
 
 
 _News = SimpleQueue[str | TfdistError | Interrupted | None]
@@ -79,9 +44,15 @@ def meet(rendezvous: Rendezvous, timeout_s: float, report: Callable[[str], None]
         return
     news: _News = SimpleQueue()
     stop = threading.Event()
-    port = rendezvous.cluster.port(rendezvous.task) or 0
-    with interruptions(news.put), closing(_reserved(port, rendezvous.task)):
-        meeting = _Meeting(rendezvous, port, stop, news.put)
+    try:
+        reserved = reserve(rendezvous.port)
+    except OSError as error:
+        raise TfdistError(
+            f"port {rendezvous.port} of {rendezvous.task.name} cannot be used ({error.strerror}): end the process that "
+            "uses it, or choose another port"
+        ) from None
+    with interruptions(news.put), closing(reserved):
+        meeting = _Meeting(rendezvous, stop, news.put)
         thread = threading.Thread(target=meeting.run, name="rendezvous", daemon=True)
         thread.start()
         try:
@@ -94,16 +65,6 @@ def meet(rendezvous: Rendezvous, timeout_s: float, report: Callable[[str], None]
             thread.join(JOIN_S)
 
 
-def _reserved(port: int, task: Task) -> socket.socket:
-    try:
-        return reserve(port)
-    except OSError as error:
-        raise TfdistError(
-            f"port {port} of {task.name} cannot be used ({error.strerror}): end the process that uses it, or choose "
-            "another port"
-        ) from None
-
-
 def _wait(news: _News, timeout_s: float, report: Callable[[str], None]) -> None:
     missing, now = "the other tasks", time.monotonic()
     deadline, report_at = now + timeout_s, now + REPORT_S
@@ -112,7 +73,11 @@ def _wait(news: _News, timeout_s: float, report: Callable[[str], None]) -> None:
             item = news.get(timeout=max(0.0, min(deadline, report_at) - time.monotonic()))
         except Empty:
             if time.monotonic() >= deadline:
-                raise _too_late(missing, timeout_s) from None
+                raise TfdistError(
+                    f"not all tasks are there within --start-timeout {timeout_s:g} s, missing: {missing}; look at "
+                    "their logs, or give them more time",
+                    ExitCode.START_TIMEOUT,
+                ) from None
             report(f"waiting for {missing}")
             report_at = time.monotonic() + REPORT_S
             continue
@@ -127,20 +92,11 @@ def _wait(news: _News, timeout_s: float, report: Callable[[str], None]) -> None:
                 missing = item
 
 
-def _too_late(missing: str, timeout_s: float) -> TfdistError:
-    return TfdistError(
-        f"not all tasks are there within --start-timeout {timeout_s:g} s, missing: {missing}; look at their logs, or "
-        "give them more time",
-        ExitCode.START_TIMEOUT,
-    )
-
-
 @dataclass
 class _Meeting:
     """What the thread does."""
 
     rendezvous: Rendezvous
-    port: int
     stop: threading.Event
     put: Callable[[str | TfdistError | None], None]
     failure: str = ""
@@ -148,9 +104,9 @@ class _Meeting:
 
     def run(self) -> None:
         """Meet the peers, and put the result."""
-        leads = self.rendezvous.task == self.rendezvous.leader
+        rendezvous = self.rendezvous
         try:
-            if self._lead() if leads else self._follow():
+            if self._lead() if rendezvous.task == rendezvous.leader else self._follow():
                 self.put(None)
         except TfdistError as error:
             self.put(error)
@@ -158,38 +114,31 @@ class _Meeting:
     def _lead(self) -> bool:
         names = NameSearch(self.rendezvous.hosts)
         threading.Thread(target=names.run, args=(self.stop,), name="names", daemon=True).start()
-        with closing(self._gathering()) as gathering:
+
+        def report(missing: Sequence[str]) -> None:
+            if missing or names.missing:
+                self.put(shortened(missing) or _names(names.missing))
+
+        try:
+            gathering = Gathering(self.rendezvous)
+        except OSError as error:
+            task, port = self.rendezvous.task.name, self.rendezvous.port
+            raise TfdistError(f"port {port} of {task} cannot be used ({error.strerror})") from None
+        with closing(gathering):
             try:
-                complete = gathering.run(self.stop, lambda: not names.missing, partial(self._report, names))
+                return gathering.run(self.stop, lambda: not names.missing, report)
             except TfdistError as error:
                 self.failure = str(error)
                 raise
             finally:
                 if self.failure:
-                    gathering.fail(self.failure, self.rendezvous.task.name)
-            return complete
-
-    def _report(self, names: NameSearch, missing: Sequence[str]) -> None:
-        if missing or names.missing:
-            self.put(shortened(missing) or _names(names.missing))
-
-    def _gathering(self) -> Gathering:
-        try:
-            rendezvous = self.rendezvous
-            return Gathering(self.port, tuple(rendezvous.peers), rendezvous.key, rendezvous.task.name)
-        except OSError as error:
-            raise TfdistError(
-                f"port {self.port} of {self.rendezvous.task.name} cannot be used ({error.strerror})"
-            ) from None
+                    gathering.fail(self.failure)
 
     def _follow(self) -> bool:
         names = NameSearch(self.rendezvous.hosts)
         if not names.run(self.stop, lambda missing: self.put(_names(missing))):
             return False
-        leader = self.rendezvous.leader.name
-        address = split(self.rendezvous.peers[leader])
-        task, key = self.rendezvous.task.name, self.rendezvous.key
-        return Peer(task, key, leader, address, self.put, self.stop, lambda: self.failure).run()
+        return Peer(self.rendezvous, self.put, self.stop, lambda: self.failure).run()
 
 
 def _names(missing: Mapping[str, str]) -> str:

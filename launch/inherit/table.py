@@ -1,17 +1,85 @@
-"""The table of sources: the variables of each, how to read them, and one form for the clusters that they describe."""
+"""The launchers that describe a cluster in the environment: the variables of each, how to read them, and addresses."""
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from tfdist.launch.cluster import Cluster, Task, parse_tf_config
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.parse import parse_hosts
-from tfdist.launch.inherit.addresses import check_addresses, workers_on
-from tfdist.launch.inherit.source import SourceName
+from tfdist.launch.job import check_ports
+from tfdist.launch.str_enum import StrEnum
+from tfdist.launch.text import check_name
+from tfdist.launch.typed_json import from_json, parse_json
+
+DEFAULT_PORT = 2222
+"""Port of the first task on a host, as under TFJob and Vertex AI, if the environment has no ports."""
+
+
+def split(address: str) -> tuple[str, int]:
+    """Host and port of an address `host:port`; the brackets around an IPv6 address are removed.
+
+    Raises:
+        TfdistError: it has no port, or a control character.
+    """
+    check_name("the address in the environment,", address)
+    host, _, port = address.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+        raise TfdistError(f"the address {address!r} in the environment has no port: write it as host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def workers_on(hosts: Sequence[str], port: int | None) -> Cluster:
+    """A cluster with a worker for each entry; of a host that is listed n times, they have consecutive ports.
+
+    Args:
+        hosts: names or addresses, in order of the workers.
+        port: of the first worker on each host; None: DEFAULT_PORT.
+
+    Raises:
+        TfdistError: a port does not exist.
+    """
+    first = DEFAULT_PORT if port is None else port
+    check_ports(first, max(map(hosts.count, hosts)))
+    ports = (first + hosts[:index].count(host) for index, host in enumerate(hosts))
+    return Cluster({"worker": tuple(Host(host, host).endpoint(port) for host, port in zip(hosts, ports, strict=True))})
+
+
+def earlier_on_host(cluster: Cluster, task: Task) -> int:
+    """Number of tasks of the same role with a lower index on the same host."""
+    hosts = [split(address)[0] for address in cluster.addresses.get(task.role, ())[: task.index + 1]]
+    return hosts[:-1].count(hosts[-1]) if hosts else 0
+
+
+def on_same_host(cluster: Cluster, task: Task) -> int:
+    """Number of tasks of the same role on the task's host, it included; 1 if it is not in the cluster."""
+    hosts = [split(address)[0] for address in cluster.addresses.get(task.role, ())]
+    return hosts.count(hosts[task.index]) if task.index < len(hosts) else 1
+
+
+def peers_of(cluster: Cluster, task: Task) -> Iterator[tuple[Task, str]]:
+    """The other tasks of the cluster with their addresses, without evaluators, which nothing connects to."""
+    for role, addresses in cluster.addresses.items():
+        for index, address in enumerate(addresses):
+            if role != "evaluator" and Task(role, index) != task:
+                yield Task(role, index), address
+
+
+class SourceName(StrEnum):
+    """What describes the cluster and this task in the environment."""
+
+    AUTO = "auto"
+    """The first of the others whose variables are set; none: this is the only task."""
+    TF_CONFIG = "tf-config"
+    SLURM = "slurm"
+    SKYPILOT = "skypilot"
+    SAGEMAKER = "sagemaker"
+    VERTEX = "vertex"
+
 
 _SKYPILOT_NODES, _SKYPILOT_RANK = "SKYPILOT_NODE_IPS", "SKYPILOT_NODE_RANK"
 _SLURM_NODES, _SLURM_RANK = "SLURM_STEP_NODELIST", "SLURM_PROCID"
@@ -44,15 +112,6 @@ class ClusterRole:
     """The task as the environment names it."""
 
 
-def _read_tf_config(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, Task]:
-    """The cluster and the task in TF_CONFIG, which has the ports.
-
-    Raises:
-        TfdistError: TensorFlow would reject it.
-    """
-    return parse_tf_config(environ["TF_CONFIG"])
-
-
 def _read_vertex(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, Task]:
     """The replicas by role, with Vertex AI's addresses and ports.
 
@@ -82,24 +141,18 @@ def _read_sagemaker(environ: Mapping[str, str], port: int | None) -> tuple[Clust
     Raises:
         TfdistError: the hosts are no JSON list, or this host is not one of them.
     """
-    hosts, host = _sagemaker_hosts(environ[_SAGEMAKER_HOSTS]), environ[_SAGEMAKER_HOST]
-    if host not in hosts:
-        raise TfdistError(
-            f"{_SAGEMAKER_HOST}={host}: not one of {_SAGEMAKER_HOSTS}={environ[_SAGEMAKER_HOSTS]}; correct one of them"
-        )
-    return workers_on(hosts, port), Task("worker", hosts.index(host))
-
-
-def _sagemaker_hosts(text: str) -> list[str]:
+    text, host = environ[_SAGEMAKER_HOSTS], environ[_SAGEMAKER_HOST]
     try:
-        hosts = json.loads(text)
-    except (ValueError, RecursionError):
-        hosts = None
-    if not isinstance(hosts, list) or not hosts or not all(isinstance(host, str) and host for host in hosts):
+        hosts = from_json(parse_json(text), tuple[str, ...])
+    except ValueError:
+        hosts = ()
+    if not all(hosts) or not hosts:
         raise TfdistError(
             f'{_SAGEMAKER_HOSTS}={text!r}: must be a JSON list of names, as in ["algo-1", "algo-2"]; correct it'
         )
-    return hosts
+    if host not in hosts:
+        raise TfdistError(f"{_SAGEMAKER_HOST}={host}: not one of {_SAGEMAKER_HOSTS}={text}; correct one of them")
+    return workers_on(hosts, port), Task("worker", hosts.index(host))
 
 
 def _read_skypilot(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, Task]:
@@ -127,10 +180,13 @@ def _read_slurm(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, 
         TfdistError: a variable is malformed, or the step distributes its tasks over the nodes in another way.
     """
     nodes = [host.name for host in parse_hosts(environ[_SLURM_NODES], _SLURM_NODES)]
-    counts = _tasks_of_nodes(environ.get(_SLURM_TASKS, f"1(x{len(nodes)})"))
+    text = environ.get(_SLURM_TASKS, f"1(x{len(nodes)})")  # 2(x3),1 is 2, 2, 2, 1
+    parts = [re.fullmatch(r"([0-9]{1,6})(?:\(x([0-9]{1,6})\))?", part) for part in text.split(",")]
+    if not all(parts):
+        raise TfdistError(f"{_SLURM_TASKS}={text!r}: must be numbers as in 2(x3),1; {_SLURM_FIX}")
+    counts = [int(part[1]) for part in parts if part for _ in range(int(part[2] or 1))]
     if len(counts) != len(nodes):
-        wrong = f"{_SLURM_TASKS}={environ[_SLURM_TASKS]}"
-        raise TfdistError(f"{wrong}: not a number for each node of {environ[_SLURM_NODES]}; {_SLURM_FIX}")
+        raise TfdistError(f"{_SLURM_TASKS}={text}: not a number for each node of {environ[_SLURM_NODES]}; {_SLURM_FIX}")
     hosts = [node for node, count in zip(nodes, counts, strict=True) for _ in range(count)]
     rank = environ[_SLURM_RANK]
     if not rank.isdecimal() or int(rank) >= len(hosts):
@@ -142,17 +198,11 @@ def _read_slurm(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, 
     return workers_on(hosts, port), Task("worker", int(rank))
 
 
-def _tasks_of_nodes(text: str) -> list[int]:
-    """The numbers in `2(x3),1`: 2, 2, 2, 1."""
-    parts = [re.fullmatch(r"([0-9]{1,6})(?:\(x([0-9]{1,6})\))?", part) for part in text.split(",")]
-    if not all(parts):
-        raise TfdistError(f"{_SLURM_TASKS}={text!r}: must be numbers as in 2(x3),1; {_SLURM_FIX}")
-    return [int(part[1]) for part in parts if part for _ in range(int(part[2] or 1))]
-
-
 SOURCES: Mapping[SourceName, Source] = MappingProxyType(
     {
-        SourceName.TF_CONFIG: Source(("TF_CONFIG",), _read_tf_config, has_ports=True),
+        SourceName.TF_CONFIG: Source(
+            ("TF_CONFIG",), lambda environ, _: parse_tf_config(environ["TF_CONFIG"]), has_ports=True
+        ),
         SourceName.VERTEX: Source(("CLUSTER_SPEC",), _read_vertex, has_ports=True),
         SourceName.SAGEMAKER: Source((_SAGEMAKER_HOSTS, _SAGEMAKER_HOST), _read_sagemaker),
         SourceName.SKYPILOT: Source((_SKYPILOT_NODES, _SKYPILOT_RANK), _read_skypilot),
@@ -189,7 +239,9 @@ def inherited(name: SourceName, environ: Mapping[str, str], port: int | None, fl
     if port is not None and source.has_ports:
         raise TfdistError(f"--port {port}: {source.variables[0]} in the environment has the ports; omit --port")
     cluster, named = source.read(environ, port)
-    check_addresses(cluster)
+    for addresses in cluster.addresses.values():
+        for address in addresses:
+            split(address)  # refuses one without a port
     return ClusterRole(*normalize(cluster, named), source.variables[0], named)
 
 

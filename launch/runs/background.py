@@ -54,13 +54,12 @@ class Background:
 
     def handle(self, message: Message) -> None:
         """Detach when the last task has been started."""
-        if isinstance(message, Started) and self.run_dir is not None:
-            self.waiting.discard(message.task)
-            if not self.waiting:
-                self._detach(self.run_dir)
-
-    def _detach(self, run_dir: RunDir) -> None:
-        self.run_dir = None
+        if not isinstance(message, Started) or self.run_dir is None:
+            return
+        self.waiting.discard(message.task)
+        if self.waiting:
+            return
+        run_dir, self.run_dir = self.run_dir, None
         _redirect(0, os.devnull, os.O_RDONLY)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         try:

@@ -37,6 +37,8 @@ class GrowingFile:
 
     path: Path
     offset: int = 0
+    rest: bytes = b""
+    """The start of a line whose end is missing, for `lines`."""
 
     def read(self) -> bytes:
         """Up to CHUNK bytes that were added; empty if there are none, or no file yet."""
@@ -50,6 +52,20 @@ class GrowingFile:
             return b""
         self.offset += len(data)
         return data
+
+    def lines(self, ended: bool) -> str:
+        """Whole lines that were added; at the end of a file that has ended also one without a newline. Empty if none.
+
+        A line that is longer than a chunk comes in pieces.
+        """
+        while data := self.read():
+            data = self.rest + data
+            end = data.rfind(b"\n") + 1 or (end_of_characters(data) if len(data) > CHUNK else 0)
+            self.rest = data[end:]
+            if end:
+                return data[:end].decode("utf-8", "surrogateescape")
+        last, self.rest = (self.rest, b"") if ended else (b"", self.rest)
+        return last.decode("utf-8", "surrogateescape")
 
 
 @dataclass
@@ -82,25 +98,6 @@ class TaskLog:
 
 
 @dataclass
-class _Lines:
-    """The whole lines of a growing file. A line that is longer than a chunk comes in pieces."""
-
-    file: GrowingFile
-    rest: bytes = b""
-
-    def read(self, ended: bool) -> str:
-        """Lines that were added; at the end of a file that has ended also one without a newline. Empty if none."""
-        while data := self.file.read():
-            data = self.rest + data
-            end = data.rfind(b"\n") + 1 or (end_of_characters(data) if len(data) > CHUNK else 0)
-            self.rest = data[end:]
-            if end:
-                return data[:end].decode("utf-8", "surrogateescape")
-        last, self.rest = (self.rest, b"") if ended else (b"", self.rest)
-        return last.decode("utf-8", "surrogateescape")
-
-
-@dataclass
 class RunFollower:
     """The output and events of a run as messages, in the order in which they are found.
 
@@ -109,8 +106,8 @@ class RunFollower:
 
     run_dir: RunDir
     streams: tuple[StreamName, ...] = STREAMS
-    _events: _Lines = field(init=False)
-    _logs: dict[tuple[int, str, StreamName], _Lines] = field(default_factory=dict)
+    _events: GrowingFile = field(init=False)
+    _logs: dict[tuple[int, str, StreamName], GrowingFile] = field(default_factory=dict)
     _number: int = 0
     """Number of lines of events that were read."""
     _left_out: int = 0
@@ -119,42 +116,37 @@ class RunFollower:
     _tasks: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._events = _Lines(GrowingFile(self.run_dir.events))
+        self._events = GrowingFile(self.run_dir.events)
 
     def events(self, ended: bool = False) -> Iterator[Message]:
         """What happened since the last call, without output."""
-        while text := self._events.read(ended):
+        while text := self._events.lines(ended):
             for line in text.removesuffix("\n").split("\n"):
                 self._number += 1
                 if self._number <= self._left_out and self._number not in self._last_steps and _step_of(line):
                     continue
                 message = _message(line)
-                if message is not None and self._has_room_for(message):
+                names = {getattr(message, "task", ""), *getattr(message, "tasks", ())} - self._tasks
+                has_room = len(names) + len(self._tasks) <= MOST_TASKS and all(len(name) <= MOST_NAME for name in names)
+                if message is not None and has_room:
+                    self._tasks |= names
                     yield message
-
-    def _has_room_for(self, message: Message) -> bool:
-        """Whether the run has at most MOST_TASKS tasks, with those of the message."""
-        names = {getattr(message, "task", ""), *getattr(message, "tasks", ())} - self._tasks
-        if len(names) + len(self._tasks) > MOST_TASKS or any(len(name) > MOST_NAME for name in names):
-            return False
-        self._tasks |= names
-        return True
 
     def output(self, ended: bool = False) -> Iterator[Output]:
         """What tasks wrote since the last call: whole lines, by task and stream."""
         self._find_logs()
         for (attempt, task, stream), log in self._logs.items():
-            while text := log.read(ended):
+            while text := log.lines(ended):
                 yield Output(task, stream, text, attempt=attempt)
 
     def skip_to_tail(self, lines: int) -> None:
         """Leave out all output so far but the last lines of each log, and all steps but the last ones of each task."""
         self._find_logs()
         for log in self._logs.values():
-            log.file.offset = _offset_of_tail(log.file.path, lines)
+            log.offset = _offset_of_tail(log.path, lines)
         steps: dict[str, deque[int]] = {}
-        events = _Lines(GrowingFile(self.run_dir.events))
-        while text := events.read(ended=False):
+        events = GrowingFile(self.run_dir.events)
+        while text := events.lines(ended=False):
             for line in text.removesuffix("\n").split("\n"):
                 self._left_out += 1
                 task = _step_of(line)
@@ -169,7 +161,7 @@ class RunFollower:
             for stream in self.streams:
                 path = self.run_dir.log(task, stream, attempt)
                 if path.exists():
-                    self._logs.setdefault((attempt, task, stream), _Lines(GrowingFile(path)))
+                    self._logs.setdefault((attempt, task, stream), GrowingFile(path))
 
 
 def wait_for_end(

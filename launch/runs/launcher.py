@@ -1,19 +1,20 @@
-"""Which process a run's launcher is, and whether it still runs."""
+"""A run's launcher: which process it is, whether it still runs, and the socket that takes requests to it."""
 
-import json
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from tfdist.launch.agents.inbox import Inbox, Interrupted
+from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import read_json
+from tfdist.launch.json_lines import LineReader, to_line
 from tfdist.launch.redact import safe_text
 from tfdist.launch.runs.rundir import RunDir, open_folder
 from tfdist.launch.typed_json import Between, Time, from_json, parse_json
@@ -48,14 +49,23 @@ def serve(run_dir: RunDir, inbox: Inbox, running: Callable[[], Sequence[str]]) -
         with suppress(OSError):
             listener = _listener(run_dir, stack)
 
-            def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-                if request.get("request") == "stop":
-                    inbox.put(None, Interrupted(signal.SIGTERM, STOPPED_BY))
-                elif request.get("request") != "status":
-                    return {"error": "unknown request: use status or stop"}
-                return asdict(Answer(os.getpid(), tuple(running())))
+            def answer_all() -> None:
+                while True:
+                    try:
+                        client, _ = listener.accept()
+                    except OSError:
+                        return
+                    with client, suppress(OSError, ValueError):
+                        values = parse_json(_line(client))
+                        request = values.get("request") if isinstance(values, dict) else None
+                        if request == "stop":
+                            inbox.put(None, Interrupted(signal.SIGTERM, STOPPED_BY))
+                        if request in ("status", "stop"):
+                            client.sendall(to_line(asdict(Answer(os.getpid(), tuple(running())))))
+                        else:
+                            client.sendall(to_line({"error": "unknown request: use status or stop"}))
 
-            thread = threading.Thread(target=_accept, args=(listener, answer), name="control", daemon=True)
+            thread = threading.Thread(target=answer_all, name="control", daemon=True)
             thread.start()
             stack.callback(thread.join)
             stack.callback(listener.shutdown, socket.SHUT_RDWR)  # ends accept()
@@ -74,7 +84,7 @@ def request(run_dir: RunDir, name: str) -> Answer:
         folder = os.open(run_dir.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, folder)
         client.connect(_address(folder, run_dir))
-        client.sendall(json.dumps({"request": name}).encode() + b"\n")
+        client.sendall(to_line({"request": name}))
         line = _line(client)
     try:
         answer = from_json(parse_json(line), Answer)
@@ -118,26 +128,13 @@ def _address(folder: int, run_dir: RunDir) -> str:
     return f"/proc/self/fd/{folder}/{run_dir.control.name}"
 
 
-def _accept(listener: socket.socket, answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
-    while True:
-        try:
-            client, _ = listener.accept()
-        except OSError:
-            return
-        with client, suppress(OSError, ValueError):
-            request = parse_json(_line(client))
-            reply = answer(request) if isinstance(request, dict) else {"error": "not a JSON object"}
-            client.sendall(json.dumps(reply).encode() + b"\n")
-
-
 def _line(stream: socket.socket) -> bytes:
-    data, until = b"", time.monotonic() + ANSWER_S
-    while not data.endswith(b"\n") and len(data) < _LONGEST:
+    reader, until = LineReader(_LONGEST), time.monotonic() + ANSWER_S
+    lines: list[bytes] = []
+    while not lines:
         stream.settimeout(max(0.001, until - time.monotonic()))  # for all of it, however it drips
-        if not (part := stream.recv(4096)):
-            break
-        data += part
-    return data
+        lines = reader.feed(stream.recv(4096) or b"\n")
+    return lines[0]
 
 
 @dataclass(frozen=True)
@@ -216,3 +213,45 @@ def _boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return ""
+
+
+def request_stop(run_dir: RunDir) -> None:
+    """Send a stop request. The tasks get the grace period; after a second request the launcher kills them.
+
+    Raises:
+        TfdistError: the launcher cannot be reached.
+    """
+    try:
+        request(run_dir, "stop")
+    except TimeoutError:
+        launcher = read_launcher(run_dir)
+        pid = launcher.pid if launcher else "PID"
+        raise TfdistError(
+            f"the launcher of {run_dir.path} does not answer: if it is suspended, continue it with 'kill -CONT {pid}'",
+            ExitCode.FAILED,
+        ) from None
+    except PermissionError:
+        raise TfdistError(f"{run_dir.control}: not your run; ask its owner to stop it", ExitCode.FAILED) from None
+    except OSError:  # it has not opened its socket yet, could not, or has just ended
+        launcher = read_launcher(run_dir)
+        if launcher is None or not launcher.alive or run_dir.outcome.exists():
+            return
+        if not launcher.local:
+            raise TfdistError(
+                f"the launcher of {run_dir.path} runs on {launcher.host}: use 'tfdist stop' on that host",
+                ExitCode.FAILED,
+            ) from None
+        try:
+            terminate(run_dir, launcher)
+        except ProcessLookupError:
+            return
+        except PermissionError:
+            raise TfdistError(f"{run_dir.path}: not your run; ask its owner to stop it", ExitCode.FAILED) from None
+
+
+def running_tasks(run_dir: RunDir) -> tuple[str, ...]:
+    """The tasks that still run, as far as the launcher answers."""
+    try:
+        return request(run_dir, "status").running
+    except OSError:
+        return ()

@@ -4,7 +4,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +39,16 @@ def old_runs(runs_dir: Path, age_s: float, used: Collection[str] = ()) -> list[O
     except OSError:
         return []
     in_use = {parent for folder in used for parent in (Path(folder).resolve(), *Path(folder).resolve().parents)}
-    runs = [_old_run(RunDir(path)) for path in paths if _is_deletable(RunDir(path)) and path.resolve() not in in_use]
+    runs = []
+    for run_dir in map(RunDir, paths):
+        if _is_deletable(run_dir) and run_dir.path.resolve() not in in_use:
+            found = {run_dir.path: run_dir.path.lstat()}
+            for parent, folders, files in os.walk(run_dir.path):
+                found |= {Path(parent, name): Path(parent, name).lstat() for name in (*folders, *files)}
+            ended = max(each.st_mtime for each in found.values())
+            size = sum(each.st_size for each in found.values() if stat.S_ISREG(each.st_mode))
+            has_checkpoints = any(path.parent == run_dir.checkpoints for path in found)
+            runs.append(OldRun(run_dir, ended, size, has_checkpoints))
     return sorted((run for run in runs if time.time() - run.ended > age_s), key=lambda run: run.ended)
 
 
@@ -62,21 +71,3 @@ def _is_deletable(run_dir: RunDir) -> bool:
     run = read_run(run_dir)
     lives = run.launcher is not None and run.launcher.local and run.launcher.alive
     return run.ended and not lives
-
-
-def _old_run(run_dir: RunDir) -> OldRun:
-    found = dict(_stats(run_dir.path))
-    return OldRun(
-        run_dir,
-        max(each.st_mtime for each in found.values()),
-        sum(each.st_size for each in found.values() if stat.S_ISREG(each.st_mode)),
-        any(path.parent == run_dir.checkpoints for path in found),
-    )
-
-
-def _stats(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """The folder and all in it, as far as it can be read."""
-    yield folder, folder.lstat()
-    for parent, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            yield Path(parent, name), Path(parent, name).lstat()

@@ -15,10 +15,46 @@ _STAMP = "%Y%m%dT%H%M%SZ"
 
 
 @dataclass(frozen=True)
+class _File:
+    """An attribute of a RunDir: the path of the file with this name."""
+
+    name: str
+
+    def __get__(self, run_dir: "RunDir", _: object) -> Path:
+        return run_dir.path / self.name
+
+
+@dataclass(frozen=True)
 class RunDir:
     """The folder of one run."""
 
     path: Path
+    spec = _File("spec.json")
+    """The training spec, or the strategy and the user's command."""
+    cluster = _File("cluster.json")
+    """Host, cores, environment and command of each task."""
+    hosts = _File("hosts.json")
+    """Each host's description from its agent."""
+    commands = _File("commands.txt")
+    """The tfdist command, then the command of each task."""
+    events = _File("events.jsonl")
+    """All messages except output and heartbeats, one JSON object per line."""
+    outcome = _File("outcome.json")
+    """The `Outcome`."""
+    records = _File("records.jsonl")
+    """The measurements for `tfdist report`, a line each."""
+    checkpoints = _File("checkpoints")
+    """The folder of checkpoints, unless another one was chosen."""
+    launcher = _File("launcher.json")
+    """Which process the launcher is."""
+    launcher_log = _File("launcher.log")
+    """What a launcher in the background prints."""
+    control = _File("control.sock")
+    """The unix socket of a running launcher."""
+    placement = _File("placement.csv")
+    """Where operations were placed: task, operation, device and number of nodes, as CSV."""
+    reserved = _File(".reserved")
+    """Disk space that is kept free for `outcome`."""
 
     @property
     def created(self) -> float | None:
@@ -28,71 +64,6 @@ class RunDir:
         except ValueError:
             return None
         return stamp.replace(tzinfo=timezone.utc).timestamp()
-
-    @property
-    def spec(self) -> Path:
-        """The training spec, or the strategy and the user's command."""
-        return self.path / "spec.json"
-
-    @property
-    def cluster(self) -> Path:
-        """Host, cores, environment and command of each task."""
-        return self.path / "cluster.json"
-
-    @property
-    def hosts(self) -> Path:
-        """Each host's description from its agent."""
-        return self.path / "hosts.json"
-
-    @property
-    def commands(self) -> Path:
-        """The tfdist command, then the command of each task."""
-        return self.path / "commands.txt"
-
-    @property
-    def events(self) -> Path:
-        """All messages except output and heartbeats, one JSON object per line."""
-        return self.path / "events.jsonl"
-
-    @property
-    def outcome(self) -> Path:
-        """The `Outcome`."""
-        return self.path / "outcome.json"
-
-    @property
-    def records(self) -> Path:
-        """The measurements for `tfdist report`, a line each."""
-        return self.path / "records.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of checkpoints, unless another one was chosen."""
-        return self.path / "checkpoints"
-
-    @property
-    def launcher(self) -> Path:
-        """Which process the launcher is."""
-        return self.path / "launcher.json"
-
-    @property
-    def launcher_log(self) -> Path:
-        """What a launcher in the background prints."""
-        return self.path / "launcher.log"
-
-    @property
-    def control(self) -> Path:
-        """The unix socket of a running launcher."""
-        return self.path / "control.sock"
-
-    @property
-    def placement(self) -> Path:
-        """Where operations were placed: task, operation, device and number of nodes, as CSV."""
-        return self.path / "placement.csv"
-
-    @property
-    def reserved(self) -> Path:
-        """Disk space that is kept free for `outcome`."""
-        return self.path / ".reserved"
 
     def attempts(self) -> list[tuple[int, str]]:
         """Attempt and task of each folder with logs, sorted."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -95,20 +96,27 @@ class _OutcomeFields(TypedDict, total=False):
 def read_run(run_dir: RunDir) -> Run:
     """The run in a folder."""
     ending, launcher = _ending(run_dir), read_launcher(run_dir)
-    started = launcher.started if launcher else run_dir.created or _modified(run_dir.path)
+    started = launcher.started if launcher else run_dir.created or 0.0
+    if not started:
+        with suppress(OSError):
+            started = run_dir.path.stat().st_mtime
     state = _state(run_dir, ending, launcher, started)
     if state is RunState.LOST and (ending := _ending(run_dir)):  # it has written its outcome and ended since
         state = _state(run_dir, ending, launcher, started)
-    wall_s = ending.get("wall_s")
+    wall_s, remark = ending.get("wall_s"), ""
     if state is RunState.RUNNING:
         wall_s = max(0.0, time.time() - started)
+        if launcher is not None and not launcher.local:
+            remark = f"on {launcher.host}; not checked from here"
+    elif state is RunState.LOST:
+        remark = "the launcher ended without an outcome"
     return Run(
         run_dir=run_dir,
         state=state,
         started=started,
         wall_s=wall_s,
         exit_code=ending.get("exit_code"),
-        reason=safe_text(ending.get("reason", "")) or _remark(state, launcher),
+        reason=safe_text(ending.get("reason", "")) or remark,
         culprit=safe_text(ending.get("culprit") or "") or None,
         launcher=launcher,
     )
@@ -155,24 +163,9 @@ def _state(run_dir: RunDir, ending: _OutcomeFields, launcher: Launcher | None, s
     return RunState.LOST
 
 
-def _remark(state: RunState, launcher: Launcher | None) -> str:
-    if state is RunState.LOST:
-        return "the launcher ended without an outcome"
-    if state is RunState.RUNNING and launcher is not None and not launcher.local:
-        return f"on {launcher.host}; not checked from here"
-    return ""
-
-
 def _read(path: Path) -> Mapping[str, Any]:
     values = read_json(path)
     return values if isinstance(values, dict) else {}
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def list_runs(runs_dir: Path) -> list[Run]:
@@ -195,8 +188,12 @@ def find_run(text: str, runs_dir: Path, argument: str = "") -> RunDir:
     Raises:
         TfdistError: there is no such run, or several.
     """
+    no_runs = f"no runs in {runs_dir}: start one with 'tfdist launch', or give --runs-dir or the path of a run"
     if text == LAST:
-        return _newest(runs_dir)
+        runs = list_runs(runs_dir)
+        if not runs:
+            raise TfdistError(no_runs)
+        return runs[0].run_dir
     if "/" in text or not text:
         if text and _is_run(Path(text)):
             return RunDir(Path(text))
@@ -214,22 +211,9 @@ def find_run(text: str, runs_dir: Path, argument: str = "") -> RunDir:
     if _is_run(Path(text)):
         return RunDir(Path(text))
     if not names:
-        raise _no_runs(runs_dir)
+        raise TfdistError(no_runs)
     hint = did_you_mean(text, names) if len(names) <= 4 else "'tfdist runs' lists them"
     raise TfdistError(f"{argument}: no such run in {runs_dir}; {hint}")
-
-
-def _newest(runs_dir: Path) -> RunDir:
-    runs = list_runs(runs_dir)
-    if not runs:
-        raise _no_runs(runs_dir)
-    return runs[0].run_dir
-
-
-def _no_runs(runs_dir: Path) -> TfdistError:
-    return TfdistError(
-        f"no runs in {runs_dir}: start one with 'tfdist launch', or give --runs-dir or the path of a run"
-    )
 
 
 def _is_run(path: Path) -> bool:

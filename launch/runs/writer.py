@@ -155,18 +155,14 @@ class RunWriter:
 
     def write(self, message: Message) -> None:
         """Append one message to its log; what comes every few seconds from each host is skipped."""
-        if isinstance(message, Restarting):
-            self._close_logs()
+        if isinstance(message, Restarting):  # files of earlier attempts would stay open; those still used are reopened
+            for log in self._logs.values():
+                log.close()
+            self._logs = {path: log for path, log in self._logs.items() if log.lost or log.cut}
         if isinstance(message, Output):
             self._append(self.run_dir.log(message.task, message.stream, message.attempt), message.text)
         elif not isinstance(message, Heartbeat | Inspected):
             self._append_event({"kind": type(message).__name__, **asdict(message)})
-
-    def _close_logs(self) -> None:
-        """Forget the files of earlier attempts, which would stay open; those still written to are opened again."""
-        for log in self._logs.values():
-            log.close()
-        self._logs = {path: log for path, log in self._logs.items() if log.lost or log.cut}
 
     def refuse(self, arrival: Arrival) -> None:
         """Record a message about a task that is not on the host that sent it."""
@@ -178,19 +174,15 @@ class RunWriter:
 
     def _append(self, path: Path, text: str) -> None:
         if path not in self._logs:
-            self._logs[path] = _Log(lambda: self._here(path), self._limit, self._end_of(path))
+            end = f"\n[tfdist: {self._cut}]\n"
+            if path == self.run_dir.events:
+                end = dumps({"kind": "Note", **asdict(Note("tfdist", f"{path.name}: {self._cut}"))}) + "\n"
+            self._logs[path] = _Log(lambda: self._here(path), self._limit, end.encode())
         log = self._logs[path]
         was_cut = log.cut
         self._try(path, lambda: log.append(text.encode("utf-8", "surrogateescape")))
         if log.cut and not was_cut:
             self.warn(self._warning([path]))
-
-    def _end_of(self, path: Path) -> bytes:
-        """The last line of a file that is cut."""
-        if path == self.run_dir.events:
-            note = Note("tfdist", f"{path.name}: {self._cut}")
-            return (dumps({"kind": "Note", **asdict(note)}) + "\n").encode()
-        return f"\n[tfdist: {self._cut}]\n".encode()
 
     def _warning(self, cut: Iterable[Path]) -> str:
         names = shortened(str(path.relative_to(self.run_dir.path)) for path in cut)

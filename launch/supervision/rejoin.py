@@ -110,7 +110,7 @@ class Rejoin:
         """Why the last connection failed, by host name."""
         self._marks: dict[str, str] = {}
         """Marks of the agents that were lost, by host name."""
-        self._channels: dict[Host, Channel] = {}
+        self.channels: dict[Host, Channel] = {}
         """Channels of hosts that are ready or being connected."""
         self._ready: dict[Host, Mapping[str, Any]] = {}
         """Their descriptions."""
@@ -141,7 +141,7 @@ class Rejoin:
             taken = [(host, hello) for host, hello in self._ready.items() if self._is_alive(host)]
             for host, hello in taken:
                 del self._ready[host]
-                self._fleet.add(self._channels.pop(host), hello)
+                self._fleet.add(self.channels.pop(host), hello)
         return [host for host, _ in taken if host not in self._fleet.lost]
 
     def start(self) -> None:
@@ -157,15 +157,15 @@ class Rejoin:
             self._changed.notify()
         if self._thread.ident:
             self._thread.join(CLEAN_UP_S)
-        close_all(list(self._channels.values()), self._fleet.policy)
+        close_all(list(self.channels.values()), self._fleet.policy)
 
     def _is_alive(self, host: Host) -> bool:
-        channel = self._channels[host]
+        channel = self.channels[host]
         silent_s = 0.0 if host.local else time.monotonic() - channel.last_received
         return not channel.lost and silent_s < self._fleet.policy.silence_s
 
     def _run(self) -> None:
-        with heartbeats(self._channels, self._fleet.policy.heartbeat_s):
+        with heartbeats(self.channels, self._fleet.policy.heartbeat_s):
             while True:
                 with self._changed:
                     if not self._closed:
@@ -196,7 +196,7 @@ class Rejoin:
             if self._closed:
                 return
             self._inbox = Inbox()
-        fleet = Fleet(self._inbox, self._fleet.policy, channels=self._channels)
+        fleet = Fleet(self._inbox, self._fleet.policy, channels=self.channels)
         try:
             connect_more(fleet, hosts)
             self._end_predecessors(fleet)
@@ -204,7 +204,7 @@ class Rejoin:
             for host in hosts:
                 if host in fleet.hellos and host not in fleet.lost:
                     self.problems.pop(host.name, None)
-                    self._channels[host].deliver_to(self._nowhere)
+                    self.channels[host].deliver_to(self._nowhere)
                     with self._changed:
                         self._ready[host] = fleet.hellos[host]
                     self._fleet.inbox.put(None, HostReady(host.name))
@@ -224,7 +224,7 @@ class Rejoin:
                 fleet.lost[host] = Problem(reply.reason, fix, host.name)
 
     def _close(self, host: Host) -> None:
-        channel = self._channels.pop(host, None)
+        channel = self.channels.pop(host, None)
         if channel is not None:
             channel.silent = True
             channel.close(0.0)

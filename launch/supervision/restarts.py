@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from tfdist.launch.agent_program.clock import event_time
+from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.inbox import AgentLost, Interrupted, Message, Restarting
 from tfdist.launch.agents.messages import Event, Exited, NotStarted, Stuck
 from tfdist.launch.diagnosis.diagnose import diagnose

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 
-from tfdist.launch.agent_program.clock import event_time
+from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.channel import DESCRIPTORS
 from tfdist.launch.agents.connect import SPARE_DESCRIPTORS, allow_descriptors, connect
 from tfdist.launch.agents.fleet import Fleet

@@ -9,7 +9,7 @@ from functools import partial
 from queue import Empty
 from typing import Any, Protocol
 
-from tfdist.launch.agent_program.clock import event_time
+from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.channel import SilenceDetector
 from tfdist.launch.agents.inbox import AgentLost, Arrival, Inbox, Interrupted, Message, NextTurn, OnMessage
 from tfdist.launch.agents.messages import (
@@ -168,7 +168,7 @@ class Supervisor:
         if not self.tasks.stopped:
             self.history.entries.append(entry)
             self.failed_at = now if self.failed_at is None else self.failed_at
-            self._settle(now)
+            self.settle(now)
 
     def _after_exit(self, task: str, code: int, at: float) -> None:
         if self.saving.active:
@@ -203,10 +203,10 @@ class Supervisor:
         if self.failed_at is None:
             self.failed_at = at
             self.tasks.inspect()
-        due = self.deadlines.of(self._settle)
-        self.deadlines.set(self._settle, at + settle_s if due is None else min(due, at + settle_s))
+        due = self.deadlines.of(self.settle)
+        self.deadlines.set(self.settle, at + settle_s if due is None else min(due, at + settle_s))
 
-    def _settle(self, now: float) -> None:
+    def settle(self, now: float) -> None:
         """Restart or stop tasks, but not as long as every failure may be the consequence of one not seen yet.
 
         A task that reported its exception gets more time: it may save its logs before it exits.
@@ -215,7 +215,7 @@ class Supervisor:
         recent = self.restarted_at + self.policy.settle_secondary_s >= now
         until = (self.failed_at or now) + (self.policy.settle_s if recent else self.policy.settle_secondary_s)
         if now < until and not shows_cause(self.history, self.job):
-            self.deadlines.set(self._settle, min(until, now + 1.0))
+            self.deadlines.set(self.settle, min(until, now + 1.0))
             self.tasks.inspect()
             return
         if self._restart(now):
@@ -227,7 +227,7 @@ class Supervisor:
         spared = ending if now < until and not self.policy.max_restarts else ()
         self._stop(self.policy.failure_grace_s, first_failure(self.history), spared)
         if spared:
-            self.deadlines.set(self._settle, until)
+            self.deadlines.set(self.settle, until)
 
     def _restart(self, now: float) -> bool:
         """Restart the tasks that have failed if others continue; returns whether it did."""
@@ -240,7 +240,7 @@ class Supervisor:
         for watch in self.watches:
             watch.forget(tasks)
         self.failed_at, self.restarted_at = None, now
-        self.deadlines.cancel(self._settle, self._start_timed_out)
+        self.deadlines.cancel(self.settle, self._start_timed_out)
         return True
 
     def failure_time(self, now: float) -> float:
@@ -283,7 +283,7 @@ class Supervisor:
 
     def _start_no_more(self) -> None:
         self.starts.cancel()
-        self.deadlines.cancel(self._settle, self._start_timed_out)
+        self.deadlines.cancel(self.settle, self._start_timed_out)
 
     def _interrupt(self, message: Interrupted, at: float) -> None:
         received = self.history.select(Interrupted)
@@ -307,7 +307,7 @@ class Supervisor:
         if lost and not self.tasks.stopped:  # other hosts may be lost at the same time
             self.starts.cancel()
             self.failed_at = self.failed_at or at
-            self.deadlines.set(self._settle, at + min(self.policy.settle_s, self.policy.lost_grace_s))
+            self.deadlines.set(self.settle, at + min(self.policy.settle_s, self.policy.lost_grace_s))
 
 
 def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) -> None:

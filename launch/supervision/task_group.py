@@ -5,8 +5,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from tfdist.launch.agent_program.clock import event_time
+from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.channel import Channel
+from tfdist.launch.agents.fleet import OnReply, Requests
 from tfdist.launch.agents.inbox import OnMessage, Stopped
 from tfdist.launch.agents.messages import (
     DumpStacks,
@@ -18,7 +19,6 @@ from tfdist.launch.agents.messages import (
     TaskMessage,
     ToAgent,
 )
-from tfdist.launch.agents.requests import OnReply, Requests
 from tfdist.launch.diagnosis.history import FIRST, History, ProcessState
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy

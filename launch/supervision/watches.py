@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfdist.launch.agent_program.clock import event_time
+from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.inbox import Message, Note
 from tfdist.launch.agents.messages import Event, Exited, Listening, Output, Release, Reply, StacksDumped, Started
 from tfdist.launch.diagnosis.history import Freeze, NotFinite, NotJoined, ProcessState, Stall

@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import tensorflow as tf
 
-from tfdist.launch.agent_program.files import read_text
+from tfdist.launch.agent_program.system import read_text
 from tfdist.models.training.readings import open_gpus
 
 _WHEELS: Mapping[str, str] = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfdist.launch import events
-from tfdist.launch.agent_program.files import host_usage, resident_bytes
+from tfdist.launch.agent_program.system import host_usage, resident_bytes
 from tfdist.launch.events import Phase
 from tfdist.models.record import GpuReading, Window, WindowUsage
 from tfdist.models.training.readings import gpu_readings

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.ports import free_ports
-from tfdist.launch.agent_program.ports import listening_ports
+from tfdist.launch.agent_program.system import listening_ports
 
 TRAINING = (
     "--model", "tiny", "--dataset", "digits", "--batch-size", "8", "--image-size", "32", "--set", "steps_per_window=3",

@@ -11,7 +11,7 @@ from tfdist.jobs.launch_plan import LaunchOptions, plan_request
 from tfdist.launch.cluster import Task
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
-from tfdist.launch.inherit.source import SourceName
+from tfdist.launch.inherit.table import SourceName
 from tfdist.launch.machine import Machine
 from tfdist.models.checkpoints import Checkpointing
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing, suppress
 import pytest
 
 from tfdist.launch import probe
-from tfdist.launch.agent_program.ports import reserve
+from tfdist.launch.agent_program.system import reserve
 from tfdist.launch.agents.messages import LinkSpeed
 from tfdist.launch.probe import ProbeServer, dial, dial_all, measure_link
 

@@ -16,8 +16,7 @@ import pytest
 
 from tfdist.launch.agents.bootstrap import agent_argv, agent_source
 from tfdist.launch.agents.inbox import Stopped
-from tfdist.launch.agents.messages import Configure, Event, Exited, Heartbeat, Output, Start, Started
-from tfdist.launch.agents.wire import encode
+from tfdist.launch.agents.messages import Configure, Event, Exited, Heartbeat, Output, Start, Started, encode
 from tfdist.launch.diagnosis.history import Status
 from tfdist.launch.doctor.preflight import with_free_ports
 from tfdist.launch.errors import TfdistError

@@ -1,5 +1,6 @@
 """A real agent over pipes, and the messages that it sends."""
 
+import marshal
 import os
 import signal
 import subprocess
@@ -10,13 +11,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tfdist.launch.agents.bootstrap import agent_argv, agent_source, program_text
-from tfdist.launch.agents.messages import Alive, Configure, Exited, Output, Start, Started
-from tfdist.launch.agents.wire import decode, encode
+from tfdist.launch import agent_program
+from tfdist.launch.agent_program import loader
+from tfdist.launch.agents.bootstrap import agent_argv, agent_source
+from tfdist.launch.agents.messages import Alive, Configure, Exited, Output, Start, Started, decode, encode
 from tfdist.launch.hosts.host import LOCAL
 
 TEXT = replace(LOCAL, python=sys.executable)
-"""It receives the program as text, which tests can edit."""
+"""It receives the program as text, to which tests can add."""
 
 
 class RealAgent:
@@ -118,13 +120,24 @@ def real_agent(grace_s=5.0, launcher_timeout_s=60.0, env=None, source=None):
         process.stdout.close()
 
 
-def edited_source(*changes, **constants):
-    """The agent's program text with (old, new) parts replaced, and other values for constants."""
-    text = program_text()
-    marker = "class _RunningTask:"
-    lines = "".join(f"{name} = {value!r}\n" for name, value in constants.items())
-    for old, new in (*changes, (marker, f"{lines}\n{marker}")):
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    data = text.encode()
+def changed_agent(code="", **constants):
+    """The program of an agent in which `code` has run before its start, and constants have other values."""
+    modules = marshal.loads(agent_source(TEXT).partition(b"\n")[2])
+    changes = "\n".join(
+        f"import {name}; {name}.{constant} = {value!r}"
+        for name in modules
+        if name.startswith(agent_program.__name__) and name != loader.__name__
+        for constant, value in constants.items()
+    )
+    modules[loader.__name__] += f"\nsys.meta_path.insert(0, Loader(m))\n{changes}\n{code}\n"
+    data = marshal.dumps(modules)
     return b"%d\n%s" % (len(data), data)
+
+
+WITHOUT_SIGKILL = """
+import os, signal
+def without_effect(send):
+    return lambda pid, number: send(pid, signal.SIGCONT if number == signal.SIGKILL else number)
+os.kill, os.killpg = without_effect(os.kill), without_effect(os.killpg)
+"""
+"""It stands in for a process that cannot be killed: SIGKILL is replaced by a signal without an effect."""

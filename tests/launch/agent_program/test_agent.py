@@ -32,7 +32,7 @@ from tfdist.launch.agents.messages import (
     Stuck,
 )
 
-from .real_agent import edited_source, real_agent, wait_until
+from .real_agent import WITHOUT_SIGKILL, changed_agent, real_agent, wait_until
 
 SLEEP = "import time; print('ready', flush=True); time.sleep(600)"
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
@@ -50,13 +50,13 @@ def exists(pid):
 # --- the start
 
 
-def slow_nvidia_smi(tmp_path, script, *changes):
+def slow_nvidia_smi(tmp_path, script, code=""):
     """An environment with a stand-in for nvidia-smi, and the agent's source with a device file for it."""
     tool = tmp_path / "bin/nvidia-smi"
     tool.parent.mkdir()
     tool.write_text(f"#!/bin/sh\n{script}\n")
     tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
-    source = edited_source(*changes, GPU_DEVICES="/dev/null", COMMAND_TIMEOUT_S=1.0, HEARTBEAT_S=0.2)
+    source = changed_agent(code, GPU_DEVICES="/dev/null", COMMAND_TIMEOUT_S=1.0, HEARTBEAT_S=0.2)
     return {"PATH": f"{tool.parent}:{os.environ['PATH']}"}, source
 
 
@@ -73,8 +73,7 @@ def test_heartbeats_come_while_a_slow_nvidia_smi_delays_the_description(tmp_path
 
 
 def test_a_command_that_cannot_be_killed_delays_neither_the_description_nor_the_end(tmp_path):
-    never_killed = "for pid in ABANDONED & children():", "for pid in set[int]():"
-    env, source = slow_nvidia_smi(tmp_path, "echo $$ > $TMP_FOLDER/pid; exec sleep 600", never_killed)
+    env, source = slow_nvidia_smi(tmp_path, "echo $$ > $TMP_FOLDER/pid; exec sleep 600", WITHOUT_SIGKILL)
     with real_agent(env=env | {"TMP_FOLDER": str(tmp_path)}, source=source, grace_s=60) as agent:
         agent.wait_for(Hello)
         pid = int((tmp_path / "pid").read_text())
@@ -86,7 +85,9 @@ def test_a_command_that_cannot_be_killed_delays_neither_the_description_nor_the_
 
 def test_a_folder_that_does_not_answer_delays_only_its_task(tmp_path):
     # A FIFO without a writer hangs whoever opens it, as a program on a file server that is gone.
-    source = edited_source(("os.chdir(cwd)", "os.chdir(cwd) if cwd == '/' else open(cwd).close()"))
+    source = changed_agent(
+        "import os; chdir = os.chdir; os.chdir = lambda cwd: chdir(cwd) if cwd == '/' else open(cwd).close()"
+    )
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     with real_agent(source=source) as agent:
@@ -137,8 +138,8 @@ def test_a_task_starts_with_default_signals_its_cores_and_no_other_descriptors()
 
 
 def test_preparing_a_folder_that_does_not_answer_does_not_stop_heartbeats():
-    slow = "exists = os.path.isdir(requested)", "exists = os.path.isdir(requested); time.sleep(1)"
-    source = edited_source(slow, HEARTBEAT_S=0.1)
+    slow = "import os, time; isdir = os.path.isdir; os.path.isdir = lambda path: time.sleep(1) or isdir(path)"
+    source = changed_agent(slow, HEARTBEAT_S=0.1)
     with real_agent(source=source) as agent:
         agent.wait_for(Hello)
         before = len(agent.messages)
@@ -234,8 +235,7 @@ def test_a_program_that_outlives_its_shell_can_be_killed_at_once(survivors):
 
 def test_a_program_that_cannot_be_killed_does_not_hide_the_exit_of_its_shell():
     script = 'PYTHON=$0; "$PYTHON" -S -c "$1"; exit'
-    no_effect = "kill(number, signal.SIGKILL)", "kill(number, signal.SIGCONT)"
-    source = edited_source(no_effect, STUCK_S=0.3, CLEAN_UP_KILL_S=0.3)
+    source = changed_agent(WITHOUT_SIGKILL, STUCK_S=0.3, CLEAN_UP_KILL_S=0.3)
     with real_agent(source=source) as agent:
         agent.start("", program=("sh", "-c", script, sys.executable, "import os; print(os.getpid())\n" + STUBBORN))
         agent.wait_for_text("ready")
@@ -248,6 +248,8 @@ def test_a_program_that_cannot_be_killed_does_not_hide_the_exit_of_its_shell():
 def test_a_task_that_was_reaped_is_never_signalled(tmp_path):
     log = tmp_path / "signals"
     spy = f"""
+import os
+from tfdist.launch.agent_program.system import process_stat
 def spied(name, real):
     def call(number, signal_number):
         with open({str(log)!r}, "a") as file:
@@ -256,7 +258,7 @@ def spied(name, real):
     return call
 os.kill, os.killpg = spied("kill", os.kill), spied("killpg", os.killpg)
 """
-    source = edited_source(("class Agent:", f"{spy}\n\nclass Agent:"))
+    source = changed_agent(spy)
     with real_agent(grace_s=0.2, source=source) as agent:
         agent.start("pass")
         pid = agent.wait_for(Started).pid
@@ -356,7 +358,7 @@ def frozen(pid):
 
 
 def test_a_task_in_uninterruptible_sleep_is_reported_and_not_waited_for():
-    with real_agent(grace_s=60.0, source=edited_source(STUCK_S=0.5)) as agent:
+    with real_agent(grace_s=60.0, source=changed_agent(STUCK_S=0.5)) as agent:
         agent.start(SLEEP)
         agent.wait_for_text("ready")
         with frozen(agent.wait_for(Started).pid):
@@ -372,9 +374,7 @@ def test_a_task_in_uninterruptible_sleep_is_reported_and_not_waited_for():
 
 
 def test_a_task_that_does_not_end_is_reported_as_stuck():
-    # Without a process that cannot be killed: SIGKILL is replaced by a signal without an effect.
-    no_effect = "kill(number, signal.SIGKILL)", "kill(number, signal.SIGCONT)"
-    source = edited_source(no_effect, STUCK_S=0.3, CLEAN_UP_KILL_S=0.3)
+    source = changed_agent(WITHOUT_SIGKILL, STUCK_S=0.3, CLEAN_UP_KILL_S=0.3)
     with real_agent(source=source) as agent:
         agent.start(STUBBORN)
         agent.wait_for_text("ready")
@@ -557,7 +557,7 @@ def test_a_server_that_listens_is_reported_once():
         "os.read(int(os.environ['TFDIST_BARRIER_FD']), 1); server.listen(); print('ready', flush=True)\n"
         "import time; time.sleep(600)"
     )
-    with real_agent(grace_s=0.5, source=edited_source(HEARTBEAT_S=0.1)) as agent:
+    with real_agent(grace_s=0.5, source=changed_agent(HEARTBEAT_S=0.1)) as agent:
         agent.send(Reserve((0,), request=1))
         (port,) = agent.wait_for(Reserved).ports
         agent.start("", program=(sys.executable, "-S", "-c", serve, str(port)), port=port)
@@ -642,7 +642,7 @@ def test_output_is_the_same_bytes_however_it_is_cut():
         "os.write(1, b'a\\xff\\xe2\\x96'); time.sleep(1.3); os.write(1, b'b\\r\\n')\n"
         "os.write(1, '\\u2588'.encode() * 100_000); time.sleep(1.3); os.write(1, b'\\xf0\\x9f')"
     )
-    with real_agent(source=edited_source(PARTIAL_S=0.1)) as agent:
+    with real_agent(source=changed_agent(PARTIAL_S=0.1)) as agent:
         agent.start(code)
         agent.exit_of("worker-0")
         expected = b"a\xff\xe2\x96b\r\n" + "\u2588".encode() * 100_000 + b"\xf0\x9f"

@@ -1,8 +1,58 @@
+import sys
+from pathlib import Path
+
 import pytest
 
-from tfdist.launch.agent_program import gpu_hardware
+from tfdist.launch.agent_program import gpus
 from tfdist.launch.agent_program import gpus as program
 from tfdist.launch.agent_program.description import describe
+
+
+@pytest.fixture
+def nothing(monkeypatch, tmp_path):
+    """No CUDA library anywhere."""
+    monkeypatch.setattr(gpus, "LINKER_CACHE", str(tmp_path / "ld.so.cache"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site-packages"), "/no/such.zip"])
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    return tmp_path
+
+
+def fill(folder: Path, *names: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+
+
+def test_without_cuda_all_libraries_are_missing(nothing):
+    assert gpus.missing_cuda_libraries() == list(gpus.CUDA_LIBRARIES)
+
+
+def test_the_wheels_beside_tensorflow_have_the_libraries(nothing):
+    for library, package in gpus.CUDA_LIBRARIES.items():
+        fill(nothing / "site-packages" / "nvidia" / package / "lib", library)
+    assert gpus.missing_cuda_libraries() == []
+
+
+@pytest.mark.parametrize("place", ["cache", "LD_LIBRARY_PATH", "prefix"])
+def test_libraries_of_the_system_or_of_conda_are_found(place, nothing, monkeypatch):
+    others = [name for name in gpus.CUDA_LIBRARIES if name != "libcudnn.so.9"]
+    if place == "cache":
+        (nothing / "ld.so.cache").write_bytes(b"glibc-ld.so.cache1.1" + b"\0".join(map(str.encode, others)))
+    else:
+        folder = nothing / "prefix" / "lib" if place == "prefix" else nothing / "cuda"
+        fill(folder, *others)
+        monkeypatch.setenv("LD_LIBRARY_PATH", f":{nothing / 'cuda'}")
+    assert gpus.missing_cuda_libraries() == ["libcudnn.so.9"]
+
+
+def test_the_libraries_are_those_of_tensorflows_extra():
+    from importlib.metadata import requires
+
+    extra = [text for text in requires("tensorflow") or [] if "and-cuda" in text]
+    for package in gpus.CUDA_LIBRARIES.values():
+        assert any(text.startswith(f"nvidia-{package.replace('_', '-')}-cu12") for text in extra), package
+
 
 GPUS = program.list_gpus("GPU 0: A100 (UUID: GPU-aa11)\nGPU 1: H100 (UUID: GPU-bb22)\n")
 MIG = """\
@@ -81,8 +131,8 @@ def sysfs(monkeypatch, tmp_path):
         folder = tmp_path / f"cpu{core}" / "topology"
         folder.mkdir(parents=True)
         (folder / "thread_siblings_list").write_text(f"{core % 4},{core % 4 + 4}\n")
-    monkeypatch.setattr(gpu_hardware, "PCI_DEVICES", str(tmp_path))
-    monkeypatch.setattr(gpu_hardware, "CPUS", str(tmp_path))
+    monkeypatch.setattr(gpus, "PCI_DEVICES", str(tmp_path))
+    monkeypatch.setattr(gpus, "CPUS", str(tmp_path))
 
 
 def test_memory_near_cores_and_links_of_gpus_are_described(nvidia_smi, sysfs, monkeypatch):
@@ -99,9 +149,9 @@ def test_memory_near_cores_and_links_of_gpus_are_described(nvidia_smi, sysfs, mo
 
 
 def test_cores_near_an_unknown_device_are_unknown():
-    assert gpu_hardware.near_cores("00000000:FF:1F.7") == []
-    assert gpu_hardware.core_list("0-2,8\n") == [0, 1, 2, 8]
-    assert gpu_hardware.core_list("\n") == []
+    assert gpus.near_cores("00000000:FF:1F.7") == []
+    assert gpus.core_list("0-2,8\n") == [0, 1, 2, 8]
+    assert gpus.core_list("\n") == []
 
 
 @pytest.fixture

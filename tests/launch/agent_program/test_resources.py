@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.launch.agent_program import cgroups, description
+from tfdist.launch.agent_program import description
 
 V2 = "31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
 V1 = """\
@@ -44,16 +44,16 @@ def test_the_limits_of_a_service_and_of_its_ancestors_count(host):
         **v2("/a.slice/b.service", memory_max=2000, memory_current=700, memory_stat=stat, cpu_max="max 100000"),
         **v2("/a.slice", memory_max="max", memory_current=900, memory_stat="inactive_file 0", cpu_max="150000 100000"),
     )
-    assert cgroups.cgroup_memory(root) == [(2000, 400)]
-    assert cgroups.cgroup_cores(root) == 1.5
+    assert description.cgroup_memory(root) == [(2000, 400)]
+    assert description.cgroup_cores(root) == 1.5
 
 
 def test_a_container_sees_only_its_own_cgroup(host):
     limits = v2("", memory_max=1000, memory_current=100, cpu_max="200000 100000")
     for path, top in (("/", "/"), ("/docker/abc", "/docker/abc"), ("/../../other", "/")):
         root = host(f"0::{path}\n", V2.replace(" / /sys", f" {top} /sys"), **limits)
-        assert cgroups.cgroup_memory(root) == [(1000, 100)]
-        assert cgroups.cgroup_cores(root) == 2.0
+        assert description.cgroup_memory(root) == [(1000, 100)]
+        assert description.cgroup_cores(root) == 2.0
 
 
 def test_cgroups_of_version_1(host):
@@ -73,15 +73,15 @@ def test_cgroups_of_version_1(host):
             f"{cpu}/cpu.cfs_period_us": "100000\n",
         },
     )
-    assert cgroups.cgroup_memory(root)[0] == (5000, 1000)
-    assert cgroups.cgroup_cores(root) == 2.5
+    assert description.cgroup_memory(root)[0] == (5000, 1000)
+    assert description.cgroup_cores(root) == 2.5
 
 
 @pytest.mark.parametrize(("cgroup", "mountinfo"), [("", ""), ("0::/\n", ""), ("0::/\n", V2), ("1:cpu:/\n", V2)])
 def test_without_cgroups_there_is_no_limit(cgroup, mountinfo, host):
     root = host(cgroup, mountinfo)
-    assert cgroups.cgroup_memory(root) == []
-    assert cgroups.cgroup_cores(root) is None
+    assert description.cgroup_memory(root) == []
+    assert description.cgroup_cores(root) is None
 
 
 LIMITED = """
@@ -100,7 +100,7 @@ def new_cgroup():
     made = []
 
     def make(controller, **values):
-        folders = cgroups.cgroup_folders(controller)
+        folders = description.cgroup_folders(controller)
         folder = Path(folders[0] if folders else "/nowhere") / f"tfdist-test-{os.getpid()}-{controller}"
         try:
             folder.mkdir()
@@ -159,4 +159,4 @@ def test_the_share_of_busy_cores_needs_running_threads_and_an_average(monkeypatc
         ("", 0),
     ):
         monkeypatch.setattr(description, "read_text", lambda path, text=text: text if path == "/proc/loadavg" else "")
-        assert description._busy() * cores == pytest.approx(min(busy, cores))
+        assert description.busy_share() * cores == pytest.approx(min(busy, cores))

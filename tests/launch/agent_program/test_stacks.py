@@ -12,7 +12,7 @@ from tfdist.launch.agent_program.stacks import catches_signal, wait_for_stacks
 from tfdist.launch.agents.messages import DumpStacks, Event, Exited, StacksDumped
 from tfdist.launch.events import SIGNAL
 
-from .real_agent import edited_source, real_agent, wait_until
+from .real_agent import changed_agent, real_agent, wait_until
 
 REGISTER = "from tfdist.launch.events import dump_on_request; dump_on_request()\n"
 EMIT = (
@@ -37,7 +37,7 @@ def dump(agent, *tasks):
 
 def without_spy():
     """The source of an agent that looks for py-spy only on PATH, and an environment without it."""
-    source = edited_source(('os.path.join(os.path.dirname(sys.executable), "py-spy")', '"/nonexistent"'))
+    source = changed_agent("import sys; sys.executable = '/nonexistent/python'")
     return source, {"PATH": "/usr/bin:/bin"}
 
 
@@ -106,7 +106,7 @@ def test_py_spy_is_used_for_a_task_that_has_not_registered(tmp_path):
 
 
 def test_a_py_spy_that_fails_or_hangs_leaves_proc(tmp_path):
-    source = edited_source(COMMAND_TIMEOUT_S=0.5)
+    source = changed_agent(COMMAND_TIMEOUT_S=0.5)
     with real_agent(env=stand_in(tmp_path, "sleep 600"), source=source) as agent:
         start(agent, HANG)
         assert dump(agent) == {"worker-0": "/proc"}

@@ -31,8 +31,8 @@ from tfdist.launch.agents.messages import (
     StacksDumped,
     Stuck,
     TaskMessage,
+    _kind,
 )
-from tfdist.launch.agents.wire import _kind
 from tfdist.launch.typed_json import Between, MaxLength
 
 pytestmark = pytest.mark.slow

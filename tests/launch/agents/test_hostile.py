@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.launch.jobs import run
 from tfdist.launch.agent_program.description import describe
 from tfdist.launch.agents.connect import connect
+from tfdist.launch.agents.fleet import answers
 from tfdist.launch.agents.messages import (
     CheckFolder,
     Dial,
@@ -27,9 +28,8 @@ from tfdist.launch.agents.messages import (
     Reserve,
     Reserved,
     StacksDumped,
+    encode,
 )
-from tfdist.launch.agents.requests import answers
-from tfdist.launch.agents.wire import encode
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Program, RoleShape, Shape, plan_job

@@ -57,13 +57,13 @@ def test_the_output_of_all_hosts_together_stays_below_the_limit():
     inbox, limit, seen = Inbox(1000), 1000, 0
     threads = senders(inbox, 16, each=50, size=90)
     for _ in range(16 * 50):
-        waiting = inbox._used
+        waiting = inbox.used
         seen = max(seen, waiting)
         assert waiting <= limit
         assert inbox.get(10.0).message == LINE
     for thread in threads:
         thread.join(10)
-    assert inbox._used == 0
+    assert inbox.used == 0
     assert seen > 90  # more than one message did wait
 
 

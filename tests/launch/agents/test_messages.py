@@ -1,14 +1,18 @@
 import ast
 import inspect
 import json
+import math
+import re
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import get_args
+from typing import Any, get_args, get_type_hints
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tfdist.launch.agent_program import agent
 from tfdist.launch.agent_program.description import describe
-from tfdist.launch.agents.bootstrap import program_text
 from tfdist.launch.agents.messages import (
     AgentEnded,
     Alive,
@@ -49,9 +53,194 @@ from tfdist.launch.agents.messages import (
     Stuck,
     Terminated,
     ToAgent,
+    decode,
+    encode,
 )
-from tfdist.launch.agents.wire import decode, encode
-from tfdist.launch.typed_json import from_json
+from tfdist.launch.typed_json import MAX_DEPTH, from_json
+
+KINDS = {re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower(): kind for kind in get_args(FromAgent)}
+TEXTS = st.text(st.characters(exclude_categories=())) | st.sampled_from(["stdout", "../../x", "\ud800", "\udcff"])
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS
+JSON = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3))
+IS_OF_TYPE = {
+    str: lambda value: type(value) is str,
+    int: lambda value: type(value) is int,
+    float: lambda value: type(value) is float and math.isfinite(value),
+    tuple[int, ...]: lambda value: type(value) is tuple and all(type(item) is int for item in value),
+    tuple[str, ...]: lambda value: type(value) is tuple and all(type(item) is str for item in value),
+    Mapping[str, str]: lambda value: type(value) is dict and all(type(item) is str for item in value.values()),
+    Mapping[str, int]: lambda value: type(value) is dict and all(type(item) is int for item in value.values()),
+    Mapping[str, float]: lambda value: (
+        type(value) is dict and all(type(item) is float and math.isfinite(item) for item in value.values())
+    ),
+    Mapping[str, Any]: lambda value: type(value) is dict,
+    Description: lambda value: value.keys() == Description.__annotations__.keys(),
+    get_type_hints(Output)["stream"]: lambda value: value in ("stdout", "stderr"),
+}
+"""By annotation."""
+
+
+def field_types(kind):
+    return {field.name: get_type_hints(kind)[field.name] for field in fields(kind)}
+
+
+@st.composite
+def likely_messages(draw):
+    """Lines with the names of real kinds and fields, most of them with values of a wrong type."""
+    kind = draw(st.sampled_from(sorted(KINDS)))
+    names = [field.name for field in fields(KINDS[kind])]
+    values = {name: draw(JSON | TEXTS | st.integers()) for name in names if draw(st.integers(0, 9))}
+    if draw(st.integers(0, 9)) == 0:
+        values[draw(TEXTS)] = draw(JSON)
+    return json.dumps({"kind": kind, **values}).encode()
+
+
+def texts_in(value):
+    """All strings in a JSON value."""
+    if isinstance(value, str):
+        return [value]
+    items = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list | tuple) else []
+    return [text for item in items for text in texts_in(item)]
+
+
+@given(likely_messages())
+@example(b'{"kind": "output", "task": "../../x", "stream": "../../x", "text": ""}')
+@example(b'{"kind": "output", "task": "worker-0", "stream": ["stdout"], "text": ""}')
+@example(b'{"kind": "started", "task": "worker-0", "pid": true, "time": 1.0}')
+@example(b'{"kind": "started", "task": "worker-0", "pid": 7, "time": NaN}')
+@example(b'{"kind": "heartbeat", "time": 1' + b"0" * 400 + b"}")
+def test_a_message_is_refused_or_has_fields_of_the_annotated_types(line):
+    try:
+        message = decode(line)
+    except ValueError:
+        return
+    for name, kind in field_types(type(message)).items():
+        value = getattr(message, name)
+        assert IS_OF_TYPE[kind](value), (name, value)
+        assert "".join(texts_in(value)).encode("utf-8", "surrogateescape") is not None
+
+
+def test_the_types_of_all_fields_are_tested():
+    assert {kind for message in KINDS.values() for kind in field_types(message).values()} == set(IS_OF_TYPE)
+
+
+@pytest.mark.parametrize("text", ["[" * 40_000, '{"kind": "event", "event": ' * 5000, '{"kind": []}', "[1]", "null"])
+def test_strange_json_is_refused(text):
+    with pytest.raises(ValueError, match="not a message from an agent"):
+        decode(text.encode())
+
+
+@pytest.mark.parametrize(("levels", "refused"), [(MAX_DEPTH, False), (MAX_DEPTH + 1, True), (500, True)])
+def test_the_depth_of_an_event_is_limited(levels, refused):
+    event = '{"a": ' + "[" * levels + "]" * levels + "}"
+    line = f'{{"kind": "event", "task": "worker-0", "time": 1, "event": {event}}}'.encode()
+    if refused:
+        with pytest.raises(ValueError, match="not a message from an agent"):
+            decode(line)
+    else:
+        assert isinstance(decode(line), Event)
+
+
+def test_only_output_and_events_keep_control_characters():
+    text = "\\u001b]0;title\\u0007x"
+    assert decode(f'{{"kind": "leaving", "reason": "{text}"}}'.encode()) == Leaving("x")
+    hello = decode(json.dumps({"kind": "hello", "description": {**describe(), "gpu_topology": ["\x1b[1mx"]}}).encode())
+    assert isinstance(hello, Hello)
+    assert hello.description["gpu_topology"] == ("x",)
+    event = decode(f'{{"kind": "event", "task": "worker-0", "time": 1.0, "event": {{"a": "{text}"}}}}'.encode())
+    assert isinstance(event, Event)
+    assert event.event == {"a": "\x1b]0;title\x07x"}
+
+
+GPU = {"gpus": ["A100"], "gpu_ids": ["0"], "gpu_uuids": ["GPU-1"], "gpu_memory": [1], "gpu_cores": [[0]]}
+MESSAGES = {
+    "hello": {"description": {**describe(), **GPU}},
+    "exited": {"task": "t", "code": 1, "time": 1.0, "peak_memory_bytes": 1, "cpu_s": 0.1},
+    "started": {"task": "t", "pid": 7, "time": 1.0},
+    "stuck": {"task": "t", "time": 1.0, "state": "D", "wait": ""},
+    "reserved": {"ports": [5000]},
+    "output": {"task": "t", "stream": "stdout", "text": ""},
+    "inspected": {"states": {}, "waits": {}, "cpu_s": {}, "host": {}},
+}
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_the_samples_are_messages(kind):
+    decode(json.dumps({"kind": kind, **MESSAGES[kind]}).encode())
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        *(
+            ("hello", {"description": {**describe(), **GPU, **wrong}})
+            for wrong in (
+                {"gpu_cores": 5},
+                {"gpu_cores": [[0], [1]]},
+                {"gpu_cores": [[-1]]},
+                {"cuda_missing": {}},
+                {"cuda_missing": [1]},
+                {"gpu_memory": "x"},
+                {"gpu_memory": []},
+                {"gpu_topology": [["GPU0"]]},
+                {"gpu_processes": [["1", "2", "3"]]},
+                {"gpu_ids": []},
+                {"cores": []},
+                {"memory_bytes": -1},
+                {"busy": 1e300},
+                {"packages": {"keras": "9" * 5000}},
+                {"core_limit": []},
+            )
+        ),
+        ("exited", {"code": 1 << 40}),
+        ("exited", {"code": -65}),
+        ("exited", {"time": -1e308}),
+        ("exited", {"cpu_s": -1.0}),
+        ("exited", {"attempt": -1}),
+        ("started", {"pid": 0}),
+        ("started", {"time": 1e18}),
+        ("stuck", {"state": "x" * 5000}),
+        ("reserved", {"ports": [1 << 16]}),
+        ("reserved", {"request": 1 << 63}),
+        ("output", {"text": "x" * 150_000}),
+        ("inspected", {"host": {"busy_s": -1.0}}),
+    ],
+)
+def test_a_wrong_field_is_refused_with_its_name(kind, values):
+    with pytest.raises(ValueError, match=f"^not a message from an agent: {kind}: ") as error:
+        decode(json.dumps({"kind": kind, **MESSAGES[kind], **values}).encode())
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("many", ["[],", "{},", "1,", '"ab",', '{"a":1},', "[[1]],"])
+def test_a_message_of_too_many_values_is_refused_before_it_is_parsed(many, monkeypatch):
+    event = '{"kind": "event", "task": "t", "time": 1.0, "event": {"a": [%s0]}}'
+    separators = sum(map(many.count, ",[{"))
+    assert isinstance(decode((event % (many * (49_000 // separators))).encode()), Event)
+    monkeypatch.setattr("tfdist.launch.agents.messages.parse_json", None)
+    with pytest.raises(ValueError, match="a message of more than 50,000 values"):
+        decode((event % (many * (51_000 // separators))).encode())
+
+
+def test_separators_in_texts_are_not_values():
+    text = json.dumps('[{,"\\' * 60_000)
+    assert isinstance(decode(f'{{"kind": "event", "task": "t", "time": 1, "event": {{"a": {text}}}}}'.encode()), Event)
+
+
+@given(st.binary())
+def test_output_that_is_not_utf_8_is_unchanged(data):
+    text = data.decode("utf-8", "surrogateescape")
+    line = json.dumps({"kind": "output", "task": "worker-0", "stream": "stdout", "text": text}).encode()
+    message = decode(line)
+    assert isinstance(message, Output)
+    assert message.text.encode("utf-8", "surrogateescape") == data
+
+
+@given(st.binary().filter(lambda data: not data.startswith(b'{"kind"')))
+def test_other_text_is_refused(line):
+    with pytest.raises(ValueError, match="not a message from an agent"):
+        decode(line)
+
 
 TO_AGENT = [
     Configure(5.0, 60.0), Inspect(("worker-0",), True, request=3),
@@ -94,7 +283,7 @@ def test_the_launcher_decodes_every_message_of_the_agent(message):
 
 
 def test_the_agent_sends_the_fields_that_the_launcher_expects():
-    calls = [node for node in ast.walk(ast.parse(program_text())) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(ast.parse(inspect.getsource(agent))) if isinstance(node, ast.Call)]
     sent = {
         call.args[0].value: {keyword.arg for keyword in call.keywords}
         for call in calls
@@ -114,19 +303,3 @@ def test_the_agent_sends_the_fields_that_the_launcher_expects():
         "prepared",
         "stacks_dumped",
     }  # sent from threads, as dictionaries; the login by a shell
-
-
-def test_no_two_files_of_the_agent_define_the_same_name():
-    names = [
-        name
-        for node in ast.parse(program_text()).body
-        for name in ([node.name] if hasattr(node, "name") else map(ast.unparse, getattr(node, "targets", [])))
-    ]
-    assert sorted(names) == sorted(set(names))
-
-
-def test_the_agents_text_imports_nothing_of_tfdist_at_its_top():
-    imports = [node for node in ast.parse(program_text()).body if isinstance(node, ast.Import | ast.ImportFrom)]
-    modules = {getattr(node, "module", None) or node.names[0].name for node in imports}
-    assert not any(module.startswith("tfdist") for module in modules)
-    assert {"json", "selectors"} <= modules

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.launch.jobs import roles
-from tfdist.launch.agent_program.shared_folder import check_folder
+from tfdist.launch.agent_program.system import check_folder
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.messages import CheckFolder, FolderChecked
 from tfdist.launch.doctor.preflight import check_checkpoint_folder, preflight

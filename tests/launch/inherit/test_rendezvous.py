@@ -13,13 +13,14 @@ from dataclasses import replace
 import pytest
 
 from tests.ports import free_ports
-from tfdist.launch.agent_program.ports import listening_ports, reserve
+from tfdist.launch.agent_program.system import listening_ports, reserve
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.inherit import leader as leader_module
 from tfdist.launch.inherit import rendezvous as module
-from tfdist.launch.inherit.rendezvous import Rendezvous, meet
-from tfdist.launch.inherit.wire import Key, send
+from tfdist.launch.inherit.leader import Key, Rendezvous
+from tfdist.launch.inherit.rendezvous import meet
+from tfdist.launch.json_lines import to_line
 
 pytestmark = pytest.mark.slow
 
@@ -61,9 +62,8 @@ def introduce(connection, task, key):
     """Prove to the leader that this is a task; returns its answer."""
     with connection.makefile("r") as lines:
         nonce = json.loads(lines.readline())["nonce"]
-        send(
-            connection, {"task": task, "nonce": "mine", "proof": key.proof(nonce, task), "has_secret": bool(key.secret)}
-        )
+        hello = {"task": task, "nonce": "mine", "proof": key.proof(nonce, task), "has_secret": bool(key.secret)}
+        connection.sendall(to_line(hello))
         return json.loads(lines.readline())
 
 
@@ -224,7 +224,7 @@ def test_tasks_with_the_same_secret_meet_and_a_stranger_is_not_counted(tasks, po
     for key in (Key("3"), Key("3", "guess")):
         with socket.create_connection(("localhost", port_of(tasks["chief-0"]))) as stranger:
             answer = introduce(stranger, "worker-1", key)
-            send(stranger, {"failed": "the end", "by": "worker-1"})
+            stranger.sendall(to_line({"failed": "the end", "by": "worker-1"}))
         assert set(answer) == {"refused"}
         assert "3" not in answer["refused"]
     assert not leader.done()
@@ -252,8 +252,8 @@ def test_a_leader_without_the_secret_is_not_believed(tasks):
         def serve():
             connection, _ = server.accept()
             with connection:
-                send(connection, {"nonce": "n"})
-                send(connection, {"go": True})
+                connection.sendall(to_line({"nonce": "n"}))
+                connection.sendall(to_line({"go": True}))
                 connection.recv(1000)
 
         threading.Thread(target=serve, daemon=True).start()
@@ -278,13 +278,13 @@ def test_idle_connections_are_closed_and_keep_nobody_out(tasks, pool, monkeypatc
 
 
 def test_without_descriptors_the_oldest_stranger_goes_and_nothing_spins(tasks, pool, monkeypatch):
-    accepted, accept, server = [], leader_module.Gathering._accept, port_of(tasks["chief-0"])
+    accepted, accept, server = [], socket.socket.accept, port_of(tasks["chief-0"])
 
-    def counted(gathering):
+    def counted(listening):
         accepted.append(time.monotonic())
-        accept(gathering)
+        return accept(listening)
 
-    monkeypatch.setattr(leader_module.Gathering, "_accept", counted)
+    monkeypatch.setattr(socket.socket, "accept", counted)
     leader = pool.submit(meet, tasks["chief-0"], LONG_S, ignore)
     wait_until(lambda: server in listening_ports())
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -26,7 +26,7 @@ def switched(folder, name):
 
 def lose(fleet, rejoin, one):
     """The agent of a host is killed, and the job has noticed it."""
-    os.killpg(fleet.channels[one]._process.pid, signal.SIGKILL)
+    os.killpg(fleet.channels[one].process.pid, signal.SIGKILL)
     wait_for_message(fleet.inbox, AgentLost)
     rejoin.lose(one)
 
@@ -94,8 +94,8 @@ def test_an_agent_that_was_lost_while_it_waited_is_not_taken():
     with connect([], POLICY) as fleet, closing(Rejoin(fleet, lambda: [one])) as rejoin:
         rejoin.start()
         wait_for_message(fleet.inbox, HostReady)
-        waiting = rejoin._channels[one]
-        os.killpg(waiting._process.pid, signal.SIGKILL)
+        waiting = rejoin.channels[one]
+        os.killpg(waiting.process.pid, signal.SIGKILL)
         while not waiting.lost:
             time.sleep(0.01)
         wait_for_message(fleet.inbox, HostReady)  # another one
@@ -112,7 +112,7 @@ def test_the_predecessor_of_an_agent_is_ended_with_its_tasks(survivors):
         first = fleet.channels[one]
         first.send(python_task(stubborn))
         wait_for_message(fleet.inbox, Output)
-        stdin = os.dup(first._process.stdin.fileno())  # stays open, as with a link that is down
+        stdin = os.dup(first.process.stdin.fileno())  # stays open, as with a link that is down
         try:
             assert any("601" in process for process in survivors())
             rejoin.lose(one)
@@ -130,7 +130,7 @@ def test_what_a_lost_agent_has_sent_is_not_taken_for_its_successors():
         first = fleet.inbox.get(20.0)
         while not isinstance(first.message, Output):
             first = fleet.inbox.get(20.0)
-        os.killpg(fleet.channels[one]._process.pid, signal.SIGKILL)
+        os.killpg(fleet.channels[one].process.pid, signal.SIGKILL)
         fleet.channels[one]._reader.join()  # its exit and its loss are in the inbox, unread
         rejoin.lose(one)
         later = arrivals(fleet.inbox, HostReady)
@@ -155,7 +155,7 @@ def test_the_end_of_the_job_ends_the_thread_and_its_agents(script, survivors):
     with connect([], POLICY) as fleet:
         rejoin = Rejoin(fleet, lambda: [host("a", script)])
         rejoin.start()
-        while not rejoin._channels:
+        while not rejoin.channels:
             time.sleep(0.01)
         rejoin.close()
         assert not rejoin._thread.is_alive()

@@ -42,9 +42,9 @@ def test_the_other_tasks_are_stopped_a_while_after_a_failure():
 def test_a_second_failure_does_not_delay_the_stop():
     supervisor, _ = supervisor_of({"worker": 3}, settle_s=3.0)
     supervisor.handle(exited("worker-1", 1))
-    first = supervisor.deadlines.of(supervisor._settle)
+    first = supervisor.deadlines.of(supervisor.settle)
     supervisor.handle(exited("worker-2", 1))
-    assert supervisor.deadlines.of(supervisor._settle) == first
+    assert supervisor.deadlines.of(supervisor.settle) == first
 
 
 def frozen(task):
@@ -406,7 +406,7 @@ def test_messages_of_an_earlier_attempt_change_nothing():
     supervisor.handle(Event("worker-1", 0.0, {"event": "barrier"}))
     supervisor.handle(exited("worker-1", 1))
     assert supervisor.tasks.running == {"worker-0", "worker-1"}
-    assert supervisor.deadlines.of(supervisor._settle) is None
+    assert supervisor.deadlines.of(supervisor.settle) is None
     assert channel.sent == []
     supervisor.handle(Event("worker-1", 0.0, {"event": "barrier"}, attempt=1))
     assert sorted(message.attempt for message in channel.sent) == [0, 1]
@@ -419,7 +419,7 @@ def test_a_host_whose_tasks_have_ended_may_leave():
     supervisor.handle(exited("worker-1", 0))
     supervisor.handle(AgentLost("h2", "its stream ended", time.time()))
     assert supervisor.tasks.running == {"worker-0"}
-    assert supervisor.deadlines.of(supervisor._settle) is None
+    assert supervisor.deadlines.of(supervisor.settle) is None
     supervisor.handle(exited("worker-0", 0))
     assert diagnose(supervisor.tasks.history, supervisor.job).status is Status.OK
 

@@ -1,14 +1,7 @@
-import json
-
 import pytest
 
-from tfdist.launch.inherit.wire import LONGEST, Key, Lines, given_up
-
-
-def test_messages_are_complete_at_the_end_of_their_line():
-    lines, text = Lines(), json.dumps({"go": True}) + "\n" + json.dumps({"missing": []}) + "\n"
-    received = [message for byte in text.encode() for message in lines.feed(bytes([byte]))]
-    assert received == [{"go": True}, {"missing": ()}] == Lines().feed(text.encode())
+from tfdist.launch.inherit.leader import LONGEST, Key, given_up, parse
+from tfdist.launch.json_lines import LineReader
 
 
 @pytest.mark.parametrize(
@@ -27,7 +20,7 @@ def test_messages_are_complete_at_the_end_of_their_line():
 )
 def test_anything_else_is_an_error(data):
     with pytest.raises(ValueError, match=r"."):
-        Lines().feed(data)
+        list(map(parse, LineReader(LONGEST).feed(data)))
 
 
 def test_a_proof_holds_for_one_nonce_task_token_and_secret():

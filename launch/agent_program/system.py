@@ -1,0 +1,219 @@
+"""What the agent reads of its host, and runs there: clock, small files, folders, ports, commands. Part of the agent."""
+
+import os
+import selectors
+import socket
+import time
+from contextlib import suppress
+
+COMMAND_TIMEOUT_S = 8.0
+"""Time limit of nvidia-smi."""
+ABANDONED: set[int] = set()
+"""Commands that did not end in time. The agent kills them, but never waits for them."""
+
+
+def find_program(name: str) -> str | None:
+    """The path of a program on PATH."""
+    paths = (os.path.join(folder, name) for folder in os.get_exec_path())
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
+
+
+def output_of(command: list[str]) -> str:
+    """The stdout of a command; empty if it cannot be run, or after a timeout (nvidia-smi hangs if the driver does).
+
+    After a timeout the command is abandoned: in uninterruptible sleep it would not even end when killed.
+    """
+    reader, writer = os.pipe()
+    opened = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 2)]
+    actions = [*opened, (os.POSIX_SPAWN_DUP2, writer, 1)]
+    try:  # in its own process group, so that its children are killed with it
+        pid = os.posix_spawnp(command[0], command, os.environ, file_actions=actions, setpgroup=0)
+    except OSError:
+        os.close(reader)
+        return ""
+    finally:
+        os.close(writer)
+    with open(reader, "rb", buffering=0) as stream, selectors.PollSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        deadline, output = time.monotonic() + COMMAND_TIMEOUT_S, b""
+        while (left_s := deadline - time.monotonic()) > 0 and selector.select(left_s):
+            chunk = stream.read(1 << 16) or b""
+            if not chunk:
+                return output.decode(errors="replace")
+            output += chunk
+    ABANDONED.add(pid)
+    return ""
+
+
+def reserve(port: int) -> socket.socket:
+    """Bind `port` (0: any free one) without listening, so that no other process takes it before the task does.
+
+    The task can bind the same port because both set SO_REUSEPORT (gRPC does with TF_GRPC_REUSE_PORT=true).
+    A fixed port is first bound without SO_REUSEPORT, to detect another job that has reserved it.
+
+    Raises:
+        OSError: the port is in use, or binding it is not permitted.
+    """
+    if port:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore connections in TIME_WAIT
+            probe.bind(("", port))
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    reserved.bind(("", port))
+    return reserved
+
+
+def listening_ports() -> set[int]:
+    """The TCP ports that any process of this host listens on."""
+    ports = set()
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(path, encoding="ascii") as lines:
+                next(lines)
+                for line in lines:
+                    _, local, _, state, *_ = line.split(None, 4)
+                    if state != "0A":  # listening sockets come first; reading all others could take long
+                        break
+                    ports.add(int(local.rpartition(":")[2], 16))
+        except (OSError, StopIteration):  # no IPv6
+            continue
+    return ports
+
+
+NOT_SHARED = "does not hold the file that another host has written there"
+"""The reason of a folder that is another one."""
+
+
+def check_folder(path: str, token: str, action: str) -> str:
+    """Create the folder and write a file named after the token, or find that file, or remove it.
+
+    Returns:
+        Why that failed; empty if it did not. To find the file, the folder must be writable, too.
+    """
+    file = os.path.join(path, f".tfdist-{token}")
+    try:
+        if action == "write":
+            os.makedirs(path, exist_ok=True)
+            with open(file, "w", encoding="ascii") as stream:
+                stream.write(token)
+        elif action == "read":
+            # Listing a folder makes a network file system look for new entries.
+            for folder in (os.path.dirname(path), path):
+                with suppress(OSError), os.scandir(folder) as entries:
+                    next(entries, None)
+            if read_text(file) != token:
+                return NOT_SHARED
+            if not os.access(path, os.W_OK | os.X_OK):
+                return "cannot be written (Permission denied)"
+        else:
+            with suppress(FileNotFoundError):
+                os.unlink(file)
+    except FileExistsError:
+        return "is a file, not a folder"
+    except (OSError, ValueError) as error:
+        return f"cannot be written ({getattr(error, 'strerror', None) or error})"
+    return ""
+
+
+_EPOCH = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def event_time() -> float:
+    """Seconds since 1970, by a clock that nobody sets while this process runs.
+
+    NTP may set the system's clock, but events must not change their order.
+    """
+    return _EPOCH + time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def first_value(path: str, key: str) -> str:
+    """The value of the first `key: value` line that starts with `key`; empty if there is none."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith(key))
+    except (OSError, StopIteration):
+        return ""
+
+
+def temporary_root() -> str:
+    """The folder for temporary files: TMPDIR if it is a folder, else /tmp."""
+    folder = os.environ.get("TMPDIR") or "/tmp"
+    return os.path.abspath(folder) if os.path.isdir(folder) else "/tmp"
+
+
+def remove_folder(path: str) -> None:
+    """Delete a folder with all that it holds, as far as possible."""
+    try:
+        os.rmdir(path)  # mostly empty
+    except OSError:
+        import shutil  # rarely needed
+
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def process_state(pid: int) -> str:
+    """`R`, `S`, `T`, `D`, ... as in /proc/PID/stat; empty if the process does not exist."""
+    return (process_stat(pid) or [""])[0]
+
+
+def only_ends(pid: int) -> bool:
+    """Whether a process has ended but for threads, none of which waits for a device (state D)."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return True
+    return process_state(pid) == "Z" and not any(thread_state(pid, thread) == "D" for thread in threads)
+
+
+def thread_state(pid: int, thread: str) -> str:
+    """The state of a thread, as `process_state`."""
+    return (read_text(f"/proc/{pid}/task/{thread}/stat").rpartition(")")[2].split() or [""])[0]
+
+
+def wait_channel(pid: int) -> str:
+    """The kernel function that a process sleeps in; empty if it is unknown."""
+    return read_text(f"/proc/{pid}/wchan").strip("0")
+
+
+def cpu_time(pid: int) -> float:
+    """User and system seconds of a process, without its children."""
+    ticks = (process_stat(pid) or ["0"] * 13)[11:13]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process that is in RAM."""
+    pages = (read_text(f"/proc/{pid}/statm").split() or ["0", "0"])[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def host_usage() -> "dict[str, float]":
+    """CPU seconds since the host's start, online cores and available memory, as in `Inspected` (man 5 proc_stat).
+
+    busy_s counts user, nice, system, irq and softirq: guests are part of user.
+    """
+    ticks = [int(value) for value in (read_text("/proc/stat").split("\n", 1)[0].split() or ["cpu"])[1:]]
+    ticks += [0] * (8 - len(ticks))
+    available = first_value("/proc/meminfo", "MemAvailable").split() or ["0"]
+    second = os.sysconf("SC_CLK_TCK")
+    return {
+        "busy_s": sum(ticks[index] for index in (0, 1, 2, 5, 6)) / second,
+        "steal_s": ticks[7] / second,
+        "cores": os.cpu_count() or 1,
+        "available_bytes": int(available[0]) * 1024,
+    }
+
+
+def process_stat(pid: int) -> list[str]:
+    """State, parent, process group, session, ...: /proc/PID/stat without its first two fields (man 5 proc_pid_stat)."""
+    return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+
+
+def read_text(path: str) -> str:
+    """The text of a file; empty if it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
