@@ -1,7 +1,7 @@
 """What arms have learned after each turn, and the updates of a parameter-server's workers by staleness. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from itertools import groupby, zip_longest
 from statistics import geometric_mean
 
@@ -90,19 +90,15 @@ class Curve:
     def reach(self, accuracy: float) -> Point | None:
         """When it first had this accuracy, between the two evaluations by linear interpolation; None: never."""
         for number, point in enumerate(self.points):
+            if point.accuracy >= accuracy and number:
+                before = self.points[number - 1]
+                share = (accuracy - before.accuracy) / (point.accuracy - before.accuracy)
+                return Point(
+                    *(one + share * (other - one) for one, other in zip(astuple(before), astuple(point), strict=True))
+                )
             if point.accuracy >= accuracy:
-                return _between(self.points[number - 1], point, accuracy) if number else point
+                return point
         return None
-
-
-def _between(before: Point, after: Point, accuracy: float) -> Point:
-    share = (accuracy - before.accuracy) / (after.accuracy - before.accuracy)
-
-    def part(one: float, other: float) -> float:
-        return one + share * (other - one)
-
-    examples, seconds = part(before.examples, after.examples), part(before.seconds, after.seconds)
-    return Point(examples, seconds, part(before.loss, after.loss), accuracy)
 
 
 def curves_of(records: Sequence[Record]) -> tuple[Curve, ...]:
@@ -114,23 +110,22 @@ def curves_of(records: Sequence[Record]) -> tuple[Curve, ...]:
     measured = sorted(filter(_tasks, records), key=lambda record: (record.incarnation, record.order))
     starts = [list(turns) for _, turns in groupby(measured, key=lambda record: record.incarnation)]
     last_with_seed = {turns[0].spec["seed"]: turns for turns in starts}
-    return tuple(curve for turns in last_with_seed.values() for curve in _of_start(turns))
+    curves = []
+    for turns in last_with_seed.values():
+        for task in _tasks(turns[0]):
+            examples, seconds, points = 0.0, 0.0, []
+            for turn in turns:
+                result = turn.observed[task]["held_out"]
+                seconds += (result["examples"] - examples) / _rate(turn, task)
+                examples = result["examples"]
+                points.append(Point(examples, seconds, result["loss"], result["accuracy"]))
+            curves.append(Curve(task, turns[0].spec["seed"], tuple(points)))
+    return tuple(curves)
 
 
 def _tasks(record: Record) -> list[str]:
     tasks = sorted(task for task, observed in record.observed.items() if "held_out" in observed)
     return tasks if exchange(record.spec) is Exchange.NONE else tasks[:1]
-
-
-def _of_start(turns: Sequence[Record]) -> Iterator[Curve]:
-    for task in _tasks(turns[0]):
-        examples, seconds, points = 0.0, 0.0, []
-        for turn in turns:
-            result = turn.observed[task]["held_out"]
-            seconds += (result["examples"] - examples) / _rate(turn, task)
-            examples = result["examples"]
-            points.append(Point(examples, seconds, result["loss"], result["accuracy"]))
-        yield Curve(task, turns[0].spec["seed"], tuple(points))
 
 
 def _rate(turn: Record, task: str) -> float:

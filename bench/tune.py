@@ -135,9 +135,19 @@ class _Search:
             rates, signal = self._measure([default, *candidates])
             if signal is not None:
                 return Tuning(default, interrupted=signal)
+            if last and not rates.get(candidates[0]):
+                break
             if last:
-                return _compare(rates, default, candidates[0])
-            candidates = list(faster_half(_beside(rates, default), default, candidates))
+                (best,) = candidates
+                (comparison,) = Statistics({arm: rates[arm] for arm in (default, best)}).compare([(best, default)])
+                return Tuning(default, best, comparison)
+            # over the throughput of the default, which runs beside each group of arms
+            base = rates[default]
+            beside = {
+                arm: {block.round: rate / base[block] for block, rate in of_arm.items() if block in base}
+                for arm, of_arm in rates.items()
+            }
+            candidates = list(faster_half(beside, default, candidates))
             self.hooks.progress.note(f"after round {self.plan[-1].round}, still in: {', '.join(candidates) or 'none'}")
         return Tuning(default)
 
@@ -159,22 +169,6 @@ class _Search:
         if signal is None and not rates.get(arms[0]):
             raise TfdistError(f"{arms[0]}, the default, has no figure: {session.root} says why", ExitCode.FAILED)
         return rates, signal
-
-
-def _beside(rates: Mapping[str, Mapping[Block, float]], default: str) -> Mapping[str, Mapping[int, float]]:
-    """Throughput of each arm and round over that of the default, which runs beside each group of arms."""
-    base = rates[default]
-    return {
-        arm: {block.round: rate / base[block] for block, rate in of_arm.items() if block in base}
-        for arm, of_arm in rates.items()
-    }
-
-
-def _compare(rates: Mapping[str, Mapping[Block, float]], default: str, best: str) -> Tuning:
-    if not rates.get(best):
-        return Tuning(default)
-    (comparison,) = Statistics({arm: rates[arm] for arm in (default, best)}).compare([(best, default)])
-    return Tuning(default, best, comparison)
 
 
 def launch_words(arm: Arm, preset: str | None, spec: StrategyChoice, hosts: Sequence[str] = ()) -> list[str]:

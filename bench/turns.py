@@ -105,18 +105,14 @@ class Memory:
             self.process_bytes = max(self.process_bytes, int(HEADROOM * max(sizes, default=0)))
             if "available_bytes" in reading.after.host:
                 self.available[str(number)] = int(reading.after.host["available_bytes"])
-
-        free = [int(reading.after.host["gpu_free_bytes"]) for reading in parked.readings if _has_gpu(reading)]
-        if free:
-            self._update_gpu(
-                min(free),
-                max(int(reading.after.host["gpu_total_bytes"]) for reading in parked.readings if _has_gpu(reading)),
-            )
-
-    def _update_gpu(self, free: int, total: int) -> None:
-        before = total if self.gpu_free is None else self.gpu_free
-        self.gpu_free, self.gpu_total = free, total
-        self.gpu_arm = max(self.gpu_arm, int(HEADROOM * (before - free)))
+        keys = {"gpu_free_bytes", "gpu_total_bytes"}
+        of_gpus = [reading.after.host for reading in parked.readings if keys <= reading.after.host.keys()]
+        if of_gpus:
+            free = min(int(host["gpu_free_bytes"]) for host in of_gpus)
+            self.gpu_total = max(int(host["gpu_total_bytes"]) for host in of_gpus)
+            before = self.gpu_total if self.gpu_free is None else self.gpu_free
+            self.gpu_arm = max(self.gpu_arm, int(HEADROOM * (before - free)))
+            self.gpu_free = free
 
     def fits(self, processes: int, starting: Sequence[int], hosts: int = 1) -> bool:
         """Whether an arm of `processes` fits beside those that are starting; True before the first reading.
@@ -134,7 +130,3 @@ class Memory:
                 return False
         needed = (-(-processes // hosts) + sum(starting)) * self.process_bytes
         return min(self.available.values()) - needed >= RESERVE * self.total
-
-
-def _has_gpu(reading: HostReading) -> bool:
-    return {"gpu_free_bytes", "gpu_total_bytes"} <= reading.after.host.keys()

@@ -108,16 +108,12 @@ def _charts(history: BenchHistory) -> Iterator[Chart]:
         drawn = [point for point in in_order(history) if point.arm in arms and value(point)]
         if drawn:
             data = pd.DataFrame([values_of(point) for point in drawn])
-            alt = f"{title}, {len(history.benches)} benches: {_in_words(arms, drawn, value)}.{left}"
+            texts = []
+            for arm in arms:
+                values = [found[0] for point in drawn if point.arm == arm and (found := value(point))]
+                texts += [f"{arm} from {values[0]:.3g} to {values[-1]:.3g}"] if values else []
+            alt = f"{title}, {len(history.benches)} benches: {shortened(texts, 12)}.{left}"
             yield Chart(name, title, alt, _painter(history, drawn, value, unit), data)
-
-
-def _in_words(arms: Sequence[str], drawn: Sequence[BenchPoint], value: _Value) -> str:
-    texts = []
-    for arm in arms:
-        values = [found[0] for point in drawn if point.arm == arm and (found := value(point))]
-        texts += [f"{arm} from {values[0]:.3g} to {values[-1]:.3g}"] if values else []
-    return shortened(texts, 12)
 
 
 def _painter(history: BenchHistory, drawn: Sequence[BenchPoint], value: _Value, unit: str) -> "Callable[[Axes], None]":

@@ -73,7 +73,13 @@ def compute_for(row: ArmRow, rows: Sequence[ArmRow]) -> Compute:
     Raises:
         TfdistError: there is no one-device arm of the same work.
     """
-    alike = [each for each in rows if each.measured and not _work_differs(row, each)]
+    alike = [
+        each
+        for each in rows
+        if each.measured
+        and math.isclose(batch_of(row), batch_of(each), rel_tol=_SAME_BATCH)
+        and not differences(row.measured[0], each.measured[0])
+    ]
     singles = [each for each in alike if each.strategy == StrategyName.ONE_DEVICE]
     side_by_side = [each for each in alike if each.exchange is Exchange.NONE and (each.devices or 0) > 1]
     many = [each for each in side_by_side if each.hosts == row.hosts] or side_by_side
@@ -84,17 +90,12 @@ def compute_for(row: ArmRow, rows: Sequence[ArmRow]) -> Compute:
     by_devices = {each.devices or 1: each for each in (*reversed(many), *reversed(singles))}
     chosen = [by_devices[number] for number in sorted(by_devices)]
     spread, df = _spread([record for each in (many or singles) for record in each.measured])
-    return Compute(tuple(_step_time(each) for each in chosen), spread, df)
-
-
-def _work_differs(row: ArmRow, other: ArmRow) -> bool:
-    other_batch = not math.isclose(batch_of(row), batch_of(other), rel_tol=_SAME_BATCH)
-    return other_batch or bool(differences(row.measured[0], other.measured[0]))
-
-
-def _step_time(row: ArmRow) -> StepTime:
-    devices = row.devices or 1
-    return StepTime(row.arm, devices, devices * batch_of(row) / (row.images_per_s or math.nan), error_of(row))
+    times = []
+    for each in chosen:
+        devices = each.devices or 1
+        seconds = devices * batch_of(each) / (each.images_per_s or math.nan)
+        times.append(StepTime(each.arm, devices, seconds, error_of(each)))
+    return Compute(tuple(times), spread, df)
 
 
 def batch_of(row: ArmRow) -> float:

@@ -323,12 +323,11 @@ def _link(row: ArmRow, sweep: Sweep | None, asked: PredictionOptions) -> RingLin
     )
 
 
-def _ring_to_json(fit: RingFit) -> dict[str, Any]:
-    return {**vars(fit.ring), "relative_error": fit.error, "ranks": list(fit.ranks), "sizes": list(fit.sizes),
-            "link": vars(fit.link)}  # fmt: skip
-
-
 def _curve_to_json(curve: ScalingCurve) -> dict[str, Any]:
+    fit, ring = curve.fit, None
+    if fit:
+        ring = {**vars(fit.ring), "relative_error": fit.error, "ranks": list(fit.ranks), "sizes": list(fit.sizes)}
+        ring["link"] = vars(fit.link)
     return {
         "arm": curve.arm.arm,
         "pays_until": curve.pays_until,
@@ -337,7 +336,7 @@ def _curve_to_json(curve: ScalingCurve) -> dict[str, Any]:
         "served_images_per_s": curve.service,
         "gradient_bytes": curve.gradient_bytes,
         "link": vars(curve.link) if curve.link else None,
-        "ring": _ring_to_json(curve.fit) if curve.fit else None,
+        "ring": ring,
         "spread": curve.compute.spread,
         "points": [values_of(curve, index) for index in range(len(curve.points))],
     }

@@ -51,15 +51,14 @@ def check_choices(choices: Mapping[str, Any], source: str) -> dict[str, Any]:
             f"{source} has log_device_placement, whose log would slow the arm down: use it with `tfdist launch`"
         )
     check_keys(choices, [key for key in TRAINING_KEYS if key not in IN_STEPS], source)
-    return dict(_in_type(key, value, source) for key, value in choices.items())
-
-
-def _in_type(key: str, value: Any, source: str) -> tuple[str, Any]:
-    """The field that a key sets, and its value: 5s and 4M are read as on the command line."""
-    option = _NOTATIONS.get(key)
-    if option is None or option.parser is None or (key in _TYPES and not isinstance(value, str)):
-        return key, check_value(key, value, _TYPES[key], source)
-    return option.field, option.in_unit(option.parser(str(value)))
+    checked = {}
+    for key, value in choices.items():
+        option = _NOTATIONS.get(key)
+        if option is None or option.parser is None or (key in _TYPES and not isinstance(value, str)):
+            checked[key] = check_value(key, value, _TYPES[key], source)
+        else:  # 5s and 4M are read as on the command line
+            checked[option.field] = option.in_unit(option.parser(str(value)))
+    return checked
 
 
 def check_command(command: Any, source: str) -> None:
@@ -80,7 +79,9 @@ def check_value(key: str, value: Any, kind: type, source: str) -> Any:
     """
     if issubclass(kind, Enum):
         if value not in [choice.value for choice in kind]:
-            raise TfdistError(f"{source} has {key} = {value!r}: {_fix(key, value, kind)}")
+            raise TfdistError(
+                f"{source} has {key} = {value!r}: {fix_of_choice(key, str(value), [choice.value for choice in kind])}"
+            )
         return kind(value)
     if not of_kind(value, kind):
         raise TfdistError(f"{source} has {key} = {value!r}: must be {_EXPECTED[kind]}")
@@ -93,10 +94,6 @@ def of_kind(value: Any, kind: type) -> bool:
     """Whether a TOML value is of `kind`: a whole number is also a number, true and false are not."""
     accepted = (int, float) if kind is float else kind
     return isinstance(value, accepted) and (kind is bool or not isinstance(value, bool))
-
-
-def _fix(key: str, value: Any, kind: type[Enum]) -> str:
-    return fix_of_choice(key, str(value), (choice.value for choice in kind))
 
 
 KEYS = (*TRAINING_KEYS, "hosts")

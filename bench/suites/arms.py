@@ -52,14 +52,19 @@ def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None) ->
         try:
             hosts = _hosts_of(arm, machines)
             resolved = _resolve(arm, hosts, preset)
-            _check_workers(arm, resolved.spec.workers)
+            workers = resolved.spec.workers
+            if workers < arm.hosts:
+                raise TfdistError(f"hosts = {arm.hosts} with {counted(workers, 'worker')}: give each host a worker")
         except MissingHardwareError as error:
             refused[arm.name] = str(error)
         except TfdistError as error:
             raise TfdistError(f"arm {arm.name!r}: {error}") from None
         else:
             specs[arm.name] = resolved.spec
-            placed[arm.name] = _with_slots(hosts, resolved.spec.workers)
+            if len(hosts) > 1:  # spread the workers evenly over those whose slots the user did not set
+                each = ceil(workers / len(hosts))
+                hosts = {host: replace(machine, slots=host.slots or each) for host, machine in hosts.items()}
+            placed[arm.name] = hosts
             warnings += [f"{arm.name}: {text}" for text in resolved.warnings]
     commands = {arm.name: arm.command for arm in arms if arm.command and arm.name in specs}
     return Arms(specs, refused, tuple(warnings), placed, commands)
@@ -77,11 +82,6 @@ def _resolve(arm: Arm, hosts: Machines, preset: str | None) -> CompleteSpec[Stra
     return resolve_strategy({**({"cores_per_device": 1} if pins else {}), **arm.choices}, machine)
 
 
-def _check_workers(arm: Arm, workers: int) -> None:
-    if workers < arm.hosts:
-        raise TfdistError(f"hosts = {arm.hosts} with {counted(workers, 'worker')}: give each host a worker")
-
-
 def _hosts_of(arm: Arm, machines: Machines) -> Machines:
     if arm.hosts > len(machines):
         available = f"{counted(len(machines), 'host')} {'is' if len(machines) == 1 else 'are'} available"
@@ -90,14 +90,6 @@ def _hosts_of(arm: Arm, machines: Machines) -> Machines:
         )
     hosts = dict(list(machines.items())[: arm.hosts])
     return assign_slots(hosts, None, arm.choices.get("devices", 1)) if arm.hosts > 1 else hosts
-
-
-def _with_slots(machines: Machines, workers: int) -> Machines:
-    """Spread the workers evenly over the machines whose slots the user did not set."""
-    if len(machines) == 1:
-        return machines
-    each = ceil(workers / len(machines))
-    return {host: replace(machine, slots=host.slots or each) for host, machine in machines.items()}
 
 
 def _check_devices(arm: Arm, machine: Machine, hosts: Machines, dev: Path = Path("/dev")) -> None:

@@ -36,8 +36,18 @@ def explained(suite: Suite, specs: Mapping[str, StrategyChoice]) -> tuple[Suite,
     known = [_SuiteArm(arm, _spec(arm, specs[arm.name])) for arm in suite.arms if arm.name in specs]
     if len(known) == len(suite.arms) and not any(explainable(each.spec) for each in known):
         raise TfdistError(f"explain: no arm of suite {suite.name} has several devices that exchange gradients; omit it")
-    known = _with_references(known)
-    timed = {arm.name: arm for entry in known for arm in _timed(entry, known)}
+    seen = {each.key for each in known}
+    for entry in [each for each in known if explainable(each.spec)]:
+        for needed in _needed(entry, {each.arm.name for each in known}):
+            if needed.key not in seen:
+                seen.add(needed.key)
+                known.append(needed)
+    timed = {}
+    for entry in known:
+        arm, spec = entry.arm, entry.spec
+        if not spec.get("step_times") and has_step_times(spec) and _needs_phases(entry, known):
+            name = f"{arm.name} {STEP_TIMES}" if spec.get("gpus") else arm.name
+            timed[name] = replace(arm, name=name, choices={**arm.choices, "step_times": True})
     every = {arm.name: arm for arm in (*suite.arms, *(each.arm for each in known), *timed.values())}
     before = {arm.name for arm in suite.arms}
     return replace(suite, arms=tuple(every.values())), tuple(name for name in every if name not in before)
@@ -54,18 +64,6 @@ class _SuiteArm:
     def key(self) -> tuple[int, str]:
         """Equal for arms that do the same on as many hosts."""
         return self.arm.hosts, identity(self.spec)
-
-
-def _with_references(known: Sequence[_SuiteArm]) -> list[_SuiteArm]:
-    """The arms, and those that they are compared with and that are not among them."""
-    every = {each.key: each for each in reversed(known)}
-    found = list(known)
-    for entry in filter(lambda each: explainable(each.spec), known):
-        for needed in _needed(entry, {each.arm.name for each in found}):
-            if needed.key not in every:
-                every[needed.key] = needed
-                found.append(needed)
-    return found
 
 
 def _spec(arm: Arm, choice: StrategyChoice) -> Spec:
@@ -90,15 +88,6 @@ def _needed(entry: _SuiteArm, names: Set[str]) -> Iterator[_SuiteArm]:
         name = f"{which}{size}" + (f"/{hosts}-hosts" if hosts > 1 else "")
         name = f"{name} for {entry.arm.name}" if name in names else name
         yield _SuiteArm(Arm(name, choices, hosts, arm.command), wanted)
-
-
-def _timed(entry: _SuiteArm, known: Sequence[_SuiteArm]) -> Iterator[Arm]:
-    """The arm with step times, or its copy with them, if an explanation needs them."""
-    spec = entry.spec
-    if spec.get("step_times") or not has_step_times(spec) or not _needs_phases(entry, known):
-        return
-    name = f"{entry.arm.name} {STEP_TIMES}" if spec.get("gpus") else entry.arm.name
-    yield replace(entry.arm, name=name, choices={**entry.arm.choices, "step_times": True})
 
 
 def _needs_phases(entry: _SuiteArm, known: Sequence[_SuiteArm]) -> bool:

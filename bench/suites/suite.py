@@ -157,18 +157,20 @@ def parse_suite(table: Mapping[str, Any], source: str) -> Suite:
     """
     source = f"the suite {source}"
     check_keys(table, (*_TYPES, "command", "defaults", "matrix", "arms"), source)
-    values = {
-        _field(key): check_value(key, _seconds(key, table[key], source), kind, source)
-        for key, kind in _TYPES.items()
-        if table.get(key) is not None
-    }
+    values = {}
+    for key, kind in _TYPES.items():
+        value = table.get(key)
+        if key in _IN_SECONDS and isinstance(value, str):
+            value = parse_seconds(value, f"{source} has {key} =")
+        if value is not None:
+            values[_field(key)] = check_value(key, value, kind, source)
     suite = _with_incarnations(Suite(parse_arms(table, source), **values), "incarnations" in values)
     if suite.isolated and suite.incarnations != values.get("incarnations", suite.incarnations):
         raise TfdistError(f"{source} is isolated, which is an incarnation for each turn: omit incarnations")
-    _check_preset(suite, source)
+    if suite.preset is not None and suite.preset not in PRESETS:
+        raise TfdistError(f"{source} has preset = {suite.preset!r}: {did_you_mean(suite.preset, PRESETS)}")
     check_amounts(suite, lambda key, value: f"{source} has {key} = {value}")
-    _check_scaling(suite, source)
-    _check_accuracy(suite, source)
+    _check_scaling_and_accuracy(suite, source)
     return suite
 
 
@@ -207,12 +209,6 @@ def adjust(suite: Suite, changes: Mapping[str, Any]) -> Suite:
     return adjusted
 
 
-def _seconds(key: str, value: Any, source: str) -> Any:
-    """The seconds of a duration such as 5s."""
-    is_text = key in _IN_SECONDS and isinstance(value, str)
-    return parse_seconds(value, f"{source} has {key} =") if is_text else value
-
-
 def _field(key: str) -> str:
     return f"{key}_s" if key in _IN_SECONDS else key
 
@@ -223,12 +219,22 @@ def _with_incarnations(suite: Suite, chosen: bool) -> Suite:
     return replace(suite, incarnations=number)
 
 
-def _check_preset(suite: Suite, source: str) -> None:
-    if suite.preset is not None and suite.preset not in PRESETS:
-        raise TfdistError(f"{source} has preset = {suite.preset!r}: {did_you_mean(suite.preset, PRESETS)}")
-
-
-def _check_accuracy(suite: Suite, source: str) -> None:
+def _check_scaling_and_accuracy(suite: Suite, source: str) -> None:
+    if suite.scaling not in _FIXED:
+        raise TfdistError(
+            f"{source} has scaling = {suite.scaling!r}: "
+            "choose weak (batch per device fixed) or strong (global batch fixed)"
+        )
+    fixed = _FIXED[suite.scaling]
+    for arm in (arm for arm in suite.arms if not arm.command):  # the batch size of a program is its own
+        # an arm that sets the batch size which its suite's scaling does not fix would do other work than the rest
+        other = next((key for key in _FIXED.values() if key != fixed and key in arm.choices), None)
+        if other:
+            raise TfdistError(
+                f"{source}, arm {arm.name!r}, has {other}, but {suite.scaling} scaling fixes {fixed}: use that instead"
+            )
+        if suite.scaling == "strong" and fixed not in arm.choices:
+            raise TfdistError(f"{source}, arm {arm.name!r}, has no {fixed} to fix: set it in [defaults]")
     if suite.until_accuracy is None:
         return
     if not 0 < suite.until_accuracy <= 1:
@@ -241,23 +247,3 @@ def _check_accuracy(suite: Suite, source: str) -> None:
             f"{source} has until_accuracy, but arm {unknown!r} is not evaluated: "
             "set evaluate_turns = true in [defaults]"
         )
-
-
-def _check_scaling(suite: Suite, source: str) -> None:
-    """An arm that sets the batch size which its suite's scaling does not fix would do other work than the rest."""
-    if suite.scaling not in _FIXED:
-        raise TfdistError(
-            f"{source} has scaling = {suite.scaling!r}: "
-            "choose weak (batch per device fixed) or strong (global batch fixed)"
-        )
-    fixed = _FIXED[suite.scaling]
-    for arm in suite.arms:
-        if arm.command:
-            continue  # its batch size is its own
-        other = next((key for key in _FIXED.values() if key != fixed and key in arm.choices), None)
-        if other:
-            raise TfdistError(
-                f"{source}, arm {arm.name!r}, has {other}, but {suite.scaling} scaling fixes {fixed}: use that instead"
-            )
-        if suite.scaling == "strong" and fixed not in arm.choices:
-            raise TfdistError(f"{source}, arm {arm.name!r}, has no {fixed} to fix: set it in [defaults]")
