@@ -93,9 +93,8 @@ class Curve:
             if point.accuracy >= accuracy and number:
                 before = self.points[number - 1]
                 share = (accuracy - before.accuracy) / (point.accuracy - before.accuracy)
-                return Point(
-                    *(one + share * (other - one) for one, other in zip(astuple(before), astuple(point), strict=True))
-                )
+                pairs = zip(astuple(before), astuple(point), strict=True)
+                return replace(Point(*(one + share * (other - one) for one, other in pairs)), accuracy=accuracy)
             if point.accuracy >= accuracy:
                 return point
         return None

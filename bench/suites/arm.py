@@ -79,9 +79,8 @@ def check_value(key: str, value: Any, kind: type, source: str) -> Any:
     """
     if issubclass(kind, Enum):
         if value not in [choice.value for choice in kind]:
-            raise TfdistError(
-                f"{source} has {key} = {value!r}: {fix_of_choice(key, str(value), [choice.value for choice in kind])}"
-            )
+            fix = fix_of_choice(key, str(value), [choice.value for choice in kind])
+            raise TfdistError(f"{source} has {key} = {value!r}: {fix}")
         return kind(value)
     if not of_kind(value, kind):
         raise TfdistError(f"{source} has {key} = {value!r}: must be {_EXPECTED[kind]}")
