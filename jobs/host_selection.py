@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -143,47 +142,42 @@ def select_hosts(values: Mapping[str, Any]) -> HostSelection:
         chdir=values.get("chdir", ""),
         unset=leaking_variables(os.environ),
     )
-    _check_values(values)
+    per_host = values.get("workers_per_host")
+    if per_host is not None and per_host < 1:
+        raise TfdistError(f"--workers-per-host {per_host}: must be at least 1")
+    _check_commands(values.get("ssh", "ssh"), values.get("remote_prefix"))
     hosts = _named_hosts(values, options)
-    _check_effect(values, options, hosts)
+    stray = [name for name in values if name not in ("hosts", "hostfile")]
+    if not hosts and stray:
+        raise TfdistError(f"{_written(stray[0], values)} has no effect without --hosts or --hostfile")
+    for_ssh = [name for name in ("ssh", "remote_prefix") if name in values]
+    if options.transport != "ssh" and for_ssh:
+        raise TfdistError(f"{_written(for_ssh[0], values)} has no effect with {_written('transport', values)}: omit it")
     words = tuple(word for name, value in values.items() for word in option_words(name, value))
     if not hosts:
         return HostSelection()
-    read = partial(_located_again, values, options)
-    return HostSelection(locate(hosts, options), values.get("workers_per_host"), words, values.get("hostfile"), read)
 
+    def read() -> tuple[Host, ...]:
+        return locate(_named_hosts(values, options), options)
 
-def _located_again(values: Mapping[str, Any], options: TransportOptions) -> tuple[Host, ...]:
-    return locate(_named_hosts(values, options), options)
+    return HostSelection(locate(hosts, options), per_host, words, values.get("hostfile"), read)
 
 
 def _written(name: str, values: Mapping[str, Any]) -> str:
     return " ".join(option_words(name, values[name])[:2])
 
 
-def _check_values(values: Mapping[str, Any]) -> None:
-    per_host = values.get("workers_per_host")
-    if per_host is not None and per_host < 1:
-        raise TfdistError(f"--workers-per-host {per_host}: must be at least 1")
-    _check_ssh(values.get("ssh", "ssh"))
-    _check_prefix(values.get("remote_prefix"))
-
-
-def _check_ssh(text: str) -> None:
+def _check_commands(ssh: str, prefix: str | None) -> None:
     try:
-        words = ssh_words(text)
+        words = ssh_words(ssh)
     except ValueError as error:
-        raise TfdistError(f"--ssh {text}: {error}; correct the quotes") from None
+        raise TfdistError(f"--ssh {ssh}: {error}; correct the quotes") from None
     if not words:
         raise TfdistError("--ssh '': give the OpenSSH client, or omit it")
     for flag, key in pairwise(words):
         if flag == "-i" and "%" not in key and not Path(key).expanduser().is_file():
-            raise TfdistError(f"--ssh {text!r}: no file {key}; give the path of a private key")
-
-
-def _check_prefix(prefix: str | None) -> None:
-    words = (prefix or "").split()
-    flag = f"--remote-prefix {prefix!r}"
+            raise TfdistError(f"--ssh {ssh!r}: no file {key}; give the path of a private key")
+    words, flag = (prefix or "").split(), f"--remote-prefix {prefix!r}"
     if prefix is not None and not words:
         raise TfdistError(f"{flag}: empty; omit it")
     if words and words[0] in _TAKE_NO_COMMAND and not words[-1].endswith(("&&", ";")):
@@ -200,12 +194,3 @@ def _named_hosts(values: Mapping[str, Any], options: TransportOptions) -> tuple[
         text = ",".join(host.name for host in slurm_hosts(os.environ))
     hosts = read_hosts(text, file, values.get("exclude", ()))
     return with_groups(hosts, os.environ) if in_slurm else hosts
-
-
-def _check_effect(values: Mapping[str, Any], options: TransportOptions, hosts: tuple[Host, ...]) -> None:
-    stray = [name for name in values if name not in ("hosts", "hostfile")]
-    if not hosts and stray:
-        raise TfdistError(f"{_written(stray[0], values)} has no effect without --hosts or --hostfile")
-    for_ssh = [name for name in ("ssh", "remote_prefix") if name in values]
-    if options.transport != "ssh" and for_ssh:
-        raise TfdistError(f"{_written(for_ssh[0], values)} has no effect with {_written('transport', values)}: omit it")

@@ -43,7 +43,7 @@ def resized(spec: Choice, workers: int, ps: int, saved: SavedState) -> Choice:
         saved: the checkpoint that the job continues from.
     """
     new = replace(spec, workers=workers, ps=ps)
-    if not isinstance(new, TrainingSpec) or not isinstance(spec, TrainingSpec) or not _has_global_batch(spec):
+    if not isinstance(new, TrainingSpec) or not isinstance(spec, TrainingSpec) or not spec.synchronous:
         return new
     examples = spec.steps * spec.global_batch_size if spec.examples is None else spec.examples
     new = replace(new, examples=examples)
@@ -61,10 +61,6 @@ def effect(old: StrategyChoice, new: StrategyChoice, saved: SavedState) -> str:
         f"global batch {new.global_batch_size} instead of {old.global_batch_size}, "
         f"{_steps_left(new, saved)} steps left instead of {_steps_left(before, saved)}"
     )
-
-
-def _has_global_batch(spec: TrainingSpec) -> bool:
-    return spec.synchronous
 
 
 def _steps_left(spec: TrainingSpec, saved: SavedState) -> int:
@@ -176,7 +172,10 @@ def with_checkpoints(planned: PlannedLaunch, folder: str, *, check: bool = True)
 
 
 def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
-    choices, machine = _with_servers(options.choices, machines), combined(machines)
+    choices, machine = options.choices, combined(machines)
+    servers = sum(machine.slots or 1 for host, machine in machines.items() if host.role == "ps")
+    if servers:
+        choices = {"ps": servers, **choices}
     if not options.command:
         if LEGACY_KERAS in options.env:
             raise TfdistError(
@@ -243,12 +242,6 @@ def _source(words: tuple[str, ...]) -> str:
         return ""
 
 
-def _with_servers(choices: Mapping[str, Any], machines: Machines) -> Mapping[str, Any]:
-    """Without --ps, the number of parameter servers is that of the slots on hosts with role=ps."""
-    servers = sum(machine.slots or 1 for host, machine in machines.items() if host.role == "ps")
-    return {"ps": servers, **choices} if servers else choices
-
-
 def _plan_inherited(options: LaunchOptions, inherit: Inherit, machines: Machines) -> PlannedLaunch:
     """One task of a cluster whose other tasks another launcher starts elsewhere."""
     if any(host != LOCAL for host in machines):
@@ -263,7 +256,12 @@ def _plan_inherited(options: LaunchOptions, inherit: Inherit, machines: Machines
     choices = rules.implied_choices(found, options.choices, machines[LOCAL])
     machines = local_machines(rules.machine_of_all(machines[LOCAL], found, choices["workers"]))
     options = replace(options, choices=choices, port=None)
-    planned = _with_own_threads(_plan(options, machines), options, machines)
+    planned = _plan(options, machines)
+    # a scheduler that has sized the thread pools may run other tasks here: this one is not pinned to cores
+    sized = INTRA_OP_THREADS in os.environ and "cores_per_device" not in options.choices
+    if sized and planned.spec.cores_per_device is not None and planned.plan_again is not None:
+        spec = replace(planned.spec, cores_per_device=None)
+        planned = replace(planned, spec=spec, job=planned.plan_again(spec, machines))
     rules.check_task(found, planned.job, planned.spec, own=bool(options.command))
     job = only_task(planned.job, found.cluster, found.task, earlier_on_host(found.cluster, found.task))
     key = Key(os.environ.get(rules.ATTEMPT, ""), os.environ.get(SECRET, ""))
@@ -275,17 +273,6 @@ def _plan_inherited(options: LaunchOptions, inherit: Inherit, machines: Machines
         plan_again=None,
         rendezvous=rendezvous if inherit.waits else None,
     )
-
-
-def _with_own_threads(planned: PlannedLaunch, options: LaunchOptions, machines: Machines) -> PlannedLaunch:
-    """The plan of a task whose thread pools the scheduler has sized. It is not pinned to cores: this machine may have
-    other tasks, which the launcher does not see.
-    """
-    sized = INTRA_OP_THREADS in os.environ and "cores_per_device" not in options.choices
-    if not sized or planned.spec.cores_per_device is None or planned.plan_again is None:
-        return planned
-    spec = replace(planned.spec, cores_per_device=None)
-    return replace(planned, spec=spec, job=planned.plan_again(spec, machines))
 
 
 def refuse_training_options(choices: Mapping[str, Any]) -> None:

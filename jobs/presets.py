@@ -18,7 +18,7 @@ from tfdist.jobs.exchange_checks import check_not_graph, check_program
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
 from tfdist.launch.text import did_you_mean
-from tfdist.models.datasets.table import SYNTHETIC, DataInfo, check_data, describe
+from tfdist.models.datasets.table import SYNTHETIC, check_data, describe
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice, enum_fields
@@ -76,11 +76,26 @@ def resolve(
     chosen["strategy"], strategy_notes = _choose_strategy(chosen, machine)
     batch = chosen.pop("global_batch_size", None)
     _check_exclusive(batch, chosen)
-    defaults, preset_notes = _defaults(preset, base, chosen, machine)
+    preset_notes: tuple[str, ...] = ()
+    if preset is None and base is None:
+        preset, reason = ("reference", "GPUs found") if machine.gpus else ("cpu", "no GPU found")
+        preset_notes = (f"preset {preset}: {reason}",)
+    preset_values = {} if preset is None else _preset_values(preset, chosen)
+    defaults = {**(_default_counts(chosen, machine) if base is None else _values_of(base, machine)), **preset_values}
+    length = {"steps", "epochs"} & {*preset_values, *chosen}
+    if base is not None and length:
+        defaults["examples"] = None
+    if base is not None and length == {"steps"}:
+        defaults["epochs"] = None
     spec = TrainingSpec(**{**defaults, **chosen, "gpus": bool(machine.gpus)})
     check(spec, chosen, machine)
     if batch is not None:
-        spec = replace(spec, batch_size=_per_replica(batch, spec))
+        replicas = spec.replicas - spec.backup_workers
+        share, rest = divmod(batch, replicas)
+        if batch < 1 or rest:
+            nearest = max(1, round(batch / replicas)) * replicas
+            raise TfdistError(f"--global-batch-size {batch}: not divisible by {replicas} replicas; use {nearest}")
+        spec = replace(spec, batch_size=share)
     spec = _with_data(spec, chosen, base)
     communication, communication_notes = _choose_communication(spec, machine)
     spec = replace(spec, communication=communication)
@@ -121,28 +136,17 @@ _FLOATS = frozenset(field.name for field in fields(TrainingSpec) if field.type i
 
 def _typed(choices: Mapping[str, Any]) -> dict[str, Any]:
     """The choices that are not None, each in the type of its field."""
-    return {name: _typed_value(name, value) for name, value in choices.items() if value is not None}
-
-
-def _typed_value(name: str, value: Any) -> Any:
-    if name in _FLOATS:
-        return float(value)
-    if name not in _ENUMS:
-        return value
-    try:
-        return _ENUMS[name](str(value))
-    except ValueError:
-        hint = fix_of_choice(name, str(value), map(str, _ENUMS[name]))
-        raise TfdistError(f"{option_text(name, value)}: {hint}") from None
-
-
-def _choose_preset(preset: str | None, machine: Machine) -> tuple[str, tuple[str, ...]]:
-    if preset is None:
-        name, reason = ("reference", "GPUs found") if machine.gpus else ("cpu", "no GPU found")
-        return name, (f"preset {name}: {reason}",)
-    if preset not in PRESETS:
-        raise TfdistError(f"--preset {preset}: {did_you_mean(preset, PRESETS)}")
-    return preset, ()
+    typed = {name: value for name, value in choices.items() if value is not None}
+    for name, value in typed.items():
+        if name in _FLOATS:
+            typed[name] = float(value)
+        elif name in _ENUMS:
+            try:
+                typed[name] = _ENUMS[name](str(value))
+            except ValueError:
+                hint = fix_of_choice(name, str(value), map(str, _ENUMS[name]))
+                raise TfdistError(f"{option_text(name, value)}: {hint}") from None
+    return typed
 
 
 def _choose_strategy(chosen: Mapping[str, Any], machine: Machine) -> tuple[StrategyName, tuple[str, ...]]:
@@ -207,23 +211,6 @@ def _check_exclusive(global_batch: int | None, chosen: Mapping[str, Any]) -> Non
         raise TfdistError(f"--steps {chosen['steps']} and --epochs {chosen['epochs']}: use only one of them")
 
 
-def _defaults(
-    preset: str | None, base: TrainingSpec | None, chosen: Mapping[str, Any], machine: Machine
-) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The values of what was not chosen; with notes."""
-    if base is None:
-        name, notes = _choose_preset(preset, machine)
-        return {**_preset_values(name, chosen), **_default_counts(chosen, machine)}, notes
-    preset_values = {} if preset is None else _preset_values(_choose_preset(preset, machine)[0], chosen)
-    values = {**_values_of(base, machine), **preset_values}
-    length = {"steps", "epochs"} & {*preset_values, *chosen}
-    if length:
-        values["examples"] = None
-    if length == {"steps"}:
-        values["epochs"] = None
-    return values, ()
-
-
 def _values_of(base: StrategyChoice, machine: Machine) -> dict[str, Any]:
     values = {field.name: getattr(base, field.name) for field in fields(base)}
     if base.gpus != bool(machine.gpus):
@@ -233,21 +220,14 @@ def _values_of(base: StrategyChoice, machine: Machine) -> dict[str, Any]:
 
 def _preset_values(preset: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The preset, with its length adapted: --steps and --epochs replace it, and epochs need real data."""
+    if preset not in PRESETS:
+        raise TfdistError(f"--preset {preset}: {did_you_mean(preset, PRESETS)}")
     values = dict(PRESETS[preset])
     if "steps" in chosen or "epochs" in chosen or chosen.get("dataset", values["dataset"]) == SYNTHETIC:
         values.pop("epochs", None)
     elif preset in REAL_DATA_STEPS:
         values["steps"] = REAL_DATA_STEPS[preset]
     return values
-
-
-def _per_replica(global_batch: int, spec: TrainingSpec) -> int:
-    replicas = spec.replicas - spec.backup_workers
-    share, rest = divmod(global_batch, replicas)
-    if global_batch < 1 or rest:
-        nearest = max(1, round(global_batch / replicas)) * replicas
-        raise TfdistError(f"--global-batch-size {global_batch}: not divisible by {replicas} replicas; use {nearest}")
-    return share
 
 
 def _with_data(spec: TrainingSpec, chosen: Mapping[str, Any], base: TrainingSpec | None) -> TrainingSpec:
@@ -257,17 +237,15 @@ def _with_data(spec: TrainingSpec, chosen: Mapping[str, Any], base: TrainingSpec
     evaluate = base.evaluate if base is not None else data.test_examples > 0
     spec = replace(spec, classes=classes, evaluate=chosen.get("evaluate", evaluate))
     check_data(spec, data)
-    return spec if spec.epochs is None else replace(spec, steps=_steps(spec, spec.epochs, data))
-
-
-def _steps(spec: TrainingSpec, epochs: int, data: DataInfo) -> int:
+    if spec.epochs is None:
+        return spec
     if data.train_examples is None:
-        raise TfdistError(f"--epochs {epochs}: {spec.dataset} data is endless; use --steps")
+        raise TfdistError(f"--epochs {spec.epochs}: {spec.dataset} data is endless; use --steps")
     if not CATALOG[spec.strategy].replicas_known:
         raise TfdistError(
-            f"--epochs {epochs}: {spec.strategy} knows its number of replicas only at run time; use --steps"
+            f"--epochs {spec.epochs}: {spec.strategy} knows its number of replicas only at run time; use --steps"
         )
     scheduled = 1 if spec.synchronous else spec.workers  # asynchronous: a step is one worker's batch
-    steps = epochs * (data.train_examples // spec.global_batch_size) * scheduled
-    check_length(replace(spec, steps=steps))
-    return steps
+    spec = replace(spec, steps=spec.epochs * (data.train_examples // spec.global_batch_size) * scheduled)
+    check_length(spec)
+    return spec
