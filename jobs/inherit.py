@@ -56,7 +56,10 @@ def implied_choices(found: ClusterRole, choices: Mapping[str, Any], machine: Mac
     Raises:
         TfdistError: a choice contradicts the cluster.
     """
-    implied = _of_cluster(found.cluster)
+    workers, ps = (len(found.cluster.addresses.get(role, ())) for role in ("worker", "ps"))
+    implied: dict[str, Any] = {"strategy": StrategyName.MULTI_WORKER, "workers": workers}
+    if ps:
+        implied |= {"strategy": StrategyName.PARAMETER_SERVER, "ps": ps}
     for name, value in implied.items():
         chosen = str(choices.get(name, value))
         if chosen not in (str(value), "auto") and not (name == "strategy" and _has_roles(chosen, found.cluster)):
@@ -67,13 +70,6 @@ def implied_choices(found: ClusterRole, choices: Mapping[str, Any], machine: Mac
     if share > 1 and "ps" not in implied and machine.gpus_per_process > 1:
         implied["devices"] = choices.get("devices", share)
     return {**choices, **implied}
-
-
-def _of_cluster(cluster: Cluster) -> dict[str, Any]:
-    workers, ps = (len(cluster.addresses.get(role, ())) for role in ("worker", "ps"))
-    if ps:
-        return {"strategy": StrategyName.PARAMETER_SERVER, "workers": workers, "ps": ps}
-    return {"strategy": StrategyName.MULTI_WORKER, "workers": workers}
 
 
 def _has_roles(strategy: str, cluster: Cluster) -> bool:

@@ -42,7 +42,13 @@ def storage_words(recovery: Recovery, options: KubernetesOptions, *, own: bool) 
         raise TfdistError(
             f"{recovery.words['resume']}: a job continues from what its --checkpoint-dir holds; omit --resume"
         )
-    folder = _checkpoint_folder(recovery, options)
+    folder = recovery.folder
+    if folder is None and options.folder is not None:
+        folder = f"{options.folder}/checkpoints"
+    elif folder is not None and "://" not in folder and not (options.pvc and folder.startswith(f"{VOLUME}/")):
+        fix = f"give a folder below {VOLUME}, where the volume is mounted," if options.pvc else "add --pvc CLAIM,"
+        flag = recovery.words["checkpoint_dir"]
+        raise TfdistError(f"{flag}: not on a volume of the pods; {fix} or use a URL (gs://...)")
     runs = ["--runs-dir", _LOCAL_RUNS if options.folder is None else f"{options.folder}/runs"]
     if folder is not None:
         return [*runs, "--checkpoint-dir", folder, *([] if own else ["--resume", AUTO])]
@@ -53,18 +59,6 @@ def storage_words(recovery: Recovery, options: KubernetesOptions, *, own: bool) 
                 "URL (gs://...)"
             )
     return runs
-
-
-def _checkpoint_folder(recovery: Recovery, options: KubernetesOptions) -> str | None:
-    """None: the job is not saved."""
-    folder = recovery.folder
-    if folder is None:
-        return None if options.folder is None else f"{options.folder}/checkpoints"
-    mounted = options.pvc is not None
-    if "://" in folder or (mounted and folder.startswith(f"{VOLUME}/")):
-        return folder
-    fix = f"give a folder below {VOLUME}, where the volume is mounted," if mounted else "add --pvc CLAIM,"
-    raise TfdistError(f"{recovery.words['checkpoint_dir']}: not on a volume of the pods; {fix} or use a URL (gs://...)")
 
 
 ONE_POD = {"worker": RoleShape(1, computes=True, leads=True)}
@@ -102,9 +96,9 @@ def plan_workload(request: ManifestRequest, options: KubernetesOptions) -> tuple
     Raises:
         TfdistError: an option is wrong, or cannot work in pods.
     """
-    _refuse_secrets(request)
-    _refuse_without_effect(request)
-    preset = None if request.command else str(request.choices.get("preset") or _default_preset(options))
+    _refuse(request)
+    default = "reference" if options.gpus else "cpu"
+    preset = None if request.command else str(request.choices.get("preset") or default)
     resolved = _resolve(request, options, preset)
     strategy = resolved.spec.strategy
     cluster = CATALOG[strategy].has_cluster
@@ -126,19 +120,20 @@ def plan_workload(request: ManifestRequest, options: KubernetesOptions) -> tuple
         request.timeout_s,
         request.policy.save_grace_s(signal.SIGTERM),
     )
-    return workload, (*_notes(resolved), *_preset_notes(request, preset, options))
+    notes = [*resolved.notes, *(f"warning: {warning}" for warning in resolved.warnings)]
+    if preset is not None and "preset" not in request.choices:
+        notes.append(f"preset {preset}: {'--gpus' if options.gpus else 'no --gpus'}")
+    return workload, tuple(notes)
 
 
-def _refuse_secrets(request: ManifestRequest) -> None:
+def _refuse(request: ManifestRequest) -> None:
+    """Refuse secrets, which the manifest would show, and what has no effect in pods."""
     for name, value in request.env.items():
         if redact_value(name, value) != value:
             raise TfdistError(
                 f"--env {name}: looks like a secret, which a manifest must not hold; put it into a Secret, and name "
                 "that with --secret"
             )
-
-
-def _refuse_without_effect(request: ManifestRequest) -> None:
     if INDEX in request.env:
         raise TfdistError(f"--env {INDEX}: the manifest sets it; omit it")
     if LEGACY_KERAS in request.env and not request.command:
@@ -149,10 +144,6 @@ def _refuse_without_effect(request: ManifestRequest) -> None:
     for name, reason in _WITHOUT_EFFECT.items():
         if name in request.recovery.words:
             raise TfdistError(f"{request.recovery.words[name]}: {reason}")
-
-
-def _default_preset(options: KubernetesOptions) -> str:
-    return "reference" if options.gpus else "cpu"
 
 
 def _resolve(request: ManifestRequest, options: KubernetesOptions, preset: str | None) -> CompleteSpec[Any]:
@@ -218,22 +209,7 @@ def _resolve_on(
     if preset is None:
         refuse_training_options(request.choices)
         return resolve_strategy(choices, machine)
-    return resolve(_without_data(choices, preset), machine, preset)
-
-
-def _without_data(choices: Mapping[str, Any], preset: str) -> Mapping[str, Any]:
-    """The choices that can be checked here: with synthetic data in place of what only the image holds."""
     dataset = str(choices.get("dataset", PRESETS.get(preset, {}).get("dataset", SYNTHETIC)))
-    if dataset.partition(":")[0] not in WITH_NAME:
-        return choices
-    return {**{name: value for name, value in choices.items() if name not in _OF_DATA}, "dataset": SYNTHETIC}
-
-
-def _notes(resolved: CompleteSpec[StrategyChoice]) -> list[str]:
-    return [*resolved.notes, *(f"warning: {warning}" for warning in resolved.warnings)]
-
-
-def _preset_notes(request: ManifestRequest, preset: str | None, options: KubernetesOptions) -> list[str]:
-    if preset is None or "preset" in request.choices:
-        return []
-    return [f"preset {preset}: {'--gpus' if options.gpus else 'no --gpus'}"]
+    if dataset.partition(":")[0] in WITH_NAME:  # only the image holds it: the rest is checked with synthetic data
+        choices = {**{name: value for name, value in choices.items() if name not in _OF_DATA}, "dataset": SYNTHETIC}
+    return resolve(choices, machine, preset)

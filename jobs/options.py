@@ -203,20 +203,17 @@ def read_setting(word: str) -> tuple[str, Any]:
         raise TfdistError(f"--set {word}: no key {key!r}; {did_you_mean(key, KEYS)}")
     if not equals:
         raise TfdistError(f"--set {word}: needs a value, as --set {key}=VALUE")
-    return key, _value(KEYS[key], text.strip())
-
-
-def _value(option: Option, text: str) -> Any:
+    option, text = KEYS[key], text.strip()
     if option.parser is not None:
-        return option.parser(text)
+        return key, option.parser(text)
     if option.choices and text not in option.choices:
-        raise TfdistError(f"--set {option.name}={text}: {fix_of_choice(option.name, text, option.choices)}")
+        raise TfdistError(f"--set {key}={text}: {fix_of_choice(key, text, option.choices)}")
     if option.kind is bool:
         if text.lower() not in ("true", "false"):
-            raise TfdistError(f"--set {option.name}={text}: must be true or false")
-        return text.lower() == "true"
+            raise TfdistError(f"--set {key}={text}: must be true or false")
+        return key, text.lower() == "true"
     try:
-        return option.kind(text)
+        return key, option.kind(text)
     except ValueError:
         expected = "an integer" if option.kind is int else "a number"
-        raise TfdistError(f"--set {option.name}={text}: must be {expected}") from None
+        raise TfdistError(f"--set {key}={text}: must be {expected}") from None

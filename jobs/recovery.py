@@ -55,21 +55,6 @@ def read_recovery(values: Mapping[str, Any]) -> Recovery:
     """
     given = {name: value for name, value in values.items() if value is not None}
     words = {name: option_text(name, value) for name, value in given.items() if value is not False}
-    _check(given, words)
-    steps, seconds = _interval(given.get("checkpoint_every"))
-    return Recovery(
-        every_steps=steps,
-        every_s=seconds,
-        folder=absolute(given["checkpoint_dir"], "--checkpoint-dir") if "checkpoint_dir" in given else None,
-        keep=given.get("keep"),
-        resume=given.get("resume"),
-        evaluator=given.get("evaluator", False),
-        policy=_policy(given),
-        words=words,
-    )
-
-
-def _check(given: Mapping[str, Any], words: Mapping[str, str]) -> None:
     for option in RECOVERY_OPTIONS:
         if option.least is not None and given.get(option.name, option.least) < option.least:
             raise TfdistError(f"{words[option.name]}: must be at least {option.least:g}")
@@ -78,6 +63,22 @@ def _check(given: Mapping[str, Any], words: Mapping[str, str]) -> None:
             raise TfdistError(
                 f"{words[name]}: has no effect without --max-restarts; add it, or omit {option_name(name)}"
             )
+    policy = {
+        name: given[name] for name in ("max_restarts", "restart_on", "min_workers", "stop_on_nan") if name in given
+    }
+    if "stall_timeout" in given:
+        policy["stall_timeout_s"] = given["stall_timeout"] or None
+    steps, seconds = _interval(given.get("checkpoint_every"))
+    return Recovery(
+        every_steps=steps,
+        every_s=seconds,
+        folder=absolute(given["checkpoint_dir"], "--checkpoint-dir") if "checkpoint_dir" in given else None,
+        keep=given.get("keep"),
+        resume=given.get("resume"),
+        evaluator=given.get("evaluator", False),
+        policy=policy,
+        words=words,
+    )
 
 
 def _interval(text: str | None) -> tuple[int | None, float | None]:
@@ -88,22 +89,11 @@ def _interval(text: str | None) -> tuple[int | None, float | None]:
         try:
             return None, parse_seconds(text if text.strip()[-1:].isalpha() else "", "--checkpoint-every")
         except TfdistError as error:
-            raise TfdistError(str(error) if "positive" in str(error) else _not_an_interval(text)) from None
+            form = f"--checkpoint-every {text}: give a number of steps, as 200, or a duration, as 30s, 10m or 1h"
+            raise TfdistError(str(error) if "positive" in str(error) else form) from None
     if int(text) < 1:
         raise TfdistError(f"--checkpoint-every {text}: must be positive")
     return int(text), None
-
-
-def _not_an_interval(text: str) -> str:
-    return f"--checkpoint-every {text}: give a number of steps, as 200, or a duration, as 30s, 10m or 1h"
-
-
-def _policy(given: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("max_restarts", "restart_on", "min_workers", "stop_on_nan")
-    fields: dict[str, Any] = {name: given[name] for name in names if name in given}
-    if "stall_timeout" in given:
-        fields["stall_timeout_s"] = given["stall_timeout"] or None
-    return fields
 
 
 def read_timeouts(values: Mapping[str, float | None]) -> Policy:
@@ -156,12 +146,24 @@ def plan_checkpointing(
     """
     if planned.own:
         refuse_for_command(recovery)
-    if planned.inherited:
-        _check_inherited(recovery, planned.inherited)
+    for name in ("max_restarts", "evaluator") if planned.inherited else ():
+        if recovery.words.get(name) not in (None, "--max-restarts 0"):
+            what = f"{recovery.words[name]}: has no effect with {planned.inherited}"
+            raise TfdistError(f"{what}, which runs one task; omit it")
+    if planned.inherited and "checkpoint_every" in recovery.words and recovery.folder is None:
+        raise TfdistError(
+            f"{recovery.words['checkpoint_every']}: with {planned.inherited}, each task has a run folder of its own; "
+            "give them a common folder with --checkpoint-dir"
+        )
     _check_restarts(planned, recovery)
     if isinstance(planned.spec, TrainingSpec) and source is not None:
         _check_same(planned.spec, source, auto=recovery.resume == AUTO)
-    if _is_saved(planned, recovery, source):
+    # a program of the user's has a folder in the run's folder only if its tasks are on one host
+    wanted = _restarts(recovery) or "checkpoint_every" in recovery.words or recovery.evaluator
+    named = source is not None or recovery.folder is not None
+    if named or (wanted and not (planned.own and len(planned.job.hosts) > 1)):
+        if not planned.own:
+            check_can_be_saved(planned.spec)
         return _checkpointing(recovery, source)
     if "keep" in recovery.words:
         raise TfdistError(
@@ -202,28 +204,6 @@ def refuse_for_command(recovery: Recovery) -> None:
                 f"{recovery.words[name]} is for the built-in training, but a COMMAND was given: omit it; "
                 "your program saves its own checkpoints, in TFDIST_CHECKPOINT_DIR"
             )
-
-
-def _check_inherited(recovery: Recovery, flag: str) -> None:
-    for name in ("max_restarts", "evaluator"):
-        if recovery.words.get(name) not in (None, "--max-restarts 0"):
-            raise TfdistError(f"{recovery.words[name]}: has no effect with {flag}, which runs one task; omit it")
-    if "checkpoint_every" in recovery.words and recovery.folder is None:
-        raise TfdistError(
-            f"{recovery.words['checkpoint_every']}: with {flag}, each task has a run folder of its own; "
-            "give them a common folder with --checkpoint-dir"
-        )
-
-
-def _is_saved(planned: PlannedJob, recovery: Recovery, source: CheckpointSource | None) -> bool:
-    """Whether there is a folder. The user's program has one in the run's folder only if its tasks are on one host."""
-    if source is None and recovery.folder is None:
-        wanted = _restarts(recovery) or "checkpoint_every" in recovery.words or recovery.evaluator
-        if not wanted or (planned.own and len(planned.job.hosts) > 1):
-            return False
-    if not planned.own:
-        check_can_be_saved(planned.spec)
-    return True
 
 
 def _restarts(recovery: Recovery) -> bool:

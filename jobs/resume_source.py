@@ -11,7 +11,7 @@ from tfdist.jobs.recovery import AUTO, Recovery
 from tfdist.launch.diagnosis.history import Outcome
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.redact import redact_command
-from tfdist.launch.runs.state import Run, RunState, list_runs
+from tfdist.launch.runs.state import RunState, list_runs
 from tfdist.launch.text import last_line
 from tfdist.models.checkpoints import Checkpointing, check_empty, list_checkpoints
 
@@ -128,27 +128,46 @@ def find_resumed(
     Raises:
         TfdistError: there is nothing to continue, or it is in use.
     """
-    if shared and recovery.resume in (None, AUTO):
-        return _for_the_tasks(recovery)
+    option = recovery.words.get("resume", "")
+    if recovery.resume == AUTO and recovery.folder is None:
+        raise TfdistError(f"{option}: needs --checkpoint-dir, the folder that is resumed if it holds a checkpoint")
+    if recovery.resume == AUTO and recovery.folder is not None:
+        source = CheckpointSource(option, recovery.folder, may_be_empty=True)
+        return source if shared else _find_auto(source, runs_dir, command, remote)
+    if recovery.resume is None and shared:
+        return None  # the tasks refuse a folder that holds checkpoints, unless they are restarted
     if recovery.resume is None:
         _refuse_if_used(recovery.folder, runs_dir)
         if recovery.folder is not None and not command and not remote:
             with suppress(OSError):  # the preflight says why it cannot be used
                 check_empty(list_checkpoints(recovery.folder), recovery.folder)
         return None
-    option = recovery.words["resume"]
-    if recovery.resume == AUTO:
-        return _find_auto(option, recovery.folder, runs_dir, command, remote)
     source = find_source(recovery.resume, runs_dir, option)
     if recovery.folder not in (None, source.folder):
         raise TfdistError(
             f"{recovery.words['checkpoint_dir']}: a resumed training saves in the folder that it continues from, "
             f"{source.folder}; omit --checkpoint-dir"
         )
-    _check_program(source, command)
+    if source.run is not None and source.run.command and not command:
+        raise TfdistError(
+            f"{source.option}: that run was of your own program; give its command again: "
+            f"tfdist launch {source.option} -- COMMAND"
+        )
+    if source.run is not None and command and not source.run.command:
+        raise TfdistError(f"{source.option}: that run was of the built-in training; omit the COMMAND")
     if not shared:
         _refuse_if_used(source.folder, runs_dir)
-    return _with_newest(source, remote) if not command else _checked_files(source, remote)
+    if _is_elsewhere(source.folder, remote):
+        return source
+    if not command:
+        listing = listing_of(source)
+        if listing.newest is None:
+            raise TfdistError(f"{no_checkpoint(source, listing)}; start the training again without --resume")
+        return CheckpointSource(source.option, source.folder, source.run, listing.newest)
+    folder = Path(source.folder)  # in which the program cannot have saved anything if it is empty
+    if not folder.is_dir() or not any(folder.iterdir()):
+        raise TfdistError(f"{source.option}: {folder} holds no files; start the program again without --resume")
+    return source
 
 
 def resume_command(arguments: Sequence[str], run_dir: Path, saved: Checkpointing | None, *, own: bool) -> str:
@@ -169,63 +188,16 @@ def resume_command(arguments: Sequence[str], run_dir: Path, saved: Checkpointing
     return ""
 
 
-def _for_the_tasks(recovery: Recovery) -> CheckpointSource | None:
-    """Without --resume the tasks refuse a folder that holds checkpoints, unless they are restarted."""
-    if recovery.resume is None:
-        return None
-    option = recovery.words["resume"]
-    return CheckpointSource(option, _auto_folder(option, recovery.folder), may_be_empty=True)
-
-
-def _auto_folder(option: str, folder: str | None) -> str:
-    if folder is None:
-        raise TfdistError(f"{option}: needs --checkpoint-dir, the folder that is resumed if it holds a checkpoint")
-    return folder
-
-
 def _find_auto(
-    option: str, folder: str | None, runs_dir: Path, command: tuple[str, ...], remote: bool
+    source: CheckpointSource, runs_dir: Path, command: tuple[str, ...], remote: bool
 ) -> CheckpointSource | None:
-    folder = _auto_folder(option, folder)
-    _refuse_if_used(folder, runs_dir)
-    source = CheckpointSource(option, folder, may_be_empty=True)
-    if command or _is_elsewhere(folder, remote):
+    _refuse_if_used(source.folder, runs_dir)
+    if command or _is_elsewhere(source.folder, remote):
         return source
     listing = listing_of(source)
     if listing.problems and listing.newest is None:
         raise no_checkpoint(source, listing)
-    return None if listing.newest is None else CheckpointSource(option, folder, newest=listing.newest)
-
-
-def _check_program(source: CheckpointSource, command: tuple[str, ...]) -> None:
-    """Refuse to continue the training of another program."""
-    if source.run is None:
-        return
-    if source.run.command and not command:
-        raise TfdistError(
-            f"{source.option}: that run was of your own program; give its command again: "
-            f"tfdist launch {source.option} -- COMMAND"
-        )
-    if command and not source.run.command:
-        raise TfdistError(f"{source.option}: that run was of the built-in training; omit the COMMAND")
-
-
-def _with_newest(source: CheckpointSource, remote: bool) -> CheckpointSource:
-    if _is_elsewhere(source.folder, remote):
-        return source
-    listing = listing_of(source)
-    if listing.newest is None:
-        error = no_checkpoint(source, listing)
-        raise TfdistError(f"{error}; start the training again without --resume")
-    return CheckpointSource(source.option, source.folder, source.run, listing.newest)
-
-
-def _checked_files(source: CheckpointSource, remote: bool) -> CheckpointSource:
-    """Refuse a folder in which the user's program cannot have saved anything."""
-    folder = Path(source.folder)
-    if not _is_elsewhere(source.folder, remote) and not (folder.is_dir() and any(folder.iterdir())):
-        raise TfdistError(f"{source.option}: {source.folder} holds no files; start the program again without --resume")
-    return source
+    return None if listing.newest is None else CheckpointSource(source.option, source.folder, newest=listing.newest)
 
 
 def _is_elsewhere(folder: str, remote: bool) -> bool:
@@ -238,12 +210,9 @@ def _refuse_if_used(folder: str | None, runs_dir: Path) -> None:
     if folder is None:
         return
     for run in list_runs(runs_dir):
-        if run.state is RunState.RUNNING and _folder_of(run) == folder:
+        if run.state is not RunState.RUNNING or run.launcher is None or not run.launcher.local:
+            continue
+        saved = read_saved_spec(run.run_dir)
+        if saved is not None and saved.checkpointing is not None and saved.checkpointing.folder == folder:
             path = run.run_dir.path
             raise TfdistError(f"{folder}: {run.name} still saves checkpoints there; stop it with 'tfdist stop {path}'")
-
-
-def _folder_of(run: Run) -> str | None:
-    """The folder of checkpoints of a run whose launcher runs on this machine."""
-    saved = read_saved_spec(run.run_dir) if run.launcher is not None and run.launcher.local else None
-    return saved.checkpointing.folder if saved is not None and saved.checkpointing is not None else None
