@@ -22,8 +22,7 @@ from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import TIMING, WHAT, Seconds
 from tfdist.jobs.recovery import timeout_words
-from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.doctor.preflight import Links, measure_neighbours
+from tfdist.launch.doctor.preflight import measure_neighbours
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy
@@ -50,13 +49,16 @@ def run_bench(
             return 0
         if not quiet:
             announce(session, stream)
-        links = _measure_links(fleet, session)
+        # the links between neighbouring hosts that some arm uses
+        most = max((len(machines) for machines in session.arms.machines.values()), default=1)
+        links = {} if fleet is None or most < 2 else measure_neighbours(fleet, list(fleet.channels)[:most])
         if not quiet:
             for (one, other), link in links.items():
                 typer.echo(f"{one.name} -> {other.name}: {link}", file=stream)
             for text in limits(session, links):
                 typer.echo(text, file=stream)
-    code = _execute(session, links, policy, stream, quiet)
+    with progress_on(stream, quiet) as progress:
+        code = run_session(session, RunnerHooks(progress, links=links, policy=policy))
     if session.traces.folders and not quiet:
         show_traces(session, stream)
     report = _report(session, stream, quiet)
@@ -72,19 +74,6 @@ def run_bench(
 def plan_of(session: Session) -> BenchPlan:
     """What to print of a bench that a scheduler will run."""
     return BenchPlan((*session.notes, *(f"refused: {text}" for text in refusals(session))), session.arms.warnings)
-
-
-def _measure_links(fleet: Fleet | None, session: Session) -> Links:
-    """The links between neighbouring hosts that some arm uses."""
-    most = max((len(machines) for machines in session.arms.machines.values()), default=1)
-    if fleet is None or most < 2:
-        return {}
-    return measure_neighbours(fleet, list(fleet.channels)[:most])
-
-
-def _execute(session: Session, links: Links, policy: Policy, stream: TextIO, quiet: bool) -> int:
-    with progress_on(stream, quiet) as progress:
-        return run_session(session, RunnerHooks(progress, links=links, policy=policy))
 
 
 def _report(session: Session, stream: TextIO, quiet: bool) -> "Report | None":

@@ -3,12 +3,12 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from json import loads
 from pathlib import Path
 from textwrap import indent
-from typing import Any, TextIO
+from typing import TextIO
 
 import typer
 
@@ -39,7 +39,7 @@ from tfdist.launch.json_files import dumps
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy, kill_wait_s
 from tfdist.launch.redact import redact_arguments, safe_text
-from tfdist.launch.runs.background import Background, DetachedRun, fork_launcher
+from tfdist.launch.runs.background import Background, fork_launcher
 from tfdist.launch.runs.launcher import this_launcher
 from tfdist.launch.runs.placement import save_placement
 from tfdist.launch.runs.rundir import RunDir, check_runs_dir, create_run_dir
@@ -80,17 +80,10 @@ def launch_detached(launch: Callable[[Background], int], *, json: bool, quiet: b
     if json:
         typer.echo(dumps({"format": 1, "run_dir": result.run_dir, "pid": result.pid}))
     elif not quiet:
-        typer.echo(_announcement(result))
+        path = shlex.quote(result.run_dir)
+        typer.echo(f"{result.run_dir} runs in the background (process {result.pid})")
+        typer.echo(f"  see it:    tfdist logs {path} --follow\n  stop it:   tfdist stop {path}")
     return 0
-
-
-def _announcement(run: DetachedRun) -> str:
-    path = shlex.quote(run.run_dir)
-    return (
-        f"{run.run_dir} runs in the background (process {run.pid})\n"
-        f"  see it:    tfdist logs {path} --follow\n"
-        f"  stop it:   tfdist stop {path}"
-    )
 
 
 INTERNAL = (TrainingSpec.VARIABLE, StrategyChoice.VARIABLE, Checkpointing.VARIABLE)
@@ -110,20 +103,16 @@ def show_plan(planned: PlannedLaunch, fleet: Fleet | None, *, json: bool, verbos
         typer.echo(dumps(tasks))
         return
     for task in tasks:
-        _show_task(task, verbose)
-
-
-def _show_task(task: Mapping[str, Any], verbose: bool) -> None:
-    cores = ", ".join(map(str, task["cores"])) or "any"
-    typer.echo(f"\n{task['task']} on {task['host']}, cores: {cores}, in {task['cwd']}")
-    env = dict(task["env"])
-    tf_config = env.pop("TF_CONFIG", None)
-    if tf_config is not None:
-        typer.echo(indent(f"TF_CONFIG={dumps(loads(tf_config), indent=2)}", "  "))
-    for name, value in env.items():
-        if verbose or name not in INTERNAL:
-            typer.echo(f"  {name}={value}")
-    typer.echo(f"  {task['command']}")
+        cores = ", ".join(map(str, task["cores"])) or "any"
+        typer.echo(f"\n{task['task']} on {task['host']}, cores: {cores}, in {task['cwd']}")
+        env = dict(task["env"])
+        tf_config = env.pop("TF_CONFIG", None)
+        if tf_config is not None:
+            typer.echo(indent(f"TF_CONFIG={dumps(loads(tf_config), indent=2)}", "  "))
+        for name, value in env.items():
+            if verbose or name not in INTERNAL:
+                typer.echo(f"  {name}={value}")
+        typer.echo(f"  {task['command']}")
 
 
 BUILT_IN_RESTART_GRACE_S = 0.3
@@ -176,45 +165,43 @@ def run_launch(
     with connected(selection, policy, quiet=run_options.lines.quiet) as fleet:
         machines = selection.machines(fleet, options.devices)
         planned = checked_plan(options, run_options, machines)
-        if not run_options.lines.quiet:
-            _show_notes(planned, run_options, machines)
+        busy = () if run_options.dry_run else busy_warnings(planned.job, machines)
+        for line in (*planned.notes, *(f"warning: {warning}" for warning in (*planned.warnings, *busy))):
+            if not run_options.lines.quiet:
+                typer.echo(line, file=run_options.out)
         if run_options.dry_run:
             folder = run_options.runs_dir.absolute() / f"TIME-{run_options.name}" / "checkpoints"
-            _show_plan(with_checkpoints(planned, str(folder), check=False), fleet, run_options)
+            planned = with_checkpoints(planned, str(folder), check=False)
+            show_plan(planned, fleet, json=run_options.json, verbose=run_options.lines.verbose)
             return 0
         run_dir = create_run_dir(run_options.runs_dir, run_options.name)
         planned = with_checkpoints(planned, str(run_dir.checkpoints.absolute()))
-        policy = _with_saves(policy, planned)
+        if planned.checkpointing is not None:  # the built-in training has nothing to do after a failure
+            grace_s = policy.restart_grace_s if planned.argv else BUILT_IN_RESTART_GRACE_S
+            policy = replace(policy, saves_on_signal=True, restart_grace_s=grace_s)
         if background is not None:
             background.expect((plan.task.name for plan in planned.job.plans), run_dir)
         console = _console(planned, run_options, background)
         hosts = elastic_hosts(planned, options.choices.get("workers"), selection, policy)
         outcome, record = _run(planned, run_dir, policy, console, fleet, hosts)
 
+    resume = resume_command(sys.argv[1:], run_dir.path, planned.checkpointing, own=bool(planned.argv))
     show_outcome(
         outcome,
         record,
         quiet=run_options.lines.quiet,
         json=run_options.json,
-        resume="" if options.recovery.resume else _resume_command(planned, run_dir),
+        resume="" if options.recovery.resume else resume,
         is_shown=console.shows,
     )
     code, reason = (outcome.exit_code, outcome.reason) if record is None else (record.exit_code, record.reason)
     log_outcome(outcome, int(code), reason)
     if run_options.requeue is not None:
-        _requeue(outcome, code, run_options.requeue)
+        with without_sigterm():
+            line = requeue(outcome, code, run_options.requeue, os.environ)
+            if line:
+                typer.echo(f"tfdist: {line}", err=True)
     return code
-
-
-def _requeue(outcome: Outcome, code: int, most: int) -> None:
-    with without_sigterm():
-        line = requeue(outcome, code, most, os.environ)
-        if line:
-            typer.echo(f"tfdist: {line}", err=True)
-
-
-def _resume_command(planned: PlannedLaunch, run_dir: RunDir) -> str:
-    return resume_command(sys.argv[1:], run_dir.path, planned.checkpointing, own=bool(planned.argv))
 
 
 def checked_plan(options: LaunchOptions, run_options: RunOptions, machines: Machines) -> PlannedLaunch:
@@ -228,24 +215,6 @@ def checked_plan(options: LaunchOptions, run_options: RunOptions, machines: Mach
     if planned.checkpointing is not None and not planned.argv:
         check_folder_name(planned.checkpointing.folder or str(run_options.runs_dir.absolute()))
     return planned
-
-
-def _with_saves(policy: Policy, planned: PlannedLaunch) -> Policy:
-    """The policy of a job that is saved. Tasks of the built-in training have nothing to do after a failure."""
-    if planned.checkpointing is None:
-        return policy
-    restart_grace_s = policy.restart_grace_s if planned.argv else BUILT_IN_RESTART_GRACE_S
-    return replace(policy, saves_on_signal=True, restart_grace_s=restart_grace_s)
-
-
-def _show_notes(planned: PlannedLaunch, options: RunOptions, machines: Machines) -> None:
-    busy = () if options.dry_run else busy_warnings(planned.job, machines)
-    for line in (*planned.notes, *(f"warning: {warning}" for warning in (*planned.warnings, *busy))):
-        typer.echo(line, file=options.out)
-
-
-def _show_plan(planned: PlannedLaunch, fleet: Fleet | None, options: RunOptions) -> None:
-    show_plan(planned, fleet, json=options.json, verbose=options.lines.verbose)
 
 
 def _console(planned: PlannedLaunch, options: RunOptions, background: Background | None) -> PrefixedLines:
@@ -272,7 +241,8 @@ def _run(
         writer.save(run_dir.launcher, this_launcher().to_json())
         writer.save(run_dir.spec, saved.to_json())
         try:
-            _wait_for_peers(planned, policy, console)
+            if planned.rendezvous is not None:  # other launchers start the other tasks
+                meet(planned.rendezvous, policy.start_timeout_s, lambda text: console.handle(Note("tfdist", text)))
             result = _run_kept(planned, writer, policy, console, fleet, hosts)
         except TfdistError as error:
             status = RunState.INTERRUPTED if error.exit_code > 128 else RunState.REFUSED
@@ -282,16 +252,6 @@ def _run(
         if planned.spec.log_device_placement:
             console.handle(Note("tfdist", save_placement(writer)))
         return result
-
-
-def _wait_for_peers(planned: PlannedLaunch, policy: Policy, console: PrefixedLines) -> None:
-    """Wait until the tasks that other launchers start are there, too.
-
-    Raises:
-        TfdistError: some are missing, or interrupted.
-    """
-    if planned.rendezvous is not None:
-        meet(planned.rendezvous, policy.start_timeout_s, lambda text: console.handle(Note("tfdist", text)))
 
 
 def _run_kept(

@@ -63,9 +63,8 @@ def read_recovery(values: Mapping[str, Any]) -> Recovery:
             raise TfdistError(
                 f"{words[name]}: has no effect without --max-restarts; add it, or omit {option_name(name)}"
             )
-    policy = {
-        name: given[name] for name in ("max_restarts", "restart_on", "min_workers", "stop_on_nan") if name in given
-    }
+    names = ("max_restarts", "restart_on", "min_workers", "stop_on_nan")
+    policy: dict[str, Any] = {name: given[name] for name in names if name in given}
     if "stall_timeout" in given:
         policy["stall_timeout_s"] = given["stall_timeout"] or None
     steps, seconds = _interval(given.get("checkpoint_every"))

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from rich import box
 from rich.console import Console
+from rich.table import Column, Table
 from rich.text import Text
 
 from tfdist.launch.text import plain
@@ -28,44 +30,47 @@ _SPACE = 3
 """Characters between two columns of a table."""
 _NARROW = 60
 """Characters of the narrowest terminal that has room for intervals."""
-_LEFT = ("arm", "verdict", "bench", "started", "commit", "machine", "note")
+_LEFT = ("arm", "verdict", "status", "bench", "started", "commit", "machine", "note")
 
 
 def show_rows(
-    console: "Console", rows: Sequence[Row], narrow: Sequence[str], red: Callable[[Row], bool] = lambda _: False
+    console: "Console",
+    rows: Sequence[Row],
+    narrow: Sequence[str],
+    narrowest: Sequence[str] = (),
+    red: Callable[[Row], bool] = lambda _: False,
 ) -> None:
     """Print them, all with the keys of the first one.
 
     Args:
         narrow: the columns that stay on a terminal without room for all.
+        narrowest: those that stay on one of fewer than 60 characters; empty: `narrow` without intervals.
         red: rows to stress.
     """
     if not rows:
         return
-    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in rows[0]}
+    lines = [list(rows[0]), *([row[name] for name in rows[0]] for row in rows)]
     if not console.is_terminal:
-        for line in aligned([list(widths), *([row[name] for name in widths] for row in rows)]):
+        for line in aligned(lines):
             console.print(line)
         return
-    wide = sum(width + _SPACE for width in widths.values()) <= console.width
-    kept = narrow if console.width >= _NARROW else [name for name in narrow if name != "interval"]
-    _table(console, rows, [name for name in widths if wide or name in kept], red)
+    names = list(rows[0])
+    if sum(max(map(len, column)) + _SPACE for column in zip(*lines, strict=True)) > console.width:
+        kept = narrow if console.width >= _NARROW else narrowest or [name for name in narrow if name != "interval"]
+        names = [name for name in names if name in kept]
+    # headers are broken into words first, then names of arms, then the longest cells
+    headers = {name: name.replace(" ", "\n") if names != list(rows[0]) else name for name in names}
+    sizes = [max(*(len(row[name]) for row in rows), *map(len, headers[name].split("\n"))) for name in names]
+    left = console.width - 2 - sum(size + _SPACE for size in sizes[1:])
+    columns = [Column(headers[name], overflow="fold", justify="left" if name in _LEFT else "right") for name in names]
+    columns[0].min_width = columns[0].max_width = min(sizes[0], max(8, console.width // 3, left))
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in rows:
+        table.add_row(*(row[name] for name in names), style="red" if red(row) else None)
+    console.print(table)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """The rows as lines, with columns as wide as their longest text."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-
-
-def _table(console: "Console", rows: Sequence[Row], names: Sequence[str], red: Callable[[Row], bool]) -> None:
-    from rich import box
-    from rich.table import Column, Table
-
-    columns = [Column(name, overflow="fold", justify="left" if name in _LEFT else "right") for name in names]
-    longest = max(len(row[names[0]]) for row in rows)
-    columns[0].min_width = min(longest, max(8, console.width // 3))
-    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
-    for row in rows:
-        table.add_row(*(row[name] for name in names), style="red" if red(row) else None)
-    console.print(table)
