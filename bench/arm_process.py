@@ -235,10 +235,7 @@ class TurnState:
                 (self.after if parked else self.before)[min(states)] = message
                 if parked and len(self.after) == len(self.job.hosts):
                     readings = tuple(HostReading(self.before.get(first), after) for first, after in self.after.items())
-                    step_s, self.waiting, self.after = (
-                        max(self.waiting.values()),
-                        {},
-                        {},
-                    )  # a later reading ends no turn
+                    step_s = max(self.waiting.values())
+                    self.waiting, self.after = {}, {}  # a later reading ends no turn
                     return step_s, self.windows, readings
         return None

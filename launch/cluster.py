@@ -6,6 +6,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.text import counted
+
+
+def check_ports(base_port: int, count: int, option: str = "--port ") -> None:
+    """Check that `count` ports from `base_port` on exist; `option` names the setting in the message.
+
+    Raises:
+        TfdistError: one of them does not exist.
+    """
+    if not 1 <= base_port <= 65536 - count:
+        raise TfdistError(
+            f"{option}{base_port}: invalid for {counted(count, 'task')} with consecutive ports; "
+            f"use 1024 to {65536 - count}, or omit it"
+        )
+
 
 ROLES = ("chief", "worker", "ps", "evaluator")
 """The task types that TF_CONFIG allows."""

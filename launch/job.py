@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from tfdist.launch.cluster import Cluster, Task
+from tfdist.launch.cluster import Cluster, Task, check_ports
 from tfdist.launch.environment import DEVICE_ORDER, shared_variables
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
@@ -235,19 +235,6 @@ def _base_port(shape: Shape, host: Host, count: int) -> int | None:
         raise TfdistError(f"{option}{base_port}: a job without a cluster uses no ports; omit {option.strip()}")
     check_ports(base_port, count, option)
     return base_port
-
-
-def check_ports(base_port: int, count: int, option: str = "--port ") -> None:
-    """Check that `count` ports from `base_port` on exist; `option` names the setting in the message.
-
-    Raises:
-        TfdistError: one of them does not exist.
-    """
-    if not 1 <= base_port <= 65536 - count:
-        raise TfdistError(
-            f"{option}{base_port}: invalid for {counted(count, 'task')} with consecutive ports; "
-            f"use 1024 to {65536 - count}, or omit it"
-        )
 
 
 def _pinned_cores(index: int | None, computing: int, shape: Shape, cores: tuple[int, ...]) -> tuple[int, ...]:

@@ -94,7 +94,8 @@ def values_of(change: Change) -> dict[str, Any]:
         "high": limits.high if limits else None,
         "level": limits.level if limits else None,
         "verdict": str(found.verdict) if found else NOT_COMPARED,
-        "differs": "; ".join(change.options) or change.reason,
+        "differs": "; ".join(change.options),
+        "not_compared": change.reason,
     }
 
 

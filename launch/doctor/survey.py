@@ -8,10 +8,10 @@ from typing import Any
 
 from tfdist.launch.agents.connect import OnProgress, connect
 from tfdist.launch.agents.messages import Prepared
+from tfdist.launch.cluster import check_ports
 from tfdist.launch.doctor.preflight import ALL_PAIRS, Link, dial, measure, new_token, prepare, reserve
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.job import check_ports
 from tfdist.launch.machine import slots_of
 from tfdist.launch.policy import Policy
 from tfdist.launch.text import shortened

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from tfdist.launch.cluster import Cluster, Task, parse_tf_config
+from tfdist.launch.cluster import Cluster, Task, check_ports, parse_tf_config
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.parse import parse_hosts
-from tfdist.launch.job import check_ports
 from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.text import check_name
 from tfdist.launch.typed_json import from_json, parse_json

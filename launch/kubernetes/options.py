@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfdist.launch.cluster import check_ports
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.job import RoleShape, check_ports
+from tfdist.launch.job import RoleShape
 from tfdist.launch.str_enum import StrEnum
 
 VOLUME = "/tfdist"

@@ -76,7 +76,7 @@ class Run:
         agents = [
             int(line.split(": ")[1])
             for line in self.launcher.net.processes()
-            if line.startswith(f"{host.namespace}: ") and "tfdist-agent" in line
+            if line.startswith(f"{host.namespace}: ") and "agent_program" in line
         ]
         (agent,) = (pid for pid in agents if psutil.Process(pid).ppid() in agents)
         os.kill(agent, signal.SIGKILL)

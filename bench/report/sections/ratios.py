@@ -89,10 +89,10 @@ _MOST_DRAWN = 60
 """A chart has at most this many rows."""
 
 
-def verdict_text(verdict: str, differs: str) -> str:
+def verdict_text(verdict: str, differs: str, reason: str = "") -> str:
     """`faster`, `slower`, `cannot tell` or `not compared`, with what differs or the reason."""
     if verdict == NOT_COMPARED:
-        return f"{NOT_COMPARED}: {differs}"
+        return f"{NOT_COMPARED}: {reason}"
     return f"{verdict} ({differs})" if differs else verdict
 
 
@@ -108,7 +108,7 @@ def ratio_table(name: str, title: str, changes: Sequence[Change], anchor: str | 
         *((Column("images/s ratio", ("images_per_s_ratio",), "{:.3f}"),) if anchor else ()),
         Column("ratio", ("ratio",), "{:.3f}"),
         Column("interval", ("low", "high"), "{:.3f} to {:.3f}"),
-        Column("verdict", ("verdict", "differs"), verdict_text),
+        Column("verdict", ("verdict", "differs", "not_compared"), verdict_text),
     )
     return Table(name, title, data_frame(changes), columns)
 

@@ -57,6 +57,14 @@ def test_another_machine_without_an_anchor_is_refused(tmp_path: Path) -> None:
 def test_other_work_is_listed_and_not_compared(tmp_path: Path) -> None:
     compared = compare_folders(save_bench(tmp_path / "a"), save_bench(tmp_path / "b", spec={"image_size": 96}))
     assert verdicts(compared)["mirrored/auto"] == "different work: image_size: 96, not 224"
+
+
+def test_json_has_both_what_differs_and_why_an_arm_is_not_compared(tmp_path: Path) -> None:
+    other = save_bench(tmp_path / "b", spec={"image_size": 96, "intra_op_threads": 1})
+    arms = compare_folders(save_bench(tmp_path / "a"), other).to_json(None)["arms"]
+    arm = next(each for each in arms if each["arm"] == "mirrored/auto")
+    assert (arm["verdict"], arm["differs"]) == ("not compared", "intra_op_threads: 1, not None")
+    assert arm["not_compared"] == "different work: image_size: 96, not 224"
     with pytest.raises(TfdistError, match=r"--anchor mirrored/auto: it cannot be compared itself \(different work"):
         compare_folders(tmp_path / "a", tmp_path / "b", "mirrored/auto")
 

@@ -4,16 +4,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from tests.bench.conftest import save_record
+from tfdist.bench.report.bench_page import page_of
 from tfdist.bench.report.build import make_report
 from tfdist.bench.report.columns import COLUMNS, values_of
 from tfdist.bench.report.environment import environment_of
-from tfdist.bench.report.markdown import to_table
+from tfdist.bench.report.figures.files import to_csv
+from tfdist.bench.report.markdown import markdown, to_table
 from tfdist.bench.report.sections.costs import COST_COLUMNS
 from tfdist.bench.report.write import write_report
 from tfdist.launch.errors import TfdistError
@@ -66,8 +69,9 @@ def test_the_same_records_give_the_same_files(root: Path, tmp_path: Path) -> Non
 
 
 def test_csv_and_json_hold_every_arm_with_exact_figures(root: Path) -> None:
-    write_report(make_report([root]), root)
-    table = pd.read_csv(root / "report.csv").set_index("arm")
+    report = make_report([root])
+    results = next(section for section in report.sections if section.key == "results").tables[0]
+    table = pd.read_csv(StringIO(to_csv(results.data))).set_index("arm")
     assert list(table.index) == ["one-device", "independent", "mirrored/auto", "multiworker/ring", "central-storage",
                                  "parameter-server/1-ps", "broken"]  # fmt: skip
     assert table.loc["one-device", "images_per_s"] == pytest.approx(
@@ -76,19 +80,17 @@ def test_csv_and_json_hold_every_arm_with_exact_figures(root: Path) -> None:
     assert table.loc["mirrored/auto", "efficiency_vs_independent"] == pytest.approx(0.95, rel=1e-5)
     assert pd.isna(table.loc["broken", "images_per_s"])
     assert table.loc["broken", "reason"] == "worker-1 was killed by SIGKILL"
-    content = json.loads((root / "report.json").read_text())
-    assert [row["arm"] for row in content["rows"]] == list(table.index)
-    assert list(content["rows"][0]) == list(pd.read_csv(root / "report.csv").columns)
+    rows = report.to_json()["rows"]
+    assert [row["arm"] for row in rows] == list(table.index)
+    assert list(rows[0]) == list(results.data.columns)
 
 
 def test_a_broken_record_is_listed_and_the_rest_is_reported(root: Path) -> None:
     append_line(root / "records.jsonl", '{"format": 2, "arm"')
     report = make_report([root])
-    write_report(report, root)
     assert len(report.rows) == 7
-    text = (root / "report.md").read_text()
-    assert re.search(r"records\.jsonl, line \d+: truncated", text)
-    assert json.loads((root / "report.json").read_text())["unreadable"][0]["file"].startswith("records.jsonl, line ")
+    assert re.search(r"records\.jsonl, line \d+: truncated", markdown(page_of(report)))
+    assert report.to_json()["unreadable"][0]["file"].startswith("records.jsonl, line ")
 
 
 def test_no_readable_record_is_one_sentence(tmp_path: Path) -> None:
