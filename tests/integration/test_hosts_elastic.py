@@ -186,8 +186,8 @@ def test_a_training_continues_with_fewer_workers_and_trains_the_remaining_exampl
         "8",
         "--steps",
         "600",
-        "--steps-per-window",
-        "10",
+        "--set",
+        "steps_per_window=10",
     )
     options = ("--checkpoint-every", "50", "--checkpoint-dir", f"{launcher.folder}/saved", "--min-workers", "2")
     run = Run(launcher, *MULTI, "--hosts", "h1,h2,h3", *options, *training, command=())
