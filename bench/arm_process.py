@@ -27,8 +27,9 @@ from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.models.collectives.spec import CollectiveSpec
 from tfdist.models.record import Observed, Record, RecordStatus, Window, from_event
-from tfdist.models.run import hardware, ranks_of, run_training
+from tfdist.models.run import checked, hardware, ranks_of, run_training
 from tfdist.models.spec import TrainingSpec
+from tfdist.models.strategy_check import StrategyFacts
 from tfdist.strategies.choice import StrategyChoice
 
 
@@ -156,6 +157,7 @@ class _ArmThread:
                 hardware=hardware(next(iter(turn.fleet.hellos.values()))),
                 incarnation=start.incarnation,
             )
+            record = checked(record, turn.facts, start.spec, turn.job)
             self.post(Parked(start.arm, seconds, windows, readings, record, dict(turn.observed)))
         elif self.starting and isinstance(message, Heartbeat | Event):
             self.post(Progressed(self.start.arm, message))
@@ -196,6 +198,7 @@ class TurnState:
 
     job: Job
     fleet: Fleet
+    facts: StrategyFacts = field(default_factory=StrategyFacts)
     records: dict[str, Mapping[str, object]] = field(default_factory=dict)
     """The last record of each task."""
     waiting: dict[str, float] = field(default_factory=dict)
@@ -208,6 +211,7 @@ class TurnState:
 
     def update(self, message: Message) -> _Figures | None:
         """The figures of a turn that has ended with this message; None if none has."""
+        self.facts.note(message)
         match message:
             case Event(task, event={"event": "record", "record": Mapping() as record}):
                 self.records[task] = record

@@ -29,6 +29,7 @@ from tfdist.jobs.launch_plan import (
 from tfdist.jobs.resume_source import requeue, resume_command, without_sigterm
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import Message, Note
+from tfdist.launch.agents.messages import Event
 from tfdist.launch.console.lines import LineOptions, PrefixedLines, can_redraw
 from tfdist.launch.console.table import LiveTable
 from tfdist.launch.diagnosis.history import Outcome, Status
@@ -51,6 +52,7 @@ from tfdist.models.checkpoints import Checkpointing, check_folder_name
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.run import run_training
 from tfdist.models.spec import TrainingSpec
+from tfdist.models.strategy_check import StrategyCheck, StrategyFacts
 from tfdist.strategies.choice import StrategyChoice
 
 
@@ -115,6 +117,8 @@ def show_plan(planned: PlannedLaunch, fleet: Fleet | None, *, json: bool, verbos
         typer.echo(f"  {task['command']}")
 
 
+IMPORT_CPU_S = 1.5
+"""A program that used less CPU time did not train: the import of TensorFlow alone takes more."""
 BUILT_IN_RESTART_GRACE_S = 0.3
 """`Policy.restart_grace_s` of the built-in training: with it a restart costs little more than a start."""
 
@@ -265,7 +269,24 @@ def _run_kept(
     """Run the job. Keeps, for the built-in training, the record that it returns."""
     job, spec = planned.job, planned.spec
     if not isinstance(spec, TrainingSpec):
-        return run_job(job, writer, policy, console.handle, fleet=fleet, hosts=hosts), None
+        facts, said = StrategyFacts(), set[str]()
+
+        def note(message: Message) -> None:
+            console.handle(message)
+            facts.note(message)
+            if isinstance(message, Event) and message.event.get("event") == "strategy" and message.event.get("trains"):
+                state, sentence = facts.judge(spec, job)
+                if state is StrategyCheck.REFUTED and not said:
+                    said.add(sentence)
+                    console.handle(Note("tfdist", f"warning: {sentence}"))
+
+        outcome = run_job(job, writer, policy, note, fleet=fleet, hosts=hosts)
+        if hosts is not None:
+            job, spec = hosts.planned
+        if outcome.status is Status.OK and any(exit.cpu_s > IMPORT_CPU_S for exit in outcome.exits.values()):
+            outcome = replace(outcome, warnings=(*outcome.warnings, *facts.warnings(spec, job)))
+            writer.save_outcome(outcome.to_json())
+        return outcome, None
     arm = str(spec.strategy)
     outcome, record = run_training(job, spec, writer, policy, console.handle, fleet=fleet, hosts=hosts, arm=arm)
     writer.save_text(writer.run_dir.records, dumps(record.to_json()) + "\n")

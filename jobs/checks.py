@@ -194,6 +194,8 @@ def check_strategy(choice: StrategyChoice, chosen: Mapping[str, Any], machine: M
 
 def check_combinations(spec: TrainingSpec) -> None:
     """Refuse combinations of strategy, Keras, API, precision and devices that TensorFlow cannot train."""
+    if not CATALOG[spec.strategy].trains_built_in:
+        raise TfdistError(f"--strategy {spec.strategy}: only a program of your own trains so: add -- python train.py")
     keras = f"--keras {spec.keras}"
     refuse(keras_refusal(spec.strategy, spec.keras, spec.api), f"{keras} --api {spec.api} --strategy {spec.strategy}")
     check_graph(spec)

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from tfdist.jobs import inherit as rules
@@ -25,7 +24,7 @@ from tfdist.launch.text import did_you_mean
 from tfdist.models.checkpoints import Checkpointing
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
-from tfdist.strategies.options import LEGACY_KERAS, option_name, option_text
+from tfdist.strategies.options import LEGACY_KERAS, option_text
 
 Choice = TypeVar("Choice", bound=StrategyChoice)
 
@@ -88,8 +87,6 @@ def output_tasks(text: str, job: Job) -> frozenset[str] | None:
     return frozenset(plan.task.name for plan in job.plans if {plan.task.role, plan.task.name} & set(entries))
 
 
-_IN_CURRENT = ("memory_limit_mb", "memory_growth", "soft_placement", "log_device_placement")
-"""Options that reach a program through the devices that `current()` configures."""
 _END_OTHERS = "end them, or expect longer steps"
 
 
@@ -220,26 +217,8 @@ def _with_all_examples(spec: TrainingSpec, options: LaunchOptions) -> tuple[Trai
 
 def _program_notes(program: Program, choice: StrategyChoice, choices: Mapping[str, Any]) -> Iterator[str]:
     """What a Python program may not expect of its environment, and the user did not choose."""
-    if program.python and choice.devices > 1 and not choice.gpus and "tfdist" not in _source(program.argv):
-        yield (
-            f"MirroredStrategy() sees one CPU device, not {choice.devices}: build the strategy with "
-            "tfdist.strategies.current()"
-        )
-    ours = next((option_name(name) for name in _IN_CURRENT if name in choices), None)
-    if program.python and ours and "tfdist" not in _source(program.argv):
-        yield f"{ours} acts in tfdist.strategies.current(), which the program does not seem to call"
     if program.python and "keras" not in choices and LEGACY_KERAS not in program.env:
         yield "tf.keras is tf_keras (Keras 2) in the program; choose Keras 3 with --keras 3"
-
-
-def _source(words: tuple[str, ...]) -> str:
-    """The text of the program that `python WORDS` runs; empty if it cannot be read here."""
-    if words[:1] == ("-c",):
-        return " ".join(words[1:2])
-    try:
-        return Path(words[0]).read_text(encoding="utf-8", errors="replace")
-    except (OSError, IndexError, ValueError):
-        return ""
 
 
 def _plan_inherited(options: LaunchOptions, inherit: Inherit, machines: Machines) -> PlannedLaunch:

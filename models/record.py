@@ -12,6 +12,7 @@ from tfdist.launch.json_files import finite
 from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.typed_json import Between, Has, PositiveFloat, PositiveInt, from_json
 from tfdist.models.spec import TrainingSpec
+from tfdist.models.strategy_check import StrategyCheck
 
 Amount = Annotated[int, Between(0, 1 << 50)]
 """A number of things or bytes; sums of many have 64 bits."""
@@ -336,6 +337,10 @@ class Record:
     """Evaluations in the order in which an evaluator made them."""
     observed: Mapping[str, Observed] = field(default_factory=dict)
     """`TurnRecord.observed`."""
+    strategy_check: StrategyCheck | None = None
+    """Whether the user's own program trained under the strategy in `spec`; None: the built-in training does."""
+    strategy_note: str = ""
+    """A sentence with the fix, if it is refuted or unknown."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""

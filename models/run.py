@@ -21,6 +21,7 @@ from tfdist.launch.supervision.rejoin import HostChoice
 from tfdist.launch.supervision.run_tasks import launch
 from tfdist.models.record import Evaluation, RankRecord, Record, RecordStatus, TaskUsage, from_event
 from tfdist.models.spec import TrainingSpec
+from tfdist.models.strategy_check import StrategyFacts
 from tfdist.strategies.choice import StrategyChoice
 
 _PRIVATE = frozenset(
@@ -61,8 +62,10 @@ def run_training(
     """
     started = datetime.now(timezone.utc)
     evaluations: list[Evaluation] = []
+    facts = StrategyFacts()
 
     def note(message: Message) -> None:
+        facts.note(message)
         evaluations.extend(evaluations_in(message))
         on_message(message)
 
@@ -72,7 +75,15 @@ def run_training(
     if hosts is not None:
         job, spec = hosts.planned
     record = record_of(outcome, spec, job.leading, arm=arm, round=round, started=started, with_windows=not paced)
-    return outcome, replace(record, evaluations=tuple(evaluations))
+    return outcome, checked(replace(record, evaluations=tuple(evaluations)), facts, spec, job)
+
+
+def checked(record: Record, facts: StrategyFacts, spec: StrategyChoice, job: Job) -> Record:
+    """The record whose strategy is checked, if it is one of a user's own program."""
+    if type(spec) is not StrategyChoice:
+        return record
+    state, note = facts.judge(spec, job)
+    return replace(record, strategy_check=state, strategy_note=note)
 
 
 def evaluations_in(message: Message) -> Iterator[Evaluation]:

@@ -11,6 +11,7 @@ from tfdist.launch.events import Phase, dump_on_request
 from tfdist.strategies import devices
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.use import report, report_first_step
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -48,6 +49,8 @@ def build_current() -> "tf.distribute.Strategy":
             serve(choice, cluster, task)
     strategy = build(choice)
     events.emit("ready")
+    report(strategy, trains=False)
+    report_first_step(strategy)
     return strategy
 
 

@@ -162,6 +162,9 @@ class Strategy:
     tf_name: str
     summary: str
     needs: str
+    class_name: str = ""
+    """The beginning of the name of TensorFlow's class; empty: a program trains on one device whatever it builds, or
+    uses no class."""
     roles: tuple[Role, ...] = (Role("worker", "one"),)
     exchange: Exchange = Exchange.SYNC
     has_cluster: bool = False
@@ -182,6 +185,8 @@ class Strategy:
     """Why no Keras trains under it through these APIs."""
     least_ps: int = 1
     """Smallest number of parameter servers that --ps accepts, which is also the default."""
+    trains_built_in: bool = True
+    """The built-in training runs under it."""
     device_files: tuple[str, ...] = ()
     """Files below /dev, one of which this machine needs."""
 
@@ -236,6 +241,7 @@ _ROWS = (
         StrategyName.MIRRORED,
         module="mirrored",
         tf_name="MirroredStrategy",
+        class_name="MirroredStrategy",
         summary="one process, a replica on each device, gradients all-reduced between the devices",
         needs="one host",
         options=("devices", "cross_device", "packs", "bytes_per_pack", "gradient_dtype"),
@@ -244,6 +250,7 @@ _ROWS = (
         StrategyName.MULTI_WORKER,
         module="multi_worker",
         tf_name="MultiWorkerMirroredStrategy",
+        class_name="CollectiveAllReduce",
         summary="one process per worker, gradients all-reduced over the network",
         needs="a free port for each worker",
         roles=(Role("worker", "workers", restarts=("worker",)),),
@@ -256,6 +263,7 @@ _ROWS = (
         StrategyName.CENTRAL_STORAGE,
         module="central_storage",
         tf_name="experimental.CentralStorageStrategy",
+        class_name="CentralStorage",
         summary="one process, one copy of the variables (on the CPU), a replica on each device",
         needs="one host",
         options=("devices",),
@@ -268,6 +276,7 @@ _ROWS = (
         StrategyName.PARAMETER_SERVER,
         module="parameter_server",
         tf_name="experimental.ParameterServerStrategy",
+        class_name="ParameterServer",
         summary="asynchronous: each worker applies its gradients to variables on parameter servers when they are ready",
         roles=(
             Role("chief", "one", computes=False),
@@ -316,6 +325,7 @@ _ROWS = (
         StrategyName.TPU,
         module="tpu",
         tf_name="TPUStrategy",
+        class_name="TPU",
         summary="one process, a replica on each TPU core",
         needs="a TPU (not run on hardware)",
         replicas_known=False,
@@ -332,6 +342,18 @@ _ROWS = (
         roles=(Role("worker", "workers", restarts=None),),
         exchange=Exchange.NONE,
         options=("workers",),
+    ),
+    Strategy(
+        StrategyName.EXTERNAL,
+        module="no_strategy",
+        tf_name="none",
+        summary="your own program distributes its training without tf.distribute, as those of another framework do: "
+        "a process per worker with TF_CONFIG",
+        needs="a program of your own, and a free port for each worker",
+        roles=(Role("worker", "workers", restarts=("worker",)),),
+        has_cluster=True,
+        options=("workers", "devices"),
+        trains_built_in=False,
     ),
 )
 

@@ -40,6 +40,7 @@ class StrategyName(StrEnum):
     IN_GRAPH = "in-graph"
     TPU = "tpu"
     INDEPENDENT = "independent"
+    EXTERNAL = "external"
 
 
 class Communication(StrEnum):

@@ -31,7 +31,7 @@ from tfdist.bench.predict.curve import (
 )
 from tfdist.bench.predict.ring import RingFit, RingLink, fit_ring, link_of, resolved, ring_lines
 from tfdist.bench.reading import read_folder
-from tfdist.bench.report.summary import WRONG, ArmRow, summarize
+from tfdist.bench.report.summary import ArmRow, summarize
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean
 from tfdist.models.architectures.parameters import trained_parameters
@@ -288,7 +288,7 @@ def _curves(
 
 
 def _chosen(rows: Sequence[ArmRow], patterns: Sequence[str]) -> list[ArmRow]:
-    able = [row for row in rows if row.measured and row.strategy in _PREDICTED and row.status != WRONG]
+    able = [row for row in rows if row.measured and row.strategy in _PREDICTED and row.valid]
     if not able:
         raise TfdistError(
             "no multiworker or parameter-server arm was measured in this bench: other strategies stay on one host; "

@@ -152,8 +152,8 @@ def changes(base: Sequence[ArmRow], new: Sequence[ArmRow], anchor: str | None) -
 
 def why_not(base: ArmRow, new: ArmRow) -> str:
     """Why two measured arms cannot be compared; empty: they can."""
-    if WRONG in (base.status, new.status):
-        return "wrong losses"
+    if not (base.valid and new.valid):
+        return f"{WRONG} losses" if WRONG in (base.status, new.status) else "not trained under its strategy"
     differences = work_differences(new.measured[0].spec, base.measured[0].spec)
     return f"different work: {'; '.join(differences)}" if differences else ""
 

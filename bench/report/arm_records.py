@@ -10,6 +10,7 @@ from tfdist.bench.reading import ResultFolder
 from tfdist.bench.statistics import Block
 from tfdist.bench.until import unneeded
 from tfdist.models.record import Record, RecordStatus
+from tfdist.models.strategy_check import StrategyCheck
 from tfdist.models.throughput import throughput
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
@@ -47,6 +48,13 @@ class ArmRecords:
     def measured(self) -> tuple[Record, ...]:
         """The records with figures."""
         return tuple(record for record in self.records if record.status == RecordStatus.OK)
+
+    @cached_property
+    def refutation(self) -> str:
+        """Why its program did not train under its strategy; empty: it did, as far as is known."""
+        return next(
+            (record.strategy_note for record in self.measured if record.strategy_check is StrategyCheck.REFUTED), ""
+        )
 
     @cached_property
     def rates(self) -> Mapping[Block, float]:

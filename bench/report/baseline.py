@@ -52,17 +52,18 @@ _MACHINE = ("cpu", "cores", "gpus", "memory_bytes")
 def find_baselines(
     arms: Sequence[ArmRecords], which: Baseline
 ) -> Iterator[tuple[ArmRecords, ArmRecords, tuple[str, ...]]]:
-    """The measured arms that have a baseline, each with it and with their `differences`.
+    """The measured arms whose name is true that have a baseline, each with it and with their `differences`.
 
     `one device` suits every arm; `independent` must have as many devices on as many hosts. The one with the fewest
     differences, then the first. Turns of other folders did not alternate with the arm's: none of those.
     """
     candidates: dict[tuple[Any, ...], _Candidates] = {}
+    arms = [arm for arm in arms if arm.measured and not arm.refutation]
     for other in arms:
-        if other.measured and _can_be(other, which):
+        if _can_be(other, which):
             candidates.setdefault(_size(other, which), _Candidates()).add(other)
     for arm in arms:
-        if arm.measured and (found := candidates.get(_size(arm, which))):
+        if found := candidates.get(_size(arm, which)):
             baseline = found.nearest(arm.measured[0])
             yield arm, baseline, differences(arm.measured[0], baseline.measured[0])
 

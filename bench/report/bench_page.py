@@ -6,7 +6,7 @@ from tfdist.bench.disturbance import disturbances
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.report.build import Report
 from tfdist.bench.report.section import Listing, Page
-from tfdist.bench.report.summary import NOT_RUN, PARTIAL, WRONG, ArmRow
+from tfdist.bench.report.summary import NOT_RUN, PARTIAL, REFUTED, WRONG, ArmRow
 from tfdist.launch.text import counted
 from tfdist.models.record import RecordStatus
 from tfdist.models.throughput import measuring_ranks
@@ -78,7 +78,7 @@ def _failures(rows: Iterable[ArmRow]) -> Iterator[str]:
                 when = "all rounds" if record.status == RecordStatus.REFUSED else f"round {record.round}"
                 logs = f" (logs: `{record.run_dir}`)" if record.run_dir else ""
                 yield f"{row.label}, {when}: **{record.status}**: {record.reason}{logs}"
-        if row.status in (NOT_RUN, PARTIAL, WRONG):
+        if row.status in (NOT_RUN, PARTIAL, REFUTED, WRONG):
             yield f"{row.label}: **{row.status}**: {row.reason}"
 
 

@@ -27,7 +27,7 @@ from tfdist.bench.report.sections.results import results_section, windows_sectio
 from tfdist.bench.report.sections.scaling import efficiency_section, scaling_section
 from tfdist.bench.report.sections.storage import storage_section
 from tfdist.bench.report.sections.stragglers import straggler_section
-from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, fastest, others_over, summarize
+from tfdist.bench.report.summary import REFUTED, WRONG, ArmRow, ReportData, fastest, others_over, summarize
 from tfdist.bench.report.warnings import SamePair, same_pairs, warnings_for
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
 from tfdist.launch.errors import TfdistError
@@ -61,8 +61,9 @@ def _of_folder(rows: Sequence[ArmRow], folder: str) -> str:
     advice = f", in too few rounds to compare them: use --rounds {FEWEST_ROUNDS} or more" if few else ""
     unranked = f"{len(measured)} of {counted(len(rows), 'arm')} were measured{advice}."
     sentences = _ranking(rivals, measured) if rivals else [unranked]
-    wrong = [row.label for row in measured if row.status == WRONG]
-    sentences += [f"Not ranked, because of wrong losses: {', '.join(wrong)}."] if wrong else []
+    for status, why in ((WRONG, "because of wrong losses"), (REFUTED, "because the program did not train under them")):
+        labels = [row.label for row in measured if row.status == status]
+        sentences += [f"Not ranked, {why}: {', '.join(labels)}."] if labels else []
     rest = [row for row in rows if not row.measured]
     sentences += [f"Not measured: {_tally(rest)}."] if rest else []
     return prefix + " ".join(sentences)
@@ -71,7 +72,7 @@ def _of_folder(rows: Sequence[ArmRow], folder: str) -> str:
 def _rivals(measured: Sequence[ArmRow]) -> list[ArmRow]:
     """The arms that are compared with each other; a single one only if it is all that could be."""
     exchanging = [row for row in measured if row.exchange is not Exchange.NONE] or list(measured)
-    right = [row for row in exchanging if row.status != WRONG]
+    right = [row for row in exchanging if row.valid]
     if len(exchanging) > 1:
         right = [row for row in right if row.rounds >= FEWEST_ROUNDS]
     several = [row for row in right if (row.devices or 0) > 1]
@@ -105,7 +106,7 @@ def _ranking(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> list[str]:
 def _not_counted(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> str:
     """The ceilings and baselines that were not ranked."""
     ranked = {row.label for row in rivals}
-    others = [row for row in measured if row.label not in ranked and row.status != WRONG]
+    others = [row for row in measured if row.label not in ranked and row.valid]
     ceilings = [row.arm for row in others if row.exchange is Exchange.NONE]
     single = [row.arm for row in others if row.devices == 1 and row.arm not in ceilings]
     parts = [f"{', '.join(ceilings)}, without exchange"] if ceilings else []

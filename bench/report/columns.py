@@ -66,6 +66,7 @@ def values_of(row: ArmRow, scaling: str, price_per_hour: float | None = None) ->
         "rounds_planned": row.rounds_planned,
         "status": row.status,
         "reason": row.reason,
+        "strategy_check": row.starts[0].strategy_check if row.starts else None,
     }
 
 

@@ -104,7 +104,9 @@ NOT_RUN = "not run"
 PARTIAL = "partial"
 """Measured in fewer rounds than planned."""
 WRONG = "wrong"
-"""Its losses differ from those of arms that compute the same: never ranked."""
+"""Its losses differ from those of arms that compute the same."""
+REFUTED = "refuted"
+"""Its program did not train under its strategy."""
 
 
 @dataclass(frozen=True)
@@ -118,13 +120,18 @@ class ArmRow(ArmRecords):
     one_device: VersusBaseline | None
     independent: VersusBaseline | None
     status: str
-    """WRONG, RecordStatus of the first record that is not ok, PARTIAL, NOT_RUN, or ok."""
+    """WRONG, REFUTED, RecordStatus of the first record that is not ok, PARTIAL, NOT_RUN, or ok."""
     reason: str
 
     @cached_property
     def costs(self) -> Costs:
         """What its records say."""
         return costs_of(self)
+
+    @property
+    def valid(self) -> bool:
+        """Its figure is one of what its name says; if it is not, it is never ranked."""
+        return self.status not in (WRONG, REFUTED)
 
     @property
     def kind(self) -> str:
@@ -190,6 +197,8 @@ def summarize(folders: Sequence[ResultFolder]) -> tuple[ArmRow, ...]:
     for arm in arms:
         figure, label = statistics.figure(arm.label), arm.label
         status, reason = (WRONG, wrong[label]) if label in wrong else _status(arm)
+        if arm.refutation:
+            status, reason = REFUTED, arm.refutation
         rows.append(
             ArmRow(
                 arm.folder,

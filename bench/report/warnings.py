@@ -16,6 +16,7 @@ from tfdist.bench.report.columns import scaling_of
 from tfdist.bench.report.section import Warning, listed
 from tfdist.bench.report.summary import WRONG, ArmRow, statistics_of
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, Comparison
+from tfdist.models.strategy_check import StrategyCheck
 from tfdist.models.throughput import measuring_ranks
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import Communication, StrategyName
@@ -197,6 +198,11 @@ def warnings_for(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Iterator[
     """Those that apply, the most severe first. `pairs`: the arms of the same configuration."""
     rows = [row for row in rows if row.measured]
     for row in rows:
+        unknown = next(
+            (record.strategy_note for record in row.measured if record.strategy_check is StrategyCheck.UNKNOWN), ""
+        )
+        if unknown:
+            yield Warning("unknown-strategy", f"{row.label}: {unknown.partition('; ')[0]}.", "Its name may be wrong.")
         if row.status == WRONG:
             yield Warning(
                 "wrong-losses",

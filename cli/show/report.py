@@ -6,7 +6,7 @@ import typer
 
 from tfdist.bench.report.build import Report
 from tfdist.bench.report.columns import NARROW, NARROWEST, SHORT, columns_for, values_of
-from tfdist.bench.report.summary import WRONG
+from tfdist.bench.report.summary import REFUTED, WRONG
 from tfdist.cli.show.rows import PlainConsole, show_rows
 from tfdist.launch.text import counted, labelled, plain
 from tfdist.models.record import RecordStatus
@@ -27,7 +27,7 @@ def show(report: Report, stream: TextIO) -> None:
         values = values_of(row, report.scaling)
         rows.append({**{column.title: column.text(values) for column in columns}, "status": row.status})
     narrow, narrowest = ([each.title for each in columns_for(report.rows, names)] for names in (NARROW, NARROWEST))
-    show_rows(console, rows, [*narrow, "status"], [*narrowest, "status"], lambda row: row["status"] == WRONG)
+    show_rows(console, rows, [*narrow, "status"], [*narrowest, "status"], lambda row: row["status"] in (REFUTED, WRONG))
     for text in report.headline:
         console.print(f"\n{text}")
     for section in report.sections:

@@ -86,7 +86,7 @@ STUCK_S, SLOW_EXIT_S = 5.0, 30.0
 which they need their turns on the cores of a busy host."""
 LAST_MESSAGES_S = 5.0
 """Wait until the launcher has read the last messages."""
-LISTEN_POLL_S, LISTEN_SOON_S = 0.5, 30.0
+LISTEN_POLL_S = 0.5
 """Interval of the checks whether the server of a task listens, and for how long; then with each heartbeat."""
 MOST_STACK_HANDLERS = 64
 """Processes of a task that are asked for their stacks."""
@@ -103,7 +103,6 @@ class _RunningTask:
         self.name, self.attempt, self.pid, self.port = name, attempt, pid, port
         self.pipes = pipes  # those that are still open, by stream
         self.barrier: int | None = barrier
-        self.forked_at = time.monotonic()
         self.running = True  # until it is reaped; afterwards its pid may belong to another process
         self.report_exit: Callable[[], None] = lambda: None  # once it is reaped
         self.launched = False  # it runs its program
@@ -470,8 +469,7 @@ class Agent:
             if task.port in ports:
                 task.listening = True
                 self._send("listening", task=task.name, attempt=task.attempt, time=event_time())
-        young = any(now - task.forked_at < LISTEN_SOON_S for task in waiting)
-        self.listen_poll_at = now + (LISTEN_POLL_S if young else HEARTBEAT_S)
+        self.listen_poll_at = now + LISTEN_POLL_S
 
     # --- output and events of tasks
 

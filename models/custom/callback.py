@@ -12,6 +12,7 @@ from tfdist.models.custom import devices
 from tfdist.models.custom.part import JobPart, job_part
 from tfdist.models.custom.program import make_stepper
 from tfdist.models.custom.stepper import Stepper
+from tfdist.strategies.use import report
 
 
 class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow comes without types
@@ -46,6 +47,7 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Start the first window."""
         if self._launched:
+            report(getattr(self.model, "distribute_strategy", None), trains=True)
             self._stepper = shared_stepper(job_part())
             self._stepper.continue_from(_steps_before(self.model))
             self.model.stop_training = not self._stepper.start()

@@ -1,14 +1,17 @@
 """`tfdist.measure.steps` of a program with a launcher."""
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
+from tfdist.launch import events
 from tfdist.launch.errors import TfdistError
 from tfdist.models.custom import devices
 from tfdist.models.custom.part import JobPart, job_part
 from tfdist.models.custom.program import make_stepper
 from tfdist.models.custom.stepper import Stepper
+from tfdist.strategies.use import report, report_first_step
 
 T = TypeVar("T")
 _END = object()
@@ -28,13 +31,20 @@ def measured(dataset: Iterable[T], examples: int, coordinator: Any = None, first
     """
     part = job_part()
     part.check(examples)
+    given = getattr(dataset, "_strategy", None)  # of tf.distribute's data sets
+    strategy = given or (devices.program_strategy() if coordinator is None else coordinator.strategy)
+    report(given, trains=True)
+    report_first_step(strategy)
     stepper, result = shared_stepper(part, coordinator)
     stepper.loop.examples_per_step = part.share(examples)
     stepper.continue_from(first)
-    return _batches(dataset, stepper, result)
+    replicas = max(part.ranks, 1 if strategy is None else strategy.num_replicas_in_sync)
+    return _batches(dataset, stepper, result, None if part.workers else partial(check_batch, part, replicas, examples))
 
 
-def _batches(dataset: Iterable[T], stepper: Stepper, result: Callable[[], Any]) -> Iterator[T]:
+def _batches(
+    dataset: Iterable[T], stepper: Stepper, result: Callable[[], Any], check: Callable[[T], None] | None
+) -> Iterator[T]:
     more, batches = stepper.start(), iter(dataset)
     while more:
         batch: Any = next(batches, _END)
@@ -48,8 +58,37 @@ def _batches(dataset: Iterable[T], stepper: Stepper, result: Callable[[], Any]) 
                     f"tfdist.measure: the data ended after {stepper.trained} steps, and iterating over it again gives "
                     "nothing: pass the dataset and not its iterator, or let it repeat"
                 )
+        if check is not None:
+            check(batch)
+            check = None
         yield batch
         more = stepper.done(result())
+
+
+def check_batch(part: JobPart, replicas: int, examples: int, batch: Any) -> None:
+    """Compare the first batch of this task with `examples`, and send its digest: workers that read the same data agree.
+
+    A size that differs by another factor than the number of workers or replicas may count other things, such as tokens.
+
+    Raises:
+        TfdistError: one of the two is of all replicas together, and the other of one worker or replica.
+    """
+    while isinstance(batch, list | tuple | dict) and batch:
+        batch = next(iter(batch.values() if isinstance(batch, dict) else batch))
+    parts = getattr(batch, "values", None) or (batch,)
+    if not all(hasattr(each, "numpy") and len(each.shape) for each in parts):
+        return
+    arrays = [each.numpy() for each in parts]
+    found, said = part.ranks * sum(len(array) for array in arrays), examples
+    factors = {part.ranks, replicas} - {1}
+    if any(found == factor * said or said == factor * found for factor in factors):
+        raise TfdistError(
+            f"tfdist.measure: examples={said}, but the batches of all replicas together have {found} in a step: pass "
+            "the global batch size, and batch the data by that of a replica or worker if each makes its own"
+        )
+    array = arrays[0]
+    if part.ranks > 1 and array.dtype != object and (array != array[:1]).any():  # or it is made up
+        events.emit("first_batch", digest=hashlib.blake2b(array.tobytes(), digest_size=16).hexdigest())
 
 
 @cache

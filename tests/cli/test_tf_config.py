@@ -22,4 +22,6 @@ def test_an_unknown_task_and_a_strategy_without_a_cluster_are_refused(capsys):
     assert "worker:0, worker:1" in capsys.readouterr().err
     for port in ([], ["--port", "22"]):
         assert run(["tf-config", "--strategy", "mirrored", *port]) == 2
-        assert capsys.readouterr().err.endswith("use one of multiworker, parameter-server, between-graph, in-graph\n")
+        assert capsys.readouterr().err.endswith(
+            "use one of multiworker, parameter-server, between-graph, in-graph, external\n"
+        )

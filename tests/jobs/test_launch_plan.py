@@ -75,9 +75,7 @@ def test_other_programs_on_a_host_of_the_job_are_a_warning(values, warning):
     assert [text.startswith(warning) for text in found] == ([] if warning is None else [True])
 
 
-DEVICES = "MirroredStrategy() sees one CPU device, not 2: build the strategy with tfdist.strategies.current()"
 KERAS = "tf.keras is tf_keras (Keras 2) in the program; choose Keras 3 with --keras 3"
-SOFT = "--set soft_placement acts in tfdist.strategies.current(), which the program does not seem to call"
 TWO = {"strategy": "mirrored", "devices": 2}
 
 
@@ -87,23 +85,16 @@ def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
     Path("plain.py").write_text("import tensorflow as tf")
-    Path("current.py").write_text("from tfdist.strategies import current")
 
 
 @pytest.mark.parametrize(
     ("command", "choices", "gpus", "notes"),
     [
-        (["python", "plain.py"], TWO, (), (DEVICES, KERAS)),
-        (["plain.py"], TWO, (), (DEVICES, KERAS)),
-        (["python", "-c", "pass"], TWO, (), (DEVICES, KERAS)),
-        (["python", "-m", "some.module"], TWO, (), (DEVICES, KERAS)),
-        (["python", "current.py"], TWO, (), (KERAS,)),
-        (["python", "-c", "import tfdist"], TWO, (), (KERAS,)),
-        (["python", "plain.py"], TWO, ("A100", "A100"), (KERAS,)),
+        (["python", "plain.py"], TWO, (), (KERAS,)),
+        (["plain.py"], TWO, (), (KERAS,)),
+        (["python", "-c", "pass"], TWO, (), (KERAS,)),
         (["python", "plain.py"], {"strategy": "one-device", "keras": "2"}, (), ()),
         (["true"], TWO, (), ()),
-        (["python", "plain.py"], {"strategy": "one-device", "soft_placement": False}, (), (SOFT, KERAS)),
-        (["python", "current.py"], {"strategy": "one-device", "soft_placement": False}, (), (KERAS,)),
     ],
 )
 def test_a_python_program_is_told_what_it_may_not_expect(command, choices, gpus, notes):

@@ -11,7 +11,7 @@ from tfdist.bench.report.claims import mark_seconds
 from tfdist.bench.report.figures.colors import PALETTE
 from tfdist.bench.report.format import ends
 from tfdist.bench.report.section import Chart, Section
-from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, fastest, others_over
+from tfdist.bench.report.summary import ArmRow, ReportData, fastest, others_over
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
 from tfdist.bench.table import STATUS, Column, Table
 from tfdist.launch.text import counted
@@ -82,7 +82,7 @@ def _name(row: ArmRow, alike: Sequence[ArmRow]) -> str:
 
 def _answer(series: Sequence[ArmRow], name: str) -> Iterator[str]:
     """The batch size from which on a larger one is not measurably faster, and where memory ended."""
-    ran = [row for row in series if row.images_per_s and row.status != WRONG]
+    ran = [row for row in series if row.images_per_s and row.valid]
     if ran:
         best = fastest(ran)
         slower = {row.label for row, each in others_over(best, ran, ran) if each.verdict is ArmVerdict.SLOWER}

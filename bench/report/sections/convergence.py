@@ -13,7 +13,7 @@ from tfdist.bench.report.claims import STALENESS, Claim, below, mark_seconds, st
 from tfdist.bench.report.figures.colors import PALETTE
 from tfdist.bench.report.format import between, ends
 from tfdist.bench.report.section import Chart, Section
-from tfdist.bench.report.summary import WRONG, ArmRow, ReportData
+from tfdist.bench.report.summary import ArmRow, ReportData
 from tfdist.bench.table import EMPTY, Column, Table, with_interval
 from tfdist.launch.text import counted
 from tfdist.strategies.catalog import Exchange
@@ -160,7 +160,7 @@ def _fastest(learners: Sequence[Learner], accuracy: float) -> Iterator[str]:
 
 def _ranked(row: ArmRow) -> bool:
     """Trainings without exchange on several devices make several models."""
-    return row.status != WRONG and (row.exchange is not Exchange.NONE or row.devices == 1)
+    return row.valid and (row.exchange is not Exchange.NONE or row.devices == 1)
 
 
 def accuracy_text(accuracy: float) -> str:

@@ -9,7 +9,7 @@ from tfdist.bench.report.columns import columns_for, scaling_of, values_of
 from tfdist.bench.report.figures.arm_chart import EXCHANGE, draw_interval, figure_text, name_rows, write
 from tfdist.bench.report.format import between, difference, in_unit
 from tfdist.bench.report.section import Chart, Section
-from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, others_over
+from tfdist.bench.report.summary import ArmRow, ReportData, others_over
 from tfdist.bench.report.summary import fastest as fastest_of
 from tfdist.bench.statistics import FEWEST_ROUNDS
 from tfdist.bench.table import Column, Table
@@ -65,7 +65,7 @@ def kinds_section(measured: ReportData) -> Section | None:
 
 def _by_kind(rows: Sequence[ArmRow]) -> dict[_Kind, list[ArmRow]]:
     """The measured arms with the right losses, in the order of folders, hardware and exchange."""
-    ranked = [row for row in rows if row.measured and row.status != WRONG]
+    ranked = [row for row in rows if row.measured and row.valid]
     order = {kind: index for index, kind in enumerate(_ORDER)}
     folders = {row.folder: index for index, row in reversed(list(enumerate(rows)))}
     exchanges = {exchange: index for index, exchange in enumerate(EXCHANGE)}

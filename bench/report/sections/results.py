@@ -20,7 +20,7 @@ from tfdist.bench.report.figures.arm_chart import (
 from tfdist.bench.report.figures.colors import INK, RED
 from tfdist.bench.report.format import in_unit
 from tfdist.bench.report.section import Chart, Section
-from tfdist.bench.report.summary import WRONG, ArmRow, ReportData
+from tfdist.bench.report.summary import ArmRow, ReportData
 from tfdist.bench.table import Table
 from tfdist.models.throughput import window_step_ms
 
@@ -124,9 +124,8 @@ def paint_throughput(axes: "Axes", rows: Sequence[ArmRow]) -> None:
         if row.ideal and row.devices != 1:
             label = "ideal: one device times the number of devices"
             axes.plot([row.ideal] * 2, [index - 0.36, index + 0.36], color=RED, lw=1.6, ls="--", label=label)
-        wrong = row.status == WRONG
-        text = f"{row.images_per_s:.0f}" + (f", {WRONG} losses" if wrong else "")
-        write(axes, text, high, index, color=RED if wrong else INK)
+        text = f"{row.images_per_s:.0f}" + ("" if row.valid else f", {row.status}")
+        write(axes, text, high, index, color=INK if row.valid else RED)
     axes.set_xlabel(in_unit("images/s of the whole job", rows))
     axes.margins(x=0.08)
     axes.set_xlim(left=0)

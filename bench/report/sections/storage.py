@@ -12,7 +12,7 @@ from tfdist.bench.report.claims import mark_seconds
 from tfdist.bench.report.figures.colors import PALETTE
 from tfdist.bench.report.format import between, ends
 from tfdist.bench.report.section import Chart, Section
-from tfdist.bench.report.summary import WRONG, ArmRow, ReportData, fastest, others_over
+from tfdist.bench.report.summary import ArmRow, ReportData, fastest, others_over
 from tfdist.bench.statistics import ArmVerdict
 from tfdist.bench.table import EMPTY, Column, Table, with_interval
 from tfdist.models.record import Storage
@@ -83,7 +83,7 @@ def _answer(stored: Sequence[StorageArm], served: Sequence[StorageArm], among: S
 
 
 def _ranked(row: ArmRow) -> bool:
-    return (row.devices or 0) > 1 and row.exchange is not Exchange.NONE and row.status != WRONG
+    return (row.devices or 0) > 1 and row.exchange is not Exchange.NONE and row.valid
 
 
 def _moved(held: Storage) -> int:

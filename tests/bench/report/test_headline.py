@@ -1,8 +1,10 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from tfdist.models.record import Record
+from tfdist.models.strategy_check import StrategyCheck
 
 from .rows import text_of, three, timed, with_losses
 
@@ -58,6 +60,18 @@ def test_an_arm_with_wrong_losses_is_not_ranked() -> None:
     text = text_of([*fast, *(record for arm in others for record in arm)])
     assert "the fastest of 3 arms" in text
     assert text.endswith("Not ranked, because of wrong losses: fast.")
+
+
+def test_an_arm_whose_program_did_not_train_under_its_strategy_is_not_ranked() -> None:
+    refuted = {
+        "strategy_check": StrategyCheck.REFUTED,
+        "strategy_note": "the program did not train under mirrored: x; y",
+    }
+    fast = [replace(record, **refuted) for record in timed("fast", 0.01, 0.01, 0.01, **TWO)]
+    others = [record for name in ("a", "b") for record in three(name, **TWO)]
+    text = text_of([*fast, *others])
+    assert "the fastest of 2 arms" in text
+    assert text.endswith("Not ranked, because the program did not train under them: fast.")
 
 
 def test_arms_of_one_device_are_compared_if_there_is_nothing_else() -> None:

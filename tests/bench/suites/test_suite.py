@@ -203,7 +203,7 @@ def test_the_cpu_suites_run_every_strategy_on_two_cores(name: str) -> None:
     assert not arms.refused
     assert not arms.warnings
     assert {spec.strategy for spec in arms.specs.values()} == {
-        name for name, row in CATALOG.items() if not row.graph
+        name for name, row in CATALOG.items() if not row.graph and row.trains_built_in
     } - {
         StrategyName.TPU,
         StrategyName.NO_STRATEGY,

@@ -1,0 +1,43 @@
+"""Tells the launcher which strategy a program trains under: the event `strategy`. Imports no TensorFlow by itself."""
+
+from typing import TYPE_CHECKING, Any
+
+from tfdist.launch import events
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+def report(strategy: "tf.distribute.Strategy | None", *, trains: bool) -> None:
+    """Send the class and the replicas in sync of a strategy, and whether steps run under it; None: do nothing."""
+    if strategy is not None:
+        name, replicas = type(strategy).__name__, strategy.num_replicas_in_sync
+        events.emit("strategy", name=name, replicas=replicas, trains=trains)
+
+
+def report_first_step(strategy: "tf.distribute.Strategy | None") -> None:
+    """Send it when a step first runs under this strategy: `Strategy.run` calls its `extended`, as `Model.fit` does.
+
+    A ClusterCoordinator schedules functions that may not call `run`: their first one counts, too.
+    """
+    if strategy is None:
+        return
+    places: list[tuple[Any, str]] = [(strategy.extended, "call_for_each_replica"), (strategy.extended, "tpu_run")]
+    if "ParameterServer" in type(strategy).__name__:
+        from tensorflow import distribute
+
+        places.append((distribute.coordinator.ClusterCoordinator, "schedule"))
+    originals = [(owner, name, getattr(owner, name)) for owner, name in places if hasattr(owner, name)]
+
+    def observed(original: Any) -> Any:
+        def first(*args: Any, **kwargs: Any) -> Any:
+            if originals:
+                report(strategy, trains=True)
+            while originals:
+                setattr(*originals.pop())
+            return original(*args, **kwargs)
+
+        return first
+
+    for owner, name, original in tuple(originals):
+        setattr(owner, name, observed(original))
