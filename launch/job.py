@@ -1,5 +1,6 @@
 """The plan of a job: which processes run on which host, with which program, port, cores and GPUs. Starts nothing."""
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,10 @@ def near_gpus(devices: int, tasks: int, machine: Machine) -> tuple[tuple[int, ..
 
 NO_GPUS = "-1"
 """CUDA_VISIBLE_DEVICES of a task without devices."""
+
+
+_PLACEHOLDERS = re.compile(r"\{(?:job|index|ps_hosts|worker_hosts)\}")
+"""Words that each task's command has for its place in the cluster, for programs that are configured by flags."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +172,13 @@ class Job:
     def sharing(self, environ: Mapping[str, str]) -> "Job":
         """The job whose tasks on all hosts get the variables that those on this machine inherit from `environ`."""
         return self if all(host.local for host in self.hosts) else replace(self, shared=shared_variables(environ))
+
+    def command(self, plan: TaskPlan) -> tuple[str, ...]:
+        """The command of the task, with its role, index and the cluster's addresses in place of the placeholders."""
+        hosts = {role: ",".join(addresses) for role, addresses in self.cluster.addresses.items()}
+        values = {"{job}": plan.task.role, "{index}": str(plan.task.index)}
+        values |= {f"{{{role}_hosts}}": hosts.get(role, "") for role in ("ps", "worker")}
+        return tuple(_PLACEHOLDERS.sub(lambda match: values[match[0]], word) for word in plan.program.argv)
 
     def environment(self, plan: TaskPlan) -> dict[str, str]:
         """The variables that the task gets in addition to its agent's environment."""
