@@ -14,7 +14,7 @@ from tfdist.bench.turns import HostReading, Parked
 from tfdist.jobs.plan import plan_collective, plan_command, plan_training
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.inbox import Inbox, Interrupted, Message, NextTurn
+from tfdist.launch.agents.inbox import Inbox, Interrupted, Message, NextTurn, Note
 from tfdist.launch.agents.messages import Event, Heartbeat, Inspected
 from tfdist.launch.environment import device_order
 from tfdist.launch.errors import ExitCode, TfdistError
@@ -30,6 +30,9 @@ from tfdist.models.record import Observed, Record, RecordStatus, Window, from_ev
 from tfdist.models.run import hardware, ranks_of, run_training
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
+
+HINT = "; hint: "
+"""Between the reason of a failure and what to do."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ class _ArmThread:
             connect(job.hosts, start.policy, inbox=self.inbox) as fleet,
         ):
             self.turn = TurnState(job, fleet)
-            _, record = run_training(
+            outcome, record = run_training(
                 job,
                 start.spec,
                 writer,
@@ -142,7 +145,7 @@ class _ArmThread:
                 needs_tensorflow=not start.command,
                 paced=True,
             )
-        return _with_command(record, start)
+        return _with_command(replace(record, reason=HINT.join((record.reason, *outcome.hints))), start)
 
     def _listen(self, message: Message) -> None:
         parked = self.turn.update(message)
@@ -157,7 +160,7 @@ class _ArmThread:
                 incarnation=start.incarnation,
             )
             self.post(Parked(start.arm, seconds, windows, readings, record, dict(turn.observed)))
-        elif self.starting and isinstance(message, Heartbeat | Event):
+        elif self.starting and isinstance(message, Heartbeat | Event | Note):
             self.post(Progressed(self.start.arm, message))
 
     def _record(self, status: RecordStatus, reason: str, exit_code: int) -> Record:

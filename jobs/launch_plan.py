@@ -1,6 +1,7 @@
 """Plans a launch: the options of `tfdist launch` become a checked and complete plan. Starts nothing."""
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -228,7 +229,8 @@ def _program_notes(program: Program, choice: StrategyChoice, choices: Mapping[st
     ours = next((option_name(name) for name in _IN_CURRENT if name in choices), None)
     if program.python and ours and "tfdist" not in _source(program.argv):
         yield f"{ours} acts in tfdist.strategies.current(), which the program does not seem to call"
-    if program.python and "keras" not in choices and LEGACY_KERAS not in program.env:
+    imports_keras = re.search(r"^\s*(import|from) keras\b", _source(program.argv), re.MULTILINE)
+    if program.python and "keras" not in choices and LEGACY_KERAS not in program.env and not imports_keras:
         yield "tf.keras is tf_keras (Keras 2) in the program; choose Keras 3 with --keras 3"
 
 

@@ -112,6 +112,12 @@ class TaskPlan:
     port: int | None
     """0: any free port; None: the task needs none."""
 
+    @property
+    def script(self) -> str:
+        """The Python file that it runs, as in `python train.py`; empty: none, or unknown."""
+        word = next((word for word in self.program.argv[1:] if not word.startswith("-")), "")
+        return word if self.program.python and word.endswith(".py") else ""
+
 
 @dataclass(frozen=True)
 class Job:
