@@ -32,7 +32,7 @@ from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 
 HINT = "; hint: "
-"""Between the reason of a failure and what to do."""
+"""Separator of the reason of a failure and what to do."""
 
 
 @dataclass(frozen=True)
