@@ -14,7 +14,7 @@ from tfdist.bench.turns import HostReading, Parked
 from tfdist.jobs.plan import plan_collective, plan_command, plan_training
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.inbox import Inbox, Interrupted, Message, NextTurn
+from tfdist.launch.agents.inbox import Inbox, Interrupted, Message, NextTurn, Note
 from tfdist.launch.agents.messages import Event, Heartbeat, Inspected
 from tfdist.launch.environment import device_order
 from tfdist.launch.errors import ExitCode, TfdistError
@@ -31,6 +31,9 @@ from tfdist.models.run import checked, hardware, ranks_of, run_training
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.strategy_check import StrategyFacts
 from tfdist.strategies.choice import StrategyChoice
+
+HINT = "; hint: "
+"""Separator of the reason of a failure and what to do."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ class _ArmThread:
             connect(job.hosts, start.policy, inbox=self.inbox) as fleet,
         ):
             self.turn = TurnState(job, fleet)
-            _, record = run_training(
+            outcome, record = run_training(
                 job,
                 start.spec,
                 writer,
@@ -143,7 +146,7 @@ class _ArmThread:
                 needs_tensorflow=not start.command,
                 paced=True,
             )
-        return _with_command(record, start)
+        return _with_command(replace(record, reason=HINT.join((record.reason, *outcome.hints))), start)
 
     def _listen(self, message: Message) -> None:
         parked = self.turn.update(message)
@@ -159,7 +162,7 @@ class _ArmThread:
             )
             record = checked(record, turn.facts, start.spec, turn.job)
             self.post(Parked(start.arm, seconds, windows, readings, record, dict(turn.observed)))
-        elif self.starting and isinstance(message, Heartbeat | Event):
+        elif self.starting and isinstance(message, Heartbeat | Event | Note):
             self.post(Progressed(self.start.arm, message))
 
     def _record(self, status: RecordStatus, reason: str, exit_code: int) -> Record:

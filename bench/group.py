@@ -8,14 +8,14 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from signal import SIGTERM
 
-from tfdist.bench.arm_process import ArmProcess, ArmStart, Ended, News, Progressed, StartArm
+from tfdist.bench.arm_process import HINT, ArmProcess, ArmStart, Ended, News, Progressed, StartArm
 from tfdist.bench.folder import BenchPaths, slug
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import of_turn
 from tfdist.bench.suites.arms import Arms
 from tfdist.bench.turns import END, Memory, Parked, plan_turn, plan_warmup
 from tfdist.jobs.plan import task_count
-from tfdist.launch.agents.inbox import Interrupted, Message
+from tfdist.launch.agents.inbox import Interrupted, Message, Note
 from tfdist.launch.agents.messages import Event
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.events import Turn
@@ -229,6 +229,8 @@ class Group:
                 raise InterruptedBenchError(signal)
             case Progressed(arm, message):
                 self.progress.listen(arm, message)
+                if isinstance(message, Note) and message.host == "tfdist":  # those about hosts would come with each arm
+                    self.progress.note(f"{arm}: {message.text}")
                 if arm in self.members:
                     self.members[arm].note(message)
             case Parked(arm) if arm in self.members:
@@ -256,7 +258,8 @@ class Group:
             record = replace(record, status=RecordStatus.FAILED, reason=reason, exit_code=1)
         elif record.status == RecordStatus.TIMEOUT:
             what = "its start" if member.parked is None else "a turn"
-            reason = f"{what} took longer than {member.start.policy.timeout_s:g} s, the timeout of the suite"
+            hint = "".join(record.reason.partition(HINT)[1:])
+            reason = f"{what} took longer than {member.start.policy.timeout_s:g} s, the timeout of the suite{hint}"
             record = replace(record, reason=reason)
         self.save(record, member.start.run_dir)
         stopped = record.status == RecordStatus.INTERRUPTED and not self.stopping  # with 'tfdist stop'

@@ -1,9 +1,11 @@
 """Plans a launch: the options of `tfdist launch` become a checked and complete plan. Starts nothing."""
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from tfdist.jobs import inherit as rules
@@ -196,7 +198,7 @@ def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
     def plan_again(choice: StrategyChoice, machines: Machines) -> Job:
         return plan_command(choice, program, machines, options.port)
 
-    notes = (*chosen.notes, *_program_notes(program, chosen.spec, choices))
+    notes = (*chosen.notes, *_program_notes(program, choices))
     return PlannedLaunch(job, chosen.spec, options.command, notes, chosen.warnings, plan_again=plan_again)
 
 
@@ -215,10 +217,21 @@ def _with_all_examples(spec: TrainingSpec, options: LaunchOptions) -> tuple[Trai
     return spec, tuple(filter(None, [effect(base, spec, saved)]))
 
 
-def _program_notes(program: Program, choice: StrategyChoice, choices: Mapping[str, Any]) -> Iterator[str]:
+def _program_notes(program: Program, choices: Mapping[str, Any]) -> Iterator[str]:
     """What a Python program may not expect of its environment, and the user did not choose."""
-    if program.python and "keras" not in choices and LEGACY_KERAS not in program.env:
+    imports_keras = re.search(r"^\s*(import|from) keras\b", _source(program.argv), re.MULTILINE)
+    if program.python and "keras" not in choices and LEGACY_KERAS not in program.env and not imports_keras:
         yield "tf.keras is tf_keras (Keras 2) in the program; choose Keras 3 with --keras 3"
+
+
+def _source(words: tuple[str, ...]) -> str:
+    """The text of the program that `python WORDS` runs; empty if it cannot be read here."""
+    if words[:1] == ("-c",):
+        return " ".join(words[1:2])
+    try:
+        return Path(words[0]).read_text(encoding="utf-8", errors="replace")
+    except (OSError, IndexError, ValueError):
+        return ""
 
 
 def _plan_inherited(options: LaunchOptions, inherit: Inherit, machines: Machines) -> PlannedLaunch:

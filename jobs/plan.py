@@ -1,11 +1,12 @@
 """A spec -> the processes of its job. No TensorFlow."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tfdist.jobs.checks import check_combinations
 from tfdist.launch.cluster import Cluster, Task
+from tfdist.launch.errors import MissingHardwareError
 from tfdist.launch.job import Job, Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import Machines
 from tfdist.models.collectives.spec import CollectiveSpec
@@ -78,10 +79,32 @@ def plan_training(
     return plan_job(shape, Program(command, variables, str(Path.cwd()), True, True), machines)
 
 
+def shape_of_command(choice: StrategyChoice, argv: Sequence[str], base_port: int | None = None) -> Shape:
+    """The tasks of a custom program. If its flags name the cluster's hosts, there is no chief: the workers lead.
+
+    Raises:
+        MissingHardwareError: the command has a placeholder for hosts that the strategy's job has none of.
+    """
+    shape = shape_of(choice, base_port)
+    roles = {name: replace(role, needs_checkpoints=True) for name, role in shape.roles.items()}
+    flags = [f"{{{role}_hosts}}" for role in ("ps", "worker") if any(f"{{{role}_hosts}}" in word for word in argv)]
+    for flag in flags:
+        if not shape.has_cluster or flag.removesuffix("_hosts}")[1:] not in roles:
+            raise MissingHardwareError(
+                f"{flag} in the command: {choice.strategy} has no such tasks; use --strategy parameter-server"
+            )
+    if flags:
+        names = tuple(name for name, role in roles.items() if role.computes or role.serves)
+        roles = {
+            name: replace(roles[name], leads=roles[name].computes, serves=not roles[name].computes, restarts=names)
+            for name in names
+        }
+    return replace(shape, roles=roles)
+
+
 def plan_command(choice: StrategyChoice, command: Program, machines: Machines, base_port: int | None = None) -> Job:
     """A custom program as a job. Hosts with role=evaluator run it too; the program's variables win over ours."""
-    shape = shape_of(choice, base_port)
-    shape = replace(shape, roles={name: replace(role, needs_checkpoints=True) for name, role in shape.roles.items()})
+    shape = shape_of_command(choice, command.argv, base_port)
     evaluators = sum(host.slots or 1 for host in machines if host.role == EVALUATOR)
     if evaluators and shape.has_cluster:
         shape = replace(

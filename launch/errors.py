@@ -40,7 +40,7 @@ class TfdistError(Exception):
 
 
 class MissingHardwareError(TfdistError):
-    """The configuration needs hosts or devices that these machines lack; on others it works."""
+    """The configuration needs hosts, devices or tasks that are missing here: a bench refuses the arm only."""
 
 
 @dataclass(frozen=True)

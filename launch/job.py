@@ -1,5 +1,6 @@
 """The plan of a job: which processes run on which host, with which program, port, cores and GPUs. Starts nothing."""
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,10 @@ def near_gpus(devices: int, tasks: int, machine: Machine) -> tuple[tuple[int, ..
 
 NO_GPUS = "-1"
 """CUDA_VISIBLE_DEVICES of a task without devices."""
+
+
+_PLACEHOLDERS = re.compile(r"\{(?:job|index|ps_hosts|worker_hosts)\}")
+"""Words that each task's command has for its place in the cluster, for programs that are configured by flags."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,12 @@ class TaskPlan:
     port: int | None
     """0: any free port; None: the task needs none."""
 
+    @property
+    def script(self) -> str:
+        """The Python file that it runs, as in `python train.py`; empty: none, or unknown."""
+        word = next((word for word in self.program.argv[1:] if not word.startswith("-")), "")
+        return word if self.program.python and word.endswith(".py") else ""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -167,6 +178,13 @@ class Job:
     def sharing(self, environ: Mapping[str, str]) -> "Job":
         """The job whose tasks on all hosts get the variables that those on this machine inherit from `environ`."""
         return self if all(host.local for host in self.hosts) else replace(self, shared=shared_variables(environ))
+
+    def command(self, plan: TaskPlan) -> tuple[str, ...]:
+        """The command of the task, with its role, index and the cluster's addresses in place of the placeholders."""
+        hosts = {role: ",".join(addresses) for role, addresses in self.cluster.addresses.items()}
+        values = {"{job}": plan.task.role, "{index}": str(plan.task.index)}
+        values |= {f"{{{role}_hosts}}": hosts.get(role, "") for role in ("ps", "worker")}
+        return tuple(_PLACEHOLDERS.sub(lambda match: values[match[0]], word) for word in plan.program.argv)
 
     def environment(self, plan: TaskPlan) -> dict[str, str]:
         """The variables that the task gets in addition to its agent's environment."""

@@ -68,9 +68,13 @@ INCOMPATIBILITIES = (
 )
 
 
-def hints(text: str) -> tuple[str, ...]:
-    """What is wrong and what to do, for each known incompatibility that a task's output shows."""
-    return tuple(each.sentence for each in INCOMPATIBILITIES if re.search(each.pattern, text))
+def hints(text: str, keras3: bool = False) -> tuple[str, ...]:
+    """What is wrong and what to do, for each known incompatibility that a task's output shows.
+
+    With `keras3`, tf.keras is Keras 3 in the task, so 'import keras' is not the cause.
+    """
+    fix = "choose Keras 2 with --keras 2, and use tf.keras" if keras3 else KERAS_3
+    return tuple(each.sentence.replace(KERAS_3, fix) for each in INCOMPATIBILITIES if re.search(each.pattern, text))
 
 
 NOISE = re.compile(

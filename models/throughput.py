@@ -15,6 +15,13 @@ def exchange(spec: Mapping[str, Any]) -> Exchange:
     return exchange_of(StrategyName(spec["strategy"]), bool(spec.get("sync")))
 
 
+def _timing(record: Record) -> Exchange:
+    """How the windows of a record add up: asynchronous workers without a chief time their own steps, independently."""
+    kind, ranks = exchange(record.spec), record.ranks
+    workers = kind is Exchange.ASYNC and len(ranks) > 1 and ranks[0].task.startswith("worker")
+    return Exchange.NONE if workers else kind
+
+
 def throughput(record: Record) -> float:
     """Images per second of the whole job: its examples over its wall time, all timed windows together.
 
@@ -23,7 +30,7 @@ def throughput(record: Record) -> float:
     Raises:
         ValueError: no timed window or example, or the ranks of a synchronous job differ in their number of windows.
     """
-    examples, elapsed_s = _TOTALS[exchange(record.spec)](record.ranks)
+    examples, elapsed_s = _TOTALS[_timing(record)](record.ranks)
     if elapsed_s <= 0 or examples <= 0:
         raise ValueError("no timed window")
     return examples / elapsed_s
@@ -31,7 +38,7 @@ def throughput(record: Record) -> float:
 
 def measuring_ranks(record: Record) -> Sequence[RankRecord]:
     """Those whose windows count: the leader of an asynchronous job measures for all."""
-    return record.ranks[:1] if exchange(record.spec) is Exchange.ASYNC else record.ranks
+    return record.ranks[:1] if _timing(record) is Exchange.ASYNC else record.ranks
 
 
 def examples_per_step(record: Record) -> float:
@@ -39,7 +46,7 @@ def examples_per_step(record: Record) -> float:
     ranks = [rank for rank in measuring_ranks(record) if rank.windows]
     each = [sum(w.examples for w in rank.windows) / max(1, sum(w.steps for w in rank.windows)) for rank in ranks]
     # asynchronous: the leader counts the steps of all workers, each with the batch of one
-    return sum(each) * (record.spec["workers"] if exchange(record.spec) is Exchange.ASYNC else 1)
+    return sum(each) * (record.spec["workers"] if _timing(record) is Exchange.ASYNC else 1)
 
 
 def window_step_ms(record: Record) -> tuple[float, ...]:
@@ -49,7 +56,7 @@ def window_step_ms(record: Record) -> tuple[float, ...]:
     many steps as there are workers. Without exchange: each rank's, while all ranks train. Windows without an applied
     step are skipped.
     """
-    kind = exchange(record.spec)
+    kind = _timing(record)
     steps_of_all = record.spec["workers"] if kind is Exchange.ASYNC else 1
     rows = [[window for window in row if window.steps] for row in _SERIES[kind](record.ranks)]
     return tuple(1000 * steps_of_all * max(window.elapsed_s / window.steps for window in row) for row in rows if row)

@@ -7,6 +7,7 @@ from math import ceil
 from pathlib import Path
 
 from tfdist.bench.suites.arm import Arm
+from tfdist.jobs.plan import shape_of_command
 from tfdist.jobs.presets import CompleteSpec, resolve, resolve_strategy
 from tfdist.launch.errors import MissingHardwareError, TfdistError
 from tfdist.launch.job import program_of
@@ -74,12 +75,14 @@ def _resolve(arm: Arm, hosts: Machines, preset: str | None) -> CompleteSpec[Stra
     machine = combined(hosts)
     _check_devices(arm, machine, hosts)
     if not arm.command:
-        resolved = resolve(arm.choices, machine, preset)
-        return CompleteSpec(resolved.spec, resolved.notes, resolved.warnings)
+        built_in = resolve(arm.choices, machine, preset)
+        return CompleteSpec(built_in.spec, built_in.notes, built_in.warnings)
     program_of(arm.command, {}, hosts)
     # a core for each device, as in the built-in training: else arms of one device would use all cores
     pins = CATALOG[arm.choices["strategy"]].pins_cores and not machine.gpus
-    return resolve_strategy({**({"cores_per_device": 1} if pins else {}), **arm.choices}, machine)
+    resolved = resolve_strategy({**({"cores_per_device": 1} if pins else {}), **arm.choices}, machine)
+    shape_of_command(resolved.spec, arm.command)
+    return resolved
 
 
 def _hosts_of(arm: Arm, machines: Machines) -> Machines:

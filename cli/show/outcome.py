@@ -8,6 +8,7 @@ from typing import Any, TextIO
 import typer
 
 from tfdist.launch.diagnosis.history import Attempt, Outcome, Status
+from tfdist.launch.errors import ExitCode
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command
 from tfdist.launch.text import counted, duration, listed, plain, replace_surrogates
@@ -138,6 +139,8 @@ def show_failure(
     lines += [f"  warning: {warning}" for warning in outcome.warnings]
     lines += attempt_lines(outcome.attempts)
     lines += [f"  not restarted: {outcome.not_restarted}"] if outcome.not_restarted else []
+    if outcome.exit_code == ExitCode.STALL:
+        lines += [f"  stacks: {outcome.run_dir}/attempt-{len(outcome.attempts) - 1}/*/stacks.txt"]
     lines += [f"  logs:  {outcome.run_dir}", f"  again: {again}"]
     lines += [f"  resume: {resume}"] if resume else []
     print(plain("\n".join(lines)), file=err)

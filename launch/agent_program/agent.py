@@ -278,7 +278,7 @@ class Agent:
     def _do_finish(self) -> None:
         self.finished = True
 
-    def _do_prepare(self, request: int, package: str, cwd: str, home_fallback: bool) -> None:
+    def _do_prepare(self, request: int, package: str, cwd: str, home_fallback: bool, script: str) -> None:
         def prepare() -> dict[str, Any]:
             home, requested = os.path.expanduser("~"), os.path.expanduser(cwd)
             exists = os.path.isdir(requested)
@@ -291,7 +291,14 @@ class Agent:
                 self.package = os.path.join(self.temporary, "package")
                 zipfile.ZipFile(io.BytesIO(zlib.decompress(base64.b64decode(package)))).extractall(self.package)
             fallback = home if home_fallback and os.path.isdir(home) else ""
-            return {"request": request, "requested": requested, "actual": requested if exists else fallback}
+            actual, digest = requested if exists else fallback, ""
+            with contextlib.suppress(OSError):
+                if script:
+                    import hashlib
+
+                    with open(os.path.join(actual, script), "rb") as file:
+                        digest = hashlib.sha256(file.read()).hexdigest()
+            return {"request": request, "requested": requested, "actual": actual, "digest": digest}
 
         self._send_later("prepared", prepare)
 

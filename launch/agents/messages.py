@@ -76,6 +76,8 @@ class Prepare(Request):
     cwd: str
     home_fallback: bool
     """Whether tasks run in the home folder if `cwd` does not exist."""
+    script: str = ""
+    """The program's file, to be compared between hosts; a path relative to that folder. Empty: none."""
 
 
 @dataclass(frozen=True)
@@ -268,6 +270,8 @@ class Prepared(Reply):
     """The folder, `~` expanded."""
     actual: Text
     """The home folder if the requested one does not exist; empty if tasks cannot run there either."""
+    digest: Text = ""
+    """SHA-256 of the script; empty if it cannot be read."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from tfdist.launch.diagnosis.evidence import (
     describe_ending,
     describe_stopped,
     exception_at_exit,
+    exception_before,
     exit_code,
     is_peer_failure,
     last_lines,
@@ -223,7 +224,10 @@ class Failure:
 
 
 def failures_of(case: Case) -> list[Failure]:
-    """The tasks that failed without blaming another one, in the order of their failures."""
+    """The tasks that failed without blaming another one, in the order of their failures.
+
+    A task that the launcher stopped while it ended with the error of another one is among them.
+    """
     failures = []
     for task in dict.fromkeys([*case.failed_exits, *case.reports]):
         exit = case.failed_exits.get(task)
@@ -231,6 +235,11 @@ def failures_of(case: Case) -> list[Failure]:
             failures.append(unfinished(case, task, reported(case.reports[task])))
         elif exit is not None and not case.secondary(exit):
             failures.append(failure_of(case, exit, case.exception(task)))
+    errors = {failure.raised.headline for failure in failures if failure.raised is not None}
+    for task in errors and case.hosts.keys() - case.by_themselves.keys() - case.reports.keys():
+        raised = exception_before(math.inf, task, case.history)  # of one that was stopped while it ended
+        if raised is not None and raised.headline in errors:
+            failures.append(unfinished(case, task, raised))
     return sorted(failures, key=lambda failure: failure.time)
 
 

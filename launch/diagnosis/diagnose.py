@@ -14,6 +14,7 @@ from tfdist.launch.diagnosis.history import (
     NotFinite,
     NotJoined,
     Outcome,
+    OwnConfig,
     ReportedError,
     Stall,
     StartTimedOut,
@@ -61,6 +62,7 @@ def diagnose(history: History, job: Job) -> Outcome:
     texts = ["\n".join(history.tail(culprit, stream)) for stream in ("stderr", "stdout")] if culprit else []
     if culprit in case.reports:
         texts.append(case.reports[culprit].message)
+    keras3 = any(plan.program.env.get("TF_USE_LEGACY_KERAS") == "0" for plan in job.plans)
     return Outcome(
         status,
         diagnosis.exit_code,
@@ -68,7 +70,7 @@ def diagnose(history: History, job: Job) -> Outcome:
         culprit=culprit,
         culprits=diagnosis.culprits,
         log=_log(case, culprit) if culprit is not None else (),
-        hints=hints("\n".join(texts)),
+        hints=(*hints("\n".join(texts), keras3), *dict.fromkeys(own.sentence for own in history.select(OwnConfig))),
         casualties={} if status is Status.OK else casualties,
         warnings=tuple(warnings),
         exits=case.exits,

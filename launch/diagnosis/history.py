@@ -133,6 +133,14 @@ class Freeze:
 
 
 @dataclass(frozen=True)
+class OwnConfig:
+    """The program sets TF_CONFIG, and no task listens on its port."""
+
+    sentence: str
+    """What is wrong, with the line of the program, and what to do."""
+
+
+@dataclass(frozen=True)
 class TimedOut:
     """The job reached its time limit."""
 
@@ -176,6 +184,7 @@ Entry = (
     | ReportedError
     | NotJoined
     | Freeze
+    | OwnConfig
     | AgentLost
     | Interrupted
     | TimedOut
@@ -269,7 +278,7 @@ class History:
         entries, self.entries = self.entries, []
         for entry in entries:
             match entry:
-                case AgentLost() | Interrupted() | TimedOut():
+                case AgentLost() | Interrupted() | TimedOut() | OwnConfig():
                     self.entries.append(entry)
                 case Stall():
                     pass

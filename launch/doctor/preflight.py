@@ -24,6 +24,7 @@ from tfdist.launch.doctor.problems import (
     gpus_in_use,
     missing_packages,
     port_problem,
+    script_problems,
     unreachable,
     unseen_gpus,
     version_problems,
@@ -71,14 +72,14 @@ def new_token() -> str:
     return os.urandom(16).hex()
 
 
-def prepare(fleet: Fleet, folders: Mapping[Host, str]) -> dict[Host, messages.Prepared]:
-    """Send tfdist to hosts that may lack it, and find out in which folder tasks run.
+def prepare(fleet: Fleet, folders: Mapping[Host, str], script: str = "") -> dict[Host, messages.Prepared]:
+    """Send tfdist to hosts that may lack it, and find out in which folder tasks run, and which `script` is in it.
 
     A host falls back to the home folder unless the user chose the folder with --chdir.
     """
     package = package_text() if any(host.needs_package for host in folders) else ""
     requests = {
-        host: messages.Prepare(package if host.needs_package else "", cwd, not host.chdir)
+        host: messages.Prepare(package if host.needs_package else "", cwd, not host.chdir, script)
         for host, cwd in folders.items()
     }
     answers = fleet.ask(requests, "unpack tfdist", fleet.policy.start_timeout_s)
@@ -192,10 +193,13 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
     clocks = [clock_problem(host, fleet.behind_s[host]) for host in fleet.hellos]  # in the order of the hosts
 
     requested = {plan.host: plan.host.chdir or plan.program.cwd for plan in job.plans}
-    folders = prepare(fleet, {host: cwd for host, cwd in requested.items() if host.needs_package or host.chdir})
+    script = "" if all(host.local for host in requested) else job.plans[0].script
+    asked = {host: cwd for host, cwd in requested.items() if host.needs_package or host.chdir or script}
+    folders = prepare(fleet, asked, script)
     raise_problems(fleet.lost.values())
     elsewhere = {host: folder_problem(host, folder) for host, folder in folders.items()}
     raise_problems(problem for host, problem in elsewhere.items() if problem and not folders[host].actual)
+    raise_problems(script_problems(script, folders) if script else ())
     plans = tuple(
         replace(plan, program=replace(plan.program, cwd=folders[plan.host].actual)) if plan.host in folders else plan
         for plan in job.plans

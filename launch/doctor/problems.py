@@ -1,7 +1,7 @@
 """Problems that both the preflight and the doctor report. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tfdist.launch.agent_program.description import TRAINING_PACKAGES
@@ -130,6 +130,17 @@ def folder_problem(host: Host, folder: Prepared) -> Problem | None:
     fallback = f", so tasks run in {folder.actual}" if folder.actual else ""
     what = f"the folder {folder.requested} does not exist{fallback}"
     return Problem(what, "create it, or choose another with --chdir", host.name)
+
+
+def script_problems(script: str, folders: Mapping[Host, Prepared]) -> Iterator[Problem]:
+    """Hosts that lack the program's file, or whose file differs from that on the first host that has it."""
+    first = next((host for host, folder in folders.items() if folder.digest), None)
+    for host, folder in folders.items():
+        fix = "copy it to all hosts, or use a folder that they share (--chdir)"
+        if first is None or not folder.digest:
+            yield Problem(f"{script} is missing in {folder.actual}", fix, host.name)
+        elif folder.digest != folders[first].digest:
+            yield Problem(f"{script} differs from that on {first.name}", fix, host.name)
 
 
 def port_problem(host: Host, port: int, reason: str) -> Problem:

@@ -206,7 +206,7 @@ def describe_plan(job: Job, plan: TaskPlan) -> dict[str, Any]:
         "cores": list(plan.cores),
         "env": {name: redact_value(name, value) for name, value in job.environment(plan).items()},
         "cwd": plan.program.cwd,
-        "command": redact_command(plan.program.argv),
+        "command": redact_command(job.command(plan)),
     }
 
 
@@ -215,7 +215,7 @@ def save_plan(job: Job, hellos: Mapping[str, Mapping[str, Any]], writer: RunWrit
     run_dir = writer.run_dir
     writer.save(run_dir.hosts, hellos)
     writer.save(run_dir.cluster, [describe_plan(job, plan) for plan in job.plans])
-    commands = [f"{plan.task.name}: {redact_command(plan.program.argv)}" for plan in job.plans]
+    commands = [f"{plan.task.name}: {redact_command(job.command(plan))}" for plan in job.plans]
     shared = shlex.join(f"{name}={redact_value(name, value)}" for name, value in job.shared.items())
     environment = [f"environment: {shared}"] if shared else []
     writer.save_text(run_dir.commands, "\n".join([redact_command(sys.argv), *environment, *commands]) + "\n")

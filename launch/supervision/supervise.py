@@ -34,7 +34,7 @@ from tfdist.launch.hosts.host import Host
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervision.restarts import AttemptLog, PendingStarts, Restarter, Saving
 from tfdist.launch.supervision.task_group import TaskGroup
-from tfdist.launch.supervision.watches import Barrier, FrozenWatch, JoinWatch, LossWatch, StallWatch
+from tfdist.launch.supervision.watches import LISTEN_S, Barrier, FrozenWatch, JoinWatch, LossWatch, StallWatch
 from tfdist.launch.text import shortened, signal_name
 
 FOLLOW_S = 300.0
@@ -137,6 +137,7 @@ class Supervisor:
                 self.tasks.started.add(task)
                 if self.tasks.started >= set(self.tasks.channels):
                     self.deadlines.cancel(self._start_timed_out)
+                    self.deadlines.set(self.joining.check_config, at + LISTEN_S)
             case Event(task, event={"event": "record", "record": Mapping() as record}):
                 self.records[task] = record
             case Event(task, event={"event": "barrier"}):

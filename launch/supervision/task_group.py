@@ -103,14 +103,14 @@ class TaskGroup:
     def start(self, tasks: Collection[str]) -> None:
         """Start the present attempts of these tasks."""
         for plan in self.job.plans:
-            task, program = plan.task.name, plan.program
+            task, argv, cwd = plan.task.name, self.job.command(plan), plan.program.cwd
             if task not in tasks:
                 continue
             number = self.attempt(task)
             env = {**self.job.environment(plan), "TFDIST_ATTEMPT": str(self.job.first_attempt + number)}
             port = self.job.cluster.port(plan.task)
             self.running.add(task)
-            self.channels[task].send(Start(task, program.argv, env, program.cwd, plan.cores, port, attempt=number))
+            self.channels[task].send(Start(task, argv, env, cwd, plan.cores, port, attempt=number))
 
     def renew(self, tasks: Collection[str], attempt: int) -> None:
         """Expect this attempt of the tasks next, and forget what is known about the one before."""

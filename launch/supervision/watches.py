@@ -3,16 +3,18 @@
 TensorFlow itself waits without a limit, or up to an hour, in silence.
 """
 
+import ast
 import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.inbox import Message, Note
 from tfdist.launch.agents.messages import Event, Exited, Listening, Output, Release, Reply, StacksDumped, Started
-from tfdist.launch.diagnosis.history import Freeze, NotFinite, NotJoined, ProcessState, Stall
+from tfdist.launch.diagnosis.history import Freeze, NotFinite, NotJoined, OwnConfig, ProcessState, Stall
 from tfdist.launch.supervision.task_group import TaskGroup
 from tfdist.launch.text import shortened
 
@@ -148,9 +150,13 @@ IDLE_CPU = 0.1
 """Share of a core that a waiting process uses at most."""
 
 
+LISTEN_S = 10.0
+"""Time for the first task to listen on its port; importing TensorFlow takes 3 to 5 s on an idle machine."""
+
+
 @dataclass
 class JoinWatch:
-    """Notices workers that wait for one that exited before it joined their cluster.
+    """Notices workers that wait for one that exited before it joined their cluster, and programs with one of their own.
 
     Compares the processes of workers that may wait from one check to the next: one that trains uses its cores. A job
     whose tasks never listen on their ports builds no cluster, and is left alone.
@@ -163,6 +169,25 @@ class JoinWatch:
     """The worker that exited with code 0 without having listened on its port."""
     seen: dict[str, ProcessState] = field(default_factory=dict)
     """The processes at the last check."""
+
+    def check_config(self, _: float) -> None:
+        """Say so if no task listens on its port and the program, which is read here, sets TF_CONFIG itself."""
+        plan = self.tasks.job.plans[0]
+        if not plan.script or not self.tasks.job.cluster.addresses or self._listening():
+            return
+        try:
+            nodes = list(ast.walk(ast.parse(Path(plan.program.cwd, plan.script).read_text(encoding="utf-8"))))
+        except (OSError, ValueError, SyntaxError, RecursionError):  # it is on another host, or no program
+            return
+        tests = (node for node in nodes if isinstance(node, ast.If) and "TF_CONFIG" in ast.unparse(node.test))
+        conditional = {inner for node in tests for inner in ast.walk(node)}
+        assigned = [node for node in nodes if isinstance(node, ast.Assign) and node not in conditional]
+        lines = [node.lineno for node in assigned if ast.unparse(node.targets[0]).endswith("environ['TF_CONFIG']")]
+        if lines:
+            what = f"no task listens on its port, and {plan.script}:{lines[0]} sets TF_CONFIG itself"
+            own = OwnConfig(f"{what}: remove that line; tfdist sets TF_CONFIG for each task")
+            self.tasks.history.entries.append(own)
+            self.tasks.announce(Note("tfdist", own.sentence))
 
     def note_exit(self, task: str, now: float) -> None:
         """Take note that a task exited with code 0: from some time later on, check whether others wait for it."""

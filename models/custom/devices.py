@@ -29,8 +29,12 @@ def wait_for(strategy: "tf.distribute.Strategy | None") -> None:
     """Return when the devices of this strategy in this task, or all of this task, have finished their work."""
     if "tensorflow" not in sys.modules:
         return
+    from tensorflow import executing_eagerly
+
     from tfdist.models.training.sync import wait_for_devices, wait_for_names
 
+    if not executing_eagerly():  # a session returns when its step is done
+        return
     if strategy is not None:
         wait_for_devices(strategy)
     else:

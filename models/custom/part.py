@@ -15,7 +15,7 @@ class JobPart:
     task: str = "worker-0"
     rank: int = 0
     ranks: int = 1
-    """Tasks that step together; 1 for a single or independent task, and for the chief of a parameter-server job."""
+    """Tasks that step together; 1 for a single or independent task, and in a job with parameter servers."""
     workers: int = 0
     """Whose steps this task schedules; 0: it trains itself."""
 
@@ -49,8 +49,8 @@ def job_part(environ: Mapping[str, str] = os.environ) -> JobPart:
         return JobPart(environ.get("TFDIST_TASK", "worker-0"))
     cluster, task = parse_tf_config(text)
     counts = {role: len(hosts) for role, hosts in cluster.addresses.items()}
-    if counts.get("ps"):
-        return JobPart(task.name, workers=counts.get("worker", 1))
+    if counts.get("ps"):  # without a chief each worker takes steps of its own
+        return JobPart(task.name, workers=counts.get("worker", 1) if "chief" in counts else 0)
     chiefs = counts.get("chief", 0)
     rank = task.index + (chiefs if task.role == "worker" else 0)
     return JobPart(task.name, rank, max(1, chiefs + counts.get("worker", 0)))

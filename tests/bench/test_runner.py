@@ -262,12 +262,13 @@ def test_an_arm_that_a_user_stops_is_not_started_again(make):
 def test_an_arm_that_hangs_has_the_timeout_of_the_suite_as_its_reason(make):
     bench = make("one", "a", rounds=1, timeout=7)
     bench.fakes.behaviour = {"a": {"ends": 1}}
-    original = FakeArm.finish
+    original, reason = FakeArm.finish, "stopped after --timeout 7 s; hint: do this"
     with pytest.MonkeyPatch.context() as patch:
         timeout = {RecordStatus.FAILED: RecordStatus.TIMEOUT}
-        patch.setattr(FakeArm, "finish", lambda arm, status, reason="": original(arm, timeout.get(status, status)))
+        patch.setattr(FakeArm, "finish", lambda arm, status, _="": original(arm, timeout.get(status, status), reason))
         bench.run()
-    assert bench.notes[0].startswith("a: timeout: a turn took longer than 7 s, the timeout of the suite")
+    said = "a: timeout: a turn took longer than 7 s, the timeout of the suite; hint: do this"
+    assert bench.notes[0].startswith(said)
 
 
 def test_a_turn_that_was_cut_off_is_measured_again_on_a_line_of_its_own(make):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.models.record import Record
-from tfdist.models.throughput import exchange, throughput, window_step_ms
+from tfdist.models.throughput import examples_per_step, exchange, measuring_ranks, throughput, window_step_ms
 from tfdist.strategies.catalog import Exchange
 
 from .conftest import record
@@ -111,6 +111,14 @@ def test_step_times_are_the_slowest_ranks_per_step() -> None:
 def test_an_asynchronous_step_of_all_devices_is_one_of_each_worker() -> None:
     job = record("arm", [[0.2, 0.3]], strategy="parameter-server", workers=4, ps=1, tasks=["chief-0"])
     assert window_step_ms(job) == pytest.approx((800, 1200))
+
+
+def test_asynchronous_workers_without_a_chief_are_counted_side_by_side() -> None:
+    job = record("arm", [[0.1, 0.2], [0.2, 0.2]], strategy="parameter-server", workers=2, ps=1)
+    assert throughput(job) == pytest.approx(35 / 0.3)
+    assert window_step_ms(job) == pytest.approx((100, 200, 200, 200))
+    assert measuring_ranks(job) == job.ranks
+    assert examples_per_step(job) == 20
 
 
 def test_a_window_in_which_nothing_was_applied_has_no_step_time() -> None:

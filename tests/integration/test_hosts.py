@@ -47,6 +47,23 @@ def test_parameter_server_trains_across_hosts(launcher):
     assert {plan["task"]: plan["host"] for plan in plans} == {"chief-0": "h2", "worker-0": "h2", "ps-0": "h1"}
 
 
+def test_another_program_on_one_host_is_named_before_the_start(launcher, tmp_path):
+    for host, text in (("h1", "print('it runs')"), ("h2", "print('it is old')")):
+        (tmp_path / host).mkdir()
+        (tmp_path / host / "train.py").write_text(text)
+    hostfile = launcher.script(f"h1 chdir={tmp_path}/h1\nh2 chdir={tmp_path}/h2\n", "hosts.txt")
+    command = ("--strategy", "multiworker", "--hostfile", hostfile, "--", "python", "train.py")
+    done = launcher.run(*command)
+    assert done.code == 69
+    assert "h2: train.py differs from that on h1; copy it to all hosts" in done.err
+    (tmp_path / "h2" / "train.py").unlink()
+    assert f"h2: train.py is missing in {tmp_path}/h2; copy it" in launcher.run(*command).err
+    (tmp_path / "h2" / "train.py").write_text("print('it runs')")
+    done = launcher.run(*command)
+    assert done.code == 0, done.err
+    assert done.lines_of("worker-1", done.out) == ["it runs"]
+
+
 PRINT_MARK = ("--", "sh", "-c", 'echo "mark: $MARK"')
 
 

@@ -94,6 +94,9 @@ def _elsewhere(tmp_path, monkeypatch):
         (["plain.py"], TWO, (), (KERAS,)),
         (["python", "-c", "pass"], TWO, (), (KERAS,)),
         (["python", "plain.py"], {"strategy": "one-device", "keras": "2"}, (), ()),
+        (["python", "-c", "import keras"], {"strategy": "one-device"}, (), ()),
+        (["python", "-c", "x = 1\nfrom keras.layers import Dense"], {"strategy": "one-device"}, (), ()),
+        (["python", "-c", "import keras_tuner"], {"strategy": "one-device"}, (), (KERAS,)),
         (["true"], TWO, (), ()),
     ],
 )

@@ -11,7 +11,7 @@ from tfdist.launch.agents.messages import Event, Exited
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.diagnosis.history import Outcome, Status
 from tfdist.launch.doctor.preflight import with_free_ports
-from tfdist.launch.errors import TfdistError
+from tfdist.launch.errors import MissingHardwareError, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import Machine, local_machines
@@ -23,6 +23,33 @@ from tfdist.models.run import evaluations_in, record_of
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import Keras, StrategyName
+
+FLAGS = ("t.py", "--ps={ps_hosts}", "--workers={worker_hosts}")
+
+
+def test_flags_that_name_the_hosts_ask_for_a_cluster_without_a_chief():
+    choice = StrategyChoice(StrategyName.PARAMETER_SERVER, workers=2, ps=1)
+    job = plan_command(choice, Program(FLAGS, {}, "/"), local_machines())
+    assert [plan.task.name for plan in job.plans] == ["worker-0", "worker-1", "ps-0"]
+    assert (job.leading, job.serving) == (("worker-0", "worker-1"), ("ps-0",))
+    assert {role.restarts for role in job.roles.values()} == {("worker", "ps")}
+    with_chief = plan_command(choice, Program(("t.py", "{job}", "{index}"), {}, "/"), local_machines())
+    assert with_chief.leading == ("chief-0",)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "words", "flag"),
+    [
+        (StrategyName.MIRRORED, FLAGS, "{ps_hosts}"),
+        (StrategyName.MULTI_WORKER, FLAGS, "{ps_hosts}"),
+        (StrategyName.INDEPENDENT, FLAGS[2:], "{worker_hosts}"),
+    ],
+)
+def test_flags_for_hosts_that_a_strategy_does_not_have_are_refused(strategy, words, flag):
+    with pytest.raises(MissingHardwareError, match=f"^{flag} in the command: {strategy} has no such tasks; use --str"):
+        plan_command(StrategyChoice(strategy), Program(words, {}, "/"), local_machines())
+    workers = plan_command(StrategyChoice(StrategyName.MULTI_WORKER), Program(FLAGS[2:], {}, "/"), local_machines())
+    assert workers.leading == ("worker-0",)
 
 
 def test_every_task_gets_a_free_port():

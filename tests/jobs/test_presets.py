@@ -172,7 +172,7 @@ def test_a_tpu_pins_no_core_and_shares_no_global_batch():
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("strategy", CATALOG)
+@pytest.mark.parametrize("strategy", [name for name, row in CATALOG.items() if row.trains_built_in])
 def test_a_spec_of_any_preset_and_strategy_survives_json(preset, strategy):
     length = {"steps": 100} if strategy is StrategyName.TPU else {}
     spec = resolve({"strategy": str(strategy), "dataset": "digits", **length}, FOUR_GPUS, preset).spec

@@ -301,6 +301,16 @@ def test_tf_config_brackets_ipv6_addresses():
     assert job.hosts == (H1, H2)
 
 
+def test_placeholders_in_the_command_are_the_place_of_each_task():
+    words = ("t.py", "--job={job}", "{index}", "{ps_hosts};{worker_hosts}", "{other} {{job}}")
+    job = plan_job(Shape(roles(worker=2, ps=1), True), Program(words, {}, "/"), local_machines())
+    assert job.command(job.plans[0])[3] == ";"  # before the ports are known
+    job = job.with_ports({"worker-0": 7, "worker-1": 8, "ps-0": 9})
+    ends = ("127.0.0.1:9;127.0.0.1:7,127.0.0.1:8",)
+    assert job.command(job.plans[1]) == ("t.py", "--job=worker", "1", *ends, "{other} {worker}")
+    assert job.command(job.plans[2]) == ("t.py", "--job=ps", "0", *ends, "{other} {ps}")
+
+
 def test_a_python_program_runs_with_each_hosts_interpreter():
     machines = {H1: Machine((0,), (), python="/one/python", slots=1), H2: Machine((0,), (), python="/two", slots=1)}
     job = plan_job(Shape(roles(worker=2), True), Program(("t.py", "-v"), {}, "/", python=True), machines)

@@ -20,6 +20,12 @@ def test_what_tensorflow_writes_gets_one_hint(text, hint):
     assert hint in found
 
 
+def test_with_keras_3_chosen_import_keras_is_not_called_the_cause():
+    (found,) = hints("ValueError: Attempt to convert a value (PerReplica:{", keras3=True)
+    assert "'import keras'" not in found
+    assert found.endswith(": choose Keras 2 with --keras 2, and use tf.keras, or a custom training loop")
+
+
 def test_every_incompatibility_is_tested_and_other_errors_get_no_hint():
     assert len({hints(text) for text in WRITTEN}) == len(INCOMPATIBILITIES)
     assert hints("ValueError: bad data") == ()

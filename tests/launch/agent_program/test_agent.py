@@ -1,5 +1,6 @@
 """Real agents over pipes, and what becomes of the processes of their tasks."""
 
+import hashlib
 import os
 import signal
 import stat
@@ -146,6 +147,16 @@ def test_preparing_a_folder_that_does_not_answer_does_not_stop_heartbeats():
         agent.send(Prepare("", "/", False, request=1))
         assert agent.wait_for(Prepared).actual == "/"
         assert Heartbeat in map(type, agent.messages[before:])
+
+
+def test_the_programs_file_is_compared_by_its_hash(tmp_path):
+    (tmp_path / "t.py").write_bytes(b"x = 1")
+    with real_agent() as agent:
+        agent.send(Prepare("", str(tmp_path), False, "t.py", request=1))
+        assert agent.wait_for(Prepared).digest == hashlib.sha256(b"x = 1").hexdigest()
+    with real_agent() as agent:
+        agent.send(Prepare("", str(tmp_path), False, "missing.py", request=1))
+        assert agent.wait_for(Prepared).digest == ""
 
 
 # --- stopping

@@ -8,12 +8,13 @@ from tfdist.launch.doctor.problems import (
     folder_problem,
     missing_packages,
     port_problem,
+    script_problems,
     unreachable,
     version_problems,
 )
 from tfdist.launch.hosts.host import Host
 
-H1, H2 = (Host(f"h{number}", f"10.0.0.{number}") for number in (1, 2))
+H1, H2, H3 = (Host(f"h{number}", f"10.0.0.{number}") for number in (1, 2, 3))
 BOTH = {"tensorflow": "2.21.0", "tf_keras": "2.21.0"}
 
 
@@ -98,3 +99,14 @@ def test_a_missing_folder_is_a_problem_also_with_a_home_folder():
         folder_problem(H1, Prepared("/work", "/root"))
     )
     assert "/work does not exist; create it" in str(folder_problem(H1, Prepared("/work", "")))
+
+
+def test_hosts_that_lack_the_program_or_have_another_one_are_named():
+    one, same, none, other = (Prepared("/a", "/a", digest) for digest in ("1", "1", "", "2"))
+    fix = "copy it to all hosts, or use a folder that they share (--chdir)"
+    assert list(script_problems("t.py", {H1: one, H2: same})) == []
+    assert list(map(str, script_problems("t.py", {H1: none, H2: one, H3: other}))) == [
+        f"h1: t.py is missing in /a; {fix}",
+        f"h3: t.py differs from that on h2; {fix}",
+    ]
+    assert [problem.host for problem in script_problems("t.py", {H1: none, H2: none})] == ["h1", "h2"]

@@ -3,13 +3,17 @@ from dataclasses import replace
 
 import pytest
 
-from tests.launch.jobs import python_job
+from tests.launch.jobs import python_job, roles
 from tests.launch.supervisors import FakeChannel, supervisor_of
-from tfdist.launch.agents.messages import DumpStacks, Event, Exited, Inspect, Output, StacksDumped, Started
+from tfdist.launch.agents.messages import DumpStacks, Event, Exited, Inspect, Listening, Output, StacksDumped, Started
+from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.history import ProcessState, Stall
+from tfdist.launch.job import Program, Shape, plan_job
+from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
+from tfdist.launch.supervision.supervise import Supervisor
 from tfdist.launch.supervision.task_group import Deadlines, TaskGroup
-from tfdist.launch.supervision.watches import EVIDENCE_S, FREEZE_CHECK_S, FrozenWatch, StallWatch
+from tfdist.launch.supervision.watches import EVIDENCE_S, FREEZE_CHECK_S, LISTEN_S, FrozenWatch, StallWatch
 
 
 def failed_after(states, *, ports=True):
@@ -276,3 +280,58 @@ def test_without_a_limit_nothing_is_watched():
     job = Stalling(timeout_s=None)
     job.step("worker-0", 1, 10.0)
     assert job.until(2000.0) == []
+
+
+SETS = 'import os\n\nos.environ["TF_CONFIG"] = "{}"\n'
+
+
+def notes_about(source, folder, *, listens=(), has_cluster=True):
+    """What is said of a program that has run for LISTEN_S, and the hints of the outcome."""
+    (folder / "train.py").write_text(source)
+    program = Program(("-u", "train.py"), {}, str(folder), python=True)
+    job = plan_job(Shape(roles(worker=2), has_cluster), program, local_machines())
+    names = [plan.task.name for plan in job.plans]
+    supervisor, channel = supervisor_of({"worker": 2})
+    notes = []
+    group = TaskGroup(
+        job.with_ports(dict.fromkeys(names, 5000)) if has_cluster else job,
+        dict.fromkeys(names, channel),
+        Policy(),
+        announce=notes.append,
+        running=set(names),
+    )
+    supervisor = Supervisor(group, supervisor.inbox, supervisor.log)
+    for name in names:
+        supervisor.handle(Started(name, 7, 1.0), 100.0)
+    for name in listens:
+        supervisor.handle(Listening(name, 2.0), 102.0)
+    assert supervisor.deadlines.of(supervisor.joining.check_config) == 100.0 + LISTEN_S
+    supervisor.deadlines.run_due(100.0 + LISTEN_S)
+    return [note.text for note in notes], diagnose(supervisor.history, supervisor.job).hints
+
+
+def test_a_program_that_sets_tf_config_and_does_not_listen_is_named_with_the_line(tmp_path):
+    (note,), (hint,) = notes_about(SETS, tmp_path)
+    assert note == hint
+    assert note.startswith("no task listens on its port, and train.py:3 sets TF_CONFIG itself: remove that line")
+    inside = "def main(environ):\n    environ['TF_CONFIG'] = \"\"\n"
+    assert notes_about(inside, tmp_path)[0][0].startswith("no task listens on its port, and train.py:2 sets")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'import os\nif "TF_CONFIG" not in os.environ:\n    os.environ["TF_CONFIG"] = "{}"\n',
+        'import json, os\nconfig = json.loads(os.environ["TF_CONFIG"])\n',
+        'import os\nos.environ.setdefault("TF_CONFIG", "{}")\n',
+        "not a program",
+    ],
+    ids=["if missing", "reads it", "default", "other"],
+)
+def test_programs_that_keep_tf_config_are_not_accused(source, tmp_path):
+    assert notes_about(source, tmp_path) == ([], ())
+
+
+def test_a_task_that_listens_or_a_job_without_a_cluster_is_no_sign_of_another_tf_config(tmp_path):
+    assert notes_about(SETS, tmp_path, listens=("worker-1",)) == ([], ())
+    assert notes_about(SETS, tmp_path, has_cluster=False) == ([], ())

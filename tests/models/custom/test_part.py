@@ -22,6 +22,7 @@ def tf_config(role, index, **counts):
         (tf_config("chief", 0, chief=1, worker=2), JobPart("chief-0", 0, 3)),
         (tf_config("worker", 1, chief=1, worker=2), JobPart("worker-1", 2, 3)),
         (tf_config("chief", 0, chief=1, worker=2, ps=1), JobPart("chief-0", workers=2)),
+        (tf_config("worker", 1, worker=2, ps=1), JobPart("worker-1")),
     ],
 )
 def test_the_environment_says_which_steps_a_task_counts(environ, part):

@@ -38,6 +38,16 @@ ROWS = (
         "worker-1 failed: ValueError: bad data", 1, ("worker-1",), {"worker-0": f"exited with code 1: {UNAVAILABLE}"},
     ),
     Replay(
+        "two that fail alike, of which one is stopped before it has ended",
+        (wrote("worker-1", BAD, 5.0), exited("worker-1", 1, 5.4), wrote("worker-0", BAD, 5.5), stopped(8.4, "worker-0"), exited("worker-0", 1, 8.6)),
+        "both tasks failed alike: ValueError: bad data", 1, ("worker-1", "worker-0"), {},
+    ),
+    Replay(
+        "one that logs the culprit's error, continues and is stopped",
+        (wrote("worker-1", BAD, 5.0), exited("worker-1", 1, 5.4), wrote("worker-0", BAD, 5.5), wrote("worker-0", "next try", 7.0), stopped(8.4, "worker-0"), exited("worker-0", -15, 8.6)),
+        "worker-1 exited with code 1: ValueError: bad data", 1, ("worker-1",), {"worker-0": "stopped by tfdist"},
+    ),
+    Replay(
         "a culprit that reported its exception and is killed while it cleans up",
         (reported("worker-1", "ValueError", "bad data", 5.0), stopped(8.0, "worker-0", "worker-1"), exited("worker-0", -15, 8.1), exited("worker-1", -9, 13.1)),
         "worker-1 failed on h2: ValueError: bad data", 1, ("worker-1",), {"worker-0": "stopped by tfdist on h1"}, hosts=TWO_HOSTS,
