@@ -34,7 +34,7 @@ class _Use:
     name: str
     """Name of its class."""
     replicas: int
-    """In sync, of the whole job."""
+    """Replicas in sync of the whole job."""
     trains: bool
 
 
