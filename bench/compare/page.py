@@ -34,11 +34,11 @@ def sentences(compared: ComparedFolders) -> Iterator[str]:
     if compared.anchor:
         yield (
             f"Ratios are of speed-ups over {compared.anchor}, so that a change of the whole machine cancels; that of "
-            f"{compared.anchor} is of images/s. Together the arms became {compared.machine_ratio:.2f} times as fast: "
+            f"{compared.anchor} is of throughput. Together the arms became {compared.machine_ratio:.2f} times as fast: "
             "the more that differs from 1, the wider the intervals, because arms need not follow the machine exactly."
         )
     else:
-        yield "Ratios are of images/s: their intervals contain the drift of the machine, as it was within the benches."
+        yield "Ratios are of throughput: their intervals contain the machine's drift, as it was within the benches."
     if compared.machine and not compared.anchor:
         yield f"warning: another machine ({'; '.join(compared.machine)}): ratios compare the machines, too."
     intervals = [each.comparison.interval for each in compared.changes if each.comparison]

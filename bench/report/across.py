@@ -39,7 +39,8 @@ def _differences(spec: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[
     defaults = asdict(TrainingSpec())  # a version of tfdist without a field did what is now its default
     for name in dict.fromkeys((*spec, *other)):
         value, previous = (str(each.get(name, defaults.get(name))) for each in (spec, other))
-        if name not in _NO_EFFECT and value != previous:
+        shared = (name in spec and name in other) or "command" not in {**spec, **other}  # a program has no image size
+        if name not in _NO_EFFECT and value != previous and (shared or name == "command"):
             yield name, f"{name}: {value}, not {previous}"
 
 
@@ -160,8 +161,10 @@ def why_not(base: ArmRow, new: ArmRow, same_work: bool = False) -> str:
     """
     if WRONG in (base.status, new.status):
         return "wrong losses"
-    differing = work_differences(new.measured[0].spec, base.measured[0].spec)
-    counted = [text for text in differing if not (same_work and text.startswith("command: "))]
+    differing = [*work_differences(new.measured[0].spec, base.measured[0].spec)]
+    if "command" in new.spec and new.batch_global != base.batch_global:
+        differing.append(f"examples per step: {new.batch_global}, not {base.batch_global}")
+    counted = [text for text in differing if not (same_work and text.startswith(("command: ", "examples per step: ")))]
     return f"different work: {'; '.join(counted)}" if counted else ""
 
 

@@ -149,6 +149,16 @@ def test_another_command_line_is_compared_as_the_same_work(tmp_path: Path, capsy
     assert "  program: python train.py --width 32 -> python train.py --width 64" in capsys.readouterr().out
 
 
+def test_a_program_that_takes_other_steps_did_other_work(tmp_path: Path, capsys: Printed) -> None:
+    for root, examples in ((tmp_path / "a", 32), (tmp_path / "b", 64)):
+        for number in range(1, 5):
+            one = record("one-device", [[0.1]], round=number, examples=examples)
+            choices = {key: one.spec[key] for key in ("strategy", "workers", "devices", "ps")}
+            save_record(root, replace(one, spec={**choices, "command": "python train.py"}))
+    assert run(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 3
+    assert "not compared: different work: examples per step: 64, not 32" in capsys.readouterr().out
+
+
 def test_the_gates_options_need_each_other(base: Path, slow: Path, capsys: Printed) -> None:
     assert run(["compare", str(base), str(slow), "--fail-inconclusive"]) == 2
     assert "give the bound, too, as --fail-slower 5%" in capsys.readouterr().err
