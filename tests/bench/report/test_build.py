@@ -225,6 +225,7 @@ def test_trust_is_the_first_line(root: Path) -> None:
     assert markdown(page_of(report)).splitlines()[2] == trust
     assert render(page_of(report)).index(f'<p class="trust">{trust}') < render(page_of(report)).index("<h1>")
     assert report.to_json()["trust"] == [trust]
+    assert "<small> (not counted: " in render(page_of(report))
 
 
 def test_one_round_as_in_smoke_names_no_fastest_arm(
