@@ -66,16 +66,21 @@ class Table:
     columns: Sequence[Column] = ()
     """What readers see of them; empty: every value as it is."""
 
-    @property
+    @cached_property
+    def _rows(self) -> "list[dict[Any, Any]]":
+        rows: list[dict[Any, Any]] = self.data.astype(object).where(self.data.notna(), None).to_dict("records")
+        return rows
+
+    @cached_property
     def shown_columns(self) -> Sequence[Column]:
-        """What readers see."""
-        return self.columns or [Column(str(key), (str(key),)) for key in self.data]
+        """What readers see: the columns that have a value in some row."""
+        columns = self.columns or [Column(str(key), (str(key),)) for key in self.data]
+        return [each for each in columns if not self._rows or any(each.text(row) != EMPTY for row in self._rows)]
 
     @cached_property
     def lines(self) -> list[list[str]]:
         """The text of each row's cells."""
-        rows = self.data.astype(object).where(self.data.notna(), None).to_dict("records")
-        return [[" ".join(column.text(row).split()) for column in self.shown_columns] for row in rows]
+        return [[" ".join(column.text(row).split()) for column in self.shown_columns] for row in self._rows]
 
     @property
     def rows(self) -> list[dict[str, str]]:

@@ -57,7 +57,7 @@ def run_bench(
                 typer.echo(f"{one.name} -> {other.name}: {link}", file=stream)
             for text in limits(session, links):
                 typer.echo(text, file=stream)
-    with progress_on(stream, quiet) as progress:
+    with progress_on(stream, quiet, "examples/s" if session.arms.commands else "images/s") as progress:
         code = run_session(session, RunnerHooks(progress, links=links, policy=policy))
     if session.traces.folders and not quiet:
         show_traces(session, stream)

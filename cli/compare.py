@@ -12,18 +12,18 @@ from tfdist.bench.compare.folders import ComparedFolders, compare_folders
 from tfdist.bench.compare.gate import is_too_slow, parse_share
 from tfdist.bench.compare.history import read_history
 from tfdist.bench.compare.history_section import history_section
-from tfdist.bench.compare.page import one_sided, sentences, write_comparison
+from tfdist.bench.compare.page import gate, one_sided, sentences, write_comparison
 from tfdist.bench.report.sections.ratios import ratio_table
 from tfdist.bench.report.write import write_pages
 from tfdist.cli.options import Json, option
 from tfdist.cli.result_folders import list_skipped, with_records
 from tfdist.cli.show.rows import PlainConsole, show_rows
-from tfdist.launch.errors import TfdistError
+from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 
 
-def show_history(folders: Sequence[Path], arms: Sequence[str], out: Path | None, *, json: bool) -> None:
-    """Show arms over many benches, and where one became faster or slower. Folders without records are skipped.
+def show_history(folders: Sequence[Path], arms: Sequence[str], out: Path | None, *, json: bool) -> ExitCode:
+    """Show arms over many benches and their changes; returns the exit code. Folders without records are skipped.
 
     Args:
         folders: in any order.
@@ -45,24 +45,27 @@ def show_history(folders: Sequence[Path], arms: Sequence[str], out: Path | None,
         typer.echo(f"\nreport: {page}", err=json)
     if json:
         typer.echo(dumps(found.to_json()))
+    return ExitCode.SUCCESS if found.decided else ExitCode.NOTHING_COMPARED
 
 
 NARROW = ("arm", "ratio", "interval", "verdict")
 """The columns for a terminal that has no room for all."""
-_SLOW = "SLOWER THAN THE BOUND"
+_SLOW = "slower than the bound"
 
 
 def show(compared: ComparedFolders, bound: float | None, stream: TextIO) -> None:
-    """Show the differences of environment, the table, arms of one side, and the answer."""
+    """Show the answer, the differences of environment, the table, and arms of one side."""
     console = PlainConsole(stream)
+    if answer := gate(compared, bound)[1]:
+        console.print(answer)
     console.print(f"base: {compared.base}\nnew:  {compared.new}")
     console.print("\n".join(_environment(compared)))
     rows = ratio_table("compare", "", compared.changes, compared.anchor).rows
     for row, change in zip(rows, compared.changes, strict=True):
         if bound is not None and is_too_slow(change.comparison, bound):
-            row["verdict"] = f"{_SLOW}, {row['verdict']}"
+            row["verdict"] = row["verdict"].replace("slower", _SLOW, 1)
     show_rows(console, rows, NARROW, red=lambda row: row["verdict"].startswith(_SLOW))
-    for text in (*sentences(compared, bound), *one_sided(compared)):
+    for text in (*sentences(compared), *one_sided(compared)):
         console.print(text)
 
 
@@ -92,6 +95,12 @@ FailSlower = Annotated[
     str | None,
     option("--fail-slower", "Exit with code 1 if an arm is surely slower by more than this share: 5% or 0.05."),
 ]
+FailInconclusive = Annotated[
+    bool, option("--fail-inconclusive", "With --fail-slower: exit with code 4 if an arm may be slower than that.")
+]
+SameWork = Annotated[
+    bool, option("--same-work", "Your own program does the same work in both, although its command lines differ.")
+]
 Anchor = Annotated[
     str | None,
     option(
@@ -109,6 +118,8 @@ Out = Annotated[
 def compare(
     folders: Folders,
     fail_slower: FailSlower = None,
+    fail_inconclusive: FailInconclusive = False,
+    same_work: SameWork = False,
     anchor: Anchor = None,
     arm: Arms = None,
     out: Out = None,
@@ -122,7 +133,8 @@ def compare(
 
     Of more than two folders, those without records are skipped, so that a whole folder of results can be given.
 
-    Exit codes: 0; 1 if an arm is slower than --fail-slower allows; 2 for wrong input.
+    Exit codes: 0; 1 if an arm is slower than --fail-slower allows; 2 for wrong input; 3 if nothing was compared; 4 with
+    --fail-inconclusive if an arm may be slower than --fail-slower allows.
 
     \b
     Examples:
@@ -135,18 +147,21 @@ def compare(
     if len(folders) < 2:
         raise TfdistError(f"{folders[0]}: only one folder; give two benches, or more for their history")
     bound = None if fail_slower is None else parse_share(fail_slower, "--fail-slower")
+    if fail_inconclusive and bound is None:
+        raise TfdistError("--fail-inconclusive: give the bound, too, as --fail-slower 5%")
     if len(folders) > 2:
         stray = f"--fail-slower {fail_slower}" if fail_slower else f"--anchor {anchor}" if anchor else ""
+        stray = stray or "--same-work" * same_work
         if stray:
             raise TfdistError(f"{stray}: compares two folders, and {len(folders)} were given; omit it, or give two")
-        show_history(folders, arm or (), out, json=json)
-        return
+        raise typer.Exit(show_history(folders, arm or (), out, json=json))
     if arm:
         raise TfdistError(f"--arm {arm[0]}: is for more than two folders; omit it")
-    compared = compare_folders(folders[0], folders[1], anchor)
+    compared = compare_folders(folders[0], folders[1], anchor, same_work)
     show(compared, bound, sys.stderr if json else sys.stdout)
     if out:
         typer.echo(f"\nreport: {write_comparison(compared, bound, out)}", err=json)
     if json:
         typer.echo(dumps(compared.to_json(bound)))
-    raise typer.Exit(1 if bound is not None and compared.too_slow(bound) else 0)
+    code, _ = gate(compared, bound)
+    raise typer.Exit(0 if code is ExitCode.INCONCLUSIVE and not fail_inconclusive else code)

@@ -15,7 +15,6 @@ from tfdist.cli.options import Json, option
 from tfdist.cli.result_folders import list_skipped, with_records
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
-from tfdist.launch.text import plain
 
 
 def open_page(path: Path) -> None:
@@ -59,7 +58,7 @@ def report(
     """
     from tfdist.bench.report.build import make_report
     from tfdist.bench.report.write import write_report
-    from tfdist.cli.show.report import list_unreadable, refused_line, show
+    from tfdist.cli.show.report import list_unreadable, show
 
     if len(folders) == 1 and holds_collectives(folders[0]):
         report_folder(folders[0], out, json=json)
@@ -74,9 +73,6 @@ def report(
     list_skipped(empty)
     list_unreadable(content)
     show(content, sys.stderr if json else sys.stdout)
-    refused = refused_line(content)
-    if refused:
-        typer.echo(plain(refused), err=json)
     if open:
         open_page(path)
     typer.echo(f"\nreport: {path}", err=json)

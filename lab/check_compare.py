@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tfdist.bench.compare.folders import ComparedFolders, compare_folders
-from tfdist.bench.compare.page import sentences
+from tfdist.bench.compare.page import gate, sentences
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.section import Section
@@ -87,7 +87,7 @@ def section_of(key: str, title: str, compared: ComparedFolders) -> Section:
         tuple(verdicts(compared)),
         (ratio_chart(f"{key}-ratios", "New over base", compared.changes, labels, BOUND),),
         (ratio_table(f"{key}-arms", "Arms", compared.changes, compared.anchor),),
-        tuple(sentences(compared, BOUND)),
+        tuple(gate(compared, BOUND)[1], *sentences(compared)),
     )
 
 

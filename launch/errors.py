@@ -10,8 +10,11 @@ class ExitCode(IntEnum):
 
     SUCCESS = 0
     FAILED = 1
-    """An arm of a bench failed, a training ended without a record, or a file could not be written."""
+    """An arm of a bench failed or became slower, a training ended without a record, or a file was not written."""
     USAGE = 2
+    NOTHING_COMPARED = 3
+    INCONCLUSIVE = 4
+    """An arm may be slower than the bound of `compare --fail-slower`."""
     PREEMPTED = 42
     """A checkpoint was saved and the job can be resumed: of a task, `restart me`."""
     HOST_LOST = 69

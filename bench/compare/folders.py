@@ -65,6 +65,19 @@ class ComparedFolders:
         """The arms that are slower by more than `bound` for sure."""
         return tuple(change for change in self.changes if is_too_slow(change.comparison, bound))
 
+    def unsure(self, bound: float) -> tuple[str, ...]:
+        """The arms of the base that may be slower by more than `bound`, those that were not compared among them."""
+        # the anchor stands for the machine, whose speed differs by day: it counts only where there is nothing else
+        gated = [each for each in self.changes if not each.anchor or self.decided < 2]
+        found = {each.arm: each.comparison.interval if each.comparison else None for each in gated}
+        unknown = [arm for arm, each in found.items() if each is None or each.low < 1 - bound <= each.high]
+        return (*unknown, *self.only_base)
+
+    @property
+    def decided(self) -> int:
+        """The number of arms with an interval, which alone can show a change."""
+        return sum(change.comparison is not None and change.comparison.interval is not None for change in self.changes)
+
     def to_json(self, bound: float | None) -> dict[str, Any]:
         """Plain JSON values, with the format's version; ratios are new over base."""
         return {
@@ -83,14 +96,17 @@ class ComparedFolders:
             "only_new": list(self.only_new),
             "fail_slower": bound,
             "too_slow": [] if bound is None else [change.arm for change in self.too_slow(bound)],
+            "inconclusive": [] if bound is None else list(self.unsure(bound)),
+            "compared": self.decided,
         }
 
 
-def compare_folders(base: Path, new: Path, anchor: str | None = None) -> ComparedFolders:
+def compare_folders(base: Path, new: Path, anchor: str | None = None, same_work: bool = False) -> ComparedFolders:
     """What changed from the bench in `base` to that in `new`.
 
     Args:
         anchor: an arm, or NO_ANCHOR; None: the one-device arm if both have it.
+        same_work: arms of the user's own program are compared even if its command line differs.
 
     Raises:
         TfdistError: no records, no arm that both measured, an unknown anchor, or another machine without an anchor.
@@ -101,8 +117,8 @@ def compare_folders(base: Path, new: Path, anchor: str | None = None) -> Compare
     folders = [read_folder(root, label) for root, label in zip((base, new), labels, strict=True)]
     rows = before, after = summarize(folders[:1]), summarize(folders[1:])
     _check_shared(rows, labels)
-    chosen = _anchor(rows, labels, anchor)
-    changed = changes(before, after, chosen)
+    chosen = _anchor(rows, labels, anchor, same_work)
+    changed = changes(before, after, chosen, same_work)
     return ComparedFolders(
         base=labels[0],
         new=labels[1],
@@ -127,7 +143,7 @@ def _check_shared(rows: Sequence[Sequence[ArmRow]], labels: Sequence[str]) -> No
         raise TfdistError(f"no arm was measured in both ({has}): compare two benches of one suite")
 
 
-def _anchor(rows: Sequence[Sequence[ArmRow]], labels: Sequence[str], wanted: str | None) -> str | None:
+def _anchor(rows: Sequence[Sequence[ArmRow]], labels: Sequence[str], wanted: str | None, same_work: bool) -> str | None:
     if wanted == NO_ANCHOR:
         return None
     if wanted is not None:
@@ -135,11 +151,11 @@ def _anchor(rows: Sequence[Sequence[ArmRow]], labels: Sequence[str], wanted: str
         shared = [arm for arm in base if arm in new]
         if wanted not in shared:
             raise TfdistError(f"--anchor {wanted}: no arm that both measured; {did_you_mean(wanted, shared)}")
-        why = why_not(base[wanted], new[wanted])
+        why = why_not(base[wanted], new[wanted], same_work)
         if why:
             raise TfdistError(f"--anchor {wanted}: it cannot be compared itself ({why}); choose another arm")
         return wanted
-    found, moved = find_anchor(rows[0], rows[1]), machine_differences(rows[0], rows[1])
+    found, moved = find_anchor(rows[0], rows[1], same_work), machine_differences(rows[0], rows[1])
     if found is None and moved:
         raise TfdistError(
             f"{' and '.join(labels)} are of different machines ({'; '.join(moved)}), and have no one-device arm of the "
@@ -154,7 +170,8 @@ def _differences(folders: Sequence[ResultFolder]) -> Iterator[Difference]:
         hosts = {str(record.hardware["host"]): None for record in folder.records if record.hardware.get("host")}
         links = {f"{8 * record.link['bytes_per_s'] / 1e6:.0f} Mbit/s": None for record in folder.records if record.link}
         suite = {f"suite's {key}": (str(getattr(folder.bench.suite, key)),) for key in _TURN} if folder.bench else {}
-        sides.append({**environment_of(folder.records), "host": tuple(hosts), "link": tuple(links), **suite})
+        program = {"program": tuple(dict.fromkeys(str(record.spec.get("command", "-")) for record in folder.records))}
+        sides.append({**program, **environment_of(folder.records), "host": tuple(hosts), "link": tuple(links), **suite})
     for fact in dict.fromkeys((*sides[0], *sides[1])):
         base, new = (" | ".join(each.get(fact, ())) or "-" for each in sides)
         if base != new and not {base, new} <= _UNKNOWN:

@@ -67,6 +67,12 @@ class BenchHistory:
         """Those that measured the benches, each once."""
         return tuple(dict.fromkeys(bench.command for bench in self.benches if bench.command))
 
+    @property
+    def decided(self) -> bool:
+        """Whether any arm was compared with an earlier bench."""
+        found = (point.change.comparison for point in self.points if point.change)
+        return any(comparison and comparison.interval for comparison in found)
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
         return {

@@ -76,7 +76,9 @@ def _answers(history: BenchHistory) -> Iterator[str]:
                 f"{point.arm} became {found.verdict} in {point.bench.name}{commit}: {found.ratio:.2f} times"
                 f"{between(found.interval, '.2f')}{options}."
             )
-    if not decided:
+    if not history.decided:
+        yield "Nothing compared: no arm has an interval of its change from one bench to the next."
+    elif not decided:
         yield "No measurable change of any arm from one bench to the next."
 
 

@@ -9,19 +9,36 @@ from tfdist.bench.report.section import Section
 from tfdist.bench.report.sections.ratios import ratio_chart, ratio_table
 from tfdist.bench.report.write import write_pages
 from tfdist.bench.table import Table
+from tfdist.launch.errors import ExitCode
 from tfdist.launch.text import counted
 
 
-def sentences(compared: ComparedFolders, bound: float | None) -> Iterator[str]:
-    """What was compared, how small a change it can show, and the answer."""
+def gate(compared: ComparedFolders, bound: float | None) -> tuple[ExitCode, str]:
+    """The answer of `--fail-slower`, or that nothing was compared; empty without either."""
+    if not compared.decided:
+        arms = counted(len(compared.changes), "arm")
+        return ExitCode.NOTHING_COMPARED, f"Nothing compared: none of {arms} of both benches has an interval."
+    if bound is None:
+        return ExitCode.SUCCESS, ""
+    slow, unsure = [change.arm for change in compared.too_slow(bound)], compared.unsure(bound)
+    limit = f"{100 * bound:.3g} %"
+    parts = [f"Slower than the bound of {limit}: {', '.join(slow)}."] if slow else []
+    parts += [f"Inconclusive: may be slower by more than {limit}: {', '.join(unsure)}."] if unsure else []
+    if not parts:
+        return ExitCode.SUCCESS, f"Not slower than the bound of {limit}: {counted(compared.decided, 'arm')} compared."
+    return ExitCode.FAILED if slow else ExitCode.INCONCLUSIVE, " ".join(parts)
+
+
+def sentences(compared: ComparedFolders) -> Iterator[str]:
+    """What was compared, and how small a change it can show."""
     if compared.anchor:
         yield (
             f"Ratios are of speed-ups over {compared.anchor}, so that a change of the whole machine cancels; that of "
-            f"{compared.anchor} is of images/s. Together the arms became {compared.machine_ratio:.2f} times as fast: "
+            f"{compared.anchor} is of throughput. Together the arms became {compared.machine_ratio:.2f} times as fast: "
             "the more that differs from 1, the wider the intervals, because arms need not follow the machine exactly."
         )
     else:
-        yield "Ratios are of images/s: their intervals contain the drift of the machine, as it was within the benches."
+        yield "Ratios are of throughput: their intervals contain the machine's drift, as it was within the benches."
     if compared.machine and not compared.anchor:
         yield f"warning: another machine ({'; '.join(compared.machine)}): ratios compare the machines, too."
     intervals = [each.comparison.interval for each in compared.changes if each.comparison]
@@ -30,12 +47,8 @@ def sentences(compared: ComparedFolders, bound: float | None) -> Iterator[str]:
         yield f"A change of less than about {median(halves):.0%} cannot be told from the noise of these benches."
     if len(halves) < len(intervals):
         yield "Arms without an interval have fewer than 3 rounds in one of the benches: add rounds to compare them."
-    if bound is not None:
-        slow = [change.arm for change in compared.too_slow(bound)]
-        tested = counted(len(halves), "arm")
-        limit = f"{100 * bound:.3g} %"
-        none = f"No arm is surely slower by more than {limit}, of {tested} compared."
-        yield f"Surely slower by more than {limit}: {', '.join(slow)}." if slow else none
+    if any("command: " in each.reason for each in compared.changes):
+        yield "If another command line of your program does the same work, compare it with --same-work."
 
 
 def one_sided(compared: ComparedFolders) -> Iterator[str]:
@@ -53,9 +66,9 @@ def write_comparison(compared: ComparedFolders, bound: float | None, out: Path) 
     Raises:
         TfdistError: `out` is not writable.
     """
-    title, notes = f"{compared.new} compared with {compared.base}", list(sentences(compared, bound))
-    headline = [notes.pop()] if bound is not None else []
-    return write_pages(out, title, headline, [*_environment(compared), _arms(compared, notes, bound)])
+    title, (_, headline) = f"{compared.new} compared with {compared.base}", gate(compared, bound)
+    sections = [*_environment(compared), _arms(compared, list(sentences(compared)), bound)]
+    return write_pages(out, title, [headline] if headline else [], sections)
 
 
 def _environment(compared: ComparedFolders) -> list[Section]:

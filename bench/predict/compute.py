@@ -10,7 +10,6 @@ from tfdist.bench.report.baseline import differences
 from tfdist.bench.report.summary import ArmRow
 from tfdist.launch.errors import TfdistError
 from tfdist.models.record import Record
-from tfdist.models.throughput import examples_per_step
 from tfdist.strategies.catalog import Exchange
 from tfdist.strategies.options import StrategyName
 
@@ -99,10 +98,8 @@ def compute_for(row: ArmRow, rows: Sequence[ArmRow]) -> Compute:
 
 
 def batch_of(row: ArmRow) -> float:
-    """Examples of a device in a step; of a program of one's own the measured mean."""
-    if row.batch_per_replica is not None:
-        return row.batch_per_replica
-    return fmean(map(examples_per_step, row.measured)) / (row.devices or 1)
+    """Examples of a device in a step."""
+    return row.batch_per_replica or math.nan
 
 
 def error_of(row: ArmRow) -> float:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from tfdist.bench.report.summary import WRONG, ArmRow
+from tfdist.bench.report.summary import ArmRow, why_not_ranked
 from tfdist.bench.statistics import Comparison
 from tfdist.bench.unpaired import TwoBenches
 from tfdist.models.record import Record
@@ -39,7 +39,8 @@ def _differences(spec: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[
     defaults = asdict(TrainingSpec())  # a version of tfdist without a field did what is now its default
     for name in dict.fromkeys((*spec, *other)):
         value, previous = (str(each.get(name, defaults.get(name))) for each in (spec, other))
-        if name not in _NO_EFFECT and value != previous:
+        shared = (name in spec and name in other) or "command" not in {**spec, **other}  # a program has no image size
+        if name not in _NO_EFFECT and value != previous and (shared or name == "command"):
             yield name, f"{name}: {value}, not {previous}"
 
 
@@ -99,11 +100,11 @@ def values_of(change: Change) -> dict[str, Any]:
     }
 
 
-def find_anchor(base: Sequence[ArmRow], new: Sequence[ArmRow]) -> str | None:
+def find_anchor(base: Sequence[ArmRow], new: Sequence[ArmRow], same_work: bool = False) -> str | None:
     """The one-device arm that did the same work in both; the one named `one-device` first."""
     before = {row.arm: row for row in base if row.measured}
     both = [row for row in new if row.measured and row.strategy == StrategyName.ONE_DEVICE and row.arm in before]
-    arms = [row.arm for row in both if not why_not(before[row.arm], row)]
+    arms = [row.arm for row in both if not why_not(before[row.arm], row, same_work)]
     return min(arms, key=lambda name: name != StrategyName.ONE_DEVICE, default=None)
 
 
@@ -122,7 +123,9 @@ def machine_ratio(changes: Sequence[Change]) -> float:
     return median([change.plain_ratio for change in changes if change.comparison or change.anchor] or [1.0])
 
 
-def changes(base: Sequence[ArmRow], new: Sequence[ArmRow], anchor: str | None) -> tuple[Change, ...]:
+def changes(
+    base: Sequence[ArmRow], new: Sequence[ArmRow], anchor: str | None, same_work: bool = False
+) -> tuple[Change, ...]:
     """A row for each arm that both measured, in the order of the new folder.
 
     All comparisons are one family (Holm). The anchor itself is compared by images/s, and on another machine not at all.
@@ -130,7 +133,7 @@ def changes(base: Sequence[ArmRow], new: Sequence[ArmRow], anchor: str | None) -
     rows = [(before[row.arm], row) for before in [{row.arm: row for row in base}] for row in new if row.arm in before]
     measured = [(before, row) for before, row in rows if before.measured and row.measured]
     moved = bool(anchor and machine_differences(base, new))
-    reasons = {row.arm: why_not(before, row) for before, row in measured}
+    reasons = {row.arm: why_not(before, row, same_work) for before, row in measured}
     if moved and anchor in reasons:
         reasons[str(anchor)] = f"the anchor, on {OTHER_MACHINE}"
     pairs = [(row.arm, None if row.arm == anchor else anchor) for _, row in measured if not reasons[row.arm]]
@@ -150,12 +153,19 @@ def changes(base: Sequence[ArmRow], new: Sequence[ArmRow], anchor: str | None) -
     )
 
 
-def why_not(base: ArmRow, new: ArmRow) -> str:
-    """Why two measured arms cannot be compared; empty: they can."""
+def why_not(base: ArmRow, new: ArmRow, same_work: bool = False) -> str:
+    """Why two measured arms cannot be compared; empty: they can.
+
+    Args:
+        same_work: another command line of the user's own program is no reason.
+    """
     if not (base.valid and new.valid):
-        return f"{WRONG} losses" if WRONG in (base.status, new.status) else "not trained under its strategy"
-    differences = work_differences(new.measured[0].spec, base.measured[0].spec)
-    return f"different work: {'; '.join(differences)}" if differences else ""
+        return why_not_ranked(new if base.valid else base)
+    differing = [*work_differences(new.measured[0].spec, base.measured[0].spec)]
+    if "command" in new.spec and new.batch_global != base.batch_global:
+        differing.append(f"examples per step: {new.batch_global}, not {base.batch_global}")
+    counted = [text for text in differing if not (same_work and text.startswith(("command: ", "examples per step: ")))]
+    return f"different work: {'; '.join(counted)}" if counted else ""
 
 
 _MACHINE: Mapping[str, Callable[[Record], str]] = {

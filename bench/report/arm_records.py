@@ -11,7 +11,7 @@ from tfdist.bench.statistics import Block
 from tfdist.bench.until import unneeded
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.strategy_check import StrategyCheck
-from tfdist.models.throughput import throughput
+from tfdist.models.throughput import examples_per_step, throughput
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
 
@@ -109,3 +109,12 @@ def devices_of(measured: Record) -> int:
     if not CATALOG[StrategyName(measured.spec["strategy"])].replicas_known:
         return sum(rank.replicas for rank in measured.ranks)
     return int(measured.spec["workers"] * measured.spec["devices"])
+
+
+def batches(measured: Record) -> tuple[float, int]:
+    """Examples in a step of one device and of all, without backup workers; of the user's own program as measured."""
+    devices, batch = devices_of(measured), measured.spec.get("batch_size")
+    if batch:
+        return batch, batch * (devices - int(measured.spec.get("backup_workers", 0)))
+    every = examples_per_step(measured)
+    return int(every // devices) if every % devices == 0 else every / devices, round(every)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tfdist.bench.report.arm_records import ArmRecords, devices_of
+from tfdist.bench.report.arm_records import ArmRecords, batches, devices_of
 from tfdist.bench.statistics import Comparison, Interval, Statistics
 from tfdist.models.record import Record
 from tfdist.models.throughput import exchange
@@ -108,7 +108,8 @@ class _Candidates:
 def _keys(record: Record) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Records that have one of them in common have no `differences`."""
     work = (*(repr(record.spec.get(key)) for key in _WORK), *(repr(record.hardware.get(key)) for key in _MACHINE))
-    return ("per device", record.spec.get("batch_size"), *work), ("global", _global_batch(record), *work)
+    batch, every = batches(record)
+    return ("per device", batch, *work), ("global", every, *work)
 
 
 def differences(record: Record, baseline: Record) -> tuple[str, ...]:
@@ -120,19 +121,14 @@ def differences(record: Record, baseline: Record) -> tuple[str, ...]:
     differing = [
         f"{key.replace('_', ' ')}: {spec.get(key)}, not {other.get(key)}"
         for key in _WORK
-        if spec.get(key) != other.get(key)
+        if spec.get(key) != other.get(key) and (key == "command" or "command" not in {**spec, **other})
     ]
-    if spec.get("batch_size") != other.get("batch_size") and _global_batch(record) != _global_batch(baseline):
-        differing.append(f"batch per device: {spec.get('batch_size')}, not {other.get('batch_size')}")
+    (batch, every), (of_baseline, of_all) = batches(record), batches(baseline)
+    if batch != of_baseline and every != of_all:
+        differing.append(f"batch per device: {batch:.6g}, not {of_baseline:.6g}")
     if any(record.hardware.get(key) != baseline.hardware.get(key) for key in _MACHINE):
         differing.append("another machine")
     return tuple(differing)
-
-
-def _global_batch(record: Record) -> int | None:
-    """None: the user's own program decides."""
-    batch = record.spec.get("batch_size")
-    return batch and int(batch * devices_of(record))
 
 
 def versus_baseline(

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 
-from tfdist.bench.disturbance import disturbances
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.report.build import Report
+from tfdist.bench.report.format import in_unit
 from tfdist.bench.report.section import Listing, Page
 from tfdist.bench.report.summary import NOT_RUN, PARTIAL, REFUTED, WRONG, ArmRow
+from tfdist.bench.report.warnings import disturbances_of
 from tfdist.launch.text import counted
 from tfdist.models.record import RecordStatus
-from tfdist.models.throughput import measuring_ranks
 
 METHOD = """\
 The processes of an arm are started once in each incarnation, warmed up and parked. Then the arms take turns of a few
@@ -26,8 +26,15 @@ affects all arms alike.
   or slower if its interval of the speed-up excludes 1. With fewer than 3 rounds there is no interval and no verdict.
 - **Speed-up** is images/s over the baseline's; **efficiency** is the same per device. `independent` runs as many
   one-device trainings side by side without exchange: efficiency against it shows the cost of the strategy itself.
+- **Trust.** Good, noisy or do not use, by the noise of two equal arms (A/A: within 5 %), disturbed turns (at most 10 %,
+  50 %), rounds (3) and starts (2, which do not differ by more than turns do), and figures that contradict the plan.
+- **One machine.** A CPU device is one core. Devices of one process share its threads, parameter servers share the cores
+  of the workers, and processes on one host exchange data through its memory, not over a network: measure hosts with
+  `--hosts`.
 - **Losses.** Synchronous arms of the same work, seed, batch and number of replicas must have the same losses. An arm
-  that has not is `wrong`, and is not ranked.
+  that has not is `wrong`, and is not ranked. Nor is one whose number of replicas is not the planned one, or that is
+  faster for sure than as many devices can be. Arms of a program of yours are ranked at equal work: the same number of
+  examples per step, of a device or of all.
 - **Costs.** Start-up: from the start of the slowest process to the end of its first step. CPU s per s: CPU seconds of
   all processes of the job, per second of its turns. Percentiles: of the windows' times per step of all devices. Memory
   is resident memory: at the end of the last window, and the peak over the life of the process, import and trace
@@ -46,6 +53,7 @@ def page_of(report: Report) -> Page:
     title = f"Bench `{folders[0].bench.suite.name}`" if folders[0].bench else f"Launch {folders[0].label}"
     return Page(
         title=title if len(folders) == 1 else f"{len(folders)} folders side by side",
+        trust=report.trust,
         headline=report.headline,
         sections=report.sections,
         environment=report.environment,
@@ -53,7 +61,7 @@ def page_of(report: Report) -> Page:
         commands=tuple(_commands(folders)),
         facts=tuple(_facts(report)),
         figures=report.figures,
-        method=METHOD,
+        method=in_unit(METHOD, report.rows),
         listings=tuple(listing for listing in listings if listing.lines),
     )
 
@@ -84,8 +92,7 @@ def _failures(rows: Iterable[ArmRow]) -> Iterator[str]:
 
 def _replaced(folders: Iterable[ResultFolder]) -> Iterator[str]:
     for record in (record for folder in folders for record in folder.replaced):
-        windows = {rank.task: rank.windows for rank in measuring_ranks(record)}
-        reasons = "; ".join(map(str, disturbances(windows, record.hosts_usage)))
+        reasons = "; ".join(map(str, disturbances_of(record)))
         outcome = f"disturbed at first ({reasons})" if reasons else "measured before"
         if record.status != RecordStatus.OK:
             outcome = f"**{record.status}** at first ({record.reason})"

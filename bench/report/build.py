@@ -1,7 +1,7 @@
 """Folders of records -> a Report: its table, key figures, notes and sections. Needs no TensorFlow."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -27,8 +27,8 @@ from tfdist.bench.report.sections.results import results_section, windows_sectio
 from tfdist.bench.report.sections.scaling import efficiency_section, scaling_section
 from tfdist.bench.report.sections.storage import storage_section
 from tfdist.bench.report.sections.stragglers import straggler_section
-from tfdist.bench.report.summary import REFUTED, WRONG, ArmRow, ReportData, fastest, others_over, summarize
-from tfdist.bench.report.warnings import SamePair, same_pairs, warnings_for
+from tfdist.bench.report.summary import ArmRow, ReportData, fastest, others_over, rank, summarize, why_not_ranked
+from tfdist.bench.report.warnings import SamePair, Trust, TrustLevel, same_pairs, trust_of, warnings_for
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import counted, shortened
@@ -36,51 +36,38 @@ from tfdist.launch.typed_json import PositiveFloat, from_json, parse_json
 from tfdist.strategies.catalog import Exchange
 
 
-def headline(rows: Sequence[ArmRow]) -> tuple[str, ...]:
-    """One text per folder, in order: the fastest arm, by how much, and how certain that is.
-
-    Arms are ranked that have FEWEST_ROUNDS or more and the right losses. Trainings without exchange are a ceiling and
-    those on one device a baseline: they are not ranked unless nothing else was measured.
-    """
-    return tuple(_of_folder(list(group), folder) for folder, group in groupby(rows, key=lambda row: row.folder))
+def headline(rows: Sequence[ArmRow], trusts: Mapping[str, Trust]) -> tuple[str, ...]:
+    """One text per folder, in order: the fastest arm, by how much, and how certain that is."""
+    folders = groupby(rows, key=lambda row: row.folder)
+    return tuple(_of_folder(list(group), folder, trusts[folder][0]) for folder, group in folders)
 
 
-def best_of(rows: Sequence[ArmRow]) -> ArmRow | None:
+def best_of(rows: Sequence[ArmRow], level: TrustLevel) -> ArmRow | None:
     """The fastest of the arms that are ranked, which are all of one folder; None: none can be ranked."""
-    rivals = _rivals([row for row in rows if row.measured])
-    return fastest(rivals) if rivals else None
+    rivals, _ = rank([row for row in rows if row.measured])
+    return fastest(rivals) if len(rivals) == 1 or (rivals and level is not TrustLevel.DO_NOT_USE) else None
 
 
-def _of_folder(rows: Sequence[ArmRow], folder: str) -> str:
+def _of_folder(rows: Sequence[ArmRow], folder: str, level: TrustLevel) -> str:
     prefix = _prefix(folder)
     measured = [row for row in rows if row.measured]
     if not measured:
         return f"{prefix}Nothing was measured: {_tally(rows)}."
-    rivals = _rivals(measured)
+    rivals, unranked = rank(measured)
     few = any(row.rounds < FEWEST_ROUNDS for row in measured)
     advice = f", in too few rounds to compare them: use --rounds {FEWEST_ROUNDS} or more" if few else ""
-    unranked = f"{len(measured)} of {counted(len(rows), 'arm')} were measured{advice}."
-    sentences = _ranking(rivals, measured) if rivals else [unranked]
-    for status, why in ((WRONG, "because of wrong losses"), (REFUTED, "because the program did not train under them")):
-        labels = [row.label for row in measured if row.status == status]
-        sentences += [f"Not ranked, {why}: {', '.join(labels)}."] if labels else []
+    best = best_of(rows, level)
+    sentences = [f"{len(measured)} of {counted(len(rows), 'arm')} were measured{advice}."]
+    sentences = _ranking(best, rivals, measured) if best else sentences
+    left = [f"{label} ({why})" for label, why in unranked.items() if best or not why.startswith("fewer")]
+    sentences += [f"Not ranked: {'; '.join(left)}."] if left else []
     rest = [row for row in rows if not row.measured]
     sentences += [f"Not measured: {_tally(rest)}."] if rest else []
     return prefix + " ".join(sentences)
 
 
-def _rivals(measured: Sequence[ArmRow]) -> list[ArmRow]:
-    """The arms that are compared with each other; a single one only if it is all that could be."""
-    exchanging = [row for row in measured if row.exchange is not Exchange.NONE] or list(measured)
-    right = [row for row in exchanging if row.valid]
-    if len(exchanging) > 1:
-        right = [row for row in right if row.rounds >= FEWEST_ROUNDS]
-    several = [row for row in right if (row.devices or 0) > 1]
-    return several or right
-
-
-def _ranking(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> list[str]:
-    best, others = fastest(rivals), len(rivals) > 1
+def _ranking(best: ArmRow, rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> list[str]:
+    others = len(rivals) > 1
     which = f"{best.arm} was the fastest of {len(rivals)} arms{_not_counted(rivals, measured)}" if others else best.arm
     sentences = [
         f"{which}: {best.images_per_s:.1f} images/s for the whole job on {counted(best.devices or 0, 'device')}."
@@ -105,8 +92,7 @@ def _ranking(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> list[str]:
 
 def _not_counted(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> str:
     """The ceilings and baselines that were not ranked."""
-    ranked = {row.label for row in rivals}
-    others = [row for row in measured if row.label not in ranked and row.valid]
+    others = [row for row in measured if row not in rivals and not why_not_ranked(row)]
     ceilings = [row.arm for row in others if row.exchange is Exchange.NONE]
     single = [row.arm for row in others if row.devices == 1 and row.arm not in ceilings]
     parts = [f"{', '.join(ceilings)}, without exchange"] if ceilings else []
@@ -144,7 +130,7 @@ def sections_of(measured: ReportData) -> tuple[Section, ...]:
     return tuple(section for make in SECTIONS if (section := make(measured)) is not None)
 
 
-def notes_on(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Iterator[str]:
+def notes_on(rows: Sequence[ArmRow]) -> Iterator[str]:
     """Sentences below the table."""
     rows = [row for row in rows if row.measured]
     for folder, number in {row.folder: row.one_device.comparison.comparisons for row in rows if row.one_device}.items():
@@ -153,18 +139,6 @@ def notes_on(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Iterator[str]
                 f"{_prefix(folder)}{number} comparisons with one device: their intervals are widened (Holm) so that "
                 f"equal arms are called faster or slower in at most 5 % of benches."
             )
-    for pair in pairs:
-        interval = pair.comparison.interval
-        few = f" (fewer than {FEWEST_ROUNDS} rounds, so no interval)"
-        yield (
-            f"Noise (A/A): {pair.arm} and {pair.other} are the same configuration, and {pair.arm} is "
-            f"{pair.comparison.ratio:.3f} times as fast{between(interval, '.3f') or few}."
-        )
-    if not pairs and len(rows) > 1:
-        yield (
-            "The noise of this report is unknown, because no two arms are the same configuration: add one arm twice "
-            "under two names (A/A)."
-        )
     for folder in dict.fromkeys(row.folder for row in rows):
         groups = {block.group for row in rows if row.folder == folder for block in row.rates}
         if len(groups) > 1:
@@ -178,9 +152,9 @@ def _prefix(folder: str) -> str:
     return f"{folder}: " if folder else ""
 
 
-def key_figures(rows: Sequence[ArmRow]) -> Iterator[KeyFigure]:
+def key_figures(rows: Sequence[ArmRow], trusts: Mapping[str, Trust]) -> Iterator[KeyFigure]:
     """Figures of the fastest arm; none in a report over several folders, or if no arm can be ranked."""
-    best = best_of(rows) if len({row.folder for row in rows}) == 1 else None
+    best = best_of(rows, *(level for level, _ in trusts.values())) if len(trusts) == 1 else None
     if best is None:
         return
     spread = between(best.spread, ".1f")
@@ -215,6 +189,8 @@ class Report:
     folders: tuple[ResultFolder, ...]
     rows: tuple[ArmRow, ...]
     scaling: Scaling
+    trust: tuple[str, ...]
+    """How far the figures of each folder can be trusted, and why."""
     headline: tuple[str, ...]
     """One text per folder."""
     same_arms: tuple[SamePair, ...]
@@ -235,6 +211,7 @@ class Report:
         """Plain JSON values, with the format's version."""
         return {
             "format": FORMAT,
+            "trust": list(self.trust),
             "headline": list(self.headline),
             "scaling": self.scaling,
             "price_per_hour": self.price_per_hour,
@@ -266,7 +243,7 @@ def make_report(roots: Sequence[Path], price_per_hour: float | None = None) -> R
         raise TfdistError(f"no readable record in {names} ({shortened(bad) or 'none written'}): run the bench again")
     rows = summarize(folders)
     pairs = same_pairs(rows)
-    notes = tuple(notes_on(rows, pairs))
+    notes, trusts = tuple(notes_on(rows)), trust_of(rows, pairs)
     if price_per_hour is None and len(roots) == 1:
         price_per_hour = _stored_price(roots[0])
     labels = [folder.label if len(folders) > 1 else "" for folder in folders]
@@ -277,14 +254,15 @@ def make_report(roots: Sequence[Path], price_per_hour: float | None = None) -> R
         folders=folders,
         rows=rows,
         scaling=scaling_of(rows),
-        headline=tuple(in_unit(text, rows) for text in headline(rows)),
+        trust=tuple(f"{_prefix(folder)}{text}" for folder, (_, text) in trusts.items() if text),
+        headline=tuple(in_unit(text, rows) for text in headline(rows, trusts)),
         same_arms=pairs,
         notes=notes,
-        warnings=(*warnings_for(rows, pairs), *ceiling_warnings(measured)),
+        warnings=(*warnings_for(rows), *ceiling_warnings(measured)),
         environment=environment_of(records),
         price_per_hour=price_per_hour,
         sections=sections_of(measured),
-        figures=tuple(key_figures(rows)),
+        figures=tuple(key_figures(rows, trusts)),
     )
 
 

@@ -9,11 +9,12 @@ from tfdist.bench.report.sections.costs import cost_values
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.table import EMPTY, STATUS, Column
 
-Scaling = Literal["weak", "strong", "mixed"]
+Scaling = Literal["weak", "strong", "mixed", "unknown"]
 
 DESCRIPTIONS = {
     "weak": "Weak scaling: every device has the same batch, so more devices do more work in a step",
     "strong": "Strong scaling: the global batch is the same, so more devices share the work of a step",
+    "unknown": "The batch sizes are not known, so this may be weak or strong scaling",
     "mixed": "Mixed scaling: neither the batch per device nor the global batch is the same in all rows",
 }
 
@@ -21,12 +22,14 @@ DESCRIPTIONS = {
 def scaling_of(rows: Sequence[ArmRow]) -> Scaling:
     """The scaling that the batch sizes within each folder show; `weak` if they show both. Unknown sizes are ignored."""
     known = [row for row in rows if row.batch_per_replica and row.batch_global]
+    if not known:
+        return "unknown"
     if _same_within_folders((row.folder, row.batch_per_replica) for row in known):
         return "weak"
     return "strong" if _same_within_folders((row.folder, row.batch_global) for row in known) else "mixed"
 
 
-def _same_within_folders(sizes: Iterable[tuple[str, int | None]]) -> bool:
+def _same_within_folders(sizes: Iterable[tuple[str, float | None]]) -> bool:
     distinct = set(sizes)
     return len(distinct) == len({folder for folder, _ in distinct})
 
@@ -76,25 +79,25 @@ def _verdict(folder: str, arm: str, baseline: str | None, verdict: str | None) -
 
 COLUMNS = (
     Column("arm", ("folder", "arm"), label_of),
-    Column("kind", ("kind",)),
-    Column("hosts", ("hosts",)),
-    Column("link", ("link_mbit_per_s", "link_rtt_ms"), "{:.0f} Mbit/s, {:.2f} ms"),
-    Column("sync or async", ("exchange",)),
-    Column("devices", ("devices",)),
-    Column("batch per device", ("batch_per_replica",)),
-    Column("batch global", ("batch_global",)),
     Column("images/s (whole job)", ("images_per_s",), "{:.1f}"),
     Column("95 % interval", ("images_per_s_low", "images_per_s_high"), "{:.1f} to {:.1f}"),
-    Column("images/s per device", ("images_per_s_per_device",), "{:.1f}"),
     Column("speed-up", ("speed_up",), "{:.2f}"),
     Column("speed-up interval", ("speed_up_low", "speed_up_high"), "{:.2f} to {:.2f}"),
     Column("against one device", ("folder", "arm", "baseline", "verdict"), _verdict),
     Column("efficiency", ("efficiency",), "{:.0%}"),
     Column("efficiency vs independent", ("efficiency_vs_independent",), "{:.0%}"),
+    Column("devices", ("devices",)),
+    Column("images/s per device", ("images_per_s_per_device",), "{:.1f}"),
+    Column("batch per device", ("batch_per_replica",), "{:.6g}"),
+    Column("batch global", ("batch_global",)),
+    Column("kind", ("kind",)),
+    Column("sync or async", ("exchange",)),
+    Column("hosts", ("hosts",)),
+    Column("link", ("link_mbit_per_s", "link_rtt_ms"), "{:.0f} Mbit/s, {:.2f} ms"),
     Column("rounds", ("rounds", "rounds_planned"), "{} of {}"),
     STATUS,
 )
-"""The columns of the first table of report.md, from `values_of`."""
+"""The columns of the first table of report.md, from `values_of`: the answer first, so that it needs no scrolling."""
 _SEVERAL_HOSTS = ("hosts", "link")
 """Columns shown only if an arm has several hosts."""
 

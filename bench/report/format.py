@@ -53,7 +53,11 @@ def in_unit(text: str, rows: Iterable[ArmRow]) -> str:
     """`text` about these rows with `examples/s` in place of `images/s` if all of them ran the user's own program."""
     specs = [record.spec for row in rows for record in row.records]
     own = bool(specs) and all(spec.get("command") for spec in specs)
-    return text.replace("images", "examples") if own else text
+    return (
+        re.sub(r"\b([Ii])mage(s?)\b", lambda found: ("Ex" if found[1] == "I" else "ex") + f"ample{found[2]}", text)
+        if own
+        else text
+    )
 
 
 def ends(name: str, value: Interval | None) -> dict[str, float | None]:

@@ -99,3 +99,5 @@ class Page:
     method: str = ""
     """Paragraphs, and items of lists that start with `- `."""
     listings: tuple[Listing, ...] = ()
+    trust: tuple[str, ...] = ()
+    """How far to trust the figures, before all else."""

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 from tfdist.bench.collectives.results import Sweep
 from tfdist.bench.reading import ResultFolder
-from tfdist.bench.report.arm_records import ArmRecords, arms_of
+from tfdist.bench.report.arm_records import ArmRecords, arms_of, batches
 from tfdist.bench.report.baseline import VersusBaseline, versus_baseline
 from tfdist.bench.report.costs import Costs, costs_of
-from tfdist.bench.statistics import Comparison, Interval, Statistics
+from tfdist.bench.statistics import FEWEST_ROUNDS, Comparison, Interval, Statistics
+from tfdist.launch.text import counted
 from tfdist.models.record import Record, RecordStatus
-from tfdist.models.throughput import exchange
+from tfdist.models.throughput import exchange, measuring_ranks
 from tfdist.strategies.catalog import CATALOG, Exchange
 
 FIRST, LATER = 1, 5
@@ -148,17 +149,36 @@ class ArmRow(ArmRecords):
         return exchange(self.spec)
 
     @property
-    def batch_per_replica(self) -> int | None:
-        """None: its program decides."""
-        return self.spec.get("batch_size")
+    def batch_per_replica(self) -> float | None:
+        """None: its program decides, and was not measured."""
+        return batches(self.measured[0])[0] if self.measured else self.spec.get("batch_size")
 
     @property
     def batch_global(self) -> int | None:
         """Examples of a step of all devices, without those of backup workers."""
-        batch, devices = self.batch_per_replica, self.devices
-        if batch and devices:
-            return batch * (devices - int(self.spec.get("backup_workers", 0)))
-        return self.spec.get("global_batch_size")
+        return batches(self.measured[0])[1] if self.measured else self.spec.get("global_batch_size")
+
+    @cached_property
+    def contradiction(self) -> str:
+        """Why its figures cannot be true; empty: nothing contradicts them."""
+        strategy, planned = CATALOG[self.strategy], self.spec.get("devices")
+        ranks = [rank for record in self.measured for rank in measuring_ranks(record)]
+        other = next((rank for rank in ranks if strategy.replicas_known and rank.replicas != planned), None)
+        if other:
+            return f"{other.task} trained {counted(other.replicas, 'replica')}, and the arm has {planned} in a process"
+        for versus, bound in ((self.one_device, 1.0), (self.independent, 1.05)):
+            limits = versus.efficiency_interval if versus and not versus.differences and self.devices != 1 else None
+            if versus and limits and limits.low > bound:
+                return (
+                    f"{self.devices} devices are {versus.comparison.ratio:.2f} times as fast as {versus.label}, an "
+                    f"efficiency of {versus.efficiency:.0%}, for sure more than {bound:.0%}"
+                )
+        return ""
+
+    def has_batch_of(self, other: "ArmRow") -> bool:
+        """Whether a step has as many examples of a device or of all; of the built-in training the suite decides."""
+        same = self.batch_global == other.batch_global or self.batch_per_replica == other.batch_per_replica
+        return same or "command" not in self.spec
 
     @property
     def rate(self) -> float:
@@ -220,6 +240,32 @@ def summarize(folders: Sequence[ResultFolder]) -> tuple[ArmRow, ...]:
 def statistics_of(rows: Sequence[ArmRow]) -> Statistics:
     """What the figures of these rows come from, for other comparisons of them."""
     return Statistics({row.label: row.rates for row in rows})
+
+
+def why_not_ranked(row: ArmRow) -> str:
+    """Why the figures of a measured arm are not ranked, whatever the others are; empty: they may be."""
+    reasons = {WRONG: "wrong losses", REFUTED: "its program did not train under its strategy"}
+    return reasons.get(row.status, row.contradiction)
+
+
+def rank(measured: Sequence[ArmRow]) -> tuple[list[ArmRow], dict[str, str]]:
+    """The arms of a folder that are compared with each other, and label -> why others are not ranked.
+
+    Trainings without exchange are a ceiling and those on one device a baseline: they are compared only if nothing else
+    was measured. A single arm is, whatever its rounds.
+    """
+    exchanging = [row for row in measured if row.exchange is not Exchange.NONE] or list(measured)
+    few = f"fewer than {FEWEST_ROUNDS} rounds" if len(exchanging) > 1 else ""
+    reasons = {row.label: why_not_ranked(row) or (few if row.rounds < FEWEST_ROUNDS else "") for row in measured}
+    right = [row for row in exchanging if not reasons[row.label]]
+    rivals = [row for row in right if (row.devices or 0) > 1] or right
+    if rivals:  # programs of the user's own at equal work: that of most of them, by device or by step
+        most = max(rivals, key=lambda row: sum(row.has_batch_of(other) for other in rivals))
+        other_work = f"not the {most.batch_per_replica:.6g} examples per device and step of {most.arm}"
+        reasons |= {
+            row.label: f"{row.batch_per_replica:.6g}, {other_work}" for row in rivals if not row.has_batch_of(most)
+        }
+    return [row for row in rivals if not reasons[row.label]], {label: why for label, why in reasons.items() if why}
 
 
 def fastest(rows: Iterable[ArmRow]) -> ArmRow:

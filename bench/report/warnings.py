@@ -4,21 +4,23 @@ Pairs of arms that are the same configuration (A/A) tell how large the noise of 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean, linear_regression, pvariance
 from typing import Any
 
-from tfdist.bench.disturbance import LIMIT, Cause, disturbances
-from tfdist.bench.report.claims import devices_outnumber_cores, servers_share_cores
+from tfdist.bench.disturbance import LIMIT, Cause, Disturbance, disturbances
+from tfdist.bench.report.claims import devices_outnumber_cores
 from tfdist.bench.report.columns import scaling_of
 from tfdist.bench.report.section import Warning, listed
 from tfdist.bench.report.summary import WRONG, ArmRow, statistics_of
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, Comparison
+from tfdist.launch.str_enum import StrEnum
+from tfdist.launch.text import counted
+from tfdist.models.record import Record
 from tfdist.models.strategy_check import StrategyCheck
 from tfdist.models.throughput import measuring_ranks
-from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import Communication, StrategyName
 
 _NO_EFFECT = ("format", "steps", "epochs", "warmup_steps", "steps_per_window", "timeout_collective_s", "evaluate",
@@ -59,7 +61,7 @@ def same_pairs(rows: Sequence[ArmRow]) -> tuple[SamePair, ...]:
     first: dict[tuple[Any, ...], str] = {}
     pairs = []
     for row in rows:
-        if row.measured:
+        if row.measured and row.valid:
             label = first.setdefault((row.folder, row.hosts, *_effective(row.measured[0].spec)), row.label)
             pairs += [(row.label, label)] if label != row.label else []
     comparisons = statistics_of(rows).compare(pairs)
@@ -130,6 +132,50 @@ def _drift(logs: Mapping[str, Mapping[int, float]]) -> Drift | None:
     return Drift(rounds[0], rounds[-1], math.expm1(change(blocks)), tuple(arms))
 
 
+class TrustLevel(StrEnum):
+    """How far the figures of a report can be trusted; the worst last."""
+
+    GOOD = "Good"
+    NOISY = "Noisy"
+    DO_NOT_USE = "Do not use"
+
+
+Trust = tuple[TrustLevel, str]
+"""The level, and a sentence with the reasons; empty for a single arm."""
+_MANY, _MOST = 0.1, 0.5
+"""Shares of disturbed turns above which a report is noisy, or useless."""
+
+
+def trust_of(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> dict[str, Trust]:
+    """Folder -> trust. The reasons are those against it, or for it if there are none."""
+    folders = {row.folder: [each for each in rows if each.folder == row.folder and each.measured] for row in rows}
+    return {folder: _trust(measured, pairs) for folder, measured in folders.items()}
+
+
+def _trust(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Trust:
+    good, noisy, useless = TrustLevel
+    if len(rows) < 2 and not any(row.contradiction for row in rows):
+        return good, ""
+    labels, turns = [row.label for row in rows], [record for row in rows for record in row.measured]
+    disturbed = sum(bool(disturbances_of(record)) for record in turns) / len(turns)
+    rounds, starts = max(row.rounds for row in rows), max(len(row.starts) for row in rows)
+    found = [
+        (useless if rounds < FEWEST_ROUNDS else good, f"{counted(rounds, 'round')} of each arm"),
+        (noisy if starts < 2 else good, f"{counted(starts, 'start')} of each arm"),
+        (useless if disturbed > _MOST else noisy if disturbed > _MANY else good, f"{disturbed:.0%} of turns disturbed"),
+        *([(noisy, "starts of an arm differ")] if statistics_of(rows).starts_differ else []),
+        *((useless, f"{row.label} contradicts the plan") for row in rows if row.contradiction),
+    ]
+    same = [(pair, limits) for pair in pairs if pair.arm in labels and (limits := pair.comparison.interval)]
+    found += [] if same else [(noisy, "unknown noise, without an arm twice under two names (A/A)")]
+    for pair, limits in same:
+        sure, most = max(limits.low, 2 - limits.high) - 1, max(limits.high, 2 - limits.low) - 1
+        level = useless if sure > LIMIT else noisy if most > LIMIT or pair.differs else good
+        found.append((level, f"{pair.arm} {limits.low:.2f} to {limits.high:.2f} times {pair.other}, the same (A/A)"))
+    worst = max((level for level, _ in found), key=list(TrustLevel).index)
+    return worst, f"{worst}: {'; '.join(text for level, text in found if level is not good or worst is good)}."
+
+
 _LIMIT = f"{LIMIT:.0%}"
 _TEXTS: Mapping[Cause, tuple[str, str, str]] = {
     "others": (
@@ -153,12 +199,17 @@ _MANY_ARMS = 5
 """Fewer than these are always listed with the rounds of each."""
 
 
+def disturbances_of(turn: Record) -> tuple[Disturbance, ...]:
+    """What disturbed it."""
+    return disturbances({rank.task: rank.windows for rank in measuring_ranks(turn)}, turn.hosts_usage)
+
+
 def turn_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
     """Those that apply, with the arms and rounds that they touch."""
     turns = [(row, record) for row in rows for record in row.measured]
     found: dict[Cause, dict[str, list[int]]] = {cause: {} for cause in _TEXTS}
     for row, record in turns:
-        for one in disturbances({rank.task: rank.windows for rank in measuring_ranks(record)}, record.hosts_usage):
+        for one in disturbances_of(record):
             found[one.cause].setdefault(row.label, []).append(record.round)
     for cause, touched in found.items():
         if touched:
@@ -175,7 +226,7 @@ def turn_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
             "drift-between-rounds",
             f"From round {drift.first} to round {drift.last} the arms together became {abs(drift.change):.0%} "
             f"{direction}{arms}.",
-            "Ratios are free of what all arms share, images/s are not: let the machine settle and measure again.",
+            "Ratios are free of what all arms share, throughput is not: let the machine settle and measure again.",
         )
 
 
@@ -194,8 +245,8 @@ def _with_rounds(touched: Mapping[str, Sequence[int]], rows: int) -> str:
     return ", ".join(texts)
 
 
-def warnings_for(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Iterator[Warning]:
-    """Those that apply, the most severe first. `pairs`: the arms of the same configuration."""
+def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
+    """Those that apply, the most severe first."""
     rows = [row for row in rows if row.measured]
     for row in rows:
         unknown = next(
@@ -229,77 +280,25 @@ def warnings_for(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Iterator[
             "Neither the batch per device nor the global batch is the same in all arms.",
             "Fix one of them, and report weak and strong scaling separately.",
         )
-    yield from _of_arms(_ABOVE_CEILING, rows)
-    for pair in pairs:
-        if pair.differs:
+    for row in rows:
+        if row.contradiction:
             yield Warning(
-                "same-arms-differ",
-                f"{pair.arm} is measurably {pair.comparison.verdict} than {pair.other} ({pair.comparison.ratio:.2f} "
-                f"times), though they are the same configuration.",
-                "Trust no difference of this size; measure again on a quiet machine, with more rounds.",
+                "contradiction",
+                f"{row.label}: {row.contradiction}. Its figure or the baseline's is not what the name says.",
+                "Check that the program trains under each arm's strategy, and counts the examples of all replicas.",
             )
     yield from turn_warnings(rows)
-    for check in _ARM_CHECKS:
-        yield from _of_arms(check, rows)
-
-
-@dataclass(frozen=True)
-class _ArmCheck:
-    """A warning that lists the arms it applies to."""
-
-    code: str
-    applies: Callable[[ArmRow], bool]
-    text: str
-    advice: str
-
-
-def _of_arms(check: _ArmCheck, rows: Sequence[ArmRow]) -> Iterator[Warning]:
-    labels = [row.label for row in rows if check.applies(row)]
-    if labels:
-        yield Warning(check.code, f"{listed(labels, len(rows))}: {check.text}", check.advice)
-
-
-def _shares_pool(row: ArmRow) -> bool:
-    """Whether its CPU devices use the threads of one process together."""
-    several = CATALOG[StrategyName(row.strategy)].many_cpu_devices
-    return several and any(record.spec["devices"] > 1 and not record.spec.get("gpus") for record in row.measured)
-
-
-_ABOVE_CEILING = _ArmCheck(
-    "above-ceiling",
-    lambda row: row.independent is not None and row.independent.comparison.verdict is ArmVerdict.FASTER,
-    "faster than trainings without exchange, which should be the upper limit.",
-    "Check the measurement: compare the window times of both, and look for other load on the machine.",
-)
-_ARM_CHECKS = (
-    _ArmCheck(
-        "few-rounds",
-        lambda row: row.rounds < FEWEST_ROUNDS,
-        f"fewer than {FEWEST_ROUNDS} rounds, so there is no verdict.",
-        f"Run 'tfdist bench' with --rounds {FEWEST_ROUNDS} or more.",
-    ),
-    _ArmCheck(
-        "shared-cores",
-        lambda row: any(devices_outnumber_cores(record) for record in row.measured),
-        "more devices than CPU cores, so devices share cores.",
-        "With enough cores their throughput would be higher.",
-    ),
-    _ArmCheck(
-        "shared-thread-pool",
-        _shares_pool,
-        "the CPU devices of one process share its threads, so a device is not exactly one core.",
-        "Compare them with each other; against one device per process (multiworker, independent) the cores differ.",
-    ),
-    _ArmCheck(
-        "ps-share-cores",
-        lambda row: any(servers_share_cores(record) for record in row.measured),
-        "parameter servers share the cores of the workers, so that every arm uses the same number of cores.",
-        "On separate hosts their throughput would be higher.",
-    ),
-    _ArmCheck(
-        "loopback",
-        lambda row: CATALOG[StrategyName(row.strategy)].has_cluster and row.hosts == 1,
-        "all processes ran on one host and communicated through its memory, not over a network.",
-        "To learn the speed on several machines, measure there with --hosts.",
-    ),
-)
+    few = [row.label for row in rows if row.rounds < FEWEST_ROUNDS]
+    if few:
+        yield Warning(
+            "few-rounds",
+            f"{listed(few, len(rows))}: fewer than {FEWEST_ROUNDS} rounds, so there is no verdict.",
+            f"Run 'tfdist bench' with --rounds {FEWEST_ROUNDS} or more.",
+        )
+    shared = [row.label for row in rows if any(map(devices_outnumber_cores, row.measured))]
+    if shared:
+        yield Warning(
+            "shared-cores",
+            f"{listed(shared, len(rows))}: more devices than CPU cores, so devices share cores.",
+            "With enough cores their throughput would be higher.",
+        )

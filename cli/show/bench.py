@@ -25,7 +25,8 @@ def announce(session: Session, stream: TextIO) -> None:
     rest += f" and {again} of {session.baseline} again beside them," if again else ""
     about = "about" if suite.until_accuracy is None else "at most about"
     time = f", {about} {duration(session.estimate_s)}" if turns else ""
-    lines = [f"suite {suite.name}: {size}, {suite.scaling} scaling, seed {suite.seed}"]
+    scaling = "" if session.arms.commands else f", {suite.scaling} scaling"  # a program's batch is its own
+    lines = [f"suite {suite.name}: {size}{scaling}, seed {suite.seed}"]
     lines += [suite.description] if suite.description else []
     starts = counted(len(session.incarnations), "start")
     lines += [f"{counted(turns - again, 'turn')}{rest} in {starts} of the processes{time}; results in {session.root}"]

@@ -1,6 +1,6 @@
 """A report on the console: a table on a terminal, aligned lines elsewhere."""
 
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 import typer
 
@@ -8,19 +8,17 @@ from tfdist.bench.report.build import Report
 from tfdist.bench.report.columns import NARROW, NARROWEST, SHORT, columns_for, values_of
 from tfdist.bench.report.summary import REFUTED, WRONG
 from tfdist.cli.show.rows import PlainConsole, show_rows
-from tfdist.launch.text import counted, labelled, plain
-from tfdist.models.record import RecordStatus
-
-if TYPE_CHECKING:
-    pass
+from tfdist.launch.text import labelled, plain
 
 ANSWERED = ("convergence", "stragglers", "storage", "batch", "lost-time")
 """Sections whose answer is shown on the console, too: a user has asked for it, with a suite or an option."""
 
 
 def show(report: Report, stream: TextIO) -> None:
-    """Show the table, the headline, failures and warnings."""
+    """Show how far to trust it, the table, the headline, failures and warnings."""
     console = PlainConsole(stream)
+    for text in report.trust:
+        console.print(text, style="bold")
     columns = columns_for(report.rows, SHORT)
     rows = []
     for row in report.rows:
@@ -40,12 +38,6 @@ def show(report: Report, stream: TextIO) -> None:
         console.print(f"{labelled(status, reason)} ({arms})", style="red")
     for warning in report.warnings:
         console.print(f"warning: {warning.text} {warning.advice}", style="yellow")
-
-
-def refused_line(report: Report) -> str:
-    """Which arms were refused, because a reader of figures does not miss them; empty: none."""
-    refused = [row.label for row in report.rows if row.status == RecordStatus.REFUSED]
-    return f"refused: {len(refused)} of {counted(len(report.rows), 'arm')}: {', '.join(refused)}" if refused else ""
 
 
 def list_unreadable(report: Report) -> None:

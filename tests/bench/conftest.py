@@ -20,11 +20,13 @@ HARDWARE = {"cpu": "A CPU", "cores": [0, 1], "memory_bytes": 8_000_000_000, "gpu
 MakeRecord = Callable[..., Record]
 
 
-def rank(task: str, elapsed_s: Sequence[float], examples: int = 10, steps: int = 1, host: str = "box") -> RankRecord:
+def rank(
+    task: str, elapsed_s: Sequence[float], examples: int = 10, steps: int = 1, host: str = "box", replicas: int = 1
+) -> RankRecord:
     windows = tuple(Window(steps, examples, elapsed, 2.0) for elapsed in elapsed_s)
     phases = {"import": 4.0, "build": 1.0, "trace": 2.0, "first_step_end": 7.0}
     total = examples * len(windows)
-    return RankRecord(task, host, 1, (), windows, phases, total, len(windows), peak_memory_bytes=600_000_000,
+    return RankRecord(task, host, replicas, (), windows, phases, total, len(windows), peak_memory_bytes=600_000_000,
                       software={"tensorflow": "2.21.0"}, environment={"TF_NUM_INTRAOP_THREADS": "1"})  # fmt: skip
 
 
@@ -48,7 +50,7 @@ def record(
     """`times`: for each rank the seconds of each of its windows, of one step and `examples` examples."""
     names = tasks or [f"worker-{index}" for index in range(len(times))]
     boxes = hosts or ["box"] * len(times)
-    ranks = tuple(rank(n, t, examples, host=h) for n, t, h in zip(names, times, boxes, strict=True))
+    ranks = tuple(rank(n, t, examples, host=h, replicas=devices) for n, t, h in zip(names, times, boxes, strict=True))
     values = {"batch_size": 10, "workers": workers, "devices": devices, "ps": ps, **spec}
     training = TrainingSpec(strategy=StrategyName(strategy), **values)
     ok = status == "ok"

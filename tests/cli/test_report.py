@@ -78,7 +78,7 @@ def test_refused_arms_are_named_and_the_last_line_is_the_page(bench: Path, capsy
     save_record(bench, record)
     assert run(["report", str(bench)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "refused: 1 of 2 arms: gpus" in lines
+    assert "refused: no GPUs (gpus)" in lines
     assert lines[-1] == f"report: {bench / 'report.html'}"
 
 

@@ -65,7 +65,9 @@ def render(page: Page) -> str:
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     environment.filters["inline"] = _inline
     # what is in parentheses in smaller letters
-    environment.filters["aside"] = lambda text: Markup(re.sub(r"( \([^()]*\))", r"<small>\1</small>", _inline(text)))
+    environment.filters["aside"] = lambda text: Markup(
+        re.sub(r"( \([^()]*\))", r"<small>\1</small>", str(_inline(text)))
+    )
     environment.filters["breakable"] = lambda cell: Markup(str(escape(cell)).replace("/", "/<wbr>"))
     environment.globals["classes"] = _classes
     return environment.from_string(_resource("page.html.j2")).render(

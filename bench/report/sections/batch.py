@@ -31,7 +31,7 @@ Series = Mapping[str, Sequence[ArmRow]]
 
 def batch_section(measured: ReportData) -> Section | None:
     """None without a series."""
-    grouped: dict[tuple[Any, ...], dict[int, ArmRow]] = {}
+    grouped: dict[tuple[Any, ...], dict[float, ArmRow]] = {}
     for row in measured.rows:
         if row.batch_per_replica is not None and row.records:
             key = (row.folder, row.hosts, identity(_fixed(row)))

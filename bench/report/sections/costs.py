@@ -78,9 +78,8 @@ def costs_section(measured: ReportData) -> Section | None:
     """The columns that some arm has; None if nothing was measured."""
     rows = [row for row in measured.rows if row.measured]
     values = [{"folder": row.folder, "arm": row.arm, **cost_values(row, measured.price_per_hour)} for row in rows]
-    columns = [column for column in COST_COLUMNS if any(column.text(each) != EMPTY for each in values)]
-    if not columns:
+    if not rows:
         return None
-    shown = for_unit((Column("arm", ("folder", "arm"), label_of), *columns), rows)
+    shown = for_unit((Column("arm", ("folder", "arm"), label_of), *COST_COLUMNS), rows)
     table = Table("costs", "Costs of each arm", pd.DataFrame(values).convert_dtypes(), shown)
     return Section("costs", "What a run costs", (), tables=(table,))

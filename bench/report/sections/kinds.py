@@ -9,7 +9,7 @@ from tfdist.bench.report.columns import columns_for, scaling_of, values_of
 from tfdist.bench.report.figures.arm_chart import EXCHANGE, draw_interval, figure_text, name_rows, write
 from tfdist.bench.report.format import between, difference, in_unit
 from tfdist.bench.report.section import Chart, Section
-from tfdist.bench.report.summary import ArmRow, ReportData, others_over
+from tfdist.bench.report.summary import ArmRow, ReportData, others_over, rank
 from tfdist.bench.report.summary import fastest as fastest_of
 from tfdist.bench.statistics import FEWEST_ROUNDS
 from tfdist.bench.table import Column, Table
@@ -29,7 +29,7 @@ _DATA = (
 )  # fmt: skip
 _OTHERS = "pale: the other arms of the kind"
 _CAUTION = "The fastest of many arms was also lucky: a kind with more arms has an advantage in this comparison."
-_LEARNING = "Images/s do not say how much a model learns from an image: asynchronous updates are stale."
+_LEARNING = "Throughput does not say how much a model learns from an example: asynchronous updates are stale."
 _Kind = tuple[str, str, Exchange]
 """Folder, kind of hardware, exchange."""
 
@@ -64,10 +64,12 @@ def kinds_section(measured: ReportData) -> Section | None:
 
 
 def _by_kind(rows: Sequence[ArmRow]) -> dict[_Kind, list[ArmRow]]:
-    """The measured arms with the right losses, in the order of folders, hardware and exchange."""
-    ranked = [row for row in rows if row.measured and row.valid]
-    order = {kind: index for index, kind in enumerate(_ORDER)}
+    """The measured arms that may be ranked, in the order of folders, hardware and exchange."""
     folders = {row.folder: index for index, row in reversed(list(enumerate(rows)))}
+    measured = [row for row in rows if row.measured]
+    left = {label for folder in folders for label in rank([row for row in measured if row.folder == folder])[1]}
+    ranked = [row for row in measured if row.label not in left]
+    order = {kind: index for index, kind in enumerate(_ORDER)}
     exchanges = {exchange: index for index, exchange in enumerate(EXCHANGE)}
     keys = {(row.folder, row.kind, row.exchange) for row in ranked}
     ordered = sorted(keys, key=lambda key: (folders[key[0]], order.get(key[1], 9), exchanges[key[2]]))

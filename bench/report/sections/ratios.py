@@ -13,7 +13,7 @@ from tfdist.bench.report.across import (
     values_of,
 )
 from tfdist.bench.report.figures.colors import ASYNC, GRID, INK, NONE, RED, SYNC
-from tfdist.bench.report.format import between
+from tfdist.bench.report.format import between, for_unit
 from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import ArmRow, ReportData
 from tfdist.bench.statistics import ArmVerdict
@@ -110,7 +110,7 @@ def ratio_table(name: str, title: str, changes: Sequence[Change], anchor: str | 
         Column("interval", ("low", "high"), "{:.3f} to {:.3f}"),
         Column("verdict", ("verdict", "differs", "not_compared"), verdict_text),
     )
-    return Table(name, title, data_frame(changes), columns)
+    return Table(name, title, data_frame(changes), for_unit(columns, [change.new for change in changes]))
 
 
 def data_frame(changes: Sequence[Change]) -> "pd.DataFrame":

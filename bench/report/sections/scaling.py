@@ -11,7 +11,7 @@ from tfdist.bench.report.figures.arm_chart import arm_chart, described, draw_int
 from tfdist.bench.report.figures.colors import NONE, PALETTE, RED
 from tfdist.bench.report.format import ends, in_unit
 from tfdist.bench.report.section import Chart, Section
-from tfdist.bench.report.summary import ArmRow, ReportData, fastest
+from tfdist.bench.report.summary import ArmRow, ReportData, fastest, why_not_ranked
 from tfdist.strategies.catalog import Exchange
 
 if TYPE_CHECKING:
@@ -91,9 +91,9 @@ _Curves = Mapping[str, Sequence[ArmRow]]
 
 
 def scaling_section(measured: ReportData) -> Section | None:
-    """None if all arms ran on the same number of devices, or without a baseline on one device."""
-    rows = [row for row in measured.rows if row.measured and row.devices and row.one_device and row.valid]
-    if len({row.devices for row in rows}) < 2:
+    """None with fewer than three numbers of devices, or without a baseline on one device."""
+    rows = [row for row in measured.rows if row.measured and row.one_device and not why_not_ranked(row)]
+    if len({row.devices for row in rows}) < 3:
         return None
     curves = _curves(rows)
     notes = [f"{DESCRIPTIONS[scaling_of(rows)]}."]

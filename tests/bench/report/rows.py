@@ -9,7 +9,7 @@ from tfdist.bench.reading import ResultFolder
 from tfdist.bench.report.build import headline
 from tfdist.bench.report.section import Warning
 from tfdist.bench.report.summary import ArmRow, summarize
-from tfdist.bench.report.warnings import same_pairs, warnings_for
+from tfdist.bench.report.warnings import same_pairs, trust_of, warnings_for
 from tfdist.models.record import Record, Window
 
 
@@ -23,7 +23,7 @@ def rows_of(records: Sequence[Record]) -> dict[str, ArmRow]:
 
 def warnings_of(records: Sequence[Record]) -> list[Warning]:
     rows = summarize([folder(records)])
-    return list(warnings_for(rows, same_pairs(rows)))
+    return list(warnings_for(rows))
 
 
 def codes(records: Sequence[Record]) -> list[str]:
@@ -31,7 +31,8 @@ def codes(records: Sequence[Record]) -> list[str]:
 
 
 def text_of(records: Sequence[Record]) -> str:
-    (text,) = headline(summarize([folder(records)]))
+    rows = summarize([folder(records)])
+    (text,) = headline(rows, trust_of(rows, same_pairs(rows)))
     return text
 
 

@@ -16,6 +16,7 @@ from tfdist.bench.report.build import make_report
 from tfdist.bench.report.columns import COLUMNS, values_of
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.figures.files import to_csv
+from tfdist.bench.report.html.render import render
 from tfdist.bench.report.markdown import markdown, to_table
 from tfdist.bench.report.sections.costs import COST_COLUMNS
 from tfdist.bench.report.write import write_report
@@ -25,7 +26,7 @@ from tfdist.models.record import HostUsage, Record, TurnRecord, Window
 
 MakeRecord = Callable[..., Record]
 SaveAll = Callable[[Path, Sequence[Record]], Path]
-CHARTS = ("kinds", "scaling", "images_per_s", "efficiency", "window_times")
+CHARTS = ("kinds", "images_per_s", "efficiency", "window_times")
 FILES = {
     "report.md",
     "report.html",
@@ -54,7 +55,7 @@ def test_a_report_needs_only_records(root: Path) -> None:
     assert set(files(root)) == FILES
     text = (root / "report.md").read_text()
     for part in ("mirrored/auto was the fastest", "## Results", "Weak scaling", "Baseline of speed-up and efficiency: one-device",
-                 "## Warnings", "## Environment", "A CPU", "## Method", "`tfdist bench`", "worker-1 was killed by SIGKILL"):  # fmt: skip
+                 "## Environment", "A CPU", "## Method", "`tfdist bench`", "worker-1 was killed by SIGKILL"):  # fmt: skip
         assert part in text
     for name in CHARTS:
         assert f"]({name}.png)" in text
@@ -215,3 +216,34 @@ def test_a_turn_without_windows_is_listed(in_turns: Path) -> None:
     report = make_report([in_turns])
     assert report.rows[0].rounds == 3
     assert report.folders[0].unreadable[0].reason == "one, round 4: no timed window"
+
+
+def test_trust_is_the_first_line(root: Path) -> None:
+    report = make_report([root])
+    (trust,) = report.trust
+    assert trust == "Noisy: unknown noise, without an arm twice under two names (A/A)."
+    assert markdown(page_of(report)).splitlines()[2] == trust
+    assert render(page_of(report)).index(f'<p class="trust">{trust}') < render(page_of(report)).index("<h1>")
+    assert report.to_json()["trust"] == [trust]
+    assert "<small> (not counted: " in render(page_of(report))
+
+
+def test_one_round_as_in_smoke_names_no_fastest_arm(
+    tmp_path: Path, bench_records: list[Record], save_all: SaveAll
+) -> None:
+    save_all(tmp_path, [record for record in bench_records if record.round == 1])
+    report = make_report([tmp_path])
+    assert report.trust[0].startswith("Do not use: 1 round of each arm")
+    text = markdown(page_of(report)) + render(page_of(report))
+    assert "fastest" not in text
+    assert "images/s" in text
+
+
+def test_columns_without_values_are_left_out_and_the_verdict_comes_first(root: Path) -> None:
+    results = next(section for section in make_report([root]).sections if section.key == "results").tables[0]
+    titles = [column.title for column in results.shown_columns]
+    assert titles[:8] == ["arm", "images/s (whole job)", "95 % interval", "speed-up", "speed-up interval",
+                          "against one device", "efficiency", "efficiency vs independent"]  # fmt: skip
+    assert "link" not in titles
+    costs = next(section for section in make_report([root]).sections if section.key == "costs").tables[0]
+    assert "GPU memory (MB)" not in [column.title for column in costs.shown_columns]

@@ -3,10 +3,13 @@ from dataclasses import replace
 
 import pytest
 
+from tfdist.bench.report.columns import scaling_of
+from tfdist.bench.report.summary import rank
 from tfdist.models.record import Record
 from tfdist.models.strategy_check import StrategyCheck
+from tfdist.strategies.choice import StrategyChoice
 
-from .rows import text_of, three, timed, with_losses
+from .rows import rows_of, text_of, three, timed, with_losses
 
 MakeRecord = Callable[..., Record]
 
@@ -51,7 +54,7 @@ def test_arms_with_too_few_rounds_are_not_ranked(make_record: MakeRecord) -> Non
     fast = make_record("fast", [[0.01]], **TWO)
     text = text_of([*three("two", **TWO), *three("other", **TWO, cross_device="hierarchical-copy"), fast])
     assert "the fastest of 2 arms:" in text
-    assert "fast was" not in text
+    assert text.endswith("Not ranked: fast (fewer than 3 rounds).")
 
 
 def test_an_arm_with_wrong_losses_is_not_ranked() -> None:
@@ -59,7 +62,7 @@ def test_an_arm_with_wrong_losses_is_not_ranked() -> None:
     others = [with_losses(three(name, **TWO), 7.0, 1.0) for name in ("a", "b", "c")]
     text = text_of([*fast, *(record for arm in others for record in arm)])
     assert "the fastest of 3 arms" in text
-    assert text.endswith("Not ranked, because of wrong losses: fast.")
+    assert text.endswith("Not ranked: fast (wrong losses).")
 
 
 def test_an_arm_whose_program_did_not_train_under_its_strategy_is_not_ranked() -> None:
@@ -71,7 +74,7 @@ def test_an_arm_whose_program_did_not_train_under_its_strategy_is_not_ranked() -
     others = [record for name in ("a", "b") for record in three(name, **TWO)]
     text = text_of([*fast, *others])
     assert "the fastest of 2 arms" in text
-    assert text.endswith("Not ranked, because the program did not train under them: fast.")
+    assert text.endswith("Not ranked: fast (its program did not train under its strategy).")
 
 
 def test_arms_of_one_device_are_compared_if_there_is_nothing_else() -> None:
@@ -86,3 +89,53 @@ def test_the_headline_lists_arms_without_a_measurable_difference() -> None:
 
 def test_without_measurements_the_headline_counts_the_reasons(make_record: MakeRecord) -> None:
     assert text_of([make_record(status="failed", reason="x")]) == "Nothing was measured: 1 arm failed."
+
+
+def program(records: list[Record], examples: int) -> list[Record]:
+    """A program of the user's own, whose steps have that many examples on each rank."""
+    spec = {**StrategyChoice().to_json(), "command": "python train.py"}
+    chosen = ("strategy", "workers", "devices", "ps")
+    return [
+        replace(
+            each,
+            spec={**spec, **{key: each.spec[key] for key in chosen}},
+            ranks=tuple(
+                replace(rank, windows=tuple(replace(window, examples=examples) for window in rank.windows))
+                for rank in each.ranks
+            ),
+        )
+        for each in records
+    ]
+
+
+def test_programs_are_ranked_at_equal_work() -> None:
+    """64 examples per step, but a parameter server's worker has all of them."""
+    servers = {"strategy": "parameter-server", "workers": 2, "ps": 1}
+    mirrored, copies = program(three("mirrored", **TWO), 64), program(three("copies", **TWO, cross_device="nccl"), 64)
+    ps = program(
+        [replace(each, ranks=(replace(each.ranks[0], task="chief-0"),)) for each in three("ps", **servers)], 64
+    )
+    rows = rows_of([*program(three("one"), 64), *mirrored, *copies, *ps])
+    assert [(row.batch_per_replica, row.batch_global) for row in rows.values()] == [
+        (64, 64),
+        (32, 64),
+        (32, 64),
+        (64, 128),
+    ]
+    assert scaling_of(list(rows.values())) == "mixed"
+    ranked, left = rank([row for row in rows.values() if row.measured])
+    assert [row.arm for row in ranked] == ["mirrored", "copies"]
+    assert left == {"ps": "64, not the 32 examples per device and step of mirrored"}
+    alike = rows_of([*program(three("one"), 32), *mirrored, *program(ps, 32)])
+    assert scaling_of(list(alike.values())) == "weak"
+    assert rank(list(alike.values()))[1] == {}
+
+
+def test_an_arm_that_contradicts_the_plan_is_not_ranked_and_no_arm_is_the_fastest() -> None:
+    fast = timed("fast", 0.02, 0.0201, 0.02, **TWO)
+    others = [one for packs in (2, 3) for one in timed(f"{packs}-packs", 0.1, 0.1002, 0.1, **TWO, packs=packs)]
+    text = text_of([*timed("one", 0.1, 0.1001, 0.1), *fast, *others])
+    assert text == (
+        "4 of 4 arms were measured. Not ranked: fast (2 devices are 4.99 times as fast as one, an efficiency of 250%, "
+        "for sure more than 100%)."
+    )

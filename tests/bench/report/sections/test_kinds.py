@@ -56,6 +56,4 @@ def test_arms_of_one_kind_have_no_section() -> None:
 @pytest.mark.parametrize("times", [(0.1,), (0.1, 0.1)])
 def test_too_few_rounds_are_not_compared(times: tuple[float, ...]) -> None:
     records = [*timed("one", *times), *timed("both", *times, strategy="mirrored", **BOTH), *servers(0.1)[: len(times)]]
-    made = section(records)
-    assert made is not None
-    assert made.answer == ()
+    assert section(records) is None  # no arm may be called the fastest of its kind

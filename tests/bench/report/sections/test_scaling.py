@@ -38,22 +38,23 @@ def test_arms_that_differ_in_size_only_are_one_curve() -> None:
 
 
 def test_a_curve_begins_at_the_baseline() -> None:
-    made = section([*ONE, *TWO])
+    made = section([*ONE, *TWO, *FOUR])
     assert made is not None
     axes = Figure().subplots()
     made.charts[0].paint(axes)
     starts = [
         line.get_xydata()[0].tolist()
         for line in axes.lines
-        if line.get_linestyle() == "-" and len(line.get_xdata()) == 2
+        if line.get_linestyle() == "-" and len(line.get_xdata()) > 1
     ]
     rate = pytest.approx(100 / 1.01 ** (1 / 3))
     assert [1.0, rate] in starts
     (ideal,) = (line for line in axes.lines if "ideal" in str(line.get_label()))
-    assert ideal.get_ydata().tolist() == [rate, pytest.approx(200 / 1.01 ** (1 / 3))]
+    assert ideal.get_ydata().tolist() == [pytest.approx(n * 100 / 1.01 ** (1 / 3)) for n in (1, 2, 4)]
 
 
-def test_one_number_of_devices_is_no_curve() -> None:
+def test_fewer_than_three_numbers_of_devices_are_no_curve() -> None:
+    assert section([*ONE, *TWO]) is None
     assert section([*ONE, *timed("other", 0.1, 0.1, 0.1)]) is None
     assert section(TWO + FOUR) is None
 
