@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from statistics import fmean, linear_regression, pvariance
+from statistics import fmean, linear_regression, median, pvariance
 from typing import Any
 
 from tfdist.bench.disturbance import LIMIT, Cause, disturbances
@@ -16,8 +16,9 @@ from tfdist.bench.report.columns import scaling_of
 from tfdist.bench.report.section import Warning, listed
 from tfdist.bench.report.summary import WRONG, ArmRow, statistics_of
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, Comparison
+from tfdist.launch.text import shortened
 from tfdist.models.throughput import measuring_ranks
-from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.catalog import CATALOG, Exchange
 from tfdist.strategies.options import Communication, StrategyName
 
 _NO_EFFECT = ("format", "steps", "epochs", "warmup_steps", "steps_per_window", "timeout_collective_s", "evaluate",
@@ -178,6 +179,36 @@ def turn_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
         )
 
 
+_IDLE = 0.1
+"""CPU seconds in a second below which a task does nothing."""
+_IDLE_ADVICE = (
+    "Unless the program itself waits there, the end of a tf.data iterator waits for threads: keep one iterator, with "
+    "repeat() and steps_per_epoch."
+)
+
+
+def idle_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
+    """Of each arm: windows of three times the usual length, or ends of epochs of a second, almost without CPU time."""
+    for row in rows:
+        found = [
+            (f"in round {record.round}", rank.task, window, window.usage)
+            for record in row.measured
+            for rank in record.ranks
+            for window in rank.windows
+            if window.steps and window.usage and not window.usage.gpus
+        ]
+        usual = median([window.elapsed_s / window.steps for _, _, window, _ in found] or [0.0])
+        idle = []
+        for when, task, window, usage in found:
+            if window.elapsed_s > max(1, 3 * usual * window.steps) and usage.cpu_s < _IDLE * window.elapsed_s:
+                idle.append(f"{task} {window.elapsed_s:.1f} s {when}")
+            if window.between_s > window.epochs and window.between_cpu_s < _IDLE * window.between_s:
+                idle.append(f"{task} {window.between_s:.1f} s between epochs {when}")
+        if idle and row.exchange is not Exchange.ASYNC:  # a leader needs no CPU time while its workers compute
+            text = f"{row.label} neither computed nor exchanged: {shortened(idle)}."
+            yield Warning("idle-task", text, _IDLE_ADVICE)
+
+
 def _with_rounds(touched: Mapping[str, Sequence[int]], rows: int) -> str:
     """`a (round 1), b (rounds 2-4, 7)`; of many arms that are all touched, `all arms (rounds 1-4, 7)`."""
     if len(touched) == rows >= _MANY_ARMS:
@@ -233,6 +264,7 @@ def warnings_for(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Iterator[
                 "Trust no difference of this size; measure again on a quiet machine, with more rounds.",
             )
     yield from turn_warnings(rows)
+    yield from idle_warnings(rows)
     for check in _ARM_CHECKS:
         yield from _of_arms(check, rows)
 

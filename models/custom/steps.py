@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from itertools import islice
 from typing import Any, TypeVar
 
 from tfdist.launch.errors import TfdistError
@@ -15,7 +16,7 @@ _END = object()
 
 
 def measured(dataset: Iterable[T], examples: int, coordinator: Any = None, first: int = 0) -> Iterator[T]:
-    """The batches of `dataset`; in turns, again and again until there are no more turns.
+    """The batches of `dataset`; in turns, again and again until there are no more turns, and then one.
 
     Args:
         dataset: can be iterated over again.
@@ -35,20 +36,30 @@ def measured(dataset: Iterable[T], examples: int, coordinator: Any = None, first
 
 
 def _batches(dataset: Iterable[T], stepper: Stepper, result: Callable[[], Any]) -> Iterator[T]:
-    more, batches = stepper.start(), iter(dataset)
+    if not stepper.start():  # programs divide by the number of batches; one is the same number on all workers
+        yield from islice(dataset, 1)
+        return
+    batches, more = iter(dataset), True
     while more:
+        stepper.log.resume()
         batch: Any = next(batches, _END)
         if batch is _END:
+            stepper.end_epoch()
             if not stepper.unfinished:
                 return
             batches = iter(dataset)
+            stepper.log.resume()
             batch = next(batches, _END)
             if batch is _END:
                 raise TfdistError(
                     f"tfdist.measure: the data ended after {stepper.trained} steps, and iterating over it again gives "
                     "nothing: pass the dataset and not its iterator, or let it repeat"
                 )
-        yield batch
+        try:
+            yield batch
+        except GeneratorExit:  # the program left the loop
+            stepper.log.pause()
+            raise
         more = stepper.done(result())
 
 
