@@ -188,7 +188,7 @@ _IDLE_ADVICE = (
 
 
 def idle_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
-    """Of each arm: windows of three times the usual length, or ends of epochs of a second, almost without CPU time."""
+    """Windows of three times the usual length, and ends of epochs of a second, almost without CPU time, by arm."""
     for row in rows:
         found = [
             (f"in round {record.round}", rank.task, window, window.usage)
