@@ -246,7 +246,9 @@ class Group:
     def _end(self, member: _Member, record: Record) -> None:
         """Save how an arm has ended. One that we ended has succeeded; one that ended before has not."""
         arm = member.start.arm
-        if member.ending and record.status in (RecordStatus.INTERRUPTED, RecordStatus.TIMEOUT) and record.ranks:
+        if member.ending and record.ranks and record.status is not RecordStatus.OK:
+            if record.status is RecordStatus.FAILED:
+                self.progress.note(f"{arm} is measured; then its program failed: {record.reason}")
             record = replace(record, status=RecordStatus.OK, reason="", exit_code=0)
         elif member.traced and record.status in (RecordStatus.FAILED, RecordStatus.TIMEOUT):
             self.progress.note(f"{arm}: no trace: {record.reason} (logs: {member.start.run_dir})")

@@ -15,7 +15,7 @@ import tensorflow as tf
 import tfdist.measure
 import tfdist.strategies
 
-folder = os.environ.get("TFDIST_CHECKPOINT_DIR", "backup")
+folder = os.environ.get("TFDIST_CHECKPOINT_DIR") or os.environ.get("TFDIST_ARM_DIR", "backup")
 attempt = os.environ.get("TFDIST_ATTEMPT", "0")  # counts the restarts
 strategy = tfdist.strategies.current()
 

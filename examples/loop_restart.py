@@ -17,7 +17,7 @@ import tfdist.strategies
 
 STEPS, SAVE_EVERY = 2000, 100
 
-folder = os.environ.get("TFDIST_CHECKPOINT_DIR", "ckpt")
+folder = os.environ.get("TFDIST_CHECKPOINT_DIR") or os.environ.get("TFDIST_ARM_DIR", "ckpt")
 attempt = os.environ.get("TFDIST_ATTEMPT", "0")  # counts the restarts
 strategy = tfdist.strategies.current()
 batch_size = 32 * strategy.num_replicas_in_sync  # global

@@ -22,6 +22,7 @@ COMPUTED: Mapping[str, str] = {
             "TFDIST_BARRIER_FD",
             "TFDIST_TURNS",
             "TFDIST_ATTEMPT",
+            "TFDIST_ARM_DIR",
             "TFDIST_STACKS_FD",
             "TFDIST_CHECKPOINTING",
         ),

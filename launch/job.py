@@ -127,7 +127,8 @@ class Job:
     roles: Mapping[str, RoleShape]
     cluster: Cluster = field(default_factory=lambda: Cluster({}))
     shared: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the launcher's environment that every task gets, unless its program or tfdist sets them."""
+    """Variables that every task gets, unless its program or tfdist sets them: of the launcher's environment, and
+    TFDIST_ARM_DIR."""
     checkpoint_dir: str = ""
     """The folder of checkpoints, if it is to be checked before tasks start: an absolute path."""
     first_attempt: int = 0

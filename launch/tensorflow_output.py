@@ -65,6 +65,12 @@ INCOMPATIBILITIES = (
         "tf.summary and the TensorBoard callback need the package tensorboard, which TensorFlow 2.21 does not install",
         "install it on every host: pip install tensorboard",
     ),
+    Incompatibility(
+        r"MergeV2Checkpoints failed|BlockingIOError: .*(?:unable to lock file|checkpoint|\.keras|\.h5)",
+        "another process writes the same checkpoint: all arms of a bench, and all workers of a job, run in one folder",
+        "save in the folder that TFDIST_ARM_DIR names, another one for each arm and start; workers but the first "
+        "need subfolders there",
+    ),
 )
 
 

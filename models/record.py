@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypedDict, TypeVar
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import finite
 from tfdist.launch.str_enum import StrEnum
-from tfdist.launch.typed_json import Between, Has, PositiveFloat, PositiveInt, from_json
+from tfdist.launch.typed_json import Between, Has, PositiveFloat, PositiveInt, Seconds, from_json
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.strategy_check import StrategyCheck
 
@@ -82,6 +82,13 @@ class Window:
     loss: Loss | None
     """Mean over the global batch of its last step."""
     usage: WindowUsage | None = None
+    epochs: Amount = 0
+    """Epochs that ended in it."""
+    between_s: Seconds = 0.0
+    """Seconds between these epochs and the next step: validation, checkpoints, new iterators. No other figure of the
+    window includes them."""
+    between_cpu_s: Difference = 0.0
+    """CPU seconds of this process meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,8 @@ class RankRecord:
     """The most memory that TensorFlow has allocated on each GPU of this task; empty for an asynchronous job."""
     cpu_s: Difference = 0.0
     affinity: tuple[int, ...] = ()
+    scheduling: str = ""
+    """Policy of the process: `normal`, `batch` (tfdist pinned it to one core), `other`; empty: unknown."""
     software: Mapping[str, str] = field(default_factory=dict)
     """`tensorflow`, `keras` (with its engine), `python`, `tfdist`, `numpy`.
 

@@ -69,7 +69,7 @@ class StrategyFacts:
         servers all listened, if it says nothing more: it builds its strategy, or its sessions, from TF_CONFIG.
         """
         row, refuted = CATALOG[choice.strategy], f"the program did not train under {choice.strategy}"
-        uses = [self.uses[task] for task in job.leading if task in self.uses]
+        uses = [self.uses[task] for task in job.leading if task in self.uses and row.trains_built_in]
         known = row.replicas_known and row.exchange is not Exchange.ASYNC
         replicas = choice.devices if row.exchange is Exchange.NONE else choice.replicas
         for use in (use for use in uses if use.trains):
@@ -81,7 +81,7 @@ class StrategyFacts:
                 trained = counted(use.replicas, "replica")
                 return StrategyCheck.REFUTED, f"{refuted}: it trained {trained} in sync, not {replicas}; {_FIX}"
         digests = list(self.first_batches.values())
-        if row.has_cluster and len(set(digests)) < len(digests):
+        if row.class_name and len(set(digests)) < len(digests):
             return StrategyCheck.REFUTED, f"{refuted}: its workers train on the same batches; {_SHARD}"
         if any(use.trains for use in uses) or not (row.class_name or row.graph):
             return StrategyCheck.CONFIRMED, ""

@@ -59,7 +59,7 @@ def window_step_ms(record: Record) -> tuple[float, ...]:
     kind = _timing(record)
     steps_of_all = record.spec["workers"] if kind is Exchange.ASYNC else 1
     rows = [[window for window in row if window.steps] for row in _SERIES[kind](record.ranks)]
-    return tuple(1000 * steps_of_all * max(window.elapsed_s / window.steps for window in row) for row in rows if row)
+    return tuple(1000 * steps_of_all * _seconds(row) / row[0].steps for row in rows if row)
 
 
 _Rows = list[tuple[Window, ...]]
@@ -105,7 +105,13 @@ def _lockstep_total(ranks: Sequence[RankRecord]) -> tuple[float, float]:
     """Window k takes as long as its slowest rank."""
     rows = _same_windows(ranks)
     examples = sum(window.examples for row in rows for window in row)
-    return examples, math.fsum(max(window.elapsed_s for window in row) for row in rows)
+    return examples, math.fsum(map(_seconds, rows))
+
+
+def _seconds(row: Sequence[Window]) -> float:
+    """Seconds of a window of all ranks, without those between epochs: meanwhile the others may wait in their steps."""
+    whole = max(window.elapsed_s + window.between_s for window in row)
+    return max(whole - max(window.between_s for window in row), min(window.elapsed_s for window in row))
 
 
 def _parallel_total(ranks: Sequence[RankRecord]) -> tuple[float, float]:

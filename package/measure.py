@@ -20,8 +20,8 @@ T = TypeVar("T")
 def steps(dataset: Iterable[T], *, examples: int, coordinator: Any = None, first: int = 0) -> Iterator[T]:
     """The batches of `dataset`, for a training loop of one step per batch.
 
-    In a bench it starts again at the end of the data, stops when everything is measured, and is empty from then on. Two
-    loops over `steps` count as one.
+    In a bench it starts again at the end of the data, stops when everything is measured, and has one step from then on.
+    Two loops over `steps` count as one. The time between them, and that for a new iterator, is in no window.
 
     Args:
         dataset: that can be iterated over again.

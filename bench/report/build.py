@@ -10,6 +10,7 @@ from typing import Any
 from tfdist.bench.collectives.results import holds_collectives, read_collectives
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.reading import ResultFolder, read_folder
+from tfdist.bench.report.claims import between_epochs
 from tfdist.bench.report.columns import Scaling, scaling_of, values_of
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.figures.files import to_json
@@ -139,6 +140,8 @@ def notes_on(rows: Sequence[ArmRow]) -> Iterator[str]:
                 f"{_prefix(folder)}{number} comparisons with one device: their intervals are widened (Holm) so that "
                 f"equal arms are called faster or slower in at most 5 % of benches."
             )
+    if gaps := "; ".join(f"{row.label} {text}" for row in rows if (text := between_epochs(row.measured))):
+        yield f"Between epochs (validation, checkpoints, new iterators; not in images/s): {gaps}."
     for folder in dict.fromkeys(row.folder for row in rows):
         groups = {block.group for row in rows if row.folder == folder for block in row.rates}
         if len(groups) > 1:

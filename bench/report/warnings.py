@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from statistics import fmean, linear_regression, pvariance
+from statistics import fmean, linear_regression, median, pvariance
 from typing import Any
 
 from tfdist.bench.disturbance import LIMIT, Cause, Disturbance, disturbances
@@ -17,10 +17,11 @@ from tfdist.bench.report.section import Warning, listed
 from tfdist.bench.report.summary import WRONG, ArmRow, statistics_of
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, Comparison
 from tfdist.launch.str_enum import StrEnum
-from tfdist.launch.text import counted
+from tfdist.launch.text import counted, shortened
 from tfdist.models.record import Record
 from tfdist.models.strategy_check import StrategyCheck
 from tfdist.models.throughput import measuring_ranks
+from tfdist.strategies.catalog import Exchange
 from tfdist.strategies.options import Communication, StrategyName
 
 _NO_EFFECT = ("format", "steps", "epochs", "warmup_steps", "steps_per_window", "timeout_collective_s", "evaluate",
@@ -230,6 +231,36 @@ def turn_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
         )
 
 
+_IDLE = 0.1
+"""CPU seconds in a second below which a task does nothing."""
+_IDLE_ADVICE = (
+    "Unless the program itself waits there, the end of a tf.data iterator waits for threads: keep one iterator, with "
+    "repeat() and steps_per_epoch."
+)
+
+
+def idle_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
+    """Windows of three times the usual length, and ends of epochs of a second, almost without CPU time, by arm."""
+    for row in rows:
+        found = [
+            (f"in round {record.round}", rank.task, window, window.usage)
+            for record in row.measured
+            for rank in record.ranks
+            for window in rank.windows
+            if window.steps and window.usage and not window.usage.gpus
+        ]
+        usual = median([window.elapsed_s / window.steps for _, _, window, _ in found] or [0.0])
+        idle = []
+        for when, task, window, usage in found:
+            if window.elapsed_s > max(1, 3 * usual * window.steps) and usage.cpu_s < _IDLE * window.elapsed_s:
+                idle.append(f"{task} {window.elapsed_s:.1f} s {when}")
+            if window.between_s > window.epochs and window.between_cpu_s < _IDLE * window.between_s:
+                idle.append(f"{task} {window.between_s:.1f} s between epochs {when}")
+        if idle and row.exchange is not Exchange.ASYNC:  # a leader needs no CPU time while its workers compute
+            text = f"{row.label} neither computed nor exchanged: {shortened(idle)}."
+            yield Warning("idle-task", text, _IDLE_ADVICE)
+
+
 def _with_rounds(touched: Mapping[str, Sequence[int]], rows: int) -> str:
     """`a (round 1), b (rounds 2-4, 7)`; of many arms that are all touched, `all arms (rounds 1-4, 7)`."""
     if len(touched) == rows >= _MANY_ARMS:
@@ -288,6 +319,7 @@ def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
                 "Check that the program trains under each arm's strategy, and counts the examples of all replicas.",
             )
     yield from turn_warnings(rows)
+    yield from idle_warnings(rows)
     few = [row.label for row in rows if row.rounds < FEWEST_ROUNDS]
     if few:
         yield Warning(

@@ -90,6 +90,13 @@ def run_program(
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if cores:
             os.sched_setaffinity(0, cores)
+        if len(cores) == 1 and os.sched_getscheduler(0) == os.SCHED_OTHER:
+            # A thread that wakes another one continues: else the end of a tf.data iterator may sleep for a minute, as
+            # the thread that it cancels and wakes on the only core runs before the cancellation is set.
+            with contextlib.suppress(OSError):  # a sandbox may refuse it
+                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        with contextlib.suppress(OSError):
+            os.makedirs(env.get("TFDIST_ARM_DIR", cwd), exist_ok=True)
         for target, source in enumerate(
             (os.open(os.devnull, os.O_RDONLY), descriptors["stdout"], descriptors["stderr"])
         ):

@@ -45,6 +45,8 @@ class RunDir:
     """The measurements for `tfdist report`, a line each."""
     checkpoints = _File("checkpoints")
     """The folder of checkpoints, unless another one was chosen."""
+    files = _File("files")
+    """TFDIST_ARM_DIR: what the user's program writes."""
     launcher = _File("launcher.json")
     """Which process the launcher is."""
     launcher_log = _File("launcher.log")

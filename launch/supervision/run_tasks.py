@@ -217,6 +217,8 @@ class _Run:
         job, notes = preflight(job.sharing(os.environ), self.fleet, self.needs_tensorflow)
         for note in notes:
             self.on_message(note)
+        if not self.needs_tensorflow:
+            job = replace(job, shared={**job.shared, "TFDIST_ARM_DIR": str(self.writer.run_dir.files.absolute())})
         save_plan(job, {host.name: hello for host, hello in self.fleet.hellos.items()}, self.writer)
         return job
 

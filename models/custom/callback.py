@@ -52,6 +52,11 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
             self._stepper.continue_from(_steps_before(self.model))
             self.model.stop_training = not self._stepper.start()
 
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Start a step: Keras may make an iterator just before the first one of an epoch."""
+        if self._stepper is not None:
+            self._stepper.log.resume()
+
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """End a step; after the last turn, end the training."""
         if self._stepper is None:
@@ -60,6 +65,17 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
             self._set_examples(self._stepper, logs)
         if not self._stepper.done(logs):
             self.model.stop_training = True
+        if batch + 1 == self.params.get("steps"):  # other callbacks come before ours at the end of the epoch
+            self._stepper.end_epoch()
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """End the steps of an epoch whose number of steps is unknown: its validation starts."""
+        if self._stepper is not None:
+            self._stepper.end_epoch()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """End the steps of an epoch, without validation."""
+        self.on_test_begin()
 
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
         """Check that there are no more turns."""

@@ -6,7 +6,7 @@ back its result.
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Protocol
 
@@ -26,6 +26,9 @@ class ProgramLoop(Protocol):
 
     def windows(self, sizes: Iterable[int], log: WindowLog, before: int = 0, after: int = 0) -> Stepping:
         """Let the program train `before` steps, windows of these sizes in steps, each logged, and `after` steps."""
+
+    def settle(self, log: WindowLog) -> None:
+        """Wait for all steps so far, and log the windows that they end."""
 
 
 @dataclass
@@ -51,6 +54,10 @@ class SyncWindows:
         yield from _run(after)
         self.wait()
 
+    def settle(self, log: WindowLog) -> None:
+        """`ProgramLoop.settle`."""
+        self.wait()
+
 
 def _run(steps: int) -> Generator[None, Any, Any]:
     """Let the program train steps; returns the result of the last one."""
@@ -74,11 +81,13 @@ class AsyncWindows:
     drain: Callable[[], None]
     loss: Callable[[Any], float | None] = lambda result: None
     """The loss in the fetched result of a window's last step."""
+    edges: "deque[_Edge]" = field(default_factory=deque)
+    """Those that were not waited for yet."""
 
     def windows(self, sizes: Iterable[int], log: WindowLog, before: int = 0, after: int = 0) -> Stepping:
         """`ProgramLoop.windows`."""
-        edges: deque[_Edge] = deque()
         scheduled = 0
+        self.edges.clear()  # of a loop that the program has left
         if not before:
             log.open()
         for steps, counted in chain([(before, 0)], ((size, size) for size in sizes), [(after, None)]):
@@ -86,16 +95,21 @@ class AsyncWindows:
             for _ in range(steps):
                 result = yield
                 scheduled += 1
-                while edges and scheduled - edges[0].scheduled >= self.ahead:
-                    self._pass(edges.popleft(), log)
+                while self.edges and scheduled - self.edges[0].scheduled >= self.ahead:
+                    self._pass(log)
             if steps and counted is not None:
-                edges.append(_Edge(scheduled, counted, result))
-        for edge in edges:
-            self._pass(edge, log)
+                self.edges.append(_Edge(scheduled, counted, result))
+        self.settle(log)
+
+    def settle(self, log: WindowLog) -> None:
+        """`ProgramLoop.settle`."""
+        while self.edges:
+            self._pass(log)
         self.drain()
 
-    def _pass(self, edge: "_Edge", log: WindowLog) -> None:
+    def _pass(self, log: WindowLog) -> None:
         """Wait for an edge; it ends a window, or starts the first one."""
+        edge = self.edges.popleft()
         result = edge.result.fetch()
         if not edge.steps:
             log.open()
@@ -176,6 +190,12 @@ class Stepper:
         except StopIteration:
             self._more = False
         return self._more
+
+    def end_epoch(self) -> None:
+        """What follows is not training until `log.resume` is called. Later calls do nothing."""
+        if self._stepping is not None and self._more:
+            self.loop.settle(self.log)
+            self.log.pause()
 
     def _turns(self) -> Stepping:
         self.log.quiet = True

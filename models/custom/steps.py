@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
+from itertools import islice
 from typing import Any, TypeVar
 
 from tfdist.launch import events
@@ -18,7 +19,7 @@ _END = object()
 
 
 def measured(dataset: Iterable[T], examples: int, coordinator: Any = None, first: int = 0) -> Iterator[T]:
-    """The batches of `dataset`; in turns, again and again until there are no more turns.
+    """The batches of `dataset`; in turns, again and again until there are no more turns, and then one.
 
     Args:
         dataset: can be iterated over again.
@@ -45,13 +46,19 @@ def measured(dataset: Iterable[T], examples: int, coordinator: Any = None, first
 def _batches(
     dataset: Iterable[T], stepper: Stepper, result: Callable[[], Any], check: Callable[[T], None] | None
 ) -> Iterator[T]:
-    more, batches = stepper.start(), iter(dataset)
+    if not stepper.start():  # programs divide by the number of batches; one is the same number on all workers
+        yield from islice(dataset, 1)
+        return
+    batches, more = iter(dataset), True
     while more:
+        stepper.log.resume()
         batch: Any = next(batches, _END)
         if batch is _END:
+            stepper.end_epoch()
             if not stepper.unfinished:
                 return
             batches = iter(dataset)
+            stepper.log.resume()
             batch = next(batches, _END)
             if batch is _END:
                 raise TfdistError(
@@ -61,7 +68,11 @@ def _batches(
         if check is not None:
             check(batch)
             check = None
-        yield batch
+        try:
+            yield batch
+        except GeneratorExit:  # the program left the loop
+            stepper.log.pause()
+            raise
         more = stepper.done(result())
 
 

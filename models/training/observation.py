@@ -24,6 +24,7 @@ SPEED_VARIABLES = frozenset([
 ])  # fmt: skip
 """Variables by name, not by prefix: another TF_ variable may hold a path or a secret, and records are published."""
 
+_POLICIES = {os.SCHED_OTHER: "normal", os.SCHED_BATCH: "batch"}
 _KERAS = {Keras.TWO: "tf_keras", Keras.THREE: "keras"}
 
 
@@ -63,6 +64,7 @@ def process() -> dict[str, Any]:
         "peak_memory_bytes": usage.ru_maxrss * 1024,
         "cpu_s": usage.ru_utime + usage.ru_stime,
         "affinity": tuple(sorted(os.sched_getaffinity(0))),
+        "scheduling": _POLICIES.get(os.sched_getscheduler(0), "other"),
     }
 
 

@@ -31,7 +31,7 @@ def read_usage() -> Reading:
     return Reading(time.process_time(), host["busy_s"], host["steal_s"], resident_bytes(os.getpid()), gpu_readings())
 
 
-def usage_between(start: Reading, end: Reading) -> WindowUsage:
+def usage_between(start: Reading | WindowUsage, end: Reading) -> WindowUsage:
     """The usage of a window, from the readings at its edges."""
     return WindowUsage(
         cpu_s=end.cpu_s - start.cpu_s,
@@ -76,15 +76,35 @@ class WindowLog:
     observed: dict[str, Any] = field(default_factory=dict)
     """JSON about the turn besides its windows, by name, since the last `take_observed`; see TurnRecord.observed."""
     _edge: float = 0.0
-    _before: Reading | None = None
+    _before: Reading | WindowUsage | None = None
+    _paused: tuple[float, Reading] | None = None
+    _between: dict[str, Any] = field(default_factory=dict)
 
     def open(self) -> None:
         """Start a window now."""
         if not self.opened_at:
             events.emit("phase", phase=Phase.TRACING)
+        self._paused, self._between = None, {}
         self._before = self.read()
         self._edge = self.clock()
         self.opened_at = self.opened_at or self._edge
+
+    def pause(self) -> None:
+        """End an epoch: what follows until `resume` belongs to no window. Later calls do nothing."""
+        if self._before is not None and self._paused is None:
+            self._paused = self.clock(), self.read()
+
+    def resume(self) -> None:
+        """Continue the window that `pause` interrupted, if it did."""
+        if self._before is None or self._paused is None:
+            return
+        (paused_at, reading), self._paused = self._paused, None
+        now = self.read()
+        self._before = usage_between(usage_between(self._before, reading), now)  # now, less what was used until then
+        seconds = self.clock() - paused_at
+        self._edge += seconds
+        more = {"epochs": 1, "between_s": seconds, "between_cpu_s": now.cpu_s - reading.cpu_s}
+        self._between = {name: self._between.get(name, 0) + value for name, value in more.items()}
 
     def first_step(self) -> None:
         """Note the time of the first step's end; later calls do nothing."""
@@ -96,8 +116,9 @@ class WindowLog:
             raise RuntimeError("close() without open()")
         now, reading = self.clock(), self.read()
         elapsed = now - self._edge
-        self.windows.append(Window(steps, examples, elapsed, loss, usage_between(self._before, reading)))
-        self._edge, self._before = now, reading
+        usage = usage_between(self._before, reading)
+        self.windows.append(Window(steps, examples, elapsed, loss, usage, **self._between))
+        self._edge, self._before, self._between = now, reading, {}
         self.steps += steps
         if not self.quiet:
             rate = examples / self.share / elapsed

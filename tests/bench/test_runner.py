@@ -129,6 +129,17 @@ def test_an_arm_that_dies_is_a_row_and_the_others_continue(make):
     assert bench.numbers[-1] == (5, 5)
 
 
+def test_an_arm_whose_turns_are_complete_is_measured_whatever_its_program_does_then(make):
+    bench = make("one", "a", rounds=2)
+    original = FakeArm.finish
+    with pytest.MonkeyPatch.context() as patch:
+        why = "worker-0: ZeroDivisionError"
+        patch.setattr(FakeArm, "finish", lambda arm, status, reason="": original(arm, RecordStatus.FAILED, why))
+        bench.run()
+    assert set(bench.statuses().values()) == {"ok"}
+    assert sorted(bench.notes) == [f"{arm} is measured; then its program failed: {why}" for arm in ("a", "one")]
+
+
 def test_a_program_that_ends_too_early_has_failed(make):
     bench = make("one", "a", rounds=2)
     bench.fakes.behaviour = {"a": {"ends": 1}}

@@ -33,6 +33,15 @@ def test_a_synchronous_window_costs_what_its_slowest_rank_took() -> None:
     assert throughput(multiworker([[0.3, 0.1], [0.2, 0.4]])) == pytest.approx(40 / 0.7)
 
 
+def test_a_rank_that_waits_while_another_is_between_epochs_costs_nothing() -> None:
+    job = multiworker([[0.3, 0.1], [2.3, 0.1]])
+    first, waiting = job.ranks
+    away = replace(first.windows[0], epochs=1, between_s=2.0)
+    both = replace(job, ranks=(replace(first, windows=(away, first.windows[1])), waiting))
+    assert throughput(both) == pytest.approx(40 / 0.4)
+    assert window_step_ms(both) == pytest.approx((300, 100))
+
+
 def test_asynchronous_counts_what_the_chief_saw_applied() -> None:
     job = record("arm", [[0.5, 0.5], [9.0, 9.0]], strategy="parameter-server", workers=2, ps=1, examples=20,
                  tasks=["chief-0", "worker-0"])  # fmt: skip

@@ -18,11 +18,11 @@ import tfdist.measure
 import tfdist.strategies
 
 
-def data(batch):
+def data(batch, passes=None):
     """Batches of points and of which side of a curve they are on."""
     points = tf.random.stateless_uniform((512, 2), seed=(1, 2), minval=-1.0)
     labels = tf.cast(points[:, 1] > tf.sin(3.0 * points[:, 0]), tf.int32)
-    return tf.data.Dataset.from_tensor_slices((points, labels)).repeat().batch(batch, drop_remainder=True)
+    return tf.data.Dataset.from_tensor_slices((points, labels)).repeat(passes).batch(batch, drop_remainder=True)
 
 
 def classifier():
@@ -88,14 +88,14 @@ else:
     whole = strategy.experimental_distribute_dataset
     by_worker = strategy.distribute_datasets_from_function
     inputs, workers = {
-        "loop": (lambda batch: whole(data(batch)), lambda batch: batch),
+        "loop": (lambda batch: whole(data(batch, 2)), lambda batch: batch),
         "sharded": (
             lambda batch: by_worker(
-                lambda context: data(16).shard(context.num_input_pipelines, context.input_pipeline_id)
+                lambda context: data(16, 2).shard(context.num_input_pipelines, context.input_pipeline_id)
             ),
             lambda batch: batch,
         ),
-        "not-sharded": (lambda batch: by_worker(lambda context: data(16)), lambda batch: batch),
-        "global-batch": (lambda batch: by_worker(lambda context: data(batch)), lambda batch: batch),
+        "not-sharded": (lambda batch: by_worker(lambda context: data(16, 2)), lambda batch: batch),
+        "global-batch": (lambda batch: by_worker(lambda context: data(batch, 2)), lambda batch: batch),
     }[KIND]
     loop(strategy, inputs, workers)

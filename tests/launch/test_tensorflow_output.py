@@ -10,6 +10,9 @@ WRITTEN = {
     "InvalidArgumentError: No OpKernel was registered to support Op 'NcclAllReduce' used by {{node": "NCCL needs GPUs",
     "errors_impl.UnknownError: Could not start gRPC server": "another process listens",
     "Collective ops is aborted by: Shape mismatch in the collective instance 100. Op at": "different shapes",
+    "tensorflow.python.framework.errors_impl.FailedPreconditionError: {{node MergeV2Checkpoints}} "
+    "MergeV2Checkpoints failed: ckpt-1_temp": "TFDIST_ARM_DIR",
+    "BlockingIOError: [Errno 11] Unable to synchronously create file (unable to lock file, errno = 11)": "same checkpoint",
     "TBNotInstalledError: TensorBoard is not installed, missing implementation for tf.summary.scalar": "tensorboard",
 }
 
@@ -27,6 +30,7 @@ def test_with_keras_3_chosen_import_keras_is_not_called_the_cause():
 
 
 def test_every_incompatibility_is_tested_and_other_errors_get_no_hint():
+    assert hints("BlockingIOError: [Errno 11] write could not complete without blocking") == ()
     assert len({hints(text) for text in WRITTEN}) == len(INCOMPATIBILITIES)
     assert hints("ValueError: bad data") == ()
 

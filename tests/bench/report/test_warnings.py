@@ -4,11 +4,12 @@ from dataclasses import replace
 import pytest
 
 from tests.bench.conftest import record
+from tfdist.bench.report.build import notes_on
 from tfdist.bench.report.summary import summarize
 from tfdist.bench.report.warnings import SamePair, same_pairs, trust_of
-from tfdist.models.record import HostUsage, Record
+from tfdist.models.record import HostUsage, Record, WindowUsage
 
-from .rows import codes, folder, three, timed, warnings_of
+from .rows import codes, folder, rows_of, three, timed, warnings_of
 
 WORKERS = {"strategy": "multiworker", "workers": 2, "tasks": ["worker-0"]}
 
@@ -87,6 +88,34 @@ def test_a_speed_up_above_the_number_of_devices_is_a_contradiction_if_it_is_sure
 ) -> None:
     found = codes([*timed("one", 0.1, 0.1001, 0.1, gpus=True), *timed("two", *seconds, **{**TWO, "examples": 14})])
     assert ("contradiction" in found) == contradicted
+
+
+def with_usage(one: Record, **changes: object) -> Record:
+    (rank,) = one.ranks
+    usage = WindowUsage(0.05, 0.05, 0.0, 1)
+    (window,) = (replace(window, usage=usage, **changes) for window in rank.windows)  # type: ignore[arg-type]
+    return replace(one, ranks=(replace(rank, windows=(window,)),))
+
+
+def test_a_task_that_does_nothing_is_named_with_its_seconds() -> None:
+    slow = timed("a", 0.1, 60.0, 0.1, 0.1)
+    away = [with_usage(one, epochs=2, between_s=5.0, between_cpu_s=0.1) for one in timed("b", 0.1)]
+    busy = [with_usage(one, epochs=2, between_s=5.0, between_cpu_s=3.0) for one in timed("c", 0.1)]
+    found = [one.text for one in warnings_of([*map(with_usage, slow), *away, *busy]) if one.code == "idle-task"]
+    assert found == [
+        "a neither computed nor exchanged: worker-0 60.0 s in round 2.",
+        "b neither computed nor exchanged: worker-0 5.0 s between epochs in round 1.",
+    ]
+    assert "idle-task" not in codes(slow), "without usage nothing is known"
+
+
+def test_the_time_between_epochs_is_stated() -> None:
+    rounds = [with_usage(one, epochs=2, between_s=0.8, steps=62, elapsed_s=24.2) for one in timed("a", 0.1, 0.1)]
+    notes = list(notes_on(list(rows_of(rounds).values())))
+    text = (
+        "Between epochs (validation, checkpoints, new iterators; not in images/s): a 0.40 s, about every 31 steps, 3 % "
+    )
+    assert f"{text}of the time." in notes
 
 
 MakeRecord = Callable[..., Record]

@@ -138,6 +138,18 @@ def test_a_task_starts_with_default_signals_its_cores_and_no_other_descriptors()
         assert agent.text(task="worker-1") == "0\n"
 
 
+def test_a_task_on_one_core_is_scheduled_in_batches_and_finds_its_folder(tmp_path):
+    code = "import os; print(os.sched_getscheduler(0), os.listdir(os.environ['TFDIST_ARM_DIR']))"
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    with real_agent() as agent:
+        for number, pinned in enumerate(((), cores[:1], cores)):
+            env = {"TFDIST_ARM_DIR": str(tmp_path / "a" / str(number))}
+            agent.send(Start(f"worker-{number}", (sys.executable, "-S", "-c", code), env, "/", tuple(pinned), None))
+            assert agent.exit_of(f"worker-{number}").code == 0
+        policies = [os.SCHED_OTHER, os.SCHED_BATCH, os.SCHED_OTHER if len(cores) > 1 else os.SCHED_BATCH]
+        assert [agent.text(task=f"worker-{number}") for number in range(3)] == [f"{each} []\n" for each in policies]
+
+
 def test_preparing_a_folder_that_does_not_answer_does_not_stop_heartbeats():
     slow = "import os, time; isdir = os.path.isdir; os.path.isdir = lambda path: time.sleep(1) or isdir(path)"
     source = changed_agent(slow, HEARTBEAT_S=0.1)

@@ -78,6 +78,26 @@ def test_without_a_launcher_keras_does_not_call_it():
     assert events == []
 
 
+SLEEPS = PROGRAM.replace(
+    "history = model.fit(",
+    "import time\n"
+    "class Sleep(tf.keras.callbacks.Callback):\n"
+    "    def on_epoch_end(self, epoch, logs=None):\n"
+    "        time.sleep(2)\n"
+    "history = model.fit(",
+).replace("callbacks=[callback]", "callbacks=[Sleep(), callback], validation_data=(images, labels)")
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("keras", ["1", pytest.param("0", marks=pytest.mark.thorough)], ids=["tf_keras", "keras"])
+def test_a_sleep_at_the_end_of_an_epoch_is_found_between_epochs(keras):
+    done, events = fit([{"windows": 1, "steps": 1}, {"windows": 2, "steps": 3}, TURNS[-1]], keras, SLEEPS)
+    assert done.returncode == 0, done.stderr
+    (_, windows) = [event["windows"] for event in events if event["event"] == "turn"]
+    assert [(window["steps"], window["epochs"]) for window in windows] == [(3, 1), (3, 1)]
+    assert all(window["between_s"] > 2 > window["elapsed_s"] for window in windows)
+
+
 @pytest.mark.thorough
 def test_a_fit_that_ends_before_the_turns_is_an_error():
     done, _ = fit(TURNS, program=PROGRAM.replace("tfdist.measure.epochs(2)", "2"))

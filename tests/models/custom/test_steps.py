@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from itertools import islice
 
 import pytest
@@ -12,6 +13,7 @@ import tfdist.measure
 from tfdist.launch.errors import TfdistError
 from tfdist.models.custom import steps as module
 from tfdist.models.custom.devices import observe_schedule
+from tfdist.models.training.windows import Reading, WindowLog
 
 END = {"windows": 0, "steps": 0}
 
@@ -41,6 +43,20 @@ def launched(monkeypatch):
         return events
 
     return start
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    class Clock:
+        now = 100.0
+
+        def __call__(self):
+            return self.now
+
+    clock = Clock()
+    log = partial(WindowLog, clock=clock, read=lambda: Reading(0, 0, 0, 0))
+    monkeypatch.setattr("tfdist.models.custom.program.WindowLog", log)
+    return clock
 
 
 def test_without_a_launcher_it_is_the_iterator_of_the_data(monkeypatch):
@@ -76,7 +92,7 @@ def test_in_turns_the_data_is_repeated_until_the_end(launched):
     batches = []
     for _ in range(2):  # epochs of the program
         batches += tfdist.measure.steps(range(7), examples=8)
-    assert batches == [*range(7), *range(7), *range(4)]
+    assert batches == [*range(7), *range(7), *range(4), 0], "a loop after the last turn has one step"
     record, first, warmup, second, turn, last, final = (event for event in events() if event["event"] != "phase")
     assert [e["event"] for e in (first, warmup, second, turn, last)] == [
         "barrier",
@@ -91,6 +107,34 @@ def test_in_turns_the_data_is_repeated_until_the_end(launched):
     assert (record["record"]["updates_applied"], final["record"]["updates_applied"]) == (5, 18)
     assert final["record"]["examples_applied"] == 18 * 8
     assert set(final["record"]["phases_s"]) == {"trace", "first_step_end"}
+
+
+def test_what_happens_between_epochs_is_in_no_window(launched, clock):
+    events = launched([{"windows": 1, "steps": 3}, {"windows": 2, "steps": 8}, END])
+
+    class Slow:  # an iterator takes a minute to be made
+        def __iter__(self):
+            clock.now += 60.0
+            return iter(range(7))
+
+    for _ in tfdist.measure.steps(Slow(), examples=8):
+        clock.now += 2.0
+    *_, turn = (event["windows"] for event in events() if event["event"] == "turn")
+    assert [window["elapsed_s"] for window in turn] == [16.0, 16.0]
+    assert [(window["epochs"], window["between_s"]) for window in turn] == [(1, 60.0), (1, 60.0)]
+
+
+def test_a_loop_that_is_left_ends_an_epoch(launched, clock):
+    events = launched([{"windows": 1, "steps": 3}, {"windows": 1, "steps": 8}, END])
+    for _ in range(5):
+        for number, _ in enumerate(tfdist.measure.steps(range(100), examples=8)):
+            clock.now += 1.0
+            if number == 4:
+                break
+        clock.now += 50.0  # validation
+    *_, (window,) = (event["windows"] for event in events() if event["event"] == "turn")
+    assert (window["steps"], window["epochs"], window["between_s"]) == (8, 2, 100.0)
+    assert window["elapsed_s"] == 10.0, "with the two last steps, which the program did not ask to continue from"
 
 
 def test_a_second_loop_continues_the_turn(launched):

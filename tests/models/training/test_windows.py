@@ -72,6 +72,50 @@ def test_the_time_before_open_belongs_to_no_window():
     assert log.opened_at == 100.0
 
 
+def test_the_time_between_epochs_is_apart_and_the_window_continues():
+    log, clock = run([])
+    for seconds in (2.0, 50.0):
+        clock.now += 1.0
+        log.pause()
+        log.pause()
+        clock.now += seconds
+        log.resume()
+        log.resume()
+    clock.now += 3.0
+    log.close(4, 32, None)
+    clock.now += 1.0
+    log.close(1, 8, None)
+    (window, after) = log.take()
+    assert (window.elapsed_s, window.epochs, window.between_s, window.between_cpu_s) == (5.0, 2, 52.0, 26.0)
+    assert window.usage is not None
+    assert (window.usage.cpu_s, window.usage.busy_s, window.usage.steal_s) == (2.5, 5.0, pytest.approx(0.5))
+    assert (after.epochs, after.between_s) == (0, 0.0)
+
+
+def test_an_epoch_that_ends_before_the_windows_is_in_none():
+    log, clock = run([])
+    log.pause()
+    clock.now += 9.0
+    log.resume()
+    log.open()
+    clock.now += 1.0
+    log.close(1, 8, None)
+    (window,) = log.take()
+    assert (window.elapsed_s, window.epochs) == (1.0, 0)
+
+
+def test_energy_between_epochs_is_not_the_windows():
+    readings = iter([1000.0, 1010.0, 1500.0, 1530.0])
+    log = WindowLog(read=lambda: Reading(0, 0, 0, 0, (replace(GPU, energy_j=next(readings)),)))
+    log.open()
+    log.pause()
+    log.resume()
+    log.close(1, 8, None)
+    (window,) = log.take()
+    assert window.usage is not None
+    assert window.usage.gpus[0].energy_j == 40.0
+
+
 def test_usage_is_the_difference_of_the_counters_at_the_edges():
     first, second = run([4.0, 2.0])[0].take()
     assert first.usage is not None
