@@ -57,9 +57,9 @@ def _of_folder(rows: Sequence[ArmRow], folder: str) -> str:
     if not measured:
         return f"{prefix}Nothing was measured: {_tally(rows)}."
     rivals = _rivals(measured)
-    few = any(row.rounds < FEWEST_ROUNDS for row in measured)
-    advice = f", in too few rounds to compare them: use --rounds {FEWEST_ROUNDS} or more" if few else ""
-    unranked = f"{len(measured)} of {counted(len(rows), 'arm')} were measured{advice}."
+    few = ", in too few rounds to compare them" if any(row.rounds < FEWEST_ROUNDS for row in measured) else ""
+    fix = f": use --rounds {FEWEST_ROUNDS} or more" if any(row.rounds_planned < FEWEST_ROUNDS for row in rows) else ""
+    unranked = f"{len(measured)} of {counted(len(rows), 'arm')} were measured{few}{fix if few else ''}."
     sentences = _ranking(rivals, measured) if rivals else [unranked]
     wrong = [row.label for row in measured if row.status == WRONG]
     sentences += [f"Not ranked, because of wrong losses: {', '.join(wrong)}."] if wrong else []

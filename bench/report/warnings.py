@@ -268,7 +268,7 @@ _ABOVE_CEILING = _ArmCheck(
 _ARM_CHECKS = (
     _ArmCheck(
         "few-rounds",
-        lambda row: row.rounds < FEWEST_ROUNDS,
+        lambda row: row.rounds_planned < FEWEST_ROUNDS,
         f"fewer than {FEWEST_ROUNDS} rounds, so there is no verdict.",
         f"Run 'tfdist bench' with --rounds {FEWEST_ROUNDS} or more.",
     ),
