@@ -1,8 +1,6 @@
 """Run and measure TensorFlow's distributed training."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as typing's, whose import takes a while
 if TYPE_CHECKING:
     from tfdist import bench as bench
     from tfdist import measure as measure
@@ -11,7 +9,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in ("bench", "measure", "strategies"):  # imported at their first use
+        from importlib import import_module
+
         return import_module(f"tfdist.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -48,7 +48,7 @@ def test_the_runs_are_listed_newest_first_with_state_duration_and_reason(capsys)
     keep("20260104T120000Z-d")
     assert run(["runs"]) == 0
     header, *rows = capsys.readouterr().out.splitlines()
-    assert header.split() == ["run", "started", "state", "time", "why"]
+    assert header.split() == ["run", "started", "state", "time", "hosts", "size", "what", "why"]
     assert [row.split()[0] for row in rows] == [
         f"2026010{n}T120000Z-{c}" for n, c in ((3, "c"), (4, "d"), (2, "b"), (1, "a"))
     ]
