@@ -181,6 +181,7 @@ def test_a_signal_keeps_the_turns_and_ends_all_processes(make):
     bench = make("one", "a", rounds=4, incarnations=2)
     bench.fakes.behaviour = {"a": {"ctrl_c": 3}}  # releases: warm-up, two turns
     assert bench.run() == signal.SIGINT
+    assert "SIGINT: stopping 2 arms; again: at once. The figures so far follow" in bench.notes
     assert bench.fakes.box.alive == []
     assert bench.statuses()["a", 1] == "ok"
     assert bench.fakes.happened("start") == ["one", "a"]
