@@ -20,6 +20,7 @@ from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command, redact_value, safe_text
 from tfdist.launch.text import check_name, did_you_mean, plain
+from tfdist.models.spec import INHERITED
 from tfdist.strategies.options import fix_of_choice, option_words, variable_of
 
 SENTENCES = {
@@ -72,17 +73,14 @@ class Commands(TyperGroup):
 
 def _warn_of_variables(command: Any) -> None:
     """Warn of variables that no command reads, and whose names are close to one that is read."""
-    known = {*COMPUTED, *_NO_OPTIONS, *map(variable_of, KEYS), *(param.envvar for param in command.params)}
+    known = {*COMPUTED, INHERITED, *map(variable_of, KEYS), *(param.envvar for param in command.params)}
     unknown = {name for name in os.environ if name.startswith("TFDIST_")} - known
     if unknown:  # to import the other commands takes a while
         known |= {param.envvar for name in SENTENCES for param in _command(name).params}
+    names = [name[7:] for name in known if name]
     for name in sorted(unknown - known):
-        for near in get_close_matches(name[7:], [each[7:] for each in filter(None, known)], n=1, cutoff=0.75):
+        for near in get_close_matches(name[7:], names, n=1, cutoff=0.75):
             typer.echo(plain(f"warning: {name}: no such variable; did you mean TFDIST_{near}?"), err=True)
-
-
-_NO_OPTIONS = ("TFDIST_PYTHON", "TFDIST_COLLECTIVE_SPEC", "TFDIST_TERMINATION_LOG", "TFDIST_INHERITED")
-"""Variables that are not set for every task and belong to no option."""
 
 
 def _command(name: str) -> Any:

@@ -15,7 +15,6 @@ from tfdist.launch.agents.messages import Event
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.runs.follow import RunFollower
-from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import find_run
 from tfdist.launch.text import plain
 from tfdist.models.checkpoints import UNREADABLE, Manifest
@@ -61,12 +60,16 @@ def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Jso
         raise no_checkpoint(source, listing)
     for problem in listing.problems.values():
         typer.echo(plain(f"warning: {problem}"), err=True)
-    complete, saved = listing.complete, [] if source.run is None else _saved_steps(find_run(run, runs_dir))
-    if saved:  # a run that continued this one saved later steps in the same folder
-        complete = tuple(manifest for manifest in complete if manifest.step <= max(saved))
-    if not complete:
-        what = f"RUN {run}: its last checkpoint, of step {max(saved)}, is no longer in {source.folder}"
-        raise TfdistError(f"{what}; export that folder for its newest one")
+    complete = listing.complete
+    if source.run is not None:  # a run that continued this one saved later steps in the same folder
+        follower = RunFollower(find_run(run, runs_dir))
+        follower.skip_to_tail(0)
+        events = [message.event for message in follower.events(ended=True) if isinstance(message, Event)]
+        saved = [event["step"] for event in events if event.get("event") == "checkpoint"]
+        complete = tuple(manifest for manifest in complete if not saved or manifest.step <= max(saved))
+        if not complete:
+            what = f"RUN {run}: its last checkpoint, of step {max(saved)}, is no longer in {source.folder}"
+            raise TfdistError(f"{what}; export that folder for its newest one")
     manifest = _export_first(complete, source.folder, target)
     kind = "Keras file" if target.endswith(".keras") else "SavedModel"
     if json:
@@ -76,17 +79,11 @@ def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Jso
     load = f"tf.saved_model.load({target!r}).signatures['serving_default'](images=...)"
     if target.endswith(".keras"):
         load = f"keras.saving.load_model({target!r})"
-    images = f"float32 images of shape (N, {spec.image_size}, {spec.image_size}, 3), values 0 to 1"
-    typer.echo(f"{target}: {kind} of step {manifest.step}\n  load:   {load}")
-    typer.echo(f"  input:  {images}\n  output: {spec.classes} logits of each image")
-
-
-def _saved_steps(run_dir: RunDir) -> list[int]:
-    """The steps of the checkpoints that this run has saved itself."""
-    follower = RunFollower(run_dir)
-    follower.skip_to_tail(0)
-    events = [message.event for message in follower.events(ended=True) if isinstance(message, Event)]
-    return [int(event["step"]) for event in events if event.get("event") == "checkpoint"]
+    typer.echo(
+        f"{target}: {kind} of step {manifest.step}\n  load:   {load}\n"
+        f"  input:  float32 images of shape (N, {spec.image_size}, {spec.image_size}, 3), values 0 to 1\n"
+        f"  output: {spec.classes} logits of each image"
+    )
 
 
 def _export_first(manifests: tuple[Manifest, ...], folder: str, target: str) -> Manifest:

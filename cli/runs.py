@@ -1,6 +1,5 @@
 """`tfdist runs`."""
 
-import os
 import shutil
 import sys
 import time
@@ -159,34 +158,34 @@ def _width() -> int | None:
 
 def _table(rows: Sequence[tuple[str, ...]], width: int | None) -> list[str]:
     """The rows, aligned; the reasons are shortened to `width` columns."""
-    lines = aligned([("run", "started", "state", "time", "hosts", "size", "what", "why"), *rows])
+    head = ("run", "started", "state", "time", "hosts", "size", "what", "why")
+    lines = [plain(" ".join(line.split("\n"))) for line in aligned([head, *rows])]
     return [line if width is None or len(line) <= width else line[: width - 1] + "…" for line in lines]
 
 
-_Row = tuple[float, tuple[str, ...]]
-"""The start, seconds since 1970, and the texts."""
 _MOST_WHAT = 40
 """Characters of a command."""
 
 
-def _row(run: Run) -> _Row:
-    hosts = len(set(tasks_of(run.run_dir).values()))
+def _row(run: Run) -> tuple[float, tuple[str, ...]]:
+    """The start, seconds since 1970, and the texts."""
     time_s = "" if run.wall_s is None else duration(run.wall_s)
+    hosts = len(set(tasks_of(run.run_dir).values()))
     texts = (str(run.state), time_s, str(hosts or ""), _size_text(_size(run.run_dir.path)), _what(run))
     return run.started, (run.name, _started(run.started), *texts, " ".join(run.reason.split()))
 
 
-def _benches() -> Iterator[_Row]:
-    """The benches of this folder; they have no launcher that could be asked."""
+def _benches() -> Iterator[tuple[float, tuple[str, ...]]]:
+    """As `_row`, of the benches in this folder; they have no launcher that could be asked."""
     for file in Path("bench_results").glob("*/bench.json"):
         with suppress(TfdistError, OSError, ValueError):
             bench, turns, started = read_bench(file.parent), BenchPaths(file.parent).turns, file.stat().st_mtime
             if bench is not None:
                 done = len(read_lines(turns, lambda line: line)[0])
                 time_s = duration(turns.stat().st_mtime - started) if done else ""
-                texts = (time_s, str(len(bench.hosts)), _size_text(_size(file.parent)), _cut(bench.command))
+                texts = (time_s, str(len(bench.hosts)), _size_text(_size(file.parent)), bench.command[:_MOST_WHAT])
                 why = f"{done} of {counted(len(bench.plan), 'turn')}"
-                yield started, (plain(str(file.parent)), _started(started), "bench", *texts, why)
+                yield started, (str(file.parent), _started(started), "bench", *texts, why)
 
 
 def _started(at: float) -> str:
@@ -196,15 +195,8 @@ def _started(at: float) -> str:
 def _what(run: Run) -> str:
     """The strategy, and the user's own program."""
     saved = read_saved_spec(run.run_dir)
-    return "" if saved is None else _cut(f"{saved.spec.strategy} {redact_command(saved.command)}")
-
-
-def _cut(text: str) -> str:
-    text = plain(" ".join(text.split()))
-    return text if len(text) <= _MOST_WHAT else f"{text[:_MOST_WHAT]}…"
+    return f"{saved.spec.strategy} {redact_command(saved.command)}"[:_MOST_WHAT].rstrip() if saved else ""
 
 
 def _size(folder: Path) -> int:
-    """Bytes of all files."""
-    paths = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
-    return sum(path.lstat().st_size for path in paths)
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())

@@ -3,6 +3,7 @@
 import ast
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,22 +45,16 @@ def with_command(suite: Suite, command: Sequence[str], built_in: bool) -> tuple[
             )
         choices = {key: value for key, value in old.choices.items() if key in STRATEGY_KEYS}
         new = replace(old, choices=choices, command=tuple(command))
-        same = any(_alike(new, other) and not _alike(old, before) for before, other in arms)
-        if same or (built_in and not _runs_programs(StrategyChoice(**choices))):
-            left_out.append(old.name)
-        else:
-            arms.append((old, new))
+        with suppress(TfdistError):
+            if built_in:
+                check_program(StrategyChoice(**choices))
+            if not any(_alike(new, other) and not _alike(old, before) for before, other in arms):
+                arms.append((old, new))
+                continue
+        left_out.append(old.name)
     why = "they differ from others only in the built-in training, or need it"
     notes = (f"left out with your own program, because {why}: {shortened(left_out)}",) if left_out else ()
     return replace(suite, arms=tuple(arm for _, arm in arms)), notes
-
-
-def _runs_programs(choice: StrategyChoice) -> bool:
-    try:
-        check_program(choice)
-    except TfdistError:
-        return False
-    return True
 
 
 def check_complete(suite: Suite, option: str) -> None:
@@ -94,22 +89,29 @@ def check_measures(program: Program) -> None:
         TfdistError: no step of it would be measured.
     """
     words = [word for word in program.argv if word != "-u"]
-    if not program.python or not words or (words[0].startswith("-") and words[:1] != ["-m"]):
+    is_module = words[:1] == ["-m"]
+    if not program.python or not words[is_module:] or (words[0].startswith("-") and not is_module):
         return
-    folder = Path() if words[0] == "-m" else Path(words[0]).parent
-    files = list(_files(folder, words[1])) if words[0] == "-m" else [Path(words[0])]
+    folder = Path() if is_module else Path(words[0]).parent
+    files = list(_files(folder, words[1])) if is_module else [Path(words[0])]
     for path in files:  # grows
         try:
             nodes = list(ast.walk(ast.parse(path.read_bytes())))
         except (OSError, SyntaxError, ValueError):
             return
-        if (_SIGNS | _LOADERS) & {word for node in nodes for word in _words(node)}:
+        texts = [getattr(node, name, None) for node in nodes for name in ("id", "attr", "name", "module", "value")]
+        if (_SIGNS | _LOADERS) & {word for text in texts if isinstance(text, str) for word in text.split(".")}:
             return
-        for base, name in (each for node in nodes for each in _imported(node, path, folder)):
-            found = list(_files(base, name))
-            if not found and base == folder and not _installed(name.partition(".")[0]):
-                return
-            files += [file for file in found if file not in files]
+        for node in (each for each in nodes if isinstance(each, ast.Import | ast.ImportFrom)):
+            level, module = getattr(node, "level", 0), getattr(node, "module", None)
+            for name in (".".join(filter(None, [module, alias.name])) for alias in node.names):
+                found = list(_files(path.parents[level - 1] if level else folder, name))
+                top = name.partition(".")[0]
+                if not found and not level and top not in {*sys.stdlib_module_names, "tfdist"}:
+                    origin = getattr(find_spec(top), "origin", None)  # an installed package is taken to measure nothing
+                    if not {"site-packages", "dist-packages"} & {*Path(origin or "").parts}:
+                        return
+                files += [file for file in found if file not in files]
     if files:
         raise TfdistError(
             f"{shortened(map(str, files))}: no step would be measured: call tfdist.measure.steps() or pass "
@@ -117,34 +119,8 @@ def check_measures(program: Program) -> None:
         )
 
 
-def _words(node: ast.AST) -> Iterator[str]:
-    match node:
-        case ast.Name(id=text) | ast.Attribute(attr=text) | ast.alias(name=text) | ast.ImportFrom(module=str(text)):
-            yield from text.split(".")
-        case ast.Constant(value=str(text)):
-            yield text
-
-
-def _imported(node: ast.AST, path: Path, folder: Path) -> Iterator[tuple[Path, str]]:
-    """The modules that may be imported there, with the folder that they are in unless they are installed."""
-    match node:
-        case ast.Import(names):
-            yield from ((folder, alias.name) for alias in names)
-        case ast.ImportFrom(module, names, level):
-            base = path.parents[level - 1] if level else folder
-            yield from ((base, ".".join(filter(None, [module, alias.name]))) for alias in names)
-
-
 def _files(folder: Path, module: str) -> Iterator[Path]:
     """The files of a module and of the packages around it."""
     parts = module.split(".")
     for stem in (folder.joinpath(*parts[:end]) for end in range(1, len(parts) + 1)):
         yield from (file for file in (stem.with_suffix(".py"), stem / "__init__.py") if file.is_file())
-
-
-def _installed(name: str) -> bool:
-    """Whether it is a module of Python or of an installed package, which is taken to measure nothing."""
-    if name in sys.stdlib_module_names or name == "tfdist":
-        return True
-    spec = find_spec(name)
-    return spec is not None and bool({"site-packages", "dist-packages"} & {*Path(spec.origin or "").parts})
