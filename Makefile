@@ -30,6 +30,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
 
 install: $(VENV)/sources ## Create .venv with tfdist and the development tools; with a GPU also the CUDA libraries, unless CUDA=0
+	$(if $(filter install,$(MAKECMDGOALS)),@echo "next: $(VENV)/bin/tfdist launch --preset smoke --dataset digits")
 
 bench: install ## Bench MobileNetV2 under every strategy, report in bench_results/ (SUITE=smoke, cpu, gpu, hosts, convergence, ... or a file)
 	$(PY) -m tfdist bench --suite "$(SUITE)"

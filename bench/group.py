@@ -17,9 +17,10 @@ from tfdist.bench.turns import END, Memory, Parked, plan_turn, plan_warmup
 from tfdist.jobs.plan import task_count
 from tfdist.launch.agents.inbox import Interrupted, Message, Note
 from tfdist.launch.agents.messages import Event
-from tfdist.launch.errors import TfdistError
+from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Turn
 from tfdist.models.record import Record, RecordStatus, TurnRecord
+from tfdist.models.run import NO_STEP
 from tfdist.models.throughput import throughput
 from tfdist.strategies.catalog import CATALOG
 
@@ -264,6 +265,10 @@ class Group:
             reason = f"{what} took longer than {member.start.policy.timeout_s:g} s, the timeout of the suite{hint}"
             record = replace(record, reason=reason)
         self.save(record, member.start.run_dir)
+        hopeless = record.status == RecordStatus.TIMEOUT or record.reason.endswith(NO_STEP) or self.failed
+        if hopeless and member.start.command and not self.memory.available and not self.stopping:
+            ending = f"no arm has measured a step before it, so the bench ends here (logs: {member.start.run_dir})"
+            raise TfdistError(f"{arm}: {record.reason}; {ending}", ExitCode.FAILED)
         stopped = record.status == RecordStatus.INTERRUPTED and not self.stopping  # with 'tfdist stop'
         if stopped or record.status in (RecordStatus.FAILED, RecordStatus.TIMEOUT):
             self.failed[arm] = record.reason

@@ -25,7 +25,7 @@ from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import append_line, dumps
 from tfdist.launch.machine import Machines, combined
 from tfdist.launch.policy import Policy
-from tfdist.launch.text import counted
+from tfdist.launch.text import counted, signal_name
 from tfdist.models.record import Record, RecordStatus, TurnRecord
 from tfdist.models.spec import TrainingSpec
 
@@ -71,6 +71,9 @@ class TurnRunner:
             try:
                 measure()
             except InterruptedBenchError as interruption:
+                number = counted(len(self.group.members) if self.group else 0, "arm")
+                name = signal_name(interruption.signal)
+                self.hooks.progress.note(f"{name}: stopping {number}; again: at once. The figures so far follow")
                 self.stop(interruption.signal)
                 return interruption.signal
             except OSError as error:

@@ -24,7 +24,7 @@ from tfdist.bench.plan import (
 from tfdist.bench.reading import read_folder
 from tfdist.bench.runner import RunnerHooks, run_bench
 from tfdist.bench.suites.arms import Arms, resolve_arms
-from tfdist.bench.suites.command import check_complete
+from tfdist.bench.suites.command import check_complete, check_measures
 from tfdist.bench.suites.explain import explained
 from tfdist.bench.suites.suite import Suite, adjust, load_suite
 from tfdist.bench.until import accuracy_of, completed, done_runs
@@ -183,6 +183,8 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
     if options.resume is not None:
         return _resumed(options, options.resume, machines)
     suite, notes = requested_suite(options, default_suite(machines))
+    for command in dict.fromkeys(arm.command for arm in suite.arms if arm.command):
+        check_measures(program_of(command, {}, machines))
     now = datetime.now(timezone.utc)
     root = options.out or Path("bench_results") / f"{now:%Y%m%dT%H%M%SZ}-{slug(suite.name)}"
     check_new(root, f"choose a new folder, or continue its bench with --resume {root}")

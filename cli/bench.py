@@ -62,7 +62,7 @@ def run_bench(
     if session.traces.folders and not quiet:
         show_traces(session, stream)
     report = _report(session, stream, quiet)
-    _show_rest(session, selection, policy)
+    _show_rest(session, selection, policy, interrupted=code > 128)
     if report and not (json and quiet):
         typer.echo(f"report: {BenchPaths(session.root).page}", file=stream)
     if json:
@@ -94,10 +94,10 @@ def _report(session: Session, stream: TextIO, quiet: bool) -> "Report | None":
     return report
 
 
-def _show_rest(session: Session, selection: HostSelection, policy: Policy) -> None:
+def _show_rest(session: Session, selection: HostSelection, policy: Policy, *, interrupted: bool) -> None:
     """Say how to measure the turns that are left, and which arms were refused, --quiet or not."""
     left = session.count_left()
-    if left:
+    if left and (interrupted or left < len(session.planned)):  # else all arms fail
         words = ["tfdist", "bench", "--resume", str(session.root), *selection.options, *timeout_words(policy)]
         total = counted(len(session.planned), "turn")
         typer.echo(f"{left} of {total} left; to continue: {shlex.join(words)}", err=True)

@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Callable, Collection
+from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -14,15 +15,17 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 import tfdist
 from tfdist.cli.show.output import finish_output
 from tfdist.jobs.options import CHOICES, KEYS, OPTIONS, Bytes, Seconds
+from tfdist.launch.environment import COMPUTED
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command, redact_value, safe_text
-from tfdist.launch.text import check_name, did_you_mean
+from tfdist.launch.text import check_name, did_you_mean, plain
+from tfdist.models.spec import INHERITED
 from tfdist.strategies.options import fix_of_choice, option_words, variable_of
 
 SENTENCES = {
     "launch": "Run a training: the built-in MobileNetV2, or your program.",
-    "runs": "List the recent runs, the newest first.",
+    "runs": "List the recent runs and benches, the newest first.",
     "logs": "Print what the tasks of a run wrote.",
     "stop": "Stop a run and wait until it has ended.",
     "export": "Write the model of the last checkpoint of a run.",
@@ -62,7 +65,22 @@ class Commands(TyperGroup):
                 f"no command {args[0]!r}: {f'use {fix}' if fix else did_you_mean(args[0], self.commands)}"
             )
         name, _, rest = super().resolve_command(ctx, args)
-        return name, name and _command(name), rest
+        command = name and _command(name)
+        if command and not ctx.resilient_parsing:
+            _warn_of_variables(command)
+        return name, command, rest
+
+
+def _warn_of_variables(command: Any) -> None:
+    """Warn of variables that no command reads, and whose names are close to one that is read."""
+    known = {*COMPUTED, INHERITED, *map(variable_of, KEYS), *(param.envvar for param in command.params)}
+    unknown = {name for name in os.environ if name.startswith("TFDIST_")} - known
+    if unknown:  # to import the other commands takes a while
+        known |= {param.envvar for name in SENTENCES for param in _command(name).params}
+    names = [name[7:] for name in known if name]
+    for name in sorted(unknown - known):
+        for near in get_close_matches(name[7:], names, n=1, cutoff=0.75):
+            typer.echo(plain(f"warning: {name}: no such variable; did you mean TFDIST_{near}?"), err=True)
 
 
 def _command(name: str) -> Any:
@@ -274,7 +292,8 @@ def _replacement(error: Any, help_hint: str) -> str:
         return f"use {REPLACED[name]}"
     if error.ctx.info_name in SCHEDULERS and key in {*KEYS, "set", *(row.name for row in OPTIONS)}:
         return f"it belongs to the command: write '{error.ctx.command_path} ... launch {error.option_name}'"
-    nearest = f"did you mean {error.possibilities[0]}? See" if error.possibilities else "see"
+    near = get_close_matches(name, [each.removeprefix("--") for each in error.possibilities or ()], n=1)
+    nearest = f"did you mean --{near[0]}? See" if near else "see"
     return f"{nearest}{help_hint.removeprefix('see')}"
 
 

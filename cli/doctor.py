@@ -81,7 +81,7 @@ def _wrapped(texts: Sequence[str], width: int, indent: int) -> list[str]:
     return [line for text in texts for line in wrapper.wrap(text)]
 
 
-def run_doctor(selection: HostSelection, policy: Policy, port: int | None, json: bool) -> int:
+def run_doctor(selection: HostSelection, policy: Policy, port: int | None, *, json: bool, verbose: bool) -> int:
     """Check the hosts and print the result; returns the exit code.
 
     Raises:
@@ -96,7 +96,7 @@ def run_doctor(selection: HostSelection, policy: Policy, port: int | None, json:
     if json:
         typer.echo(dumps(_to_json(rows, survey), indent=1))
     else:
-        _show(rows, keras=not selection.hosts)
+        _show(rows, keras=verbose or not can_start(rows))
     wait_for_reader()
     return ExitCode.SUCCESS if can_start(rows) else ExitCode.HOST_LOST
 
@@ -131,11 +131,14 @@ def _to_json(rows: Sequence[CheckResult], survey: Survey) -> dict[str, Any]:
 
 
 Json = Annotated[bool, option("--json", "Print the rows as JSON.")]
+Verbose = Annotated[bool, option("--verbose", "Also which Keras works with which strategy.", short=("-v",))]
 
 
 @host_options()
 @timeout_options(without=("grace_period", "launcher_timeout"))
-def doctor(selection: HostSelection, policy: Policy, port: Port = None, json: Json = False) -> None:
+def doctor(
+    selection: HostSelection, policy: Policy, port: Port = None, json: Json = False, verbose: Verbose = False
+) -> None:
     """Check whether a job could start. Shows how to fix what is wrong, on this machine or on many hosts.
 
     \b
@@ -150,4 +153,4 @@ def doctor(selection: HostSelection, policy: Policy, port: Port = None, json: Js
 
     The exit code is 0 if a job could start, else 69.
     """
-    raise typer.Exit(run_doctor(selection, policy, port, json))
+    raise typer.Exit(run_doctor(selection, policy, port, json=json, verbose=verbose))

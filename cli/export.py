@@ -11,8 +11,11 @@ import typer
 from tfdist.cli.options import Json
 from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
 from tfdist.jobs.checkpoint_source import find_source, listing_of, no_checkpoint
+from tfdist.launch.agents.messages import Event
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
+from tfdist.launch.runs.follow import RunFollower
+from tfdist.launch.runs.state import find_run
 from tfdist.launch.text import plain
 from tfdist.models.checkpoints import UNREADABLE, Manifest
 from tfdist.models.spec import TrainingSpec
@@ -42,7 +45,8 @@ def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Jso
 
     TARGET becomes a SavedModel, or a Keras file if it ends in .keras. RUN may also be a folder of checkpoints.
 
-    The model maps images to logits. If the last checkpoint is damaged, the one before it is written, with a warning.
+    The model maps images to logits. A Keras file is loaded by Keras 3, whatever Keras trained it. If the last
+    checkpoint is damaged, the one before it is written, with a warning.
     """
     if os.path.lexists(target):
         raise TfdistError(f"TARGET {target}: exists already; choose another name")
@@ -56,12 +60,30 @@ def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Jso
         raise no_checkpoint(source, listing)
     for problem in listing.problems.values():
         typer.echo(plain(f"warning: {problem}"), err=True)
-    manifest = _export_first(listing.complete, source.folder, target)
+    complete = listing.complete
+    if source.run is not None:  # a run that continued this one saved later steps in the same folder
+        follower = RunFollower(find_run(run, runs_dir))
+        follower.skip_to_tail(0)
+        events = [message.event for message in follower.events(ended=True) if isinstance(message, Event)]
+        saved = [event["step"] for event in events if event.get("event") == "checkpoint"]
+        complete = tuple(manifest for manifest in complete if not saved or manifest.step <= max(saved))
+        if not complete:
+            what = f"RUN {run}: its last checkpoint, of step {max(saved)}, is no longer in {source.folder}"
+            raise TfdistError(f"{what}; export that folder for its newest one")
+    manifest = _export_first(complete, source.folder, target)
     kind = "Keras file" if target.endswith(".keras") else "SavedModel"
     if json:
         typer.echo(dumps({"format": 1, "path": str(Path(target).absolute()), "kind": kind, "step": manifest.step}))
-    else:
-        typer.echo(f"{target}: {kind} of step {manifest.step}")
+        return
+    spec = TrainingSpec.from_json(manifest.spec)
+    load = f"tf.saved_model.load({target!r}).signatures['serving_default'](images=...)"
+    if target.endswith(".keras"):
+        load = f"keras.saving.load_model({target!r})"
+    typer.echo(
+        f"{target}: {kind} of step {manifest.step}\n  load:   {load}\n"
+        f"  input:  float32 images of shape (N, {spec.image_size}, {spec.image_size}, 3), values 0 to 1\n"
+        f"  output: {spec.classes} logits of each image"
+    )
 
 
 def _export_first(manifests: tuple[Manifest, ...], folder: str, target: str) -> Manifest:
@@ -78,9 +100,8 @@ def _export_first(manifests: tuple[Manifest, ...], folder: str, target: str) -> 
 
 
 def _export(manifest: Manifest, folder: str, target: str) -> subprocess.CompletedProcess[str]:
-    """A process that imports TensorFlow, with the Keras of the training, and writes the model."""
-    spec = TrainingSpec.from_json(manifest.spec)
+    """A process that imports TensorFlow and writes the model."""
     quiet = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONSAFEPATH": "1"}
-    env = {**os.environ, **spec.to_env(), **spec.keras.environment, **quiet}
+    env = {**os.environ, **TrainingSpec.from_json(manifest.spec).to_env(), **quiet}
     command = [sys.executable, "-m", _MODULE, f"{folder}/{manifest.name}", str(Path(target).absolute())]
     return subprocess.run(command, env=env, text=True, errors="replace", stderr=subprocess.PIPE, check=False)

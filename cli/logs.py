@@ -4,6 +4,7 @@ import codecs
 import os
 import sys
 from collections.abc import Callable
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ import typer
 from tfdist.cli.options import Json, option
 from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
 from tfdist.cli.show.past import follow as follow_run
-from tfdist.launch.agents.messages import Output, StreamName
+from tfdist.launch.agents.messages import Event, Output, StreamName
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.runs.follow import STREAMS, RunFollower, TaskLog, wait_for_end
@@ -46,7 +47,7 @@ def logs(
     stderr: Stderr = False,
     json: Json = False,
 ) -> None:
-    """Print what the tasks of a run wrote. TensorFlow's own messages are included.
+    """Print what the tasks of a run wrote, then their steps. TensorFlow's own messages are included.
 
     With --follow, it attaches to any running launch. Ctrl-C detaches, with exit code 130; the run continues. The exit
     code is then that of the run.
@@ -82,11 +83,15 @@ def _show(run_dir: RunDir, show: Callable[[bool], None], follow: bool) -> None:
 
 def _all_tasks(run_dir: RunDir, stderr: bool) -> Callable[[bool], None]:
     follower = RunFollower(run_dir, ("stderr",) if stderr else STREAMS)
-    lines = PrefixedLines(sys.stdout, sys.stdout, LineOptions(verbose=True))
+    at = 0.0
+    lines = PrefixedLines(sys.stdout, sys.stdout, LineOptions(verbose=True), lambda: at)
 
     def show(ended: bool) -> None:
-        for message in follower.output(ended):
-            lines.handle(message)
+        nonlocal at
+        for message in chain(follower.output(ended), () if stderr else follower.events(ended)):
+            if isinstance(message, Output | Event):  # an Event: a step
+                at = message.time if isinstance(message, Event) else at
+                lines.handle(message)
         if ended:
             lines.end()
 

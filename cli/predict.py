@@ -9,7 +9,7 @@ import typer
 from tfdist.bench.compare.gate import parse_share
 from tfdist.bench.predict.prediction import Prediction, PredictionOptions
 from tfdist.bench.predict.prediction import predict as predict_folder
-from tfdist.bench.predict.section import prediction_section
+from tfdist.bench.predict.section import REFERENCES, prediction_section
 from tfdist.bench.report.write import write_pages
 from tfdist.cli.options import Json, option
 from tfdist.cli.show.rows import PlainConsole, show_rows
@@ -17,14 +17,14 @@ from tfdist.launch.json_files import dumps
 from tfdist.launch.quantities import parse_bandwidth, parse_counts, parse_seconds, parse_size
 
 
-def show(prediction: Prediction, stream: TextIO) -> None:
-    """Show the points of each arm, the answers and the notes."""
+def show(prediction: Prediction, stream: TextIO, *, verbose: bool) -> None:
+    """Show the points of each arm, the answers and the notes; `verbose`: also the sources of published figures."""
     console = PlainConsole(stream)
     section = prediction_section(prediction)
     show_rows(console, section.tables[0].rows, ("arm", "devices", "images/s", "efficiency", "note"))
     for text in section.answer:
         console.print(text)
-    for note in section.notes:
+    for note in section.notes[: None if verbose else -len(REFERENCES)]:
         console.print(note, style="dim")
 
 
@@ -61,6 +61,7 @@ Arms = Annotated[list[str] | None, option("--arm", "Only the arms that match, as
 Out = Annotated[
     Path | None, option("--out", "Write a report into this folder: report.html with plots, report.md, prediction.csv.")
 ]
+Verbose = Annotated[bool, option("--verbose", "Also the sources of published figures in the plots.", short=("-v",))]
 
 
 def predict(
@@ -74,6 +75,7 @@ def predict(
     arm: Arms = None,
     out: Out = None,
     json: Json = False,
+    verbose: Verbose = False,
 ) -> None:
     """Predict images/s on more devices or another network. From a bench and a sweep of all-reduces.
 
@@ -98,7 +100,7 @@ def predict(
         arms=tuple(arm or ()),
     )
     found = predict_folder(bench, collectives, asked)
-    show(found, sys.stderr if json else sys.stdout)
+    show(found, sys.stderr if json else sys.stdout, verbose=verbose)
     if out:
         typer.echo(f"\nreport: {write(found, out)}", err=json)
     if json:

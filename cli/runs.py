@@ -3,12 +3,14 @@
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tfdist.bench.folder import BenchPaths, read_bench, read_lines
 from tfdist.cli.options import Json, option
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
 from tfdist.cli.show.rows import aligned
@@ -16,8 +18,9 @@ from tfdist.jobs.checkpoint_source import read_saved_spec
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.quantities import parse_seconds
+from tfdist.launch.redact import redact_command
 from tfdist.launch.runs.prune import OldRun, delete, old_runs
-from tfdist.launch.runs.state import Run, list_runs
+from tfdist.launch.runs.state import Run, list_runs, tasks_of
 from tfdist.launch.text import ago, counted, duration, plain
 
 
@@ -70,10 +73,8 @@ def _agreed(found: Sequence[OldRun], age: str, yes: bool, err: bool) -> Sequence
 
 
 def _ended_row(run: OldRun) -> tuple[str, ...]:
-    ended = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.ended))
-    age = ago(time.time() - run.ended)
     holds = "checkpoints" if run.has_checkpoints else ""
-    return plain(run.run_dir.path.name), f"{ended} ({age})", _size_text(run.size), holds
+    return plain(run.run_dir.path.name), _started(run.ended), _size_text(run.size), holds
 
 
 def _delete(runs: Sequence[OldRun]) -> tuple[list[OldRun], list[str]]:
@@ -109,7 +110,7 @@ Yes = Annotated[bool, option("--yes", "Do not ask before --prune deletes runs.",
 def runs(
     runs_dir: RunsDir = RUNS_DIR, limit: Limit = LIMIT, json: Json = False, prune: Prune = None, yes: Yes = False
 ) -> None:
-    """List the recent runs, the newest first. Each has its state, how long it ran, and why it failed.
+    """List the recent runs and benches, the newest first. Each has its state, size, command, and why it failed.
 
     \b
     Examples:
@@ -132,9 +133,12 @@ def runs(
 
     recent = list_runs(runs_dir)[:limit]
     if json:
-        typer.echo(dumps({"format": 1, "runs": [run.to_json() for run in recent]}))
-    elif recent:
-        typer.echo("\n".join(_table(recent, _width())))
+        entries = [{**run.to_json(), "what": _what(run), "bytes": _size(run.run_dir.path)} for run in recent]
+        typer.echo(dumps({"format": 1, "runs": entries}))
+        return
+    rows = [*map(_row, recent), *(_benches() if runs_dir == RUNS_DIR else ())]
+    if rows:
+        typer.echo("\n".join(_table([row for _, row in sorted(rows, reverse=True)[:limit]], _width())))
     else:
         typer.echo(f"no runs in {runs_dir} yet; 'tfdist launch' starts one")
 
@@ -152,14 +156,47 @@ def _width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _table(recent: list[Run], width: int | None) -> list[str]:
+def _table(rows: Sequence[tuple[str, ...]], width: int | None) -> list[str]:
     """The rows, aligned; the reasons are shortened to `width` columns."""
-    lines = aligned([("run", "started", "state", "time", "why"), *map(_row, recent)])
+    head = ("run", "started", "state", "time", "hosts", "size", "what", "why")
+    lines = [plain(" ".join(line.split("\n"))) for line in aligned([head, *rows])]
     return [line if width is None or len(line) <= width else line[: width - 1] + "…" for line in lines]
 
 
-def _row(run: Run) -> tuple[str, str, str, str, str]:
-    started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started))
-    age = ago(time.time() - run.started)
-    why = " ".join(run.reason.split())
-    return run.name, f"{started} ({age})", str(run.state), "" if run.wall_s is None else duration(run.wall_s), why
+_MOST_WHAT = 40
+"""Characters of a command."""
+
+
+def _row(run: Run) -> tuple[float, tuple[str, ...]]:
+    """The start, seconds since 1970, and the texts."""
+    time_s = "" if run.wall_s is None else duration(run.wall_s)
+    hosts = len(set(tasks_of(run.run_dir).values()))
+    texts = (str(run.state), time_s, str(hosts or ""), _size_text(_size(run.run_dir.path)), _what(run))
+    return run.started, (run.name, _started(run.started), *texts, " ".join(run.reason.split()))
+
+
+def _benches() -> Iterator[tuple[float, tuple[str, ...]]]:
+    """As `_row`, of the benches in this folder; they have no launcher that could be asked."""
+    for file in Path("bench_results").glob("*/bench.json"):
+        with suppress(TfdistError, OSError, ValueError):
+            bench, turns, started = read_bench(file.parent), BenchPaths(file.parent).turns, file.stat().st_mtime
+            if bench is not None:
+                done = len(read_lines(turns, lambda line: line)[0])
+                time_s = duration(turns.stat().st_mtime - started) if done else ""
+                texts = (time_s, str(len(bench.hosts)), _size_text(_size(file.parent)), bench.command[:_MOST_WHAT])
+                why = f"{done} of {counted(len(bench.plan), 'turn')}"
+                yield started, (str(file.parent), _started(started), "bench", *texts, why)
+
+
+def _started(at: float) -> str:
+    return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(at))} ({ago(time.time() - at)})"
+
+
+def _what(run: Run) -> str:
+    """The strategy, and the user's own program."""
+    saved = read_saved_spec(run.run_dir)
+    return f"{saved.spec.strategy} {redact_command(saved.command)}"[:_MOST_WHAT].rstrip() if saved else ""
+
+
+def _size(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())

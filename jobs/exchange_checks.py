@@ -48,19 +48,6 @@ def check_graph(spec: TrainingSpec) -> None:
             raise TfdistError(f"{option} --strategy {spec.strategy}: {reason}; omit it")
 
 
-def check_not_graph(choice: StrategyChoice) -> None:
-    """Refuse a strategy without tf.distribute for a custom program.
-
-    Raises:
-        TfdistError: it is one.
-    """
-    if CATALOG[choice.strategy].graph:
-        raise TfdistError(
-            f"--strategy {choice.strategy}: a COMMAND gets a strategy of tf.distribute, and this is none; omit the "
-            f"COMMAND, or use --strategy {StrategyName.PARAMETER_SERVER}, whose TF_CONFIG is the same"
-        )
-
-
 _IN_PACKS = (CrossDevice.NCCL, CrossDevice.HIERARCHICAL_COPY)
 
 
@@ -85,7 +72,16 @@ def _alternative(choice: StrategyChoice) -> str:
 
 
 def check_program(choice: StrategyChoice) -> None:
-    """Refuse an option that only the built-in training can pass on, for a custom program."""
+    """Refuse what only the built-in training can do, for a custom program.
+
+    Raises:
+        TfdistError: a strategy without tf.distribute, or an option that would be ignored.
+    """
+    if CATALOG[choice.strategy].graph:
+        raise TfdistError(
+            f"--strategy {choice.strategy}: a COMMAND gets a strategy of tf.distribute, and this is none; omit the "
+            f"COMMAND, or use --strategy {StrategyName.PARAMETER_SERVER}, whose TF_CONFIG is the same"
+        )
     if choice.strategy is StrategyName.MIRRORED and choice.bytes_per_pack is not None:
         raise TfdistError(
             f"--bytes-per-pack {choice.bytes_per_pack}: MirroredStrategy has no such option, so a COMMAND would ignore "

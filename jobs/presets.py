@@ -14,7 +14,7 @@ from tfdist.jobs.checks import (
     strategy_warnings,
     training_warnings,
 )
-from tfdist.jobs.exchange_checks import check_not_graph, check_program
+from tfdist.jobs.exchange_checks import check_program
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
 from tfdist.launch.text import did_you_mean
@@ -123,7 +123,6 @@ def resolve_strategy(
         defaults = _values_of(base, machine)
     choice = StrategyChoice(**{**defaults, **chosen, "gpus": bool(machine.gpus)})
     check_strategy(choice, chosen, machine)
-    check_not_graph(choice)
     check_program(choice)
     communication, communication_notes = _choose_communication(choice, machine)
     choice = replace(choice, communication=communication)

@@ -24,6 +24,7 @@ from tfdist.models.spec import TrainingSpec
 from tfdist.models.strategy_check import StrategyFacts
 from tfdist.strategies.choice import StrategyChoice
 
+NO_STEP = "and measured no step: use tfdist.measure.steps() or tfdist.measure.Callback() in the program"
 _PRIVATE = frozenset(
     [
         "executable", "clock", "gpu_ids", "gpu_uuids", "gpu_processes", "gpus_hidden", "gpu_devices", "gpu_cores",
@@ -135,7 +136,7 @@ def record_of(
 
 def _without_record(spec: StrategyChoice, with_windows: bool) -> str:
     if not isinstance(spec, TrainingSpec):
-        return "and measured no step: use tfdist.measure.steps() or tfdist.measure.Callback() in the program"
+        return NO_STEP
     return f"but sent no record{' with a timed window' if with_windows else ''}"
 
 

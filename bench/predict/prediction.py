@@ -312,11 +312,20 @@ def _gradient_bytes(row: ArmRow, sweep: Sweep | None) -> int:
 
 
 def _link(row: ArmRow, sweep: Sweep | None, asked: PredictionOptions) -> RingLink | None:
-    """The measured link with what was asked for in its place; None if nothing was."""
-    if asked.bandwidth is None and asked.latency_s is None:
-        return None
+    """The measured link with what was asked for in its place; None if nothing was.
+
+    Raises:
+        TfdistError: the sweep ran on one host, and the link between hosts is not given.
+    """
     by_sweep = row.strategy == StrategyName.MULTI_WORKER or not row.link
     measured = link_of(sweep) if sweep and by_sweep else link_of_bench(row)
+    if sweep and by_sweep and not measured.bytes_per_s and None in (asked.bandwidth, asked.latency_s):
+        raise TfdistError(
+            "the sweep ran on one host, so nothing is known of the links between hosts: give --bandwidth, as 10Gbit, "
+            "and --latency, as 50us, or the --collectives of several hosts"
+        )
+    if asked.bandwidth is None and asked.latency_s is None:
+        return None
     return RingLink(
         measured.bytes_per_s if asked.bandwidth is None else asked.bandwidth,
         measured.latency_s if asked.latency_s is None else asked.latency_s,

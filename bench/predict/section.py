@@ -91,14 +91,16 @@ def _answer(prediction: Prediction, curve: ScalingCurve) -> str:
         f"{', an extrapolation' if last.extrapolated else ''}."
     )
     low, high = curve.pays_interval
-    limits = f"{low:,} to {f'{high:,}' if high else f'more than {last.devices:,}'}"
     share = f"{worth:.0%} of what one device alone does"
+    most = f"{high:,}" if high else f"more than {last.devices:,}"
     if curve.pays_until is None:
-        pays = f"Up to {last.devices:,}, each device adds at least {share} ({limits})."
+        unsure = f", but the measurements leave open that only {low:,} pay" if low < last.devices else ""
+        pays = f"Up to {last.devices:,}, each device adds at least {share}{unsure}."
     elif curve.pays_until == 1:
-        pays = f"A second device does not pay ({limits}): it adds less than {share}."
+        unsure = f"; the measurements leave open that {most} devices pay" if high != 1 else ""
+        pays = f"A second device does not pay: it adds less than {share}{unsure}."
     else:
-        pays = f"Devices pay up to {curve.pays_until:,} ({limits}): the next one adds less than {share}."
+        pays = f"Devices pay up to {curve.pays_until:,} (95 %: {low:,} to {most}): the next one adds less than {share}."
     served = f" The parameter servers can serve {curve.service:,.0f} images/s." if curve.service else ""
     return f"{text} {pays}{served}"
 

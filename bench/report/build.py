@@ -55,10 +55,10 @@ def _of_folder(rows: Sequence[ArmRow], folder: str, level: TrustLevel) -> str:
     if not measured:
         return f"{prefix}Nothing was measured: {_tally(rows)}."
     rivals, unranked = rank(measured)
-    few = any(row.rounds < FEWEST_ROUNDS for row in measured)
-    advice = f", in too few rounds to compare them: use --rounds {FEWEST_ROUNDS} or more" if few else ""
+    few = ", in too few rounds to compare them" if any(row.rounds < FEWEST_ROUNDS for row in measured) else ""
+    fix = f": use --rounds {FEWEST_ROUNDS} or more" if any(row.rounds_planned < FEWEST_ROUNDS for row in rows) else ""
     best = best_of(rows, level)
-    sentences = [f"{len(measured)} of {counted(len(rows), 'arm')} were measured{advice}."]
+    sentences = [f"{len(measured)} of {counted(len(rows), 'arm')} were measured{few}{fix if few else ''}."]
     sentences = _ranking(best, rivals, measured) if best else sentences
     left = [f"{label} ({why})" for label, why in unranked.items() if best or not why.startswith("fewer")]
     sentences += [f"Not ranked: {'; '.join(left)}."] if left else []

@@ -320,7 +320,7 @@ def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
             )
     yield from turn_warnings(rows)
     yield from idle_warnings(rows)
-    few = [row.label for row in rows if row.rounds < FEWEST_ROUNDS]
+    few = [row.label for row in rows if row.rounds_planned < FEWEST_ROUNDS]
     if few:
         yield Warning(
             "few-rounds",

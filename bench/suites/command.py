@@ -1,12 +1,21 @@
-"""A command of the command line in place of the built-in training. Pure."""
+"""A command in place of the built-in training: which arms of a suite it can run, and whether it measures anything."""
 
-from collections.abc import Sequence
+import ast
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
 
 from tfdist.bench.suites.arm import STRATEGY_KEYS, Arm
 from tfdist.bench.suites.suite import Suite
+from tfdist.jobs.exchange_checks import check_program
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.job import Program
 from tfdist.launch.redact import REDACTED
+from tfdist.launch.text import shortened
+from tfdist.strategies.choice import StrategyChoice
 
 
 def with_command(suite: Suite, command: Sequence[str], built_in: bool) -> tuple[Suite, tuple[str, ...]]:
@@ -15,7 +24,8 @@ def with_command(suite: Suite, command: Sequence[str], built_in: bool) -> tuple[
     Args:
         suite: the arms' strategies.
         command: the user's program; empty: nothing changes.
-        built_in: its training keys are dropped; arms that then do the same as an earlier one are left out.
+        built_in: its training keys are dropped; arms that then do the same as an earlier one, or that only the
+            built-in training can run, are left out.
 
     Raises:
         TfdistError: an arm of the user's own suite describes the built-in training, or has another command.
@@ -23,7 +33,7 @@ def with_command(suite: Suite, command: Sequence[str], built_in: bool) -> tuple[
     if not command:
         return suite, ()
     arms: list[tuple[Arm, Arm]] = []
-    notes: list[str] = []
+    left_out: list[str] = []
     for old in suite.arms:
         where = f"suite {suite.name}, arm {old.name!r}, has"
         stray = next((key for key in old.choices if key not in STRATEGY_KEYS), None)
@@ -35,12 +45,16 @@ def with_command(suite: Suite, command: Sequence[str], built_in: bool) -> tuple[
             )
         choices = {key: value for key, value in old.choices.items() if key in STRATEGY_KEYS}
         new = replace(old, choices=choices, command=tuple(command))
-        same = next((other.name for before, other in arms if _alike(new, other) and not _alike(old, before)), None)
-        if same is None:
-            arms.append((old, new))
-        else:
-            notes.append(f"left out: {old.name} does the same as {same} with your own program")
-    return replace(suite, arms=tuple(arm for _, arm in arms)), tuple(notes)
+        with suppress(TfdistError):
+            if built_in:
+                check_program(StrategyChoice(**choices))
+            if not any(_alike(new, other) and not _alike(old, before) for before, other in arms):
+                arms.append((old, new))
+                continue
+        left_out.append(old.name)
+    why = "they differ from others only in the built-in training, or need it"
+    notes = (f"left out with your own program, because {why}: {shortened(left_out)}",) if left_out else ()
+    return replace(suite, arms=tuple(arm for _, arm in arms)), notes
 
 
 def check_complete(suite: Suite, option: str) -> None:
@@ -59,3 +73,54 @@ def check_complete(suite: Suite, option: str) -> None:
 
 def _alike(one: Arm, other: Arm) -> bool:
     return (one.choices, one.hosts) == (other.choices, other.hosts)
+
+
+_SIGNS = frozenset(["measure", "TFDIST_EVENTS_FD", "TFDIST_TURNS"])
+_LOADERS = frozenset(["importlib", "runpy", "subprocess", "__import__", "exec", "execv", "execvp", "system"])
+"""Words of a program that runs code which it does not import."""
+
+
+def check_measures(program: Program) -> None:
+    """Refuse a Python program that names neither tfdist.measure nor the protocol, nor imports a file that does.
+
+    One that cannot be read here, or that may run other code, passes.
+
+    Raises:
+        TfdistError: no step of it would be measured.
+    """
+    words = [word for word in program.argv if word != "-u"]
+    is_module = words[:1] == ["-m"]
+    if not program.python or not words[is_module:] or (words[0].startswith("-") and not is_module):
+        return
+    folder = Path() if is_module else Path(words[0]).parent
+    files = list(_files(folder, words[1])) if is_module else [Path(words[0])]
+    for path in files:  # grows
+        try:
+            nodes = list(ast.walk(ast.parse(path.read_bytes())))
+        except (OSError, SyntaxError, ValueError):
+            return
+        texts = [getattr(node, name, None) for node in nodes for name in ("id", "attr", "name", "module", "value")]
+        if (_SIGNS | _LOADERS) & {word for text in texts if isinstance(text, str) for word in text.split(".")}:
+            return
+        for node in (each for each in nodes if isinstance(each, ast.Import | ast.ImportFrom)):
+            level, module = getattr(node, "level", 0), getattr(node, "module", None)
+            for name in (".".join(filter(None, [module, alias.name])) for alias in node.names):
+                found = list(_files(path.parents[level - 1] if level else folder, name))
+                top = name.partition(".")[0]
+                if not found and not level and top not in {*sys.stdlib_module_names, "tfdist"}:
+                    origin = getattr(find_spec(top), "origin", None)  # an installed package is taken to measure nothing
+                    if not {"site-packages", "dist-packages"} & {*Path(origin or "").parts}:
+                        return
+                files += [file for file in found if file not in files]
+    if files:
+        raise TfdistError(
+            f"{shortened(map(str, files))}: no step would be measured: call tfdist.measure.steps() or pass "
+            "tfdist.measure.Callback() to fit, as docs/convert.md shows"
+        )
+
+
+def _files(folder: Path, module: str) -> Iterator[Path]:
+    """The files of a module and of the packages around it."""
+    parts = module.split(".")
+    for stem in (folder.joinpath(*parts[:end]) for end in range(1, len(parts) + 1)):
+        yield from (file for file in (stem.with_suffix(".py"), stem / "__init__.py") if file.is_file())

@@ -71,7 +71,7 @@ def _console(run_dir: RunDir, out: TextIO, clock: _Clock) -> PrefixedLines:
     """The console that a launch chooses: a live table for the built-in training on a terminal, else prefixed lines."""
     saved = read_saved_spec(run_dir)
     if not can_redraw(out) or saved is None or saved.command:
-        return PrefixedLines(out, sys.stderr if out.isatty() else out, LineOptions(verbose=not out.isatty()))
+        return PrefixedLines(out, sys.stderr if out.isatty() else out, LineOptions(verbose=not out.isatty()), clock)
     return LiveTable(_job(run_dir, saved.spec), out, LineOptions(), clock)
 
 

@@ -170,6 +170,8 @@ def target(file: TextIO) -> Hashable:
     return file.queue if isinstance(file, Stream) else file
 
 
+STEPS_S = 10.0
+"""Seconds between two steps that are printed where there is no terminal."""
 UPDATE_S = 1.0
 """Seconds between two updates of a progress bar."""
 SCREEN = 30
@@ -217,6 +219,8 @@ class PrefixedLines:
         """Lines by task and stream."""
         self.last: deque[tuple[str, str]] = deque(maxlen=SCREEN)
         """Task and text of the last lines on `err`, and of those on `out` if both are one terminal."""
+        self.stepping, self.stepped_at = "", -STEPS_S
+        """The task whose steps are printed, and when the last one was."""
 
     def __enter__(self) -> "PrefixedLines":
         return self
@@ -241,6 +245,11 @@ class PrefixedLines:
                 self._print_text(task, stream, replace_surrogates(text))
             case Event(task, event={"event": "step"}) if self._prints(task) and not self.options.quiet:
                 step, steps, images_per_s, loss = step_values(message.event)
+                if not self.out.isatty():  # a file gets those of one task, now and then and the last one
+                    due = step == steps or self.now() - self.stepped_at >= STEPS_S
+                    if task != (self.stepping or task) or not due:
+                        return
+                    self.stepping, self.stepped_at = task, self.now()
                 texts = (step_text(step, steps), number_text(images_per_s, ",.1f"), number_text(loss, ".4f"))
                 forms = zip(("step {}", "{} images/s", "loss {}"), texts, strict=True)
                 line = "  ".join(form.format(text) for form, text in forms if text)
@@ -257,6 +266,7 @@ class PrefixedLines:
                     printer.stall_s = STALL_S
                 self._say("tfdist", reason)
             case Exited(task):
+                self.stepping = "" if self.stepping == task else self.stepping
                 self._end_lines([key for key in self.texts if key[0] == task])
         for printer in self.printers.values():
             printer.catch_up()

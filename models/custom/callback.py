@@ -80,9 +80,10 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
         """Check that there are no more turns."""
         if self._stepper is not None and self._stepper.unfinished:
+            data = "repeat() the data: parameter-server needs steps_per_epoch" if job_part().workers else ""
             raise TfdistError(
                 f"tfdist.measure: fit ended after {self._stepper.trained} steps, before the bench did: use "
-                "epochs=tfdist.measure.epochs(N), and data that repeats or no steps_per_epoch"
+                f"epochs=tfdist.measure.epochs(N), and {data or 'omit steps_per_epoch, or repeat() the data'}"
             )
 
     def _set_examples(self, stepper: Stepper, logs: Any) -> None:

@@ -1,7 +1,7 @@
 """`python -m tfdist.models.training.export PREFIX TARGET`: the model of a checkpoint as a SavedModel or a .keras file.
 
 PREFIX is the checkpoint's path without the ending; the training's spec is in TFDIST_SPEC. The model computes in
-float32, whatever the precision of the training.
+float32, whatever the precision of the training. A .keras file is one of Keras 3, also if tf_keras trained it.
 """
 
 import os
@@ -15,7 +15,7 @@ from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.models.checkpoints import UNREADABLE
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.task import leave
-from tfdist.strategies.options import Precision
+from tfdist.strategies.options import Keras, Precision
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -34,7 +34,7 @@ def main(prefix: str, target: str) -> int:
         spec = TrainingSpec.from_env(os.environ)
         if spec is None:
             raise TfdistError(f"{TrainingSpec.VARIABLE} is not set: export with `tfdist export`")
-        os.environ.update(spec.keras.environment)
+        os.environ.update((Keras.THREE if target.endswith(KERAS_FILE) else spec.keras).environment)
         export(spec, prefix, target)
     except TfdistError as error:
         sys.stderr.write(f"tfdist: {error}\n")
@@ -50,7 +50,7 @@ def export(spec: TrainingSpec, prefix: str, target: str) -> None:
     """
     import tensorflow as tf
 
-    from tfdist.models.training.moving_averages import build_plain, load_weights
+    from tfdist.models.training.moving_averages import build_plain, load_converted, load_weights
 
     tf.config.set_visible_devices([], "GPU")
     tf.get_logger().setLevel("ERROR")
@@ -59,12 +59,13 @@ def export(spec: TrainingSpec, prefix: str, target: str) -> None:
         raise TfdistError(f"{target} exists: use another name, or remove it")
     model = build_plain(spec, Precision.FLOAT32)
     try:
-        load_weights(model, prefix)
+        converts = spec.keras is Keras.TWO and target.endswith(KERAS_FILE)
+        load_converted(model, prefix) if converts else load_weights(model, prefix)
     except tf.errors.OpError as error:
         raise TfdistError(f"checkpoint {prefix} cannot be read: {error.message}", UNREADABLE) from None
     try:
         with _moved_into_place(target) as temporary:
-            _save_file(model, temporary) if target.endswith(KERAS_FILE) else _save_folder(model, temporary)
+            model.save(temporary) if target.endswith(KERAS_FILE) else _save_folder(model, temporary)
     except (OSError, tf.errors.OpError) as error:
         raise TfdistError(f"{target} cannot be written: {error}", ExitCode.FAILED) from None
 
@@ -86,10 +87,6 @@ def _moved_into_place(target: str) -> Iterator[str]:
             tf.io.gfile.rmtree(temporary)
         elif tf.io.gfile.exists(temporary):
             tf.io.gfile.remove(temporary)
-
-
-def _save_file(model: "tf.keras.Model", path: str) -> None:
-    model.save(path)
 
 
 def _save_folder(model: "tf.keras.Model", path: str) -> None:

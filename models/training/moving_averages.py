@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from tfdist.models.architectures.build import build as build_model
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training import moving_averages
 from tfdist.models.training.storage import tensorflow_variable
 from tfdist.strategies.options import Precision
 
@@ -39,9 +38,23 @@ def load_weights(model: tf.keras.Model, prefix: str) -> None:
     """
     status = tf.train.Checkpoint(model=model).read(prefix)
     status.assert_existing_objects_matched().expect_partial()
-    averages = moving_averages.saved(prefix)
-    if averages:
-        moving_averages.assign(model.trainable_variables, averages)
+    if averages := saved(prefix):
+        assign(model.trainable_variables, averages)
+
+
+def load_converted(model: tf.keras.Model, prefix: str) -> None:
+    """`load_weights` into a model of Keras 3 from a checkpoint of tf_keras.
+
+    tf_keras numbers the layers with weights, and calls the kernel of a depthwise convolution `depthwise_kernel`.
+    """
+    reader = tf.train.load_checkpoint(prefix)
+    for number, layer in enumerate(layer for layer in model.layers if layer.weights):
+        for weight in layer.weights:
+            names = (f"model/layer_with_weights-{number}/{kind}{weight.name}" for kind in ("", "depthwise_"))
+            keys = (f"{name}/.ATTRIBUTES/VARIABLE_VALUE" for name in names)
+            weight.assign(reader.get_tensor(next(filter(reader.has_tensor, keys))))
+    if averages := saved(prefix):
+        assign(model.trainable_variables, averages)
 
 
 _KEY = "averages/{}/.ATTRIBUTES/VARIABLE_VALUE"

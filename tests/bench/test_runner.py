@@ -26,6 +26,7 @@ from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machine
 from tfdist.models.record import RecordStatus
+from tfdist.models.run import NO_STEP
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.options import StrategyName
 
@@ -191,6 +192,7 @@ def test_a_signal_keeps_the_turns_and_ends_all_processes(make):
     bench = make("one", "a", rounds=4, incarnations=2)
     bench.fakes.behaviour = {"a": {"ctrl_c": 3}}  # releases: warm-up, two turns
     assert bench.run() == signal.SIGINT
+    assert "SIGINT: stopping 2 arms; again: at once. The figures so far follow" in bench.notes
     assert bench.fakes.box.alive == []
     assert bench.statuses()["a", 1] == "ok"
     assert bench.fakes.happened("start") == ["one", "a"]
@@ -280,6 +282,37 @@ def test_an_arm_that_hangs_has_the_timeout_of_the_suite_as_its_reason(make):
         bench.run()
     said = "a: timeout: a turn took longer than 7 s, the timeout of the suite; hint: do this"
     assert bench.notes[0].startswith(said)
+
+
+@pytest.mark.parametrize("status", [RecordStatus.FAILED, RecordStatus.TIMEOUT])
+def test_a_first_arm_without_a_step_ends_the_bench(make, monkeypatch, status):
+    bench = make("one", "a", "b", rounds=1, timeout=7)
+    bench.arms = replace(bench.arms, commands=dict.fromkeys(bench.arms.specs, ("train",)))
+    bench.fakes.behaviour = {"one": {"ends": -1}}
+    original = FakeArm.finish
+    reason = f"worker-0 exited with code 0 {NO_STEP}"
+
+    def finish(arm, ending, why=""):
+        original(arm, status, reason) if arm.ends < 0 else original(arm, ending, why)
+
+    monkeypatch.setattr(FakeArm, "finish", finish)
+    sentence = "measured no step" if status is RecordStatus.FAILED else "its start took longer than 7 s"
+    with pytest.raises(
+        TfdistError, match=rf"^one: .*{sentence}.*; no arm has measured a step before it, so the bench ends"
+    ):
+        bench.run()
+    assert "b" not in bench.fakes.happened("turn")
+    assert bench.statuses()["one", 1] == str(status)
+    assert bench.fakes.box.alive == []
+
+
+def test_two_first_arms_that_fail_end_the_bench_of_a_program(make):
+    bench = make("one", "a", "b", rounds=1)
+    bench.arms = replace(bench.arms, commands=dict.fromkeys(bench.arms.specs, ("train",)))
+    bench.fakes.behaviour = {"one": {"ends": -1}, "a": {"ends": -1}}
+    with pytest.raises(TfdistError, match=r"^a: port 5 .*; no arm has measured a step before it, so the bench ends"):
+        bench.run()
+    assert bench.notes[0].startswith("one: failed: port 5 ")
 
 
 def test_a_turn_that_was_cut_off_is_measured_again_on_a_line_of_its_own(make):

@@ -164,7 +164,7 @@ def test_a_budget_is_filled_with_rounds(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_your_own_program_replaces_the_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "train.py").write_text("")
+    (tmp_path / "train.py").write_text("import tfdist.measure")
     words = ["bench", "--suite", "cpu", "--dry-run", "--json", "--", "python", "train.py", "--token", "abc", "--json"]
     assert run(words) == 0
     printed = capsys.readouterr().out

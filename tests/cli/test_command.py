@@ -275,6 +275,15 @@ def test_a_value_of_the_wrong_type_is_named(arguments, message, capsys):
     assert refusal(["launch", *arguments], capsys) == message
 
 
+def test_a_variable_with_a_typo_is_a_warning_and_those_of_other_commands_are_none(monkeypatch, capsys):
+    for name in ("TFDIST_STRATGY", "TFDIST_ROUNDS", "TFDIST_TASK", "TFDIST_BATCH_SIZE", "TFDIST_OF_SOMEBODY_ELSE"):
+        monkeypatch.setenv(name, "1")
+    assert run(["tf-config", "--json"]) == 2
+    warning, sentence = capsys.readouterr().err.splitlines()
+    assert warning == "warning: TFDIST_STRATGY: no such variable; did you mean TFDIST_STRATEGY?"
+    assert sentence == "tfdist: --json: no such option; see 'tfdist tf-config --help'"
+
+
 def test_an_unreadable_file_is_named(tmp_path, monkeypatch, capsys):
     (tmp_path / "mine.env").touch()
     monkeypatch.setattr("os.access", lambda *_: False)  # root may read every file

@@ -1,5 +1,6 @@
 """tfdist export: what is refused before TensorFlow is started."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,19 @@ def test_what_is_refused(arguments, message, capsys):
     assert (out, err.count("\n")) == ("", 1)
     assert err.startswith(f"tfdist: {message}")
     assert not Path("new").exists()
+
+
+def test_steps_that_another_run_has_added_to_the_folder_are_not_exported(capsys):
+    run_dir = save_run(OLD, 50)
+    event = {
+        "kind": "Event",
+        "task": "worker-0",
+        "attempt": 0,
+        "time": 1.0,
+        "event": {"event": "checkpoint", "step": 20},
+    }
+    run_dir.events.write_text(json.dumps(event) + "\n")
+    assert run(["export", OLD, "new"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert f"RUN {OLD}: its last checkpoint, of step 20, is no longer in {run_dir.checkpoints}; export that" in err

@@ -44,6 +44,16 @@ def test_all_tasks_are_printed_with_their_names(capfd):
     assert printed(capfd, "last", "--stderr") == "[worker-0] err of worker-0\n[worker-1] err of worker-1\n"
 
 
+def test_steps_follow_what_the_tasks_wrote(capfd):
+    step = '{"event": "step", "step": %d, "steps": 2, "loss": 0.5}'
+    script = "".join(f"echo '{step % number}' >&$TFDIST_EVENTS_FD; " for number in (1, 2))
+    assert run(["launch", "--strategy", "one-device", "--", "bash", "-c", f"{script} echo end"]) == 0
+    capfd.readouterr()
+    steps = ["[worker-0] step 1/2  loss 0.5000", "[worker-0] step 2/2  loss 0.5000"]
+    assert printed(capfd, "last").splitlines() == ["[worker-0] end", *steps]
+    assert printed(capfd, "last", "--stderr") == ""
+
+
 def test_one_task_is_printed_byte_for_byte(capfd):
     assert printed(capfd, "last", "worker-1") == "out of worker-1\nno newline"
     assert printed(capfd, "last", "worker-1", "--stderr") == "err of worker-1\n"

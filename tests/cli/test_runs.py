@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tfdist.bench.folder import BenchFile, BenchPaths
+from tfdist.bench.plan import interleave
+from tfdist.bench.suites.suite import parse_suite
 from tfdist.cli.command import run
 from tfdist.jobs.checkpoint_source import SavedSpec
+from tfdist.launch.json_files import save_json
 from tfdist.launch.runs.launcher import this_launcher
 from tfdist.launch.runs.prune import delete
 from tfdist.models.checkpoints import Checkpointing
@@ -48,17 +52,29 @@ def test_the_runs_are_listed_newest_first_with_state_duration_and_reason(capsys)
     keep("20260104T120000Z-d")
     assert run(["runs"]) == 0
     header, *rows = capsys.readouterr().out.splitlines()
-    assert header.split() == ["run", "started", "state", "time", "why"]
+    assert header.split() == ["run", "started", "state", "time", "hosts", "size", "what", "why"]
     assert [row.split()[0] for row in rows] == [
         f"2026010{n}T120000Z-{c}" for n, c in ((3, "c"), (4, "d"), (2, "b"), (1, "a"))
     ]
-    assert [row.partition(" ago)")[2].split(maxsplit=1) for row in rows] == [
-        ["running", "5 min"],
-        ["lost", "the launcher ended without an outcome"],
-        ["ok", "2 min"],
-        ["failed", "3 s    worker-1 exited with code 1: ValueError: x"],
+    assert [" ".join(re.sub(r"\d+ B", "", row.partition(" ago)")[2]).split()) for row in rows] == [
+        "running 5 min",
+        "lost the launcher ended without an outcome",
+        "ok 2 min",
+        "failed 3 s worker-1 exited with code 1: ValueError: x",
     ]
     assert "(5 min ago)" in rows[0]
+
+
+def test_a_bench_is_listed_with_its_turns(tmp_path, capsys):
+    paths = BenchPaths(tmp_path / "bench_results" / "mine")
+    suite = parse_suite({"arms": [{"name": "a", "strategy": "one-device"}], "rounds": 3}, "s")
+    paths.root.mkdir(parents=True)
+    save_json(paths.bench, BenchFile(suite, "tfdist bench --suite s", "", interleave(["a"], 3, 0)).to_json())
+    paths.turns.write_text('{"turn": 1}\n')
+    assert run(["runs"]) == 0
+    (row,) = capsys.readouterr().out.splitlines()[1:]
+    assert row.startswith("bench_results/mine ")
+    assert re.search(r" bench +0 s +1 +[\d.]+ k?B +tfdist bench --suite s +1 of 3 turns$", row)
 
 
 def test_a_launch_is_listed(capsys):
@@ -70,6 +86,8 @@ def test_a_launch_is_listed(capsys):
     new, old = json.loads(line)["runs"]
     assert (new["state"], new["name"][-5:], old["state"], old["exit_code"]) == ("ok", "-fine", "failed", 1)
     assert old["culprit"] == "worker-0"
+    assert (old["what"], new["what"]) == ("one-device false", "one-device true")
+    assert old["bytes"] > 100
 
 
 def test_a_launch_that_is_refused_after_its_folder_was_made_is_listed_as_refused(capsys):

@@ -82,7 +82,7 @@ def folder(tmp_path_factory):
     """What the command lines name: programs, hosts, benches and a run that has saved checkpoints."""
     folder = tmp_path_factory.mktemp("it's new")
     for name, text in (
-        ("train.py", ""),
+        ("train.py", "import tfdist.measure"),
         ("tf_cnn_benchmarks.py", ""),
         ("pods.txt", "pod1 addr=127.0.0.2\npod2 addr=127.0.0.3\n"),
         ("vms.txt", "vm1 addr=127.0.0.2\nvm2 addr=127.0.0.3\n"),

@@ -1,11 +1,15 @@
 """Programs of one's own in a bench: both examples under the strategies that need a different loop or callback."""
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import tfdist.bench
 
+CONVERT = Path(__file__).parents[2] / "docs" / "convert.md"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SUITE = """
 rounds = 2
@@ -45,6 +49,23 @@ def test_the_examples_are_measured_in_turns(example, tmp_path, survivors):
     for arm, of_arm in windows.groupby("arm"):
         of_job = of_arm.groupby(["round", "window"]).agg({"steps": "first", "examples": "sum"})
         assert (of_job["examples"] == of_job["steps"] * EXAMPLES_PER_STEP[arm]).all()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("index", range(4), ids=["keras", "keras converted", "loop", "loop converted"])
+def test_the_scripts_of_convert_md_train_alone_and_converted_in_a_bench(index, tmp_path, survivors):
+    scripts = re.findall("```python\n(.*?)```", CONVERT.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "train.py").write_text(scripts[index])
+    subprocess.run([sys.executable, "train.py"], cwd=tmp_path, check=True)
+    if index % 2 == 0:
+        return
+    (tmp_path / "suite.toml").write_text(SUITE)
+    arms = ["one-device", "multiworker", *(["parameter-server"] if index == 1 else [])]
+    program = ["python", str(tmp_path / "train.py")]
+    folder = tfdist.bench.run(tmp_path / "suite.toml", arms=arms, program=program, out=tmp_path / "out")
+    assert survivors() == []
+    table = tfdist.bench.load(folder)
+    assert (table["status"] == "ok").all(), table["reason"].to_list()
 
 
 ADDS_ONE = """

@@ -12,6 +12,8 @@ from tests.launch.agent_program.real_agent import wait_until
 
 TRAINING = ["launch", "--preset", "smoke", "--model", "tiny", "--quiet", "--json", "--no-prefix"]
 
+LOADS = "import keras, sys; assert keras.saving.load_model(sys.argv[1]).input_shape == (None, 32, 32, 3)"
+
 pytestmark = pytest.mark.thorough
 
 
@@ -58,6 +60,7 @@ def test_a_run_is_resumed_twice_and_exported(tmp_path, monkeypatch):
     assert (min(losses(second["run_dir"])) > 20, min(losses(third["run_dir"])) in range(31, 41)) == (True, True)
     exported, _ = tfdist("export", "last", "it's a model.keras", "--json")
     assert (exported["step"], exported["kind"]) == (60, "Keras file")
+    subprocess.run([sys.executable, "-c", LOADS, "it's a model.keras"], check=True)
     break_data(folder, 60)
     exported, warning = tfdist("export", "last", "model", "--json")
     assert (exported["step"] < 60, Path("model", "saved_model.pb").exists()) == (True, True)

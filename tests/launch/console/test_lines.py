@@ -325,3 +325,13 @@ def test_a_color_that_is_cut_off_is_not_shown():
     console = Console(terminal=True)
     assert console("red \x1b[3") == "[worker-0] red"
     assert console("1mx\n") == " \x1b[31mx\x1b[0m\n"
+
+
+def test_a_file_gets_a_step_of_one_task_every_10_seconds_its_last_one_and_then_those_of_another():
+    console, printed = Console(), []
+    for at, task, step in [(0, 0, 1), (9, 1, 1), (9.9, 0, 2), (10.1, 0, 3), (11, 0, 9)]:
+        console.time = at
+        printed.append(console(Event(f"worker-{task}", 0.0, {"event": "step", "step": step, "steps": 9})))
+    assert "".join(printed) == "[worker-0] step 1/9\n[worker-0] step 3/9\n[worker-0] step 9/9\n"
+    last = Event("worker-1", 0.0, {"event": "step", "step": 9, "steps": 9})
+    assert (console(last), console(exited("worker-0"), last)) == ("", "[worker-1] step 9/9\n")

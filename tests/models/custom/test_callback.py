@@ -102,6 +102,7 @@ def test_a_sleep_at_the_end_of_an_epoch_is_found_between_epochs(keras):
 def test_a_fit_that_ends_before_the_turns_is_an_error():
     done, _ = fit(TURNS, program=PROGRAM.replace("tfdist.measure.epochs(2)", "2"))
     assert done.returncode == 1
+    assert "omit steps_per_epoch, or repeat() the data" in done.stderr
     assert "fit ended after 6 steps, before the bench did: use epochs=tfdist.measure.epochs(N)" in done.stderr
 
 
