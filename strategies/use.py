@@ -8,9 +8,15 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 
+trained: list["tf.distribute.Strategy"] = []
+"""The strategies that steps of this process ran under."""
+
+
 def report(strategy: "tf.distribute.Strategy | None", *, trains: bool) -> None:
     """Send the class and the replicas in sync of a strategy, and whether steps run under it; None: do nothing."""
     if strategy is not None:
+        if trains:
+            trained.append(strategy)
         name, replicas = type(strategy).__name__, strategy.num_replicas_in_sync
         events.emit("strategy", name=name, replicas=replicas, trains=trains)
 

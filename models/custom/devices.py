@@ -8,20 +8,24 @@ from typing import TYPE_CHECKING, Any
 from tfdist.launch.cluster import parse_tf_config
 from tfdist.launch.errors import TfdistError
 from tfdist.strategies import current
+from tfdist.strategies.use import trained
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
 
 def program_strategy() -> "tf.distribute.Strategy | None":
-    """The strategy in whose scope this is called, else the one that `current()` has built; None without any."""
+    """The strategy in whose scope this is called, else the one that steps ran under, else that of `current()`.
+
+    None: it is TensorFlow's default strategy, or there is none.
+    """
     if "tensorflow" not in sys.modules:
         return None
     import tensorflow as tf
 
     if tf.distribute.has_strategy():
         return tf.distribute.get_strategy()
-    built = current() if current.cache_info().currsize else None
+    built = trained[-1] if trained else current() if current.cache_info().currsize else None
     return None if built is tf.distribute.get_strategy() else built  # None for TensorFlow's default strategy
 
 
