@@ -47,7 +47,7 @@ def logs(
     stderr: Stderr = False,
     json: Json = False,
 ) -> None:
-    """Print what the tasks of a run wrote, then their steps. TensorFlow's own messages are included.
+    """Print what the tasks of a run wrote. Includes TensorFlow's own messages; the steps follow at the end.
 
     With --follow, it attaches to any running launch. Ctrl-C detaches, with exit code 130; the run continues. The exit
     code is then that of the run.

@@ -74,7 +74,7 @@ def test_a_bench_is_listed_with_its_turns(tmp_path, capsys):
     assert run(["runs"]) == 0
     (row,) = capsys.readouterr().out.splitlines()[1:]
     assert row.startswith("bench_results/mine ")
-    assert re.search(r" bench +0 s +1 +[\d.]+ k?B +tfdist bench --suite s +1 of 3 turns$", row)
+    assert re.search(r" bench +\d+ s +1 +[\d.]+ k?B +tfdist bench --suite s +1 of 3 turns$", row)
 
 
 def test_a_launch_is_listed(capsys):
