@@ -13,8 +13,11 @@ trained: list["tf.distribute.Strategy"] = []
 
 
 def report(strategy: "tf.distribute.Strategy | None", *, trains: bool) -> None:
-    """Send the class and the replicas in sync of a strategy, and whether steps run under it; None: do nothing."""
-    if strategy is not None:
+    """Send the class and the replicas in sync of a strategy, and whether steps run under it; None: do nothing.
+
+    Once steps ran under it, it is not sent again.
+    """
+    if strategy is not None and strategy not in trained:
         if trains:
             trained.append(strategy)
         name, replicas = type(strategy).__name__, strategy.num_replicas_in_sync
@@ -26,7 +29,7 @@ def report_first_step(strategy: "tf.distribute.Strategy | None") -> None:
 
     A ClusterCoordinator schedules functions that may not call `run`: their first one counts, too.
     """
-    if strategy is None:
+    if strategy is None or strategy in trained:
         return
     places: list[tuple[Any, str]] = [(strategy.extended, "call_for_each_replica"), (strategy.extended, "tpu_run")]
     if "ParameterServer" in type(strategy).__name__:
