@@ -1,5 +1,6 @@
 """Print a running job as prefixed lines."""
 
+import math
 import os
 import shutil
 import time
@@ -219,7 +220,7 @@ class PrefixedLines:
         """Lines by task and stream."""
         self.last: deque[tuple[str, str]] = deque(maxlen=SCREEN)
         """Task and text of the last lines on `err`, and of those on `out` if both are one terminal."""
-        self.stepping, self.stepped_at = "", -STEPS_S
+        self.stepping, self.stepped_at = "", -math.inf
         """The task whose steps are printed, and when the last one was."""
 
     def __enter__(self) -> "PrefixedLines":
