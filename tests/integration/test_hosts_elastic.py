@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+import time
 from queue import Empty, Queue
 
 import psutil
@@ -191,7 +192,11 @@ def test_a_training_continues_with_fewer_workers_and_trains_the_remaining_exampl
     )
     options = ("--checkpoint-every", "50", "--checkpoint-dir", f"{launcher.folder}/saved", "--min-workers", "2")
     run = Run(launcher, *MULTI, "--hosts", "h1,h2,h3", *options, *training, command=())
-    run.wait_for("step 100/600", seconds=120)
+    run.wait_for("step 1/600", seconds=120)
+    deadline = time.monotonic() + 60
+    while not list((launcher.folder / "saved").glob("*.json")):
+        assert time.monotonic() < deadline, "".join(run.seen)
+        time.sleep(0.05)
     run.kill_agent(net.hosts[2])
     run.wait_for("2 workers instead of 3 (lost h3): global batch 16 instead of 24")
     assert run.process.wait(120) == 0, "".join(run.seen)
