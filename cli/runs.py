@@ -176,7 +176,7 @@ def _row(run: Run) -> tuple[float, tuple[str, ...]]:
 
 
 def _benches() -> Iterator[tuple[float, tuple[str, ...]]]:
-    """As `_row`, of the benches in this folder; they have no launcher that could be asked."""
+    """Start and row, like that of `_row`, of each bench in this folder; they have no launcher that could be asked."""
     for file in Path("bench_results").glob("*/bench.json"):
         with suppress(TfdistError, OSError, ValueError):
             bench, turns, started = read_bench(file.parent), BenchPaths(file.parent).turns, file.stat().st_mtime

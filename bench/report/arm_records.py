@@ -49,12 +49,14 @@ class ArmRecords:
         """The records with figures."""
         return tuple(record for record in self.records if record.status == RecordStatus.OK)
 
-    @cached_property
+    def strategy_note(self, check: StrategyCheck) -> str:
+        """What the first start with this result says about its strategy; empty: none has it."""
+        return next((record.strategy_note for record in self.measured if record.strategy_check is check), "")
+
+    @property
     def refutation(self) -> str:
         """Why its program did not train under its strategy; empty: it did, as far as is known."""
-        return next(
-            (record.strategy_note for record in self.measured if record.strategy_check is StrategyCheck.REFUTED), ""
-        )
+        return self.strategy_note(StrategyCheck.REFUTED)
 
     @cached_property
     def rates(self) -> Mapping[Block, float]:

@@ -280,10 +280,7 @@ def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
     """Those that apply, the most severe first."""
     rows = [row for row in rows if row.measured]
     for row in rows:
-        unknown = next(
-            (record.strategy_note for record in row.measured if record.strategy_check is StrategyCheck.UNKNOWN), ""
-        )
-        if unknown:
+        if unknown := row.strategy_note(StrategyCheck.UNKNOWN):
             yield Warning("unknown-strategy", f"{row.label}: {unknown.partition('; ')[0]}.", "Its name may be wrong.")
         if row.status == WRONG:
             yield Warning(
