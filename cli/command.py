@@ -29,6 +29,7 @@ SENTENCES = {
     "logs": "Print what the tasks of a run wrote.",
     "stop": "Stop a run and wait until it has ended.",
     "export": "Write the model of the last checkpoint of a run.",
+    "check": "Run your program for a few steps under each strategy.",
     "bench": "Measure every arm of a suite, in turns.",
     "tune": "Find the fastest options of a strategy.",
     "collectives": "Measure all-reduce and other collectives by size.",

@@ -185,7 +185,7 @@ def run_launch(
             policy = replace(policy, saves_on_signal=True, restart_grace_s=grace_s)
         if background is not None:
             background.expect((plan.task.name for plan in planned.job.plans), run_dir)
-        console = _console(planned, run_options, background)
+        console = _console(planned, run_options, background, run_dir)
         hosts = elastic_hosts(planned, options.choices.get("workers"), selection, policy)
         outcome, record = _run(planned, run_dir, policy, console, fleet, hosts)
 
@@ -221,11 +221,13 @@ def checked_plan(options: LaunchOptions, run_options: RunOptions, machines: Mach
     return planned
 
 
-def _console(planned: PlannedLaunch, options: RunOptions, background: Background | None) -> PrefixedLines:
+def _console(
+    planned: PlannedLaunch, options: RunOptions, background: Background | None, run_dir: RunDir
+) -> PrefixedLines:
     """A live table for the built-in training on a terminal, else prefixed lines."""
     if background is not None:
         return BackgroundLines(background, options.out, sys.stderr)
-    lines = replace(options.lines, tasks=output_tasks(options.output, planned.job))
+    lines = replace(options.lines, tasks=output_tasks(options.output, planned.job), run_dir=run_dir)
     if not planned.argv and not lines.quiet and can_redraw(options.out):
         return LiveTable(planned.job, options.out, lines)
     return PrefixedLines(options.out, sys.stderr, lines)

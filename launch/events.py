@@ -9,10 +9,12 @@ import os
 import signal
 import stat
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from types import TracebackType
+from traceback import walk_tb
+from types import FrameType, TracebackType
 from typing import Any
 
 from tfdist.launch import events
@@ -160,17 +162,24 @@ def _bounded(text: str) -> str:
 
 
 def _place(trace: TracebackType | None) -> str:
-    # The innermost line of the user's program, as `train.py:12`; else the innermost one.
+    # The innermost line of the user's program; else the innermost one.
+    places = list(walk_tb(trace))
+    return program_line(places[::-1]) or (_text(*places[-1]) if places else "")
+
+
+def program_line(places: Iterable[tuple[FrameType, int]]) -> str:
+    """The first of these frames and lines that is in no library, as `train.py:12`; empty if none is."""
     import sysconfig
+
+    libraries = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+    for frame, line in places:
+        is_tfdist = frame.f_globals.get("__name__", "").startswith("tfdist.")
+        if not is_tfdist and not frame.f_code.co_filename.startswith((*libraries, "<")):
+            return _text(frame, line)
+    return ""
+
+
+def _text(frame: FrameType, line: int) -> str:
     from pathlib import Path
 
-    places = []
-    while trace is not None:
-        places.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
-        trace = trace.tb_next
-    libraries = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-    in_program = [(file, line) for file, line in places if not file.startswith((*libraries, "<frozen"))]
-    if not places:
-        return ""
-    file, line = (in_program or places)[-1]
-    return f"{file.removeprefix(f'{Path.cwd()}/')}:{line}"
+    return f"{frame.f_code.co_filename.removeprefix(f'{Path.cwd()}/')}:{line}"

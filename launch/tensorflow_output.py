@@ -46,6 +46,11 @@ INCOMPATIBILITIES = (
         KERAS_3,
     ),
     Incompatibility(
+        r"you need to pass this dataset to ClusterCoordinator\.create_per_worker_dataset",
+        "Keras 3's fit does not run under ParameterServerStrategy",
+        f"{KERAS_3}; a loop of your own makes its data with create_per_worker_dataset",
+    ),
+    Incompatibility(
         r"No OpKernel was registered to support Op 'Nccl\w+'",
         "NCCL needs GPUs",
         "choose HierarchicalCopyAllReduce or ReductionToOneDevice as cross_device_ops, or omit it",

@@ -36,6 +36,8 @@ class _Use:
     replicas: int
     """Replicas in sync of the whole job."""
     trains: bool
+    line: str = ""
+    """Of the program, as ` (train.py:12)`; empty if unknown."""
 
 
 @dataclass
@@ -60,7 +62,8 @@ class StrategyFacts:
             case Event(task, event={"event": "first_batch", "digest": str(digest)}):
                 self.first_batches[task] = digest
             case Event(task, event={"event": "strategy", "name": str(name), "replicas": int(replicas)} as event):
-                self.uses[task] = _Use(name, replicas, event.get("trains") is True)
+                line = event.get("line")
+                self.uses[task] = _Use(name, replicas, event.get("trains") is True, f" ({line})" if line else "")
 
     def judge(self, choice: StrategyChoice, job: Job) -> tuple[StrategyCheck, str]:
         """The check of a job with this choice, and a sentence with the fix if it is refuted or unknown.
@@ -68,32 +71,36 @@ class StrategyFacts:
         A job whose program has been seen to train under the strategy is confirmed. So is one of several tasks whose
         servers all listened, if it says nothing more: it builds its strategy, or its sessions, from TF_CONFIG.
         """
-        row, refuted = CATALOG[choice.strategy], f"the program did not train under {choice.strategy}"
+        row = CATALOG[choice.strategy]
+
+        def refuted(why: str, fix: str) -> tuple[StrategyCheck, str]:
+            return StrategyCheck.REFUTED, f"the program did not train under {choice.strategy}{why}; {fix}"
+
         uses = [self.uses[task] for task in job.leading if task in self.uses and row.trains_built_in]
         known = row.replicas_known and row.exchange is not Exchange.ASYNC
         replicas = choice.devices if row.exchange is Exchange.NONE else choice.replicas
         for use in (use for use in uses if use.trains):
             if use.name.startswith("_DefaultDistribution") and row.class_name:
-                return StrategyCheck.REFUTED, f"{refuted}: its model was built without the strategy; {_SCOPE}"
+                return refuted(f": its model was built without the strategy{use.line}", _SCOPE)
             if row.class_name and not use.name.lstrip("_").startswith(row.class_name):
-                return StrategyCheck.REFUTED, f"{refuted} but under {use.name}; {_FIX}"
+                return refuted(f" but under {use.name}{use.line}", _FIX)
             if known and use.replicas != replicas:
-                trained = counted(use.replicas, "replica")
-                return StrategyCheck.REFUTED, f"{refuted}: it trained {trained} in sync, not {replicas}; {_FIX}"
+                return refuted(
+                    f": it trained {counted(use.replicas, 'replica')} in sync, not {replicas}{use.line}", _FIX
+                )
         digests = list(self.first_batches.values())
         if row.class_name and len(set(digests)) < len(digests):
-            return StrategyCheck.REFUTED, f"{refuted}: its workers train on the same batches; {_SHARD}"
+            return refuted(": its workers train on the same batches", _SHARD)
         if any(use.trains for use in uses) or not (row.class_name or row.graph):
             return StrategyCheck.CONFIRMED, ""
         if uses:
-            return StrategyCheck.REFUTED, f"{refuted}: it built the strategy and ran no step under it; {_SCOPE}"
+            return refuted(f": it built the strategy{uses[0].line} and ran no step under it", _SCOPE)
         servers = (job.serving or job.leading) if row.has_cluster else ()
         silent = [task for task in servers if task not in self.listening]
         if servers and not silent:
             return StrategyCheck.CONFIRMED, ""
         if len(silent) > 1:
-            alone = f"{listed(silent)} listened on no port of TF_CONFIG, so each task trained alone"
-            return StrategyCheck.REFUTED, f"{refuted}: {alone}; {_FIX}"
+            return refuted(f": {listed(silent)} listened on no port of TF_CONFIG, so each task trained alone", _FIX)
         return StrategyCheck.UNKNOWN, f"it is unknown whether the program trained under {choice.strategy}; {_FIX}"
 
     def warnings(self, choice: StrategyChoice, job: Job) -> Iterator[str]:

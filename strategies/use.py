@@ -1,5 +1,7 @@
 """Tells the launcher which strategy a program trains under: the event `strategy`. Imports no TensorFlow by itself."""
 
+import sys
+from traceback import walk_stack
 from typing import TYPE_CHECKING, Any
 
 from tfdist.launch import events
@@ -13,7 +15,7 @@ trained: list["tf.distribute.Strategy"] = []
 
 
 def report(strategy: "tf.distribute.Strategy | None", *, trains: bool) -> None:
-    """Send the class and the replicas in sync of a strategy, and whether steps run under it; None: do nothing.
+    """Send class, replicas in sync and line of a strategy, and whether steps run under it; None: do nothing.
 
     Once steps ran under it, it is not sent again.
     """
@@ -21,7 +23,8 @@ def report(strategy: "tf.distribute.Strategy | None", *, trains: bool) -> None:
         if trains:
             trained.append(strategy)
         name, replicas = type(strategy).__name__, strategy.num_replicas_in_sync
-        events.emit("strategy", name=name, replicas=replicas, trains=trains)
+        line = events.program_line(walk_stack(sys._getframe()))
+        events.emit("strategy", name=name, replicas=replicas, trains=trains, line=line)
 
 
 def report_first_step(strategy: "tf.distribute.Strategy | None") -> None:

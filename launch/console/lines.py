@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import shutil
 import time
 from collections import deque
@@ -14,6 +15,7 @@ from tfdist.launch.agents.inbox import HostReady, Message, Note, Restarting, Sto
 from tfdist.launch.agents.messages import Event, Exited, Output
 from tfdist.launch.console.job_state import number_text, step_text, step_values
 from tfdist.launch.console.stream import STALL_S, Stream, has_room
+from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.tensorflow_output import NOISE, NoiseFilter
 from tfdist.launch.text import KEPT_CHARACTERS, counted, has_controls, plain, replace_surrogates, shorten, visible
 
@@ -193,6 +195,28 @@ class LineOptions:
     """Print only what the tasks write."""
     tasks: frozenset[str] | None = None
     """Print the lines of these tasks only; None: of all."""
+    run_dir: RunDir | None = None
+    """The folder of the logs, to which the tracebacks of tasks that fail after another one are left; None: print all.
+    """
+
+
+MOST_EXCEPTION = 160
+"""Characters of the line for a traceback that is not printed."""
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)\b")
+
+
+@dataclass
+class _Fold:
+    """Lines of a task that fails after another one: they are not printed."""
+
+    lines: int = 0
+    exception: str = "failed"
+    """The last line that names one."""
+
+    def add(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.lines += 1
+            self.exception = line if _EXCEPTION.match(line) else self.exception
 
 
 class PrefixedLines:
@@ -220,6 +244,10 @@ class PrefixedLines:
         """Lines by task and stream."""
         self.last: deque[tuple[str, str]] = deque(maxlen=SCREEN)
         """Task and text of the last lines on `err`, and of those on `out` if both are one terminal."""
+        self.failed = ""
+        """The first task that has failed."""
+        self.folds: dict[str, _Fold] = {}
+        """Tasks whose tracebacks are folded, until they exit."""
         self.stepping, self.stepped_at = "", -math.inf
         """The task whose steps are printed, and when the last one was."""
 
@@ -245,6 +273,7 @@ class PrefixedLines:
             case Output(task, stream, text) if stream != "stacks" and self._prints(task):
                 self._print_text(task, stream, replace_surrogates(text))
             case Event(task, event={"event": "step"}) if self._prints(task) and not self.options.quiet:
+                self._unfold(task, message.attempt)
                 step, steps, images_per_s, loss = step_values(message.event)
                 if not self.out.isatty():  # a file gets those of one task, now and then and the last one
                     due = step == steps or self.now() - self.stepped_at >= STEPS_S
@@ -262,13 +291,18 @@ class PrefixedLines:
                     verb = "stopping" if grace_s else "killing"
                     advice = "; Ctrl-C again kills them" if reason == "Ctrl-C" and grace_s else ""
                     self._say("tfdist", f"{reason}: {verb} {counted(len(tasks), 'task')}{advice}")
+            case Event(task, event={"event": "failed"}):
+                self.failed = self.failed or task
             case Restarting(reason=reason):
+                self.failed = ""
                 for printer in self.printers.values():
                     printer.stall_s = STALL_S
                 self._say("tfdist", reason)
-            case Exited(task):
+            case Exited(task, code):
                 self.stepping = "" if self.stepping == task else self.stepping
                 self._end_lines([key for key in self.texts if key[0] == task])
+                self.failed = self.failed or (task if code else "")
+                self._unfold(task, message.attempt)
         for printer in self.printers.values():
             printer.catch_up()
 
@@ -302,6 +336,8 @@ class PrefixedLines:
         lines = self.texts.setdefault((task, stream), TaskLines(task, self.options.verbose))
         printer = self._printer(stream)
         ending, whole = lines.add(text)
+        if stream == "stderr":
+            whole = self._fold(task, whole)
         if ending is not None:
             self._print_part(lines, ending, printer, ended=True)
         if has_controls(text):
@@ -309,12 +345,31 @@ class PrefixedLines:
         self._print_lines(task, whole, printer)
         if self.shows_parts:
             # of the line that has not ended, a progress bar is not printed too often
+            folded = stream == "stderr" and task in self.folds
             just_shown = lines.shown_at is not None and self.now() - lines.shown_at < UPDATE_S
-            if lines.rest.strip() and not (lines.overwrites and just_shown):
+            if lines.rest.strip() and not folded and not (lines.overwrites and just_shown):
                 self._print_part(lines, lines.rest, printer, ended=False)
         elif len(lines.rest) > KEPT_CHARACTERS and not lines.overwrites:
             self._print_lines(task, [lines.rest], printer)
             lines.rest = ""
+
+    def _fold(self, task: str, lines: list[str]) -> list[str]:
+        """The lines that are printed: those before the traceback of a task that fails after another one."""
+        start = 0
+        if task not in self.folds:
+            if self.options.run_dir is None or self.options.verbose or self.failed in ("", task):
+                return lines
+            start = next((at for at, line in enumerate(lines) if line.startswith("Traceback (most")), len(lines))
+        if lines[start:]:
+            self.folds.setdefault(task, _Fold()).add(lines[start:])
+        return lines[:start]
+
+    def _unfold(self, task: str, attempt: int) -> None:
+        """Print a line for those that were not printed; the task has exited, or did not fail."""
+        if (fold := self.folds.pop(task, None)) and self.options.run_dir is not None:
+            log = self.options.run_dir.log(task, "stderr", attempt)
+            text = f"{fold.exception[:MOST_EXCEPTION]} ({counted(fold.lines, 'line')} in {log})"
+            self._print_lines(task, [text], self._printer("stderr"))
 
     def _print_lines(self, task: str, lines: list[str], printer: Printer) -> None:
         if self.options.prefix and not (all(lines) and not any(map(str.isspace, lines))):  # it would stand alone

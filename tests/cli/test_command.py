@@ -28,6 +28,7 @@ COMMANDS = (
     "report",
     "compare",
     "predict",
+    "check",
     "doctor",
     "strategies",
     "tf-config",

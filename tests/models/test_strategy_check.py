@@ -86,6 +86,12 @@ def test_a_program_that_does_not_is_refuted_with_the_reason_and_the_fix(choice, 
     assert "docs/convert.md" in sentence
 
 
+def test_the_line_of_the_program_is_named():
+    event = use(DEFAULT, 1).event
+    _, sentence = judge(MIRRORED, [Event("worker-0", 0.0, {**event, "line": "train.py:12"})])
+    assert "its model was built without the strategy (train.py:12); build" in sentence
+
+
 def test_without_facts_it_is_unknown():
     label, sentence = judge(MIRRORED, [])
     assert label is StrategyCheck.UNKNOWN

@@ -1,5 +1,6 @@
 import json
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -28,13 +29,18 @@ def events(monkeypatch):
     monkeypatch.setenv("TFDIST_EVENTS_FD", str(writer))
     os.set_blocking(reader, False)
 
+    lines = []
+
     def read():
         try:
-            return [json.loads(line) for line in os.read(reader, 4096).splitlines()]
+            sent = [json.loads(line) for line in os.read(reader, 4096).splitlines()]
+            lines.extend(event.pop("line") for event in sent)
+            return sent
         except BlockingIOError:
             return []
 
     yield read
+    assert all(Path(line.rpartition(":")[0]).name == Path(__file__).name for line in lines)
     os.close(reader)
     os.close(writer)
 

@@ -2,6 +2,7 @@ import io
 import os
 import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from tfdist.launch.agents.inbox import Note, Restarting, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Heartbeat, Output
 from tfdist.launch.console.lines import UPDATE_S, LineOptions, PrefixedLines, can_redraw
 from tfdist.launch.console.stream import WriteQueue
+from tfdist.launch.runs.rundir import RunDir
 
 
 @pytest.mark.parametrize(
@@ -335,3 +337,57 @@ def test_a_file_gets_a_step_of_one_task_every_10_seconds_its_last_one_and_then_t
     assert "".join(printed) == "[worker-0] step 1/9\n[worker-0] step 3/9\n[worker-0] step 9/9\n"
     last = Event("worker-1", 0.0, {"event": "step", "step": 9, "steps": 9})
     assert (console(last), console(exited("worker-0"), last)) == ("", "[worker-1] step 9/9\n")
+
+
+RUN_DIR = RunDir(Path("runs/r"))
+FAILED = {"event": "failed", "type": "ValueError", "message": "no label", "where": "train.py:3"}
+TRACEBACK = """\
+a last word
+Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+    raise ValueError("no label")
+errors_impl.UnavailableError: Socket closed
+Additional information
+"""
+
+
+def victims(*messages, verbose=False, run_dir=RUN_DIR):
+    out = io.StringIO()
+    lines = PrefixedLines(out, out, LineOptions(verbose=verbose, run_dir=run_dir))
+    for message in messages:
+        lines.handle(message)
+    return out.getvalue().splitlines()
+
+
+def traceback_of(task):
+    return [Output(task, "stderr", TRACEBACK[:150]), Output(task, "stderr", TRACEBACK[150:])]
+
+
+FIRST = [Event("worker-0", 0.0, FAILED), *traceback_of("worker-0"), Exited("worker-0", 1, 0.0, 0, 0.0)]
+
+
+def test_the_traceback_of_a_task_that_fails_after_another_one_is_a_line_with_its_log():
+    second = [Event("worker-1", 0.0, FAILED), *traceback_of("worker-1"), Exited("worker-1", 1, 0.0, 0, 0.0, attempt=2)]
+    log = "runs/r/attempt-2/worker-1/stderr.log"
+    expected = [
+        *(f"[worker-0] {line}" for line in TRACEBACK.splitlines()),
+        "[worker-1] a last word",
+        f"[worker-1] errors_impl.UnavailableError: Socket closed (5 lines in {log})",
+    ]
+    assert victims(*FIRST, *second) == expected
+    assert victims(*FIRST[1:], *second[1:]) == expected  # an exit code is a failure, too
+    assert len(victims(*FIRST, *second, verbose=True)) == 2 * TRACEBACK.count("\n")
+    assert len(victims(*FIRST, *second, run_dir=None)) == 2 * TRACEBACK.count("\n")
+
+
+def test_a_task_that_goes_on_after_its_traceback_is_printed_again():
+    step = Event("worker-1", 0.0, STEP.event)
+    printed = victims(*FIRST, *traceback_of("worker-1"), step, Output("worker-1", "stderr", "more\n"))
+    assert printed[-1] == "[worker-1] more"
+    assert any("UnavailableError: Socket closed (5 lines in " in line for line in printed)
+
+
+def test_after_a_restart_the_next_failure_is_the_first():
+    restart = Restarting(1, ("worker-0", "worker-1"), True, "restarting")
+    printed = victims(*FIRST, restart, *traceback_of("worker-1"), Exited("worker-1", 1, 0.0, 0, 0.0, attempt=1))
+    assert printed[-1] == "[worker-1] Additional information"

@@ -1,0 +1,97 @@
+"""`tfdist check`: a short run of a program under each strategy, with a line for each."""
+
+import shutil
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Annotated
+
+import typer
+
+from tfdist.bench.check import CHOICES, Checker, plan_check
+from tfdist.cli.doctor import show
+from tfdist.cli.options import Json, option, refuse_tf_config, seconds
+from tfdist.cli.show.output import never_block
+from tfdist.cli.show.steps import Steps
+from tfdist.cli.strategies import availability
+from tfdist.jobs.options import OUTPUT, Seconds
+from tfdist.launch.doctor.checks import CheckResult, Verdict, can_start
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.json_files import dumps
+from tfdist.launch.machine import local_machines
+from tfdist.launch.text import did_you_mean, listed
+from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.options import StrategyName
+
+TIMEOUT_S = 60.0
+
+Command = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="-- COMMAND", help="Your program, or only its .py file.", show_default=False),
+]
+Strategies = Annotated[list[str] | None, option("--strategy", f"Only this one, of {', '.join(CHOICES)}. Repeatable.")]
+Timeout = Annotated[
+    Seconds | None,
+    seconds("--timeout", f"Limit for the first steps of a strategy. Default: {TIMEOUT_S:g}s.", OUTPUT),
+]
+
+
+def check(
+    command: Command = None,
+    strategy: Strategies = None,
+    timeout: Timeout = None,
+    json: Json = False,
+) -> None:
+    """Run your program for a few steps under each strategy. Says which work, and what to change in it for the others.
+
+    \b
+    Examples:
+      tfdist check train.py
+      tfdist check -- python train.py --batch-size 32
+      tfdist check --strategy multiworker --timeout 5m train.py
+
+    Two devices or workers are used on this machine, and strategies run at the same time where the cores allow.
+    The program runs in this folder, and is stopped after its first steps.
+
+    The exit code is 1 if it fails under a strategy, 130 after Ctrl-C, else 0.
+    """
+    refuse_tf_config()
+    words = ["python", *command] if command and command[0].endswith(".py") else command
+    if not words:
+        raise TfdistError("no program: name one, as in 'tfdist check train.py'")
+    raise typer.Exit(_check(words, _names(strategy or []), TIMEOUT_S if timeout is None else timeout, json=json))
+
+
+def _names(given: list[str]) -> list[StrategyName]:
+    for name in given:
+        if name not in list(CHOICES):
+            raise TfdistError(f"--strategy {name}: {did_you_mean(name, map(str, CHOICES))}")
+    available = [name for name in CHOICES if availability(CATALOG[name]) == "yes"]
+    return [name for name in CHOICES if name in (given or available)]
+
+
+def _check(words: list[str], names: list[StrategyName], timeout_s: float, *, json: bool) -> int:
+    """Print a row for each strategy as soon as it is known; returns the exit code."""
+    plan, rows = plan_check(words, names, local_machines()), list[CheckResult]()
+    folder = Path(mkdtemp(prefix="tfdist-check-"))
+    checker = Checker(plan, folder, timeout_s)
+    never_block()
+    with Steps(sys.stderr, quiet=json) as steps:
+        steps.show("starting")
+        for row in checker.rows(lambda running: steps.show(f"checking {listed(running)}")):
+            rows.append(row)
+    rows += plan.refused()
+    if plan.problem:
+        text, _, fix = plan.problem.partition(": call ")
+        rows.append(CheckResult("bench", "", Verdict.WARNING, text, f"call {fix}"))
+    code = 128 + checker.interrupted if checker.interrupted else int(not can_start(rows))
+    if json:
+        typer.echo(dumps({"format": 1, "exit_code": code, "checks": [asdict(row) for row in rows]}))
+    else:
+        show(rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
+    if code == 0:
+        shutil.rmtree(folder)
+    else:
+        typer.echo(f"logs: {folder}", err=True)
+    return code
