@@ -45,6 +45,12 @@ def fit(strategy):
     model.fit(data(16), epochs=tfdist.measure.epochs(1), steps_per_epoch=20, callbacks=callbacks, verbose=0)
 
 
+def train():
+    """Make the strategy in a function."""
+    strategy = tfdist.strategies.current()
+    fit(strategy)
+
+
 def loop(strategy, distribute, examples):
     """Train with a loop; `distribute(global batch size)` makes its data, and `examples` is what it says of a step."""
     with strategy.scope():
@@ -72,6 +78,8 @@ if KIND in ("never-asks", "ignores-tf-config"):
     fit(tf.distribute.get_strategy())
 elif KIND in ("fit", "keras3", "imported"):
     fit(tfdist.strategies.current())
+elif KIND == "in-a-function":
+    train()
 elif KIND == "no-scope":
     tfdist.strategies.current()
     fit(tf.distribute.get_strategy())

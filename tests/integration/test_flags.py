@@ -42,6 +42,7 @@ def test_a_flag_driven_program_trains_and_its_servers_are_stopped_when_the_worke
     done = subprocess.run([*command, "--", *PROGRAM], cwd=tmp_path, env=os.environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
     assert survivors() == []
+    assert not re.search("did not train|unknown whether", done.stdout + done.stderr)
     steps = dict(re.findall(r"worker (\d): (\d+) steps of all workers", done.stdout))
     assert set(steps) == {"0", "1"}
     assert 390 <= max(map(int, steps.values())) <= 400  # each worker takes 200
@@ -55,6 +56,7 @@ def test_a_flag_driven_program_is_measured_and_arms_without_its_hosts_are_refuse
     assert survivors() == []
     arms = tfdist.bench.load(folder).set_index("arm")
     assert arms["status"].to_dict() == {"one-device": "refused", "parameter-server": "ok"}
+    assert arms.loc["parameter-server", "strategy_check"] == "confirmed"
     windows = tfdist.bench.load(folder, rows="windows")
     assert (windows["examples"] == 16 * windows["steps"]).all()
     assert len(windows.groupby(["round", "window"])) * 2 == len(windows)  # of both workers

@@ -19,7 +19,6 @@ ARMS = {
 }
 SHAPES = [
     ("keras", "mirrored", 32),
-    ("keras", "multiworker", 32),
     ("loop", "mirrored", 32),
     ("worker-fit", "multiworker", 32),
     ("worker-loop", "multiworker", 32),

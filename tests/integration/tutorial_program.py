@@ -6,6 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+
 import tensorflow as tf
 
 import tfdist
@@ -46,7 +48,7 @@ class PrintRate(tf.keras.callbacks.Callback):
     """Prints the learning rate of each epoch."""
 
     def on_epoch_end(self, epoch, logs=None):
-        print(f"learning rate of epoch {epoch + 1}: {float(self.model.optimizer.learning_rate):g}")
+        print(f"learning rate of epoch {epoch + 1}: {self.model.optimizer.learning_rate.numpy():g}")
 
 
 def keras():
@@ -104,7 +106,7 @@ def loop():
         if epoch % 2 == 0:
             checkpoint.save(str(FOLDER / TASK / "ckpt"))
         print(f"epoch {epoch + 1}: loss {total_loss / batches:.3f}, accuracy {accuracy.result():.3f}")
-        accuracy.reset_states()
+        accuracy.reset_state()
     print("trained")
 
 
@@ -115,7 +117,8 @@ def worker_fit():
     train = examples().shuffle(96).repeat().batch(BATCH).with_options(options)
     with strategy.scope():
         model = compiled()
-    folder = FOLDER / ("" if TASK == "worker-0" else f"others/{TASK}")
+    folder = FOLDER / ("" if TASK == "worker-0" else TASK)
+    folder.mkdir(parents=True, exist_ok=True)
     callbacks = [tf.keras.callbacks.BackupAndRestore(str(FOLDER / "backup")), tfdist.measure.Callback()]
     model.fit(train, epochs=tfdist.measure.epochs(EPOCHS), steps_per_epoch=6, callbacks=callbacks, verbose=0)
     model.save(folder / "model.keras")
@@ -208,7 +211,7 @@ def server_loop():
 
     iterator = iter(coordinator.create_per_worker_dataset(data))
     for epoch in range(EPOCHS):
-        accuracy.reset_states()
+        accuracy.reset_state()
         for _ in tfdist.measure.steps(range(6), examples=16):
             coordinator.schedule(step, args=(iterator,))
         coordinator.join()
