@@ -61,7 +61,7 @@ def run_bench(
         code = run_session(session, RunnerHooks(progress, links=links, policy=policy))
     if session.traces.folders and not quiet:
         show_traces(session, stream)
-    report = _report(session, stream, quiet)
+    report = report_on(session, stream, quiet)
     _show_rest(session, selection, policy, interrupted=code > 128)
     if report and not (json and quiet):
         typer.echo(f"report: {BenchPaths(session.root).page}", file=stream)
@@ -76,7 +76,7 @@ def plan_of(session: Session) -> BenchPlan:
     return BenchPlan((*session.notes, *(f"refused: {text}" for text in refusals(session))), session.arms.warnings)
 
 
-def _report(session: Session, stream: TextIO, quiet: bool) -> "Report | None":
+def report_on(session: Session, stream: TextIO, quiet: bool) -> "Report | None":
     """Report on the records that the folder has now, even if the bench was interrupted; None: nothing was measured."""
     folder = read_folder(session.root, "")
     if not folder.records and not folder.unreadable:

@@ -13,6 +13,7 @@ from tfdist.bench.progress import progress_on
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import Session, prepare
 from tfdist.bench.tune import STAGE_ROUNDS, Tuning, launch_words, search_arms, search_s, stages, tune
+from tfdist.cli.bench import report_on
 from tfdist.cli.show.bench import refusals
 from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
@@ -42,6 +43,8 @@ def run_tune(
         return 0
     with progress_on(stream, quiet) as progress:
         tuning = tune(session, RunnerHooks(progress, policy=policy))
+    if tuning.interrupted is not None:
+        report_on(session, stream, quiet)
     if json:
         typer.echo(dumps(_to_json(tuning, session, selection.options)))
     else:
@@ -65,7 +68,7 @@ def _announce(session: Session, arms: tuple[str, ...], stream: TextIO) -> None:
 def _texts(tuning: Tuning, session: Session, hosts: Sequence[str]) -> list[str]:
     folder = f"all turns are in {session.root}: see 'tfdist report {shlex.quote(str(session.root))}'"
     if tuning.interrupted is not None:
-        return ["interrupted: nothing was found", folder]
+        return ["interrupted before the options were compared: these figures name no best ones", folder]
     if not tuning.gain:
         return [f"no measurable gain over the defaults ({tuning.default}){_ratio(tuning)}", folder]
     return [

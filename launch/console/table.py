@@ -72,6 +72,8 @@ class LiveTable(PrefixedLines):
         self.console = Console(file=out, highlight=False)
         self.live = Live(console=self.console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
         self.drawn_at, self.stale = 0.0, False
+        self.drawn: list[str] = []
+        """The lines of the last table."""
 
     def __enter__(self) -> "LiveTable":
         self.live.start()
@@ -101,7 +103,10 @@ class LiveTable(PrefixedLines):
     def _draw(self, now: float, last: bool = False) -> None:
         self.stale, self.drawn_at = False, now
         width, height = self.console.size
+        wrapped = sum((len(line) - 1) // width for line in self.drawn if line)
+        self.out.write("\r\x1b[2K\x1b[A" * wrapped)  # a narrower terminal has more rows than Live will erase
         table = picture(self.state, self.several_hosts, width, height, now, last)
+        self.drawn = table.plain.splitlines()
         self.live.update(table, refresh=True)
 
 

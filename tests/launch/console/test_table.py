@@ -241,3 +241,18 @@ def test_names_in_the_table_have_no_controls():
     text = picture(state, True, 80, 25, 10.0).plain
     assert "w-0" in text
     assert not has_controls(text)
+
+
+def test_a_terminal_that_becomes_narrower_keeps_nothing_of_the_last_table(table, clock):
+    with table:
+        clock.now = 2.0
+        table.handle(Heartbeat(0.0))
+        lines = table.drawn
+        assert any(len(line) > 40 for line in lines)
+        table.console.size = 40, 25
+        before, clock.now = length(table), 4.0
+        table.handle(Heartbeat(0.0))
+        redrawn = table.out.getvalue()[before:]
+    wrapped = sum((len(line) - 1) // 40 for line in lines)
+    assert redrawn.startswith("\r\x1b[2K\x1b[A" * wrapped)
+    assert all(len(line) <= 40 for line in table.drawn)
