@@ -21,6 +21,7 @@ from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Turn
 from tfdist.models.record import Record, RecordStatus, TurnRecord
 from tfdist.models.run import NO_STEP
+from tfdist.models.strategy_check import StrategyCheck
 from tfdist.models.throughput import throughput
 from tfdist.strategies.catalog import CATALOG
 
@@ -239,6 +240,8 @@ class Group:
                 self.memory.update(news)
                 if member.parked is None:
                     self.progress.parked(arm)
+                    if news.record.strategy_check is StrategyCheck.REFUTED:
+                        self.progress.note(f"{arm} is not ranked: {news.record.strategy_note}")
                     self.save(news.record, member.start.run_dir)
                 member.parked = news
             case Ended(arm, record) if arm in self.members:

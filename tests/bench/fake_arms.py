@@ -5,6 +5,7 @@ import random
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tfdist.bench.arm_process import ArmStart, Ended, Post
 from tfdist.bench.turns import HostReading, Parked
@@ -93,12 +94,15 @@ class FakeArms:
 
     box: Box = field(default_factory=Box)
     behaviour: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    records: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Fields of the record, by arm."""
     starts: list[ArmStart] = field(default_factory=list)
 
     def __call__(self, start: ArmStart, post: Post) -> FakeArm:
         rank = RankRecord("worker-0", "box", 1, (), (), {}, 10, 10)
         hardware = {"cores": [0, 1], "memory_bytes": 8 * GB}
         record = Record(start.arm, 0, start.spec.to_json(), RecordStatus.OK, "", 0, (rank,), hardware=hardware)
+        record = replace(record, **self.records.get(start.arm, {}))
         arm = FakeArm(
             start, post, self.box, replace(record, incarnation=start.incarnation), **self.behaviour.get(start.arm, {})
         )  # type: ignore[arg-type]

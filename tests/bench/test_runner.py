@@ -28,6 +28,7 @@ from tfdist.launch.machine import Machine
 from tfdist.models.record import RecordStatus
 from tfdist.models.run import NO_STEP
 from tfdist.models.spec import TrainingSpec
+from tfdist.models.strategy_check import StrategyCheck
 from tfdist.strategies.options import StrategyName
 
 MACHINE = Machine((0, 1), ())
@@ -342,3 +343,11 @@ def test_an_arm_that_has_learned_enough_gets_no_more_turns_and_starts_again_with
     save_json(BenchPaths(bench.root).bench, bench.bench.to_json())
     rows = {row.arm: row for row in summarize([read_folder(bench.root, "")])}
     assert (rows["one"].status, rows["one"].rounds, rows["one"].rounds_planned) == ("ok", 4, 4)
+
+
+def test_an_arm_that_did_not_train_under_its_strategy_is_announced_when_it_is_ready(make):
+    bench = make("one", "a")
+    note = "the program did not train under independent: it trained 2 replicas in sync, not 1"
+    bench.fakes.records = {"a": {"strategy_check": StrategyCheck.REFUTED, "strategy_note": note}}
+    bench.run()
+    assert bench.notes == [f"a is not ranked: {note}"]
