@@ -47,8 +47,8 @@ INCOMPATIBILITIES = (
     ),
     Incompatibility(
         r"you need to pass this dataset to ClusterCoordinator\.create_per_worker_dataset",
-        "Keras 3's fit does not run under ParameterServerStrategy",
-        f"{KERAS_3}; a loop of your own makes its data with create_per_worker_dataset",
+        "the chief iterates over a distributed data set, which the workers of ParameterServerStrategy make",
+        "call ClusterCoordinator.create_per_worker_dataset, as examples/custom_loop.py does; Keras 3's fit cannot",
     ),
     Incompatibility(
         r"No OpKernel was registered to support Op 'Nccl\w+'",
