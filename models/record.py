@@ -92,22 +92,6 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Storage:
-    """The variables on one device, and for a parameter server what each step of a worker asks of it."""
-
-    variables: Amount = 0
-    """The model's and the optimizer's; shards count each."""
-    bytes: Amount = 0
-    reads: Amount = 0
-    """Requests in a step that read a variable."""
-    read_bytes: Amount = 0
-    updates: Amount = 0
-    """Other requests in a step: updates of variables."""
-    update_bytes: Amount = 0
-    """Bytes of their arguments: gradients, and the optimizer's numbers."""
-
-
-@dataclass(frozen=True)
 class RankRecord:
     """The measurements of one task, sent as its `record` event."""
 
@@ -146,8 +130,6 @@ class RankRecord:
     """
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that affect speed."""
-    storage: Mapping[str, Storage] = field(default_factory=dict)
-    """Storage by device of this task, `CPU:0`, or by parameter server, `ps-0`."""
 
 
 @dataclass(frozen=True)

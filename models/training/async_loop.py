@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from tfdist.models.record import Storage
 from tfdist.models.spec import calls
-from tfdist.models.training import feed, optimizers, restore, step, storage, update_counts
+from tfdist.models.training import feed, optimizers, restore, step, update_counts
 from tfdist.models.training.context import TrainingContext, TrainingState
 from tfdist.models.training.step import ReplicaStep
 from tfdist.models.training.update_counts import UpdateCounts
@@ -30,8 +29,6 @@ class StepParts:
     """Number of examples, to which those of a closure are added at its end."""
     counts: UpdateCounts | None
     """Counts of the updates; None: they are not counted."""
-    requests: dict[str, Storage]
-    """Receives what a step moves to and from each server, when it is traced."""
 
 
 def build_worker_step(job: TrainingContext, parts: StepParts) -> Any:
@@ -71,7 +68,6 @@ def _update(job: TrainingContext, parts: StepParts) -> Update:
     def update(source: Any, worker: Any) -> tf.Tensor:
         slowness = () if slow is None else (tf.cast(worker == slow, tf.float64),)
         losses = job.strategy.run(parts.replica_step, (*parts.draw(source), *slowness))
-        parts.requests.update(storage.requests(tf.compat.v1.get_default_graph()))
         return job.strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
 
     step: Update = update if parts.counts is None else parts.counts.around(update)
@@ -156,8 +152,7 @@ def prepare(job: TrainingContext) -> tuple[AsyncLoop, Callable[[], TrainingState
     restore.restore(job, model, optimizer, averages)
     batches = feed.asynchronous(job.spec, job.strategy, coordinator, job.replicas, applied.read_value)
     counts = update_counts.create(job.spec.workers) if job.spec.count_updates else None
-    requests: dict[str, Storage] = {}
-    closure = build_worker_step(job, StepParts(replica_step, batches.draw, applied, counts, requests))
+    closure = build_worker_step(job, StepParts(replica_step, batches.draw, applied, counts))
     several = job.spec.steps_per_call > 1
     loop = AsyncLoop(
         lambda steps: coordinator.schedule(
@@ -175,6 +170,6 @@ def prepare(job: TrainingContext) -> tuple[AsyncLoop, Callable[[], TrainingState
 
     def trained() -> TrainingState:
         examples = int(applied.read_value())
-        return TrainingState(model, optimizer, examples, optimizers.updates(optimizer), keep_alive, requests, averages)
+        return TrainingState(model, optimizer, examples, optimizers.updates(optimizer), keep_alive, averages)
 
     return loop, trained
