@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from tfdist.bench.compare.history import BenchHistory, BenchPoint, values_of
 from tfdist.bench.report.across import OTHER_MACHINE
-from tfdist.bench.report.figures.colors import GRID, INK, PALETTE
+from tfdist.bench.report.figures.colors import PALETTE
 from tfdist.bench.report.format import between
 from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.statistics import ArmVerdict, Interval
@@ -135,9 +135,6 @@ def _painter(history: BenchHistory, drawn: Sequence[BenchPoint], value: _Value, 
         axes.set_xticks(range(0, len(ticks), every), ticks[::every], fontsize=8)
         axes.set_xlim(-0.5, len(ticks) - 0.5)
         axes.set_ylim(bottom=0)
-        axes.set_ylabel(unit, color=INK)
-        axes.grid(axis="y", color=GRID)
-        axes.set_axisbelow(True)
-        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=9, labelcolor=INK)
+        axes.set_ylabel(unit)
 
     return paint

@@ -64,7 +64,7 @@ class PredictedPoint:
     efficiency: float
     """Throughput over that of one device on each of them."""
     efficiency_interval: Interval
-    parts_ms: tuple[float, float, float, float]
+    parts_ms: tuple[float, ...]
     """Compute, waiting, exchange, rest of a step."""
     extrapolated: bool
 
@@ -152,12 +152,7 @@ def _point(draws: Draws, number: int, extrapolated: bool) -> PredictedPoint:
         _quantiles(rates),
         float(efficiency[0]),
         _quantiles(efficiency),
-        (
-            float(1e3 * parts.compute[0, at]),
-            float(1e3 * parts.waiting[0, at]),
-            float(1e3 * parts.exchange[0, at]),
-            float(1e3 * parts.rest[0, at]),
-        ),
+        tuple(float(1e3 * part[0, at]) for part in (parts.compute, parts.waiting, parts.exchange, parts.rest)),
         extrapolated,
     )
 

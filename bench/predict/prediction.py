@@ -31,6 +31,7 @@ from tfdist.bench.predict.curve import (
 )
 from tfdist.bench.predict.ring import RingFit, RingLink, fit_ring, link_of, resolved, ring_lines
 from tfdist.bench.reading import read_folder
+from tfdist.bench.report.format import ends
 from tfdist.bench.report.summary import ArmRow, summarize
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean
@@ -359,11 +360,9 @@ def values_of(curve: ScalingCurve, index: int) -> dict[str, Any]:
         "arm": curve.arm.arm,
         "devices": point.devices,
         "images_per_s": point.images_per_s,
-        "images_per_s_low": point.interval.low,
-        "images_per_s_high": point.interval.high,
+        **ends("images_per_s", point.interval),
         "efficiency": point.efficiency,
-        "efficiency_low": point.efficiency_interval.low,
-        "efficiency_high": point.efficiency_interval.high,
+        **ends("efficiency", point.efficiency_interval),
         **dict(zip(names, point.parts_ms, strict=True)),
         "extrapolated": point.extrapolated,
     }

@@ -8,7 +8,7 @@ from tfdist.bench.predict.compute import batch_of
 from tfdist.bench.predict.curve import RANGE, PredictedPoint, ScalingCurve
 from tfdist.bench.predict.prediction import Prediction, values_of
 from tfdist.bench.predict.ring import RingFit
-from tfdist.bench.report.figures.colors import GRID, INK, MUTED, PALETTE, RED
+from tfdist.bench.report.figures.colors import INK, MUTED, PALETTE, RED
 from tfdist.bench.report.format import between
 from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.statistics import Interval
@@ -238,10 +238,5 @@ def _references(axes: "Axes", references: Sequence[tuple[PublishedCurve, tuple[f
 def _finish(axes: "Axes", unit: str) -> None:
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.set_xlabel("devices", color=INK)
-    axes.set_ylabel(unit, color=INK)
-    axes.grid(color=GRID)
-    axes.set_axisbelow(True)
-    handles, names = axes.get_legend_handles_labels()
-    once = dict(zip(names, handles, strict=True))
-    axes.legend(list(once.values()), list(once), loc="best", frameon=False, fontsize=8, labelcolor=INK)
+    axes.set_xlabel("devices")
+    axes.set_ylabel(unit)

@@ -47,11 +47,11 @@ def _between(job: GraphContext) -> tuple[ChiefLoop, Callable[[], TrainingState]]
         *((counts, [0] * spec.workers) for counts in (built.tickets.taken, built.tickets.ended)),
     )
     ours.upload(session, built.variables, start.step, others)
-    session.run(built.prepare)
+    session.run(built.steps.prepare)
     sessions.watch(session, built.probe)
     steps: ChiefLoop = AsyncSteps(session, spec, built.tickets, start.step)
-    if built.update is not None:
-        steps = SyncSteps(session, spec, built.tickets, built.update, start.step)
+    if built.steps.update is not None:
+        steps = SyncSteps(session, spec, built.tickets, built.steps.update, start.step)
     return steps, _trained(job, session, steps, built.variables, ours)
 
 

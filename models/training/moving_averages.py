@@ -164,11 +164,13 @@ def assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
 def cut(values: Iterable[Any], shapes: Sequence[tuple[int, ...]]) -> list[Any]:
     """The same numbers as arrays of these shapes. Variables are divided along their first axis only.
 
+    get_weights() returns the shards of variables that a partitioner of ParameterServerStrategy has divided.
+
     Raises:
         ValueError: there are more or fewer numbers.
     """
     numbers = np.concatenate([np.ravel(value) for value in values] or [np.zeros(0)])
     ends = np.cumsum([math.prod(shape) for shape in shapes])
     if len(numbers) != ends[-1]:
-        raise ValueError(f"{len(numbers)} averages, not {ends[-1]}")
+        raise ValueError(f"{len(numbers)} numbers, not {ends[-1]}")
     return [part.reshape(shape) for part, shape in zip(np.split(numbers, ends[:-1]), shapes, strict=True)]
