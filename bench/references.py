@@ -37,7 +37,7 @@ DISTRIBUTION = (
     "strategy", "workers", "ps", "devices", "sync", "backup_workers", "timeout_collective_s", "count_updates", *OPTIONS,
 )  # fmt: skip
 """Fields of a spec that say how work is distributed; the others say what the work is."""
-_NO_EFFECT = ("format", "steps", "examples", "epochs", "warmup_steps", "steps_per_window", "evaluate", "evaluate_turns")
+NO_EFFECT = ("format", "steps", "examples", "epochs", "warmup_steps", "steps_per_window", "evaluate", "evaluate_turns")
 """Fields of a spec that do not change a turn."""
 _DATA = ("dataset", "data_dir", "shuffle")
 _STRATEGIES = {
@@ -78,6 +78,6 @@ def reference(spec: Spec, which: Reference) -> dict[str, Any]:
 
 def identity(spec: Spec) -> str:
     """Equal for arms that do the same, apart from reporting step times. Synthetic data is neither read nor shuffled."""
-    ignored = (*_NO_EFFECT, "step_times", *(_DATA if spec.get("dataset") == SYNTHETIC else ()))
+    ignored = (*NO_EFFECT, "step_times", *(_DATA if spec.get("dataset") == SYNTHETIC else ()))
     values = {key: value for key, value in spec.items() if key not in ignored or key == "dataset"}
     return json.dumps(values, sort_keys=True)

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from tfdist.bench.references import OPTIONS
+from tfdist.bench.references import NO_EFFECT, OPTIONS
 from tfdist.bench.report.summary import ArmRow, why_not_ranked
 from tfdist.bench.statistics import Comparison
 from tfdist.bench.unpaired import TwoBenches
@@ -13,10 +13,7 @@ from tfdist.models.record import Record
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.options import StrategyName
 
-_NO_EFFECT = (
-    "format", "steps", "examples", "epochs", "warmup_steps", "steps_per_window", "timeout_collective_s", "evaluate",
-    "data_dir", "seed",
-)  # fmt: skip
+_NO_EFFECT = (*NO_EFFECT, "timeout_collective_s", "data_dir", "seed")
 """Fields of a spec that do not affect the speed of a turn."""
 
 

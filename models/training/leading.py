@@ -79,7 +79,11 @@ def train(connect: Callable[[], Context], prepare: Prepare[Context], phases: dic
     if saving is None:
         pace.train(loop, log, job.spec, report, _evaluation(job, trained) if job.spec.evaluate_turns else None)
     else:
-        _train_saved(job, saving, loop, log, trained, report)
+        saver = Saver(job, saving, trained)
+        windows = train_saved(loop, log, job.spec, job.start.step, saving.every_steps, saver)
+        saver.finish()
+        report(windows, True)
+        saver.end()
     if not events.in_turns():
         wait_before_exit(job)
     leave(ExitCode.SUCCESS)
@@ -92,21 +96,6 @@ def _started(job: Context, saving: Checkpointing | None) -> Context:
         job = started(job, saving, int(os.environ.get("TFDIST_ATTEMPT", "0")))
     steps = total_steps(job.spec, job.start.step, job.start.examples, job.batch)
     return replace(job, spec=replace(job.spec, steps=steps))
-
-
-def _train_saved(
-    job: TrainingContext,
-    saving: Checkpointing,
-    loop: pace.Loop,
-    log: WindowLog,
-    trained: Callable[[], TrainingState],
-    report: Callable[[Windows, bool], None],
-) -> None:
-    saver = Saver(job, saving, trained)
-    windows = train_saved(loop, log, job.spec, job.start.step, saving.every_steps, saver)
-    saver.finish()
-    report(windows, True)
-    saver.end()
 
 
 def _evaluation(job: TrainingContext, trained: Callable[[], TrainingState]) -> Callable[[WindowLog], None]:
