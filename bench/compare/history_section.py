@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from tfdist.bench.compare.history import BenchHistory, BenchPoint, values_of
 from tfdist.bench.report.across import OTHER_MACHINE
 from tfdist.bench.report.figures.colors import PALETTE
@@ -54,7 +56,6 @@ HISTORY_COLUMNS = (
 
 def history_table(history: BenchHistory) -> Table:
     """A row for each arm of each bench."""
-    import pandas as pd
 
     data = pd.DataFrame([values_of(point) for point in in_order(history)])
     return Table("history", "Every arm in order of time", data, HISTORY_COLUMNS)
@@ -99,7 +100,6 @@ def _speed_up(point: BenchPoint) -> tuple[float, Interval | None] | None:
 
 
 def _charts(history: BenchHistory) -> Iterator[Chart]:
-    import pandas as pd
 
     arms = history.arms[:_MOST_DRAWN]
     left = f" The chart has the first {_MOST_DRAWN} arms." if len(history.arms) > len(arms) else ""

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
+import pandas as pd
+
 from tfdist.bench.compare.folders import ComparedFolders
 from tfdist.bench.report.section import Page, Section
 from tfdist.bench.report.sections.ratios import ratio_chart, ratio_table
@@ -72,7 +74,6 @@ def write_comparison(compared: ComparedFolders, bound: float | None, out: Path) 
 
 
 def _environment(compared: ComparedFolders) -> list[Section]:
-    import pandas as pd
 
     if not compared.environment:
         return []

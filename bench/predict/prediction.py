@@ -13,10 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from tfdist.bench.collectives.results import Sweep, read_collectives
-from tfdist.bench.predict.compute import Compute, batch_of, compute_for, error_of
+from tfdist.bench.predict.compute import Array, Compute, batch_of, compute_for, error_of
 from tfdist.bench.predict.curve import (
     DRAWS,
     RANGE,
@@ -39,21 +41,14 @@ from tfdist.models.architectures.parameters import trained_parameters
 from tfdist.models.spec import Architecture
 from tfdist.strategies.options import Communication, StrategyName
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-
 _HALVINGS = 60
 
 
-def steps_per_s(workers: int, compute_s: "Array", service_s: "Array", servers: int) -> "Array":
+def steps_per_s(workers: int, compute_s: Array, service_s: Array, servers: int) -> Array:
     """Steps/s of all workers together, for 1 to `workers` of them (rows); columns: cases.
 
     `service_s`: of all servers together for one step, spread evenly. At most `servers / service_s` steps/s are served.
     """
-    import numpy as np
 
     share = service_s / servers
     queue = np.zeros_like(compute_s)
@@ -65,12 +60,11 @@ def steps_per_s(workers: int, compute_s: "Array", service_s: "Array", servers: i
     return rates
 
 
-def service_s(measured_steps_per_s: "Array", workers: int, compute_s: "Array", servers: int) -> "Array":
+def service_s(measured_steps_per_s: Array, workers: int, compute_s: Array, servers: int) -> Array:
     """The service times with which so many workers make that many steps/s; 0 where computing alone takes longer.
 
     By bisection: more service is fewer steps.
     """
-    import numpy as np
 
     low, high = np.zeros_like(compute_s), workers / measured_steps_per_s
     for _ in range(_HALVINGS):
@@ -83,7 +77,6 @@ def service_s(measured_steps_per_s: "Array", workers: int, compute_s: "Array", s
 
 def predict_async(row: ArmRow, compute: Compute, question: Question, seed: int = 0) -> ScalingCurve:
     """The curve of a parameter-server arm: as many servers as measured."""
-    import numpy as np
 
     grid = grid_of(question.devices)
     rng = np.random.default_rng(seed)
@@ -111,9 +104,8 @@ def predict_async(row: ArmRow, compute: Compute, question: Question, seed: int =
     return replace(curve, service=served)
 
 
-def _steps(own: "Array", service: "Array", workers: "Array", servers: int) -> "Array":
+def _steps(own: Array, service: Array, workers: Array, servers: int) -> Array:
     """Steps/s: draws x numbers of workers. Columns with the same compute time are one calculation."""
-    import numpy as np
 
     found = np.empty_like(own)
     begins = np.flatnonzero(np.r_[True, (np.diff(own, axis=1) != 0).any(axis=0)])
@@ -138,14 +130,13 @@ _REACH, _POINTS = 9.0, 721
 """The normal distribution is integrated to this many standard deviations, on a grid."""
 
 
-def slowest_over_mean(devices: "Array", spreads: "Array") -> "Array":
+def slowest_over_mean(devices: Array, spreads: Array) -> Array:
     """The mean time of the slowest of n devices over the mean time of one: spreads x devices.
 
     Times are log-normal and independent; `spreads` are the standard deviations of their logarithms. The largest of n
     has the density n Phi(z)^(n-1) phi(z) (David and Nagaraja, Order Statistics, 2003, section 2.1). For normal times,
     the slowest of 2 is later by 0.564 standard deviations, the slowest of 100 by 2.508.
     """
-    import numpy as np
     from scipy.stats import norm
 
     edges = np.linspace(-_REACH, _REACH, _POINTS + 1)
@@ -159,7 +150,6 @@ def slowest_over_mean(devices: "Array", spreads: "Array") -> "Array":
 
 def predict_sync(row: ArmRow, compute: Compute, fit: RingFit, question: Question, seed: int = 0) -> ScalingCurve:
     """A synchronous arm whose processes exchange gradients by a ring."""
-    import numpy as np
 
     grid = grid_of(question.devices)
     rng = np.random.default_rng(seed)
@@ -170,7 +160,7 @@ def predict_sync(row: ArmRow, compute: Compute, fit: RingFit, question: Question
     rings = [fit.ring, *fit.draws[: DRAWS - 1]]
     size, operations = exchanged(row, question.gradient_bytes)
 
-    def parts(devices: "Array", link: RingLink | None) -> Parts:
+    def parts(devices: Array, link: RingLink | None) -> Parts:
         seconds = compute.seconds(devices, drawn)
         used = rings if link is None else [ring.over(fit.link, link) for ring in rings]
         exchange = np.array([ring.seconds(devices, size, operations) for ring in used])

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from tfdist.bench.report.across import (
     NOT_COMPARED,
     OTHER_MACHINE,
@@ -21,7 +23,6 @@ from tfdist.bench.table import Column, Table
 from tfdist.launch.text import counted, shortened
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 
@@ -113,9 +114,8 @@ def ratio_table(name: str, title: str, changes: Sequence[Change], anchor: str | 
     return Table(name, title, data_frame(changes), for_unit(columns, [change.new for change in changes]))
 
 
-def data_frame(changes: Sequence[Change]) -> "pd.DataFrame":
+def data_frame(changes: Sequence[Change]) -> pd.DataFrame:
     """The exact values."""
-    import pandas as pd
 
     table: pd.DataFrame = pd.DataFrame([values_of(change) for change in changes])
     return table
