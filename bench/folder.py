@@ -15,6 +15,7 @@ from tfdist.bench.suites.arm import LONGEST_NAME
 from tfdist.bench.suites.suite import Suite, parse_suite
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
+from tfdist.launch.runs.rundir import FileIn
 from tfdist.launch.text import plain
 from tfdist.launch.typed_json import PositiveInt, from_json, parse_json, with_texts
 
@@ -63,36 +64,21 @@ class _BenchJson:
 class BenchPaths:
     """The paths in the folder of a bench."""
 
-    root: Path
-
-    @property
-    def bench(self) -> Path:
-        """See `BenchFile`."""
-        return self.root / "bench.json"
-
-    @property
-    def page(self) -> Path:
-        """The report for a browser."""
-        return self.root / "report.html"
-
-    @property
-    def records(self) -> Path:
-        """A `Record` in each line: of an incarnation when it is ready and when it has ended, and of refused arms."""
-        return self.root / "records.jsonl"
-
-    @property
-    def turns(self) -> Path:
-        """A `TurnRecord` in each line, written when the turn ended."""
-        return self.root / "turns.jsonl"
-
-    @property
-    def collectives(self) -> Path:
-        """The measurements of `tfdist collectives` that the ceiling comes from."""
-        return self.root / "collectives"
+    path: Path
+    bench = FileIn("bench.json")
+    """See `BenchFile`."""
+    page = FileIn("report.html")
+    """The report for a browser."""
+    records = FileIn("records.jsonl")
+    """A `Record` in each line: of an incarnation when it is ready and when it has ended, and of refused arms."""
+    turns = FileIn("turns.jsonl")
+    """A `TurnRecord` in each line, written when the turn ended."""
+    collectives = FileIn("collectives")
+    """The measurements of `tfdist collectives` that the ceiling comes from."""
 
     def run(self, order: int, arm: str, incarnation: int) -> Path:
         """The logs of one incarnation of an arm."""
-        return self.root / "runs" / f"{order:03d}-{slug(arm)}-i{incarnation}"
+        return self.path / "runs" / f"{order:03d}-{slug(arm)}-i{incarnation}"
 
 
 def slug(name: str) -> str:

@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 from signal import SIGTERM
 
 from tfdist.bench.arm_process import HINT, ArmProcess, ArmStart, Ended, News, Progressed, StartArm
-from tfdist.bench.folder import BenchPaths, slug
+from tfdist.bench.folder import slug
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import of_turn
 from tfdist.bench.suites.arms import Arms
@@ -304,7 +304,7 @@ def plan_traces(root: Path, arms: Arms) -> Traces:
     if len(reasons) == len(arms.specs):
         reason = next(iter(reasons.values()), "no arm can run here")
         raise TfdistError(f"--trace: {reason}; omit --trace")
-    traces = BenchPaths(root).root.absolute() / "traces"
+    traces = root.absolute() / "traces"
     folders = {arm: traces / slug(arm) for arm in arms.specs if arm not in reasons}
     return Traces(folders, tuple(f"{arm}: no trace: {reason}" for arm, reason in reasons.items()))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from itertools import groupby, zip_longest
+from itertools import accumulate, groupby, zip_longest
 from statistics import geometric_mean
 
 from tfdist.models.record import Record
@@ -37,24 +37,14 @@ class Updates:
     @property
     def staleness(self) -> Staleness | None:
         """Staleness of all updates; None without any."""
-        return _staleness([sum(column) for column in zip_longest(*self.counts, fillvalue=0)])
-
-    def of_worker(self, worker: int) -> Staleness | None:
-        """Staleness of one worker's updates."""
-        return _staleness(self.counts[worker])
-
-
-def _staleness(counts: Sequence[int]) -> Staleness | None:
-    total = sum(counts)
-    if not total:
-        return None
-    mean = sum(value * count for value, count in enumerate(counts)) / total
-    below, p95 = counts[0], 0
-    while below < 0.95 * total:
-        p95 += 1
-        below += counts[p95]
-    largest = max(value for value, count in enumerate(counts) if count)
-    return Staleness(mean, p95, largest, total)
+        counts = [sum(column) for column in zip_longest(*self.counts, fillvalue=0)]
+        total = sum(counts)
+        if not total:
+            return None
+        mean = sum(value * count for value, count in enumerate(counts)) / total
+        p95 = next(value for value, below in enumerate(accumulate(counts)) if below >= 0.95 * total)
+        largest = max(value for value, count in enumerate(counts) if count)
+        return Staleness(mean, p95, largest, total)
 
 
 def updates_of(records: Sequence[Record]) -> Updates | None:

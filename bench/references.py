@@ -27,14 +27,17 @@ class Reference(StrEnum):
     """The same arm with data that costs nothing."""
 
 
-DISTRIBUTION = (
-    "strategy", "workers", "ps", "devices", "communication", "cross_device", "packs", "bytes_per_pack",
-    "timeout_collective_s", "variable_partitioner", "placement", "gradient_dtype", "intra_op_threads", "gpu_threads",
-    "steps_per_call", "sync", "backup_workers", "slow_worker", "slow_ms", "slow_factor", "step_times", "count_updates",
+OPTIONS = (
+    "communication", "cross_device", "packs", "bytes_per_pack", "gpu_threads", "variable_partitioner", "placement",
+    "intra_op_threads", "gradient_dtype", "steps_per_call", "step_times", "slow_worker", "slow_ms", "slow_factor",
     "memory_growth", "memory_limit_mb", "soft_placement", "log_device_placement",
 )  # fmt: skip
+"""Fields of a spec that say how the same work is done on the same devices."""
+DISTRIBUTION = (
+    "strategy", "workers", "ps", "devices", "sync", "backup_workers", "timeout_collective_s", "count_updates", *OPTIONS,
+)  # fmt: skip
 """Fields of a spec that say how work is distributed; the others say what the work is."""
-_NO_EFFECT = ("format", "steps", "examples", "epochs", "warmup_steps", "steps_per_window", "evaluate", "evaluate_turns")
+NO_EFFECT = ("format", "steps", "examples", "epochs", "warmup_steps", "steps_per_window", "evaluate", "evaluate_turns")
 """Fields of a spec that do not change a turn."""
 _DATA = ("dataset", "data_dir", "shuffle")
 _STRATEGIES = {
@@ -75,6 +78,6 @@ def reference(spec: Spec, which: Reference) -> dict[str, Any]:
 
 def identity(spec: Spec) -> str:
     """Equal for arms that do the same, apart from reporting step times. Synthetic data is neither read nor shuffled."""
-    ignored = (*_NO_EFFECT, "step_times", *(_DATA if spec.get("dataset") == SYNTHETIC else ()))
+    ignored = (*NO_EFFECT, "step_times", *(_DATA if spec.get("dataset") == SYNTHETIC else ()))
     values = {key: value for key, value in spec.items() if key not in ignored or key == "dataset"}
     return json.dumps(values, sort_keys=True)

@@ -14,22 +14,6 @@ from tfdist.bench.design import Block, connected
 from tfdist.bench.noise import Noise, Variance
 from tfdist.launch.str_enum import StrEnum
 
-__all__ = [
-    "ERROR",
-    "FEWEST_ROUNDS",
-    "ArmVerdict",
-    "Block",
-    "Comparison",
-    "Estimate",
-    "Figure",
-    "Interval",
-    "Statistics",
-    "Variance",
-    "holm",
-    "interval_of",
-    "p_value",
-]
-
 ERROR = 0.05
 """The share of benches in which an interval may miss, or some of several equal arms may be called different."""
 FEWEST_ROUNDS = 3

@@ -17,7 +17,7 @@ class Column:
     """One column that readers see, made of the values of a row."""
 
     title: str
-    """With its unit."""
+    """Title with its unit."""
     keys: tuple[str, ...]
     """Names of the values."""
     form: str | Callable[..., str] = "{}"

@@ -11,13 +11,14 @@ from functools import partial
 from statistics import fmean
 from typing import TypeVar
 
+from tfdist.bench.design import Block
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.plan import PlannedRun, incarnations, interleave, seconds_left, spread
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.arm_records import arms_of
 from tfdist.bench.runner import RunnerHooks, run_bench
 from tfdist.bench.session import Session
-from tfdist.bench.statistics import ArmVerdict, Block, Comparison, Statistics
+from tfdist.bench.statistics import ArmVerdict, Comparison, Statistics
 from tfdist.bench.suites.arm import Arm
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import save_json

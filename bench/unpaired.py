@@ -10,18 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tfdist.bench.noise import sum_of
-from tfdist.bench.statistics import (
-    FEWEST_ROUNDS,
-    Block,
-    Comparison,
-    Estimate,
-    Statistics,
-    Variance,
-    holm,
-    interval_of,
-    p_value,
-)
+from tfdist.bench.design import Block
+from tfdist.bench.noise import Variance, sum_of
+from tfdist.bench.statistics import FEWEST_ROUNDS, Comparison, Estimate, Statistics, holm, interval_of, p_value
 
 Rounds = Mapping[str, Mapping[Block, float]]
 """The images/s of each arm's turns."""

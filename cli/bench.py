@@ -73,7 +73,9 @@ def run_bench(
 
 def plan_of(session: Session) -> BenchPlan:
     """What to print of a bench that a scheduler will run."""
-    return BenchPlan((*session.notes, *(f"refused: {text}" for text in refusals(session))), session.arms.warnings)
+    return BenchPlan(
+        (*session.notes, *(f"refused: {text}" for text in refusals(session.arms.refused))), session.arms.warnings
+    )
 
 
 def report_on(session: Session, stream: TextIO, quiet: bool) -> "Report | None":
@@ -103,7 +105,7 @@ def _show_rest(session: Session, selection: HostSelection, policy: Policy, *, in
         typer.echo(f"{left} of {total} left; to continue: {shlex.join(words)}", err=True)
     if session.arms.refused:
         number = f"{len(session.arms.refused)} of {counted(len(session.bench.suite.arms), 'arm')}"
-        typer.echo(f"refused: {number}: {'; '.join(refusals(session))}", err=True)
+        typer.echo(f"refused: {number}: {'; '.join(refusals(session.arms.refused))}", err=True)
 
 
 def _suites(incomplete: str) -> list[str]:

@@ -22,12 +22,12 @@ from tfdist.bench.runner import RunnerHooks
 from tfdist.cli.bench import NOT_FOR_BENCHES, Quiet
 from tfdist.cli.options import Json, host_options, option, refuse_tf_config, seconds, timeout_options, training_options
 from tfdist.cli.scheduler import BenchPlan
+from tfdist.cli.show.bench import refusals
 from tfdist.cli.show.output import never_block, wait_for_reader
 from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import HOW, SIZE, TIMING, WHAT, Seconds
-from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.doctor.preflight import Links, measure_neighbours
+from tfdist.launch.doctor.preflight import measure_neighbours
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy
@@ -40,41 +40,25 @@ from tfdist.strategies import options as closed
 
 def announce(plan: CollectivePlan, stream: TextIO) -> None:
     """Show what is measured, about how long it takes at least, and what cannot run."""
-    typer.echo("\n".join(_announcement(plan)), file=stream)
-
-
-def _announcement(plan: CollectivePlan) -> Iterator[str]:
     options, arms = plan.options, plan.arms
-    yield f"{options.op} of {_sizes(_first_spec(plan))}"
-    size = f"{counted(len(arms.specs), 'arm')} x {counted(options.rounds, 'round')}"
-    yield f"{size} of {options.turn_s:g} s, seed {options.seed}"
-    yield f"{counted(len(plan.runs), 'turn')}, at least {duration(_estimate_s(plan))}; results in {plan.root}"
-    yield from _refusals(arms.refused)
-    yield from (f"warning: {warning}" for warning in arms.warnings)
-
-
-def _first_spec(plan: CollectivePlan) -> CollectiveSpec:
-    """All arms have the same sizes."""
-    spec = next(iter(plan.arms.specs.values()))
+    spec = next(iter(arms.specs.values()))  # all arms have the same sizes
     assert isinstance(spec, CollectiveSpec)
-    return spec
-
-
-def _sizes(spec: CollectiveSpec) -> str:
-    sizes = shortened(map(size_text, spec.sizes), 6)
-    model = f"the gradients of {spec.model}" if spec.model_gradients else ""
-    return " and ".join(filter(None, (sizes, model))) + f", {spec.gradient_dtype}"
+    sizes = [shortened(map(size_text, spec.sizes), 6)] if spec.sizes else []
+    sizes += [f"the gradients of {spec.model}"] if spec.model_gradients else []
+    lines = (
+        f"{options.op} of {' and '.join(sizes)}, {spec.gradient_dtype}",
+        f"{counted(len(arms.specs), 'arm')} x {counted(options.rounds, 'round')} of {options.turn_s:g} s, "
+        f"seed {options.seed}",
+        f"{counted(len(plan.runs), 'turn')}, at least {duration(_estimate_s(plan))}; results in {plan.root}",
+        *(f"refused: {text}" for text in refusals(arms.refused)),
+        *(f"warning: {warning}" for warning in arms.warnings),
+    )
+    typer.echo("\n".join(lines), file=stream)
 
 
 def _estimate_s(plan: CollectivePlan) -> float:
     """The turns may take longer: each size is measured once at least."""
     return len(plan.runs) * plan.options.turn_s + sum(map(start_s, plan.arms.specs.values()))
-
-
-def _refusals(refused: Mapping[str, str]) -> Iterator[str]:
-    for reason in dict.fromkeys(refused.values()):
-        names = shortened(arm for arm, why in refused.items() if why == reason)
-        yield f"refused: {names}: {reason}"
 
 
 def show_plan(plan: CollectivePlan, json: bool) -> None:
@@ -131,16 +115,11 @@ def run(
             return ExitCode.SUCCESS
         if not quiet:
             announce(plan, stream)
-        links = _measure_links(fleet, plan)
+        several = fleet is not None and len(fleet.channels) > 1
+        links = measure_neighbours(fleet, list(fleet.channels)) if fleet is not None and several else {}
     with progress_on(stream, quiet, "GB/s bus bandwidth of the largest size") as progress:
         code = run_collectives(plan, RunnerHooks(progress, links=links, policy=policy), environment_of)
     return _report(plan, code, stream, json=json, quiet=quiet)
-
-
-def _measure_links(fleet: Fleet | None, plan: CollectivePlan) -> Links:
-    if fleet is None or len(fleet.channels) < 2:
-        return {}
-    return measure_neighbours(fleet, list(fleet.channels))
 
 
 def _report(plan: CollectivePlan, code: int, stream: TextIO, *, json: bool, quiet: bool) -> int:
@@ -312,7 +291,7 @@ def collectives(
 
 
 def _batch_plan(plan: CollectivePlan) -> BenchPlan:
-    return BenchPlan(tuple(_refusals(plan.arms.refused)), plan.arms.warnings)
+    return BenchPlan(tuple(f"refused: {text}" for text in refusals(plan.arms.refused)), plan.arms.warnings)
 
 
 def _words(text: str | None) -> list[str]:

@@ -13,8 +13,9 @@ from tfdist.bench.compare.gate import is_too_slow, parse_share
 from tfdist.bench.compare.history import read_history
 from tfdist.bench.compare.history_section import history_section
 from tfdist.bench.compare.page import gate, one_sided, sentences, write_comparison
+from tfdist.bench.report.section import Page
 from tfdist.bench.report.sections.ratios import ratio_table
-from tfdist.bench.report.write import write_pages
+from tfdist.bench.report.write import write_page
 from tfdist.cli.options import Json, option
 from tfdist.cli.result_folders import list_skipped, with_records
 from tfdist.cli.show.rows import PlainConsole, show_rows
@@ -41,7 +42,7 @@ def show_history(folders: Sequence[Path], arms: Sequence[str], out: Path | None,
     for text in section.answer:
         console.print(text)
     if out:
-        page = write_pages(out, "History", section.answer, [section], commands=found.commands)
+        page = write_page(Page("History", section.answer, (section,), commands=found.commands), out)
         typer.echo(f"\nreport: {page}", err=json)
     if json:
         typer.echo(dumps(found.to_json()))

@@ -100,7 +100,7 @@ class Pods:
     """What Kubernetes is asked for."""
 
     values: Mapping[str, Any]
-    """By option name; only those that were given."""
+    """Values by option name; only those that were given."""
 
     def select(self, ctx: typer.Context, values: Mapping[str, Any]) -> HostSelection:
         """No hosts: Kubernetes finds them.

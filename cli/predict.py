@@ -10,7 +10,8 @@ from tfdist.bench.compare.gate import parse_share
 from tfdist.bench.predict.prediction import Prediction, PredictionOptions
 from tfdist.bench.predict.prediction import predict as predict_folder
 from tfdist.bench.predict.section import REFERENCES, prediction_section
-from tfdist.bench.report.write import write_pages
+from tfdist.bench.report.section import Page
+from tfdist.bench.report.write import write_page
 from tfdist.cli.options import Json, option
 from tfdist.cli.show.rows import PlainConsole, show_rows
 from tfdist.launch.json_files import dumps
@@ -31,7 +32,7 @@ def show(prediction: Prediction, stream: TextIO, *, verbose: bool) -> None:
 def write(prediction: Prediction, out: Path) -> Path:
     """Write the report into `out`, and return the path of its page."""
     section = prediction_section(prediction)
-    return write_pages(out, "Prediction", section.answer, [section], commands=prediction.commands)
+    return write_page(Page("Prediction", section.answer, (section,), commands=prediction.commands), out)
 
 
 Bench = Annotated[Path, typer.Argument(metavar="BENCH", help="Folder of a bench.", show_default=False)]

@@ -10,7 +10,6 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.inherit.table import ClusterRole, SourceName, on_same_host
 from tfdist.launch.job import Job
 from tfdist.launch.machine import Machine
-from tfdist.launch.text import counted
 from tfdist.strategies.catalog import CATALOG, Strategy
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
@@ -123,12 +122,3 @@ def choices_of_one(choices: Mapping[str, Any]) -> Mapping[str, Any]:
     """The choices for the only task of a job: one worker, if the strategy has workers."""
     row = _row(str(choices.get("strategy", "auto")))
     return {"workers": 1, **choices} if row is not None and "workers" in row.options else choices
-
-
-def check_one(job: Job, spec: StrategyChoice, flag: str) -> None:
-    """Raise a TfdistError if a job without a cluster in the environment has several tasks."""
-    if len(job.plans) > 1:
-        raise TfdistError(
-            f"{flag}: the environment describes no cluster, so this is the only task, but {spec.strategy} with these "
-            f"options has {counted(len(job.plans), 'task')}; omit {flag}, or --workers and --ps"
-        )

@@ -22,7 +22,7 @@ from tfdist.launch.inherit.table import earlier_on_host, inherited
 from tfdist.launch.job import Job, Program, program_of
 from tfdist.launch.machine import BUSY, Machines, combined, local_machines
 from tfdist.launch.supervision.restarts import SavedState
-from tfdist.launch.text import did_you_mean
+from tfdist.launch.text import counted, did_you_mean
 from tfdist.models.checkpoints import Checkpointing
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
@@ -242,7 +242,12 @@ def _plan_inherited(options: LaunchOptions, inherit: Inherit, machines: Machines
     found = inherited(inherit.source, os.environ, options.port, inherit.flag)
     if found is None:
         planned = _plan(replace(options, choices=rules.choices_of_one(options.choices)), machines)
-        rules.check_one(planned.job, planned.spec, inherit.flag)
+        if len(planned.job.plans) > 1:
+            raise TfdistError(
+                f"{inherit.flag}: the environment describes no cluster, so this is the only task, but "
+                f"{planned.spec.strategy} with these options has {counted(len(planned.job.plans), 'task')}; "
+                f"omit {inherit.flag}, or --workers and --ps"
+            )
         job = replace(planned.job, first_attempt=attempt)
         return replace(planned, job=job, notes=(*planned.notes, rules.ONE_TASK), plan_again=None)
     choices = rules.implied_choices(found, options.choices, machines[LOCAL])

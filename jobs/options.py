@@ -46,7 +46,7 @@ class Option:
     """An option of the command line, which is also a key of a job file and a variable TFDIST_NAME."""
 
     name: str
-    """With _ between words: the key in a job file."""
+    """Key in a job file: with _ between words."""
     panel: str
     """The part of the help that lists it."""
     help: str

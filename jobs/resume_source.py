@@ -129,9 +129,9 @@ def find_resumed(
         TfdistError: there is nothing to continue, or it is in use.
     """
     option = recovery.words.get("resume", "")
-    if recovery.resume == AUTO and recovery.folder is None:
-        raise TfdistError(f"{option}: needs --checkpoint-dir, the folder that is resumed if it holds a checkpoint")
-    if recovery.resume == AUTO and recovery.folder is not None:
+    if recovery.resume == AUTO:
+        if recovery.folder is None:
+            raise TfdistError(f"{option}: needs --checkpoint-dir, the folder that is resumed if it holds a checkpoint")
         source = CheckpointSource(option, recovery.folder, may_be_empty=True)
         return source if shared else _find_auto(source, runs_dir, command, remote)
     if recovery.resume is None and shared:

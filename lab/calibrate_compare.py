@@ -26,7 +26,8 @@ from lab.calibrate_statistics import (
     rows_that_miss,
 )
 from tfdist.bench.compare.gate import is_too_slow
-from tfdist.bench.statistics import ArmVerdict, Block, Comparison
+from tfdist.bench.design import Block
+from tfdist.bench.statistics import ArmVerdict, Comparison
 from tfdist.bench.unpaired import Rounds, TwoBenches
 
 BOUND = 0.05

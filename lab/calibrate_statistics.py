@@ -18,8 +18,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # small matrices, one process per
 import numpy as np
 import pandas as pd
 
+from tfdist.bench.design import Block
 from tfdist.bench.reading import read_folder
-from tfdist.bench.statistics import ArmVerdict, Block, Interval, Statistics
+from tfdist.bench.statistics import ArmVerdict, Interval, Statistics
 from tfdist.models.throughput import window_step_ms
 
 ROOT = Path(__file__).parents[1] / "bench_results"

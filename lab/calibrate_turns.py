@@ -24,13 +24,14 @@ from rich.console import Console
 from scipy.stats import t
 
 from tfdist.bench.arm_process import ArmStart, News, start_arm
+from tfdist.bench.design import Block
 from tfdist.bench.group import Group, Pace
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import prepare, run_session
-from tfdist.bench.statistics import Block, Statistics
+from tfdist.bench.statistics import Statistics
 from tfdist.bench.turns import Memory
 from tfdist.jobs.presets import resolve
 from tfdist.launch.machine import combined, local_machines

@@ -17,11 +17,11 @@ from tfdist.bench.compare.folders import ComparedFolders, compare_folders
 from tfdist.bench.compare.page import gate, sentences
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.environment import environment_of
-from tfdist.bench.report.section import Section
+from tfdist.bench.report.section import Page, Section
 from tfdist.bench.report.sections.ratios import ratio_chart, ratio_table
 from tfdist.bench.report.summary import summarize
 from tfdist.bench.report.warnings import turn_warnings
-from tfdist.bench.report.write import write_pages
+from tfdist.bench.report.write import write_page
 from tfdist.bench.statistics import ArmVerdict
 
 BURNED = "multiworker/ring"
@@ -112,7 +112,8 @@ def report(folder: Path, out: Path) -> Path:
     facts = environment_of([record for each in folders for record in each.records])
     warnings = [warning for each in folders for warning in turn_warnings(summarize([each]))]
     commands = ["python -m lab.check_compare"]
-    page = write_pages(out, "Does compare find what changed?", headline, [same, burned], facts, warnings, commands)
+    title, sections = "Does compare find what changed?", (same, burned)
+    page = write_page(Page(title, headline, sections, facts, tuple(warnings), tuple(commands)), out)
     for name in names:
         shutil.rmtree(out / name, ignore_errors=True)
         shutil.copytree(folder / name, out / name, ignore=shutil.ignore_patterns("runs", "*.log"))

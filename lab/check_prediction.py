@@ -26,10 +26,10 @@ from tfdist.bench.predict.curve import ScalingCurve
 from tfdist.bench.predict.prediction import Prediction, PredictionOptions, predict
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.environment import environment_of
-from tfdist.bench.report.section import Chart, Section
+from tfdist.bench.report.section import Chart, Page, Section
 from tfdist.bench.report.summary import ArmRow, summarize
 from tfdist.bench.report.warnings import turn_warnings
-from tfdist.bench.report.write import write_pages
+from tfdist.bench.report.write import write_page
 from tfdist.bench.table import Column, Table
 
 HOSTS = (2, 3, 4)
@@ -247,7 +247,9 @@ def report(folder: Path, out: Path) -> Path:
     records = [record for each in folders for record in each.records]
     commands = ["python -m lab.check_prediction"]
     title = "How far predictions are off"
-    page = write_pages(out, title, section.answer, [section], environment_of(records), warnings, commands, method)
+    facts = environment_of(records)
+    made = Page(title, section.answer, (section,), facts, tuple(warnings), tuple(commands), method=method)
+    page = write_page(made, out)
     for name in ("sweep", "fitted", "slow"):
         shutil.rmtree(out / name, ignore_errors=True)
         shutil.copytree(folder / name, out / name, ignore=shutil.ignore_patterns("runs", "*.log"))

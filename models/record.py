@@ -5,7 +5,7 @@ No TensorFlow and no pandas: tasks and the launcher both use this file.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypedDict, TypeVar
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import finite
@@ -13,6 +13,9 @@ from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.typed_json import Between, Has, PositiveFloat, PositiveInt, Seconds, from_json
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.strategy_check import StrategyCheck
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Amount = Annotated[int, Between(0, 1 << 50)]
 """A number of things or bytes; sums of many have 64 bits."""
@@ -92,22 +95,6 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Storage:
-    """The variables on one device, and for a parameter server what each step of a worker asks of it."""
-
-    variables: Amount = 0
-    """The model's and the optimizer's; shards count each."""
-    bytes: Amount = 0
-    reads: Amount = 0
-    """Requests in a step that read a variable."""
-    read_bytes: Amount = 0
-    updates: Amount = 0
-    """Other requests in a step: updates of variables."""
-    update_bytes: Amount = 0
-    """Bytes of their arguments: gradients, and the optimizer's numbers."""
-
-
-@dataclass(frozen=True)
 class RankRecord:
     """The measurements of one task, sent as its `record` event."""
 
@@ -146,8 +133,6 @@ class RankRecord:
     """
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that affect speed."""
-    storage: Mapping[str, Storage] = field(default_factory=dict)
-    """Storage by device of this task, `CPU:0`, or by parameter server, `ps-0`."""
 
 
 @dataclass(frozen=True)
@@ -222,8 +207,36 @@ Observed = Annotated[Mapping[str, Any], Has(_Known)]
 
 
 @dataclass(frozen=True)
-class TurnRecord:
+class _Versioned:
+    """What is a line of a file, with the version of its format."""
+
+    NAME: ClassVar[str]
+    """For messages."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, with the format's version."""
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Self":
+        """The inverse of `to_json`.
+
+        Raises:
+            TfdistError: another format version, or an incomplete line.
+        """
+        if data.get("format") != FORMAT:
+            raise TfdistError(f"a {cls.NAME} of format {data.get('format')!r}: this tfdist reads format {FORMAT}")
+        try:
+            return from_json(data, cls)
+        except ValueError as error:
+            raise TfdistError(f"incomplete {cls.NAME}: {error}") from None
+
+
+@dataclass(frozen=True)
+class TurnRecord(_Versioned):
     """One turn of one arm: its timed windows by task. A line of turns.jsonl."""
+
+    NAME = "turn"
 
     arm: str
     round: Amount
@@ -242,24 +255,6 @@ class TurnRecord:
     """It replaces a disturbed turn of the same round."""
     observed: Mapping[str, Observed] = field(default_factory=dict)
     """What each task reported about the turn besides windows, by name: JSON. docs/protocol.md lists the names."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, with the format's version."""
-        return {"format": FORMAT, **asdict(self)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "TurnRecord":
-        """The inverse of `to_json`.
-
-        Raises:
-            TfdistError: another format version, or an incomplete turn.
-        """
-        if data.get("format") != FORMAT:
-            raise TfdistError(f"a turn of format {data.get('format')!r}: this tfdist reads format {FORMAT}")
-        try:
-            return from_json(data, cls)
-        except ValueError as error:
-            raise TfdistError(f"incomplete turn: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -306,8 +301,10 @@ class _Hardware(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Record:
+class Record(_Versioned):
     """One run of one arm, successful or not."""
+
+    NAME = "record"
 
     arm: str
     round: Amount
@@ -350,24 +347,6 @@ class Record:
     """Whether the user's own program trained under the strategy in `spec`; None: the built-in training does."""
     strategy_note: str = ""
     """A sentence with the fix, if it is refuted or unknown."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, with the format's version."""
-        return {"format": FORMAT, **asdict(self)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Record":
-        """The inverse of `to_json`.
-
-        Raises:
-            TfdistError: another format version, or an incomplete record.
-        """
-        if data.get("format") != FORMAT:
-            raise TfdistError(f"a record of format {data.get('format')!r}: this tfdist reads format {FORMAT}")
-        try:
-            return from_json(data, cls)
-        except ValueError as error:
-            raise TfdistError(f"incomplete record: {error}") from None
 
 
 def from_event(values: Any, kind: type[T]) -> T:

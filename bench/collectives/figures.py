@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from tfdist.bench.collectives.results import Line, Sweep
+from tfdist.bench.design import Block
 from tfdist.bench.mean import interval_of_mean
-from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, Block, Comparison, Interval, Statistics
+from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, Comparison, Interval, Statistics
 from tfdist.launch.quantities import size_text
 from tfdist.launch.text import listed
 from tfdist.models.collectives.spec import algbw, bus_factor

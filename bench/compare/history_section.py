@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from tfdist.bench.compare.history import BenchHistory, BenchPoint, values_of
 from tfdist.bench.report.across import OTHER_MACHINE
-from tfdist.bench.report.figures.colors import GRID, INK, PALETTE
+from tfdist.bench.report.figures.colors import PALETTE
 from tfdist.bench.report.format import between
 from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.statistics import ArmVerdict, Interval
@@ -54,7 +56,6 @@ HISTORY_COLUMNS = (
 
 def history_table(history: BenchHistory) -> Table:
     """A row for each arm of each bench."""
-    import pandas as pd
 
     data = pd.DataFrame([values_of(point) for point in in_order(history)])
     return Table("history", "Every arm in order of time", data, HISTORY_COLUMNS)
@@ -99,7 +100,6 @@ def _speed_up(point: BenchPoint) -> tuple[float, Interval | None] | None:
 
 
 def _charts(history: BenchHistory) -> Iterator[Chart]:
-    import pandas as pd
 
     arms = history.arms[:_MOST_DRAWN]
     left = f" The chart has the first {_MOST_DRAWN} arms." if len(history.arms) > len(arms) else ""
@@ -135,9 +135,6 @@ def _painter(history: BenchHistory, drawn: Sequence[BenchPoint], value: _Value, 
         axes.set_xticks(range(0, len(ticks), every), ticks[::every], fontsize=8)
         axes.set_xlim(-0.5, len(ticks) - 0.5)
         axes.set_ylim(bottom=0)
-        axes.set_ylabel(unit, color=INK)
-        axes.grid(axis="y", color=GRID)
-        axes.set_axisbelow(True)
-        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=9, labelcolor=INK)
+        axes.set_ylabel(unit)
 
     return paint

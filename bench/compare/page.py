@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
+import pandas as pd
+
 from tfdist.bench.compare.folders import ComparedFolders
-from tfdist.bench.report.section import Section
+from tfdist.bench.report.section import Page, Section
 from tfdist.bench.report.sections.ratios import ratio_chart, ratio_table
-from tfdist.bench.report.write import write_pages
+from tfdist.bench.report.write import write_page
 from tfdist.bench.table import Table
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.text import counted
@@ -67,12 +69,11 @@ def write_comparison(compared: ComparedFolders, bound: float | None, out: Path) 
         TfdistError: `out` is not writable.
     """
     title, (_, headline) = f"{compared.new} compared with {compared.base}", gate(compared, bound)
-    sections = [*_environment(compared), _arms(compared, list(sentences(compared)), bound)]
-    return write_pages(out, title, [headline] if headline else [], sections)
+    sections = (*_environment(compared), _arms(compared, list(sentences(compared)), bound))
+    return write_page(Page(title, (headline,) if headline else (), sections), out)
 
 
 def _environment(compared: ComparedFolders) -> list[Section]:
-    import pandas as pd
 
     if not compared.environment:
         return []

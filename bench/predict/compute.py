@@ -4,7 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tfdist.bench.report.baseline import differences
 from tfdist.bench.report.summary import ArmRow
@@ -13,13 +15,7 @@ from tfdist.models.record import Record
 from tfdist.strategies.catalog import Exchange
 from tfdist.strategies.options import StrategyName
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-
-
+Array = NDArray[np.float64]
 _SAME_BATCH = 0.01
 """Relative difference of means below which they are of one batch: a user's program may have smaller last batches."""
 
@@ -55,9 +51,8 @@ class Compute:
         """The measured one with the most devices that does not exceed `devices`."""
         return max((each for each in self.times if each.devices <= devices), key=lambda each: each.devices)
 
-    def seconds(self, devices: "Array", drawn: "Array") -> "Array":
+    def seconds(self, devices: Array, drawn: Array) -> Array:
         """Draws x devices; `drawn`: for each draw a standard normal number for each of `times`."""
-        import numpy as np
 
         index = [self.times.index(self.at(int(number))) for number in devices]
         seconds = np.array([each.seconds for each in self.times])

@@ -6,18 +6,13 @@ open.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from tfdist.bench.predict.compute import Compute
+import numpy as np
+
+from tfdist.bench.predict.compute import Array, Compute
 from tfdist.bench.predict.ring import RingFit, RingLink
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import ERROR, Interval
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 DRAWS = 400
 RANGE = 8
@@ -29,14 +24,14 @@ measured is an extrapolation."""
 class Parts:
     """Seconds of a step on some number of devices; rows: draws, columns: devices."""
 
-    compute: "Array"
-    waiting: "Array"
-    exchange: "Array"
-    rest: "Array"
+    compute: Array
+    waiting: Array
+    exchange: Array
+    rest: Array
     """The rest of the strategy, as measured. Asynchronous workers: 0, their waiting is for the parameter servers."""
 
     @property
-    def total(self) -> "Array":
+    def total(self) -> Array:
         """Seconds of a step of all devices."""
         return self.compute + self.waiting + self.exchange + self.rest
 
@@ -45,9 +40,9 @@ class Parts:
 class Draws:
     """The same calculation with different parameters; the first row has the best estimates."""
 
-    grid: "Array"
+    grid: Array
     """Numbers of devices, from 1."""
-    rates: "Array"
+    rates: Array
     """Images/s: draws x grid."""
     parts: Parts
     batch: float
@@ -64,7 +59,7 @@ class PredictedPoint:
     efficiency: float
     """Throughput over that of one device on each of them."""
     efficiency_interval: Interval
-    parts_ms: tuple[float, float, float, float]
+    parts_ms: tuple[float, ...]
     """Compute, waiting, exchange, rest of a step."""
     extrapolated: bool
 
@@ -101,9 +96,8 @@ class Question:
     """None: the one that was measured."""
 
 
-def grid_of(devices: Sequence[int]) -> "Array":
+def grid_of(devices: Sequence[int]) -> Array:
     """The asked numbers, those one above, and others between, to find where devices no longer pay."""
-    import numpy as np
 
     most = max(devices)
     between = np.unique(np.geomspace(1, most, 40).round())
@@ -125,7 +119,6 @@ def is_far(measured: RingLink, other: RingLink | None) -> bool:
 
 def curve_of(row: ArmRow, compute: Compute, question: Question, draws: Draws, most: int) -> ScalingCurve:
     """`most`: the number of devices beyond which it is an extrapolation."""
-    import numpy as np
 
     grid, rates, end = draws.grid, draws.rates, max(question.devices)
     until = [_pays_until(grid, each, question.worth) for each in rates]
@@ -152,27 +145,20 @@ def _point(draws: Draws, number: int, extrapolated: bool) -> PredictedPoint:
         _quantiles(rates),
         float(efficiency[0]),
         _quantiles(efficiency),
-        (
-            float(1e3 * parts.compute[0, at]),
-            float(1e3 * parts.waiting[0, at]),
-            float(1e3 * parts.exchange[0, at]),
-            float(1e3 * parts.rest[0, at]),
-        ),
+        tuple(float(1e3 * part[0, at]) for part in (parts.compute, parts.waiting, parts.exchange, parts.rest)),
         extrapolated,
     )
 
 
-def _pays_until(grid: "Array", rates: "Array", worth: float) -> int:
+def _pays_until(grid: Array, rates: Array, worth: float) -> int:
     """The last number of devices before the first step to the next one that adds too little."""
-    import numpy as np
 
     gains = np.diff(rates) / np.diff(grid) / (rates[0] / grid[0])
     too_little = np.flatnonzero(gains < worth)
     return int(grid[too_little[0]] if len(too_little) else grid[-1])
 
 
-def _quantiles(values: "Array") -> Interval:
-    import numpy as np
+def _quantiles(values: Array) -> Interval:
 
     low, high = np.quantile(values, [ERROR / 2, 1 - ERROR / 2])
     return Interval(float(low), float(high), 1 - ERROR)

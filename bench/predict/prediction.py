@@ -13,10 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from tfdist.bench.collectives.results import Sweep, read_collectives
-from tfdist.bench.predict.compute import Compute, batch_of, compute_for, error_of
+from tfdist.bench.predict.compute import Array, Compute, batch_of, compute_for, error_of
 from tfdist.bench.predict.curve import (
     DRAWS,
     RANGE,
@@ -31,6 +33,7 @@ from tfdist.bench.predict.curve import (
 )
 from tfdist.bench.predict.ring import RingFit, RingLink, fit_ring, link_of, resolved, ring_lines
 from tfdist.bench.reading import read_folder
+from tfdist.bench.report.format import ends
 from tfdist.bench.report.summary import ArmRow, summarize
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean
@@ -38,21 +41,14 @@ from tfdist.models.architectures.parameters import trained_parameters
 from tfdist.models.spec import Architecture
 from tfdist.strategies.options import Communication, StrategyName
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-
 _HALVINGS = 60
 
 
-def steps_per_s(workers: int, compute_s: "Array", service_s: "Array", servers: int) -> "Array":
+def steps_per_s(workers: int, compute_s: Array, service_s: Array, servers: int) -> Array:
     """Steps/s of all workers together, for 1 to `workers` of them (rows); columns: cases.
 
     `service_s`: of all servers together for one step, spread evenly. At most `servers / service_s` steps/s are served.
     """
-    import numpy as np
 
     share = service_s / servers
     queue = np.zeros_like(compute_s)
@@ -64,12 +60,11 @@ def steps_per_s(workers: int, compute_s: "Array", service_s: "Array", servers: i
     return rates
 
 
-def service_s(measured_steps_per_s: "Array", workers: int, compute_s: "Array", servers: int) -> "Array":
+def service_s(measured_steps_per_s: Array, workers: int, compute_s: Array, servers: int) -> Array:
     """The service times with which so many workers make that many steps/s; 0 where computing alone takes longer.
 
     By bisection: more service is fewer steps.
     """
-    import numpy as np
 
     low, high = np.zeros_like(compute_s), workers / measured_steps_per_s
     for _ in range(_HALVINGS):
@@ -82,7 +77,6 @@ def service_s(measured_steps_per_s: "Array", workers: int, compute_s: "Array", s
 
 def predict_async(row: ArmRow, compute: Compute, question: Question, seed: int = 0) -> ScalingCurve:
     """The curve of a parameter-server arm: as many servers as measured."""
-    import numpy as np
 
     grid = grid_of(question.devices)
     rng = np.random.default_rng(seed)
@@ -110,9 +104,8 @@ def predict_async(row: ArmRow, compute: Compute, question: Question, seed: int =
     return replace(curve, service=served)
 
 
-def _steps(own: "Array", service: "Array", workers: "Array", servers: int) -> "Array":
+def _steps(own: Array, service: Array, workers: Array, servers: int) -> Array:
     """Steps/s: draws x numbers of workers. Columns with the same compute time are one calculation."""
-    import numpy as np
 
     found = np.empty_like(own)
     begins = np.flatnonzero(np.r_[True, (np.diff(own, axis=1) != 0).any(axis=0)])
@@ -137,14 +130,13 @@ _REACH, _POINTS = 9.0, 721
 """The normal distribution is integrated to this many standard deviations, on a grid."""
 
 
-def slowest_over_mean(devices: "Array", spreads: "Array") -> "Array":
+def slowest_over_mean(devices: Array, spreads: Array) -> Array:
     """The mean time of the slowest of n devices over the mean time of one: spreads x devices.
 
     Times are log-normal and independent; `spreads` are the standard deviations of their logarithms. The largest of n
     has the density n Phi(z)^(n-1) phi(z) (David and Nagaraja, Order Statistics, 2003, section 2.1). For normal times,
     the slowest of 2 is later by 0.564 standard deviations, the slowest of 100 by 2.508.
     """
-    import numpy as np
     from scipy.stats import norm
 
     edges = np.linspace(-_REACH, _REACH, _POINTS + 1)
@@ -158,7 +150,6 @@ def slowest_over_mean(devices: "Array", spreads: "Array") -> "Array":
 
 def predict_sync(row: ArmRow, compute: Compute, fit: RingFit, question: Question, seed: int = 0) -> ScalingCurve:
     """A synchronous arm whose processes exchange gradients by a ring."""
-    import numpy as np
 
     grid = grid_of(question.devices)
     rng = np.random.default_rng(seed)
@@ -169,7 +160,7 @@ def predict_sync(row: ArmRow, compute: Compute, fit: RingFit, question: Question
     rings = [fit.ring, *fit.draws[: DRAWS - 1]]
     size, operations = exchanged(row, question.gradient_bytes)
 
-    def parts(devices: "Array", link: RingLink | None) -> Parts:
+    def parts(devices: Array, link: RingLink | None) -> Parts:
         seconds = compute.seconds(devices, drawn)
         used = rings if link is None else [ring.over(fit.link, link) for ring in rings]
         exchange = np.array([ring.seconds(devices, size, operations) for ring in used])
@@ -359,11 +350,9 @@ def values_of(curve: ScalingCurve, index: int) -> dict[str, Any]:
         "arm": curve.arm.arm,
         "devices": point.devices,
         "images_per_s": point.images_per_s,
-        "images_per_s_low": point.interval.low,
-        "images_per_s_high": point.interval.high,
+        **ends("images_per_s", point.interval),
         "efficiency": point.efficiency,
-        "efficiency_low": point.efficiency_interval.low,
-        "efficiency_high": point.efficiency_interval.high,
+        **ends("efficiency", point.efficiency_interval),
         **dict(zip(names, point.parts_ms, strict=True)),
         "extrapolated": point.extrapolated,
     }

@@ -9,18 +9,14 @@ A ring of n ranks sends 2(n-1) messages one after the other, together 2(n-1)/n t
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tfdist.bench.collectives.results import Line, Sweep
+from tfdist.bench.predict.compute import Array
 from tfdist.launch.errors import TfdistError
 from tfdist.models.collectives.spec import CollectiveOp
 from tfdist.strategies.options import Communication
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 _NEAR = math.log(8)
 """A size that differs from that of the gradients by this factor counts less in the fit by a factor of e."""
@@ -47,9 +43,8 @@ class Ring:
     seconds_per_byte: float
     """Seconds of each byte through a link: the inverse of the bandwidth."""
 
-    def seconds(self, ranks: "Array | int", size: float, operations: int = 1) -> "Array":
+    def seconds(self, ranks: Array | int, size: float, operations: int = 1) -> Array:
         """Seconds to all-reduce `size` bytes over `ranks`, in a number of operations; 0 for a single rank."""
-        import numpy as np
 
         n = np.asarray(ranks, dtype=float)
         messages = operations * (self.fixed_s + 2 * (n - 1) * self.latency_s)
@@ -123,7 +118,6 @@ def resolved(communication: Communication, gpus: bool) -> Communication:
 
 def fit_ring(lines: Sequence[Line], link: RingLink, size: float, draws: int, seed: int = 0) -> RingFit:
     """The ring that fits these all-reduces best, at sizes near `size` bytes above all."""
-    import numpy as np
 
     ring = _fitted(lines, size)
     error = _error(ring, lines, size)
@@ -138,7 +132,7 @@ def fit_ring(lines: Sequence[Line], link: RingLink, size: float, draws: int, see
     return RingFit(ring, tuple(drawn), error, ranks, (sizes[0], sizes[-1]), link)
 
 
-def _drawn(lines: Sequence[Line], rng: "np.random.Generator") -> list[Line]:
+def _drawn(lines: Sequence[Line], rng: np.random.Generator) -> list[Line]:
     """Draw, with replacement, as many lines of each number of ranks and size as were measured."""
     return [group[index] for group in _groups(lines) for index in rng.integers(0, len(group), len(group))]
 
@@ -151,9 +145,8 @@ def _groups(lines: Sequence[Line]) -> list[list[Line]]:
     return list(groups.values())
 
 
-def _weights(lines: Sequence[Line], size: float) -> "Array":
+def _weights(lines: Sequence[Line], size: float) -> Array:
     """Weights of relative errors."""
-    import numpy as np
 
     distance = np.log(np.array([line.bytes for line in lines], dtype=float) / size) / _NEAR
     weights: Array = np.exp(-np.abs(distance))
@@ -162,7 +155,6 @@ def _weights(lines: Sequence[Line], size: float) -> "Array":
 
 def _fitted(lines: Sequence[Line], size: float) -> Ring:
     """Least squares of relative errors, with no negative part."""
-    import numpy as np
     from scipy.optimize import nnls
 
     n = np.array([line.ranks for line in lines], dtype=float)
@@ -179,7 +171,6 @@ def _fitted(lines: Sequence[Line], size: float) -> Ring:
 
 def _error(ring: Ring, lines: Sequence[Line], size: float) -> float:
     """Error of the geometric means of each size and number of ranks."""
-    import numpy as np
 
     groups = _groups(lines)
     firsts = [group[0] for group in groups]

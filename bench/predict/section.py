@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from tfdist.bench.predict.compute import batch_of
 from tfdist.bench.predict.curve import RANGE, PredictedPoint, ScalingCurve
 from tfdist.bench.predict.prediction import Prediction, values_of
 from tfdist.bench.predict.ring import RingFit
-from tfdist.bench.report.figures.colors import GRID, INK, MUTED, PALETTE, RED
+from tfdist.bench.report.figures.colors import INK, MUTED, PALETTE, RED
 from tfdist.bench.report.format import between
 from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.statistics import Interval
@@ -147,7 +149,6 @@ def _about_ring(fit: RingFit, gradient_bytes: int) -> Iterator[str]:
 
 def prediction_table(prediction: Prediction) -> Table:
     """A row for each arm and number of devices."""
-    import pandas as pd
 
     data = [values_of(curve, index) for curve in prediction.curves for index in range(len(curve.points))]
     return Table("prediction", "Predictions", pd.DataFrame(data), COLUMNS)
@@ -157,10 +158,11 @@ _Value = Callable[[PredictedPoint], tuple[float, Interval]]
 
 
 def _images_chart(prediction: Prediction) -> Chart:
-
     def paint(axes: "Axes") -> None:
         _curves(axes, prediction.curves, lambda point: (point.images_per_s, point.interval))
-        _ideal(axes, prediction.curves)
+        first, devices = prediction.curves[0], prediction.asked.devices
+        one = batch_of(first.arm) / first.compute.one.seconds
+        axes.plot(devices, [one * number for number in devices], color=RED, lw=1, ls=":", label="ideal")
         for curve in prediction.curves:
             row = curve.arm
             if row.images_per_s and row.devices:
@@ -214,13 +216,6 @@ def _curves(axes: "Axes", curves: Sequence[ScalingCurve], value: _Value) -> None
         )
 
 
-def _ideal(axes: "Axes", curves: Sequence[ScalingCurve]) -> None:
-    curve = curves[0]
-    one = batch_of(curve.arm) / curve.compute.one.seconds
-    devices = [point.devices for point in curve.points]
-    axes.plot(devices, [one * number for number in devices], color=RED, lw=1, ls=":", label="ideal")
-
-
 def _references(axes: "Axes", references: Sequence[tuple[PublishedCurve, tuple[float, ...]]]) -> None:
     for index, (reference, values) in enumerate(references):
         axes.plot(
@@ -238,10 +233,5 @@ def _references(axes: "Axes", references: Sequence[tuple[PublishedCurve, tuple[f
 def _finish(axes: "Axes", unit: str) -> None:
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.set_xlabel("devices", color=INK)
-    axes.set_ylabel(unit, color=INK)
-    axes.grid(color=GRID)
-    axes.set_axisbelow(True)
-    handles, names = axes.get_legend_handles_labels()
-    once = dict(zip(names, handles, strict=True))
-    axes.legend(list(once.values()), list(once), loc="best", frameon=False, fontsize=8, labelcolor=INK)
+    axes.set_xlabel("devices")
+    axes.set_ylabel(unit)

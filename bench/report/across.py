@@ -1,10 +1,11 @@
 """The same arm in two folders: whether it did the same work, what differs, and how much faster it became. Pure."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
+from tfdist.bench.references import NO_EFFECT, OPTIONS
 from tfdist.bench.report.summary import ArmRow, why_not_ranked
 from tfdist.bench.statistics import Comparison
 from tfdist.bench.unpaired import TwoBenches
@@ -12,36 +13,21 @@ from tfdist.models.record import Record
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.options import StrategyName
 
-_NO_EFFECT = (
-    "format", "steps", "examples", "epochs", "warmup_steps", "steps_per_window", "timeout_collective_s", "evaluate",
-    "data_dir", "seed",
-)  # fmt: skip
+_NO_EFFECT = (*NO_EFFECT, "timeout_collective_s", "data_dir", "seed")
 """Fields of a spec that do not affect the speed of a turn."""
-_OPTIONS = (
-    "communication", "cross_device", "packs", "bytes_per_pack", "gpu_threads", "variable_partitioner", "placement",
-    "intra_op_threads", "gradient_dtype", "steps_per_call", "step_times", "slow_worker", "slow_ms", "slow_factor",
-    "memory_growth", "memory_limit_mb", "soft_placement", "log_device_placement",
-)  # fmt: skip
-"""Fields that say how the same work is done. All others say what is done, on how many devices."""
 
 
-def work_differences(spec: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, ...]:
-    """Differences that make speeds incomparable, as `batch_size: 32, not 16`."""
-    return tuple(text for name, text in _differences(spec, other) if name not in _OPTIONS)
-
-
-def option_differences(spec: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, ...]:
-    """Differences in how the same work is done, as `communication: nccl, not ring`."""
-    return tuple(text for name, text in _differences(spec, other) if name in _OPTIONS)
-
-
-def _differences(spec: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def spec_differences(spec: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Differences that make speeds incomparable, as `batch_size: 32, not 16`; and those of options, which do not."""
+    work: list[str] = []
+    options: list[str] = []
     defaults = asdict(TrainingSpec())  # a version of tfdist without a field did what is now its default
     for name in dict.fromkeys((*spec, *other)):
         value, previous = (str(each.get(name, defaults.get(name))) for each in (spec, other))
         shared = (name in spec and name in other) or "command" not in {**spec, **other}  # a program has no image size
         if name not in _NO_EFFECT and value != previous and (shared or name == "command"):
-            yield name, f"{name}: {value}, not {previous}"
+            (options if name in OPTIONS else work).append(f"{name}: {value}, not {previous}")
+    return work, options
 
 
 OTHER_MACHINE = "another machine"
@@ -145,7 +131,7 @@ def changes(
             row,
             compared.get(row.arm),
             anchor is not None and row.arm != anchor,
-            option_differences(row.measured[0].spec, before.measured[0].spec),
+            tuple(spec_differences(row.measured[0].spec, before.measured[0].spec)[1]),
             reasons[row.arm],
             row.arm == anchor,
         )
@@ -161,7 +147,7 @@ def why_not(base: ArmRow, new: ArmRow, same_work: bool = False) -> str:
     """
     if not (base.valid and new.valid):
         return why_not_ranked(new if base.valid else base)
-    differing = [*work_differences(new.measured[0].spec, base.measured[0].spec)]
+    differing, _ = spec_differences(new.measured[0].spec, base.measured[0].spec)
     if "command" in new.spec and new.batch_global != base.batch_global:
         differing.append(f"examples per step: {new.batch_global}, not {base.batch_global}")
     counted = [text for text in differing if not (same_work and text.startswith(("command: ", "examples per step: ")))]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tfdist.bench.design import Block
 from tfdist.bench.reading import ResultFolder
-from tfdist.bench.statistics import Block
 from tfdist.bench.until import unneeded
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.strategy_check import StrategyCheck

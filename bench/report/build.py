@@ -26,8 +26,6 @@ from tfdist.bench.report.sections.lost_time import lost_time_section
 from tfdist.bench.report.sections.ratios import folders_section
 from tfdist.bench.report.sections.results import results_section, windows_section
 from tfdist.bench.report.sections.scaling import efficiency_section, scaling_section
-from tfdist.bench.report.sections.storage import storage_section
-from tfdist.bench.report.sections.stragglers import straggler_section
 from tfdist.bench.report.summary import ArmRow, ReportData, fastest, others_over, rank, summarize, why_not_ranked
 from tfdist.bench.report.warnings import SamePair, Trust, TrustLevel, same_pairs, trust_of, warnings_for
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
@@ -118,8 +116,6 @@ SECTIONS: Sequence[Callable[[ReportData], Section | None]] = (
     ceiling_section,
     all_reduce_section,
     convergence_section,
-    straggler_section,
-    storage_section,
     batch_section,
     costs_section,
 )

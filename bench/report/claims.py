@@ -1,14 +1,10 @@
-"""What may be said of arms: what textbooks claim, held against the figures; counted updates; shared cores. Pure."""
+"""What may be said of arms: time between epochs, and cores that their processes share. Pure."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from tfdist.bench.learning import Staleness
 from tfdist.bench.report.arm_records import devices_of
 from tfdist.bench.report.summary import ArmRow
-from tfdist.bench.statistics import Interval
-from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.text import counted
 from tfdist.models.record import Record
 from tfdist.models.throughput import measuring_ranks
@@ -53,56 +49,3 @@ def mark_seconds(sentence: str, rows: Sequence[ArmRow]) -> str:
     if any(devices_outnumber_cores(record) or servers_share_cores(record) for record in records):
         return f"{sentence.removesuffix('.')} ({MARK})."
     return sentence
-
-
-STALENESS = ("staleness_mean", "staleness_p95", "staleness_max")
-
-
-def staleness_values(staleness: Staleness | None, of: str = "") -> dict[str, float | None]:
-    """The values of STALENESS, `of` before their names."""
-    values = (staleness.mean, staleness.p95, staleness.largest) if staleness else (None,) * 3
-    return {f"{of}{name}": value for name, value in zip(STALENESS, values, strict=True)}
-
-
-class ClaimResult(StrEnum):
-    """Whether a claim agrees with a measurement."""
-
-    HELD_UP = "held up"
-    NOT_HELD_UP = "not held up"
-    CANNOT_TELL = "cannot tell"
-
-
-def below(interval: Interval | None, bound: float) -> ClaimResult:
-    """Outcome of the claim that a quantity is below `bound`, from the quantity's interval; None: no interval."""
-    if interval is None or interval.low <= bound <= interval.high:
-        return ClaimResult.CANNOT_TELL
-    return ClaimResult.HELD_UP if interval.high < bound else ClaimResult.NOT_HELD_UP
-
-
-def above(interval: Interval | None, bound: float) -> ClaimResult:
-    """Outcome of the claim that a quantity is above `bound`."""
-    opposite = {ClaimResult.HELD_UP: ClaimResult.NOT_HELD_UP, ClaimResult.NOT_HELD_UP: ClaimResult.HELD_UP}
-    outcome = below(interval, bound)
-    return opposite.get(outcome, outcome)
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A claim with the measurements that it was held against."""
-
-    text: str
-    measured: tuple[str, ...]
-    """Each a clause."""
-    outcomes: tuple[ClaimResult, ...]
-    """Outcomes of each measurement."""
-
-    @property
-    def outcome(self) -> ClaimResult:
-        """That of all measurements; if they differ, `not held up` wins over `cannot tell`."""
-        order = (ClaimResult.NOT_HELD_UP, ClaimResult.CANNOT_TELL, ClaimResult.HELD_UP)
-        return next(outcome for outcome in order if outcome in self.outcomes)
-
-    @property
-    def sentence(self) -> str:
-        """`"...": held up. measured; measured.`"""
-        return f'"{self.text}": {self.outcome}. {"; ".join(self.measured)}.'

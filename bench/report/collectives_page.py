@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfdist.bench.collectives.results import Sweep
-from tfdist.bench.report.section import Warning
+from tfdist.bench.report.section import Page, Warning
 from tfdist.bench.report.sections.collectives import collectives_section
-from tfdist.bench.report.write import write_pages
+from tfdist.bench.report.write import write_page
 from tfdist.bench.statistics import FEWEST_ROUNDS
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import counted, shortened
@@ -28,17 +28,11 @@ def write_collectives(sweep: Sweep, out: Path) -> Path:
     section, header = collectives_section(sweep), sweep.header
     if section is None:
         raise TfdistError(f"{out} has no measurement in collectives.jsonl: measure again with `tfdist collectives`")
-    headline, rest = section.answer, replace(section, answer=())
-    return write_pages(
-        out,
-        "Collectives",
-        headline,
-        [rest],
-        header.environment,
-        tuple(_warnings(sweep)),
-        [header.command],
-        _METHOD,
+    sections, warnings = (replace(section, answer=()),), tuple(_warnings(sweep))
+    page = Page(
+        "Collectives", section.answer, sections, header.environment, warnings, (header.command,), method=_METHOD
     )
+    return write_page(page, out)
 
 
 def _warnings(sweep: Sweep) -> Iterator[Warning]:

@@ -32,11 +32,6 @@ def joules(ranks: Sequence[RankRecord]) -> float | None:
     return sum(by_gpu.values()) if by_gpu else None
 
 
-def images_per_joule(images: int, energy_j: float) -> float:
-    """Also images/s per watt."""
-    return images / energy_j
-
-
 def cost_per_million(price_per_hour: float, images_per_s: float) -> float:
     """The price of a million images on hardware that costs `price_per_hour`, in the currency of the price."""
     return price_per_hour / 3600 / images_per_s * 1e6

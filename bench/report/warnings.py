@@ -11,6 +11,7 @@ from statistics import fmean, linear_regression, median, pvariance
 from typing import Any
 
 from tfdist.bench.disturbance import LIMIT, Cause, Disturbance, disturbances
+from tfdist.bench.references import NO_EFFECT
 from tfdist.bench.report.claims import devices_outnumber_cores
 from tfdist.bench.report.columns import scaling_of
 from tfdist.bench.report.section import Warning, listed
@@ -24,8 +25,7 @@ from tfdist.models.throughput import measuring_ranks
 from tfdist.strategies.catalog import Exchange
 from tfdist.strategies.options import Communication, StrategyName
 
-_NO_EFFECT = ("format", "steps", "epochs", "warmup_steps", "steps_per_window", "timeout_collective_s", "evaluate",
-              "evaluate_turns")  # fmt: skip
+_NO_EFFECT = (*NO_EFFECT, "timeout_collective_s")
 """Fields of a spec that do not affect a turn."""
 
 

@@ -1,6 +1,6 @@
 """A page -> report.md, report.html, report.json, and a PNG or CSV for each chart and table."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from tfdist.bench.report.build import Report
 from tfdist.bench.report.figures.files import files_of, to_json
 from tfdist.bench.report.html.render import render
 from tfdist.bench.report.markdown import markdown
-from tfdist.bench.report.section import Page, Section, Warning
+from tfdist.bench.report.section import Page
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import save_json
 from tfdist.launch.typed_json import from_json, parse_json
@@ -31,30 +31,12 @@ def write_report(report: Report, out: Path) -> Path:
     return _write(page_of(report), report.to_json(), out)
 
 
-def write_pages(
-    out: Path,
-    title: str,
-    headline: Sequence[str],
-    sections: Sequence[Section],
-    environment: Mapping[str, tuple[str, ...]] | None = None,
-    warnings: Sequence[Warning] = (),
-    commands: Sequence[str] = (),
-    method: str = "",
-) -> Path:
+def write_page(page: Page, out: Path) -> Path:
     """Write every file of any other report into `out`, and return the path of its page.
-
-    Args:
-        headline: the answer in sentences.
-        environment: fact -> its distinct values.
-        commands: to repeat what was measured.
-        method: paragraphs, and items of lists that start with `- `.
 
     Raises:
         TfdistError: `out` is not writable.
     """
-    page = Page(
-        title, tuple(headline), tuple(sections), environment or {}, tuple(warnings), tuple(commands), method=method
-    )
     content = {
         "format": 1,
         "title": page.title,

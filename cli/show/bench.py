@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TextIO
 
 import typer
@@ -30,16 +30,15 @@ def announce(session: Session, stream: TextIO) -> None:
     lines += [suite.description] if suite.description else []
     starts = counted(len(session.incarnations), "start")
     lines += [f"{counted(turns - again, 'turn')}{rest} in {starts} of the processes{time}; results in {session.root}"]
-    lines += [*session.notes, *(f"refused: {text}" for text in refusals(session))]
+    lines += [*session.notes, *(f"refused: {text}" for text in refusals(session.arms.refused))]
     lines += [f"warning: {warning}" for warning in session.warnings]
     typer.echo("\n".join(lines), file=stream)
 
 
-def refusals(session: Session) -> Iterator[str]:
+def refusals(refused: Mapping[str, str]) -> Iterator[str]:
     """A text for each reason with the arms that it holds for."""
-    for reason in dict.fromkeys(session.arms.refused.values()):
-        names = [name for name, refusal in session.arms.refused.items() if refusal == reason]
-        yield f"{shortened(names)}: {reason}"
+    for reason in dict.fromkeys(refused.values()):
+        yield f"{shortened(arm for arm, why in refused.items() if why == reason)}: {reason}"
 
 
 def limits(session: Session, links: Links) -> Iterator[str]:

@@ -10,7 +10,7 @@ from tfdist.bench.report.summary import REFUTED, WRONG
 from tfdist.cli.show.rows import PlainConsole, show_rows
 from tfdist.launch.text import labelled, plain
 
-ANSWERED = ("convergence", "stragglers", "storage", "batch", "lost-time")
+ANSWERED = ("convergence", "batch", "lost-time")
 """Sections whose answer is shown on the console, too: a user has asked for it, with a suite or an option."""
 
 

@@ -7,6 +7,7 @@ import stat
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Protocol
 
 from tfdist.launch.errors import TfdistError
 
@@ -14,14 +15,22 @@ _STAMP = "%Y%m%dT%H%M%SZ"
 """The UTC time at the start of a folder's name."""
 
 
+class HasPath(Protocol):
+    """A folder."""
+
+    @property
+    def path(self) -> Path:
+        """Its path."""
+
+
 @dataclass(frozen=True)
-class _File:
-    """An attribute of a RunDir: the path of the file with this name."""
+class FileIn:
+    """An attribute of a folder: the path of the file with this name."""
 
     name: str
 
-    def __get__(self, run_dir: "RunDir", _: object) -> Path:
-        return run_dir.path / self.name
+    def __get__(self, folder: HasPath, _: object) -> Path:
+        return folder.path / self.name
 
 
 @dataclass(frozen=True)
@@ -29,33 +38,33 @@ class RunDir:
     """The folder of one run."""
 
     path: Path
-    spec = _File("spec.json")
+    spec = FileIn("spec.json")
     """The training spec, or the strategy and the user's command."""
-    cluster = _File("cluster.json")
+    cluster = FileIn("cluster.json")
     """Host, cores, environment and command of each task."""
-    hosts = _File("hosts.json")
+    hosts = FileIn("hosts.json")
     """Each host's description from its agent."""
-    commands = _File("commands.txt")
+    commands = FileIn("commands.txt")
     """The tfdist command, then the command of each task."""
-    events = _File("events.jsonl")
+    events = FileIn("events.jsonl")
     """All messages except output and heartbeats, one JSON object per line."""
-    outcome = _File("outcome.json")
+    outcome = FileIn("outcome.json")
     """The `Outcome`."""
-    records = _File("records.jsonl")
+    records = FileIn("records.jsonl")
     """The measurements for `tfdist report`, a line each."""
-    checkpoints = _File("checkpoints")
+    checkpoints = FileIn("checkpoints")
     """The folder of checkpoints, unless another one was chosen."""
-    files = _File("files")
+    files = FileIn("files")
     """TFDIST_ARM_DIR: what the user's program writes."""
-    launcher = _File("launcher.json")
+    launcher = FileIn("launcher.json")
     """Which process the launcher is."""
-    launcher_log = _File("launcher.log")
+    launcher_log = FileIn("launcher.log")
     """What a launcher in the background prints."""
-    control = _File("control.sock")
+    control = FileIn("control.sock")
     """The unix socket of a running launcher."""
-    placement = _File("placement.csv")
+    placement = FileIn("placement.csv")
     """Where operations were placed: task, operation, device and number of nodes, as CSV."""
-    reserved = _File(".reserved")
+    reserved = FileIn(".reserved")
     """Disk space that is kept free for `outcome`."""
 
     @property

@@ -45,6 +45,20 @@ v1 = tf.compat.v1
 
 
 @dataclass(frozen=True)
+class WorkerSteps:
+    """The steps of a worker."""
+
+    step: list[Any]
+    """One step, and the next ticket."""
+    begin: tf.Operation
+    """Run it in a worker before its first step."""
+    prepare: tf.Operation
+    """Run it in the chief after the variables have been initialized."""
+    update: tf.Operation | None = None
+    """Applies the gradients of the workers once there are enough; None: workers apply theirs."""
+
+
+@dataclass(frozen=True)
 class BetweenGraph:
     """The graph of one task. Its operations are for a session of this task."""
 
@@ -60,14 +74,7 @@ class BetweenGraph:
     """Waits for the first ticket of a worker."""
     put_back: tf.Operation
     """Puts back the tickets that an earlier process of this worker had."""
-    begin: tf.Operation
-    """Run it in a worker before its first step."""
-    step: list[Any]
-    """One step of a worker, and its next ticket."""
-    prepare: tf.Operation
-    """Run it in the chief after the variables have been initialized."""
-    update: tf.Operation | None
-    """Applies the gradients of the workers once there are enough; None: workers apply theirs."""
+    steps: WorkerSteps
     used: tf.Tensor
     """Whether the parameter servers hold variables already."""
     probe: tf.Operation
@@ -79,7 +86,10 @@ def build(spec: TrainingSpec, task: Task) -> BetweenGraph:
     graph = tf.Graph()
     with graph.as_default(), tf.device(sessions.device_of(task)):
         dealt = tickets.create(spec)
-        step, offset = (_counter(name, dealt.device) for name in ("global_step", "examples_offset"))
+        with tf.device(dealt.device):
+            step, offset = (
+                placement.untracked(tf.zeros([], tf.int64), name) for name in ("global_step", "examples_offset")
+            )
         with tf.variable_creator_scope(placement.placing(spec)):
             model = build_model(spec)
         batch = inputs.placeholders(spec) if index is None else inputs.inputs(spec, index)
@@ -96,18 +106,10 @@ def build(spec: TrainingSpec, task: Task) -> BetweenGraph:
             position=offset.read_value() + step.read_value() * batch_of(spec),
             take=dealt.take(index or 0),
             put_back=dealt.put_back(index or 0),
-            begin=steps.begin,
-            step=steps.step,
-            prepare=steps.prepare,
-            update=steps.update,
+            steps=steps,
             used=v1.is_variable_initialized(step),
             probe=sessions.probe(placement.holders(spec)),
         )
-
-
-def _counter(name: str, device: str) -> tf.Variable:
-    with tf.device(device):
-        return v1.Variable(0, dtype=tf.int64, trainable=False, use_resource=True, collections=[], name=name)
 
 
 @dataclass(frozen=True)
@@ -124,17 +126,7 @@ class _Parts:
     """See variables.averages_of."""
 
 
-@dataclass(frozen=True)
-class _Steps:
-    """See BetweenGraph."""
-
-    step: list[Any]
-    begin: tf.Operation
-    prepare: tf.Operation
-    update: tf.Operation | None = None
-
-
-def _asynchronous(spec: TrainingSpec, parts: _Parts) -> _Steps:
+def _asynchronous(spec: TrainingSpec, parts: _Parts) -> WorkerSteps:
     """A worker applies its gradients at once, to what the variables have become meanwhile."""
     read = parts.global_step.read_value()
     apply = parts.optimizer.apply_gradients(zip(parts.replica.gradients, parts.model.trainable_weights, strict=True))
@@ -147,10 +139,10 @@ def _asynchronous(spec: TrainingSpec, parts: _Parts) -> _Steps:
     result = parts.tickets.send(parts.index, read, number, parts.replica.loss)
     with tf.control_dependencies([result]):
         ended = parts.tickets.end(parts.index)
-    return _Steps([ended, parts.tickets.take(parts.index)], tf.no_op(), tf.no_op())
+    return WorkerSteps([ended, parts.tickets.take(parts.index)], tf.no_op(), tf.no_op())
 
 
-def _synchronous(spec: TrainingSpec, parts: _Parts) -> _Steps:
+def _synchronous(spec: TrainingSpec, parts: _Parts) -> WorkerSteps:
     """The mean of as many gradients as are waited for is one update; later ones of the same step are dropped."""
     read = parts.global_step.read_value()
     result = parts.tickets.send(parts.index, read, tf.zeros([], tf.int64), parts.replica.loss)
@@ -173,7 +165,7 @@ def _synchronous(spec: TrainingSpec, parts: _Parts) -> _Steps:
         ended = parts.tickets.end(parts.index)
         ticket = parts.tickets.take(parts.index)
     (update,) = optimizer.get_chief_queue_runner().enqueue_ops
-    return _Steps([ended, ticket], optimizer.local_step_init_op, optimizer.chief_init_op, update)
+    return WorkerSteps([ended, ticket], optimizer.local_step_init_op, optimizer.chief_init_op, update)
 
 
 def work(spec: TrainingSpec, cluster: Cluster, task: Task) -> NoReturn:
@@ -187,9 +179,9 @@ def work(spec: TrainingSpec, cluster: Cluster, task: Task) -> NoReturn:
     _rejoin(session, ours)
     session.run(ours.take)
     ours.inputs.start(session, session.run(ours.position))
-    session.run(ours.begin)
+    session.run(ours.steps.begin)
     while True:
-        session.run(ours.step)
+        session.run(ours.steps.step)
 
 
 def _rejoin(session: Any, ours: BetweenGraph) -> None:

@@ -1,7 +1,6 @@
-"""The chief of a training in graph mode: it initializes, saves and measures, also what a step of a worker moves."""
+"""The chief of a training in graph mode: it initializes, saves and measures."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -12,62 +11,10 @@ from tfdist.models.graph import between, in_graph, sessions
 from tfdist.models.graph.between import GraphContext
 from tfdist.models.graph.steps import AsyncSteps, InGraphSteps, SyncSteps
 from tfdist.models.graph.variables import Copies, Variables, copies
-from tfdist.models.record import Storage
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.context import TrainingState
 from tfdist.models.training.pace import Loop
-from tfdist.models.training.storage import bytes_of, device_name
 from tfdist.strategies.options import StrategyName
-
-
-def crossings_of_step(fetches: Iterable[Any]) -> dict[str, Storage]:
-    """The tensors that cross from a server to the worker (reads) or back (updates) when a session fetches these.
-
-    A tensor that several operations of the worker use is moved once.
-    """
-    moved: dict[str, Storage] = {}
-    for tensor, source, target in _crossings(fetches):
-        size = bytes_of(tensor)
-        if source.startswith("ps-"):
-            before = moved.get(source, Storage())
-            moved[source] = replace(before, reads=before.reads + 1, read_bytes=before.read_bytes + size)
-        if target.startswith("ps-"):
-            before = moved.get(target, Storage())
-            moved[target] = replace(before, updates=before.updates + 1, update_bytes=before.update_bytes + size)
-    return moved
-
-
-def _crossings(fetches: Iterable[Any]) -> Iterator[tuple[tf.Tensor, str, str]]:
-    """Each tensor whose consumer is on another device, with the names of both."""
-    seen: set[tuple[int, str]] = set()
-    for operation in _ancestors(fetches):
-        target = _place(operation)
-        for tensor in operation.inputs:
-            source = _place(tensor.op)
-            if tensor.dtype != tf.resource and source != target and (id(tensor), target) not in seen:
-                seen.add((id(tensor), target))
-                yield tensor, source, target
-
-
-def _ancestors(fetches: Iterable[Any]) -> Iterator[tf.Operation]:
-    """The operations that run when these are fetched."""
-    waiting = [getattr(fetch, "op", fetch) for fetch in fetches]
-    seen = {id(operation) for operation in waiting}
-    while waiting:
-        operation = waiting.pop()
-        yield operation
-        for needed in (*(tensor.op for tensor in operation.inputs), *operation.control_inputs):
-            if id(needed) not in seen:
-                seen.add(id(needed))
-                waiting.append(needed)
-
-
-def _place(operation: tf.Operation) -> str:
-    """`ps-0`, or what the device is called. TensorFlow runs operations on a variable or queue where that is."""
-    for tensor in operation.inputs:
-        if tensor.dtype == tf.resource:
-            return device_name(tensor.op.device)
-    return device_name(operation.device)
 
 
 class ChiefLoop(Loop, Protocol):
@@ -100,12 +47,12 @@ def _between(job: GraphContext) -> tuple[ChiefLoop, Callable[[], TrainingState]]
         *((counts, [0] * spec.workers) for counts in (built.tickets.taken, built.tickets.ended)),
     )
     ours.upload(session, built.variables, start.step, others)
-    session.run(built.prepare)
+    session.run(built.steps.prepare)
     sessions.watch(session, built.probe)
     steps: ChiefLoop = AsyncSteps(session, spec, built.tickets, start.step)
-    if built.update is not None:
-        steps = SyncSteps(session, spec, built.tickets, built.update, start.step)
-    return steps, _trained(job, session, steps, built.variables, ours, crossings_of_step(built.step))
+    if built.steps.update is not None:
+        steps = SyncSteps(session, spec, built.tickets, built.steps.update, start.step)
+    return steps, _trained(job, session, steps, built.variables, ours)
 
 
 def _in_graph(job: GraphContext) -> tuple[ChiefLoop, Callable[[], TrainingState]]:
@@ -119,7 +66,7 @@ def _in_graph(job: GraphContext) -> tuple[ChiefLoop, Callable[[], TrainingState]
         tower.start(session, start.examples)
     sessions.watch(session, built.probe)
     steps = InGraphSteps(session, job.batch, built.step, built.loss, start.step)
-    return steps, _trained(job, session, steps, built.variables, ours, {})
+    return steps, _trained(job, session, steps, built.variables, ours)
 
 
 def _refuse_used(session: Any, used: tf.Tensor) -> None:
@@ -131,7 +78,7 @@ def _refuse_used(session: Any, used: tf.Tensor) -> None:
 
 
 def _trained(
-    job: GraphContext, session: Any, steps: ChiefLoop, variables: Variables, ours: Copies, requests: dict[str, Storage]
+    job: GraphContext, session: Any, steps: ChiefLoop, variables: Variables, ours: Copies
 ) -> Callable[[], TrainingState]:
     """A function that copies what has been trained so far from the session.
 
@@ -143,8 +90,7 @@ def _trained(
         updates = ours.download(session, variables)
         if updates < steps.steps or (job.spec.synchronous and updates != steps.steps):
             raise TfdistError(f"{updates} updates were applied in {steps.steps} steps", ExitCode.FAILED)
-        held = (*variables.weights, *variables.slots, *variables.averages)
         examples = job.examples_at(steps.steps)
-        return TrainingState(ours.model, ours.optimizer, examples, updates, session, requests, ours.averages, held)
+        return TrainingState(ours.model, ours.optimizer, examples, updates, session, ours.averages)
 
     return trained

@@ -13,8 +13,6 @@ from tfdist.models.graph.replica import Replica
 from tfdist.models.graph.variables import Variables, averages_of, variables_of
 from tfdist.models.spec import TrainingSpec
 
-v1 = tf.compat.v1
-
 
 @dataclass(frozen=True)
 class InGraph:
@@ -37,9 +35,7 @@ def build(spec: TrainingSpec, task: Task) -> InGraph:
     graph = tf.Graph()
     with graph.as_default(), tf.device(sessions.device_of(task)):
         with tf.device(placement.holders(spec)[0]):
-            step = v1.Variable(
-                0, dtype=tf.int64, trainable=False, use_resource=True, collections=[], name="global_step"
-            )
+            step = placement.untracked(tf.zeros([], tf.int64), "global_step")
         with tf.variable_creator_scope(placement.placing(spec)):
             model = build_model(spec)
         batches, replicas = zip(*(_replica(spec, model, index) for index in range(spec.workers)), strict=True)
@@ -56,7 +52,7 @@ def build(spec: TrainingSpec, task: Task) -> InGraph:
             variables=variables_of(spec, model, optimizer, kept, step),
             step=tf.group(apply, *replicas[0].updates),  # one replica speaks for all
             loss=tf.add_n([each.loss for each in replicas]) / spec.workers,
-            used=v1.is_variable_initialized(step),
+            used=tf.compat.v1.is_variable_initialized(step),
             probe=sessions.probe([*map(sessions.device_of, tasks), *placement.holders(spec)]),
         )
 

@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.models.datasets import pipeline, synthetic, table
+from tfdist.models.graph import placement
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import feed
 
@@ -36,10 +37,7 @@ def inputs(spec: TrainingSpec, replica: int) -> Inputs:
 
 def _held(batch: list[tf.Tensor]) -> Inputs:
     """Always this batch, from variables: as constants they would be computed again in each step."""
-    held = [
-        v1.Variable(value, trainable=False, use_resource=True, collections=[], name="synthetic_batch")
-        for value in batch
-    ]
+    held = [placement.untracked(value, "synthetic_batch") for value in batch]
     initialize = [variable.initializer for variable in held]
     images, labels = map(tf.identity, held)
     return Inputs(images, labels, lambda session, number: session.run(initialize))

@@ -22,6 +22,11 @@ def holders(spec: TrainingSpec) -> tuple[str, ...]:
     return tuple(f"{device_of(task)}/device:CPU:0" for task in tasks)
 
 
+def untracked(initial_value: Any, name: str) -> tf.Variable:
+    """A variable that is none of the model's: it is in no collection of the graph."""
+    return tf.compat.v1.Variable(initial_value, trainable=False, use_resource=True, collections=[], name=name)
+
+
 def placing(spec: TrainingSpec) -> Creator:
     """A creator that places each new variable, or each shard of one. Their values are assigned later.
 

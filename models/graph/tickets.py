@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfdist.models.graph.placement import holders
+from tfdist.models.graph.placement import holders, untracked
 from tfdist.models.spec import TrainingSpec
-
-v1 = tf.compat.v1
 
 
 class Results(NamedTuple):
@@ -82,20 +80,16 @@ def create(spec: TrainingSpec) -> Tickets:
     with tf.device(device):
         queue = _queue("tickets", [tf.int64])
         results = _queue("results", [tf.int64, tf.int64, tf.int64, tf.float32])
-        taken, ended = (_counts(spec, name) for name in ("tickets_taken", "tickets_ended"))
-        count = v1.placeholder(tf.int32, ())
+        taken, ended = (
+            untracked(tf.zeros([spec.workers], tf.int64), name) for name in ("tickets_taken", "tickets_ended")
+        )
+        count = tf.compat.v1.placeholder(tf.int32, ())
         issue = queue.enqueue_many([tf.zeros([count], tf.int64)])
         return Tickets(device, queue, results, taken, ended, count, issue, results.dequeue_many(count), results.size())
 
 
 def _queue(name: str, types: list[tf.DType]) -> Any:
     return tf.queue.FIFOQueue(-1, types, [()] * len(types), shared_name=name, name=name)
-
-
-def _counts(spec: TrainingSpec, name: str) -> tf.Variable:
-    return v1.Variable(
-        tf.zeros([spec.workers], tf.int64), trainable=False, use_resource=True, collections=[], name=name
-    )
 
 
 def _increment(counts: tf.Variable, worker: int) -> tf.Operation:

@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from tfdist.models.record import Storage
 from tfdist.models.spec import calls
-from tfdist.models.training import feed, optimizers, restore, step, storage, update_counts
+from tfdist.models.training import feed, optimizers, restore, step, update_counts
 from tfdist.models.training.context import TrainingContext, TrainingState
 from tfdist.models.training.step import ReplicaStep
 from tfdist.models.training.update_counts import UpdateCounts
@@ -19,28 +18,35 @@ Update = Callable[[Any, Any], tf.Tensor]
 """Trains a step on a batch of a source, with the worker's index; returns the loss."""
 
 
-@dataclass(frozen=True)
-class StepParts:
-    """What a closure is made of."""
-
-    replica_step: ReplicaStep
-    draw: Callable[[Any], Any]
-    """Draws a batch from a source."""
-    applied: tf.Variable
-    """Number of examples, to which those of a closure are added at its end."""
-    counts: UpdateCounts | None
-    """Counts of the updates; None: they are not counted."""
-    requests: dict[str, Storage]
-    """Receives what a step moves to and from each server, when it is traced."""
-
-
-def build_worker_step(job: TrainingContext, parts: StepParts) -> Any:
+def build_worker_step(
+    job: TrainingContext,
+    replica_step: ReplicaStep,
+    draw: Callable[[Any], Any],
+    applied: tf.Variable,
+    counts: UpdateCounts | None,
+) -> Any:
     """A tf.function that trains the steps of a closure, and returns the last one's loss.
 
     Its arguments are the source and, if `steps_per_call` is not 1, the number of steps.
+
+    Args:
+        job: the training.
+        replica_step: one step.
+        draw: draws a batch from a source.
+        applied: number of examples, to which those of a closure are added at its end.
+        counts: of the updates; None: they are not counted.
     """
-    update = _update(job, parts)
-    needs_index = parts.counts is not None or job.spec.slow_worker is not None
+    slow = job.spec.slow_worker
+    needs_index = counts is not None or slow is not None
+
+    # A separate function: whatever depends on its result also waits for its updates.
+    @tf.function
+    def train(source: Any, worker: Any) -> tf.Tensor:
+        slowness = () if slow is None else (tf.cast(worker == slow, tf.float64),)
+        losses = job.strategy.run(replica_step, (*draw(source), *slowness))
+        return job.strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
+
+    update: Update = train if counts is None else counts.around(train)
 
     @tf.function
     def several(source: Any, worker: Any, steps: tf.Tensor) -> tf.Tensor:
@@ -55,27 +61,12 @@ def build_worker_step(job: TrainingContext, parts: StepParts) -> Any:
 
     def counted(loss: tf.Tensor, steps: Any) -> tf.Tensor:
         with tf.control_dependencies([loss]):
-            parts.applied.assign_add(job.batch * tf.cast(steps, tf.int64), use_locking=True, read_value=False)
+            applied.assign_add(job.batch * tf.cast(steps, tf.int64), use_locking=True, read_value=False)
         return loss
 
     if job.spec.steps_per_call == 1:
         return tf.function(lambda source: counted(update(source, index()), 1))
     return tf.function(lambda source, steps: counted(several(source, index(), steps), steps))
-
-
-def _update(job: TrainingContext, parts: StepParts) -> Update:
-    slow = job.spec.slow_worker
-
-    # A separate function: whatever depends on its result also waits for its updates.
-    @tf.function
-    def update(source: Any, worker: Any) -> tf.Tensor:
-        slowness = () if slow is None else (tf.cast(worker == slow, tf.float64),)
-        losses = job.strategy.run(parts.replica_step, (*parts.draw(source), *slowness))
-        parts.requests.update(storage.requests(tf.compat.v1.get_default_graph()))
-        return job.strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
-
-    step: Update = update if parts.counts is None else parts.counts.around(update)
-    return step
 
 
 AHEAD = 2
@@ -156,8 +147,7 @@ def prepare(job: TrainingContext) -> tuple[AsyncLoop, Callable[[], TrainingState
     restore.restore(job, model, optimizer, averages)
     batches = feed.asynchronous(job.spec, job.strategy, coordinator, job.replicas, applied.read_value)
     counts = update_counts.create(job.spec.workers) if job.spec.count_updates else None
-    requests: dict[str, Storage] = {}
-    closure = build_worker_step(job, StepParts(replica_step, batches.draw, applied, counts, requests))
+    closure = build_worker_step(job, replica_step, batches.draw, applied, counts)
     several = job.spec.steps_per_call > 1
     loop = AsyncLoop(
         lambda steps: coordinator.schedule(
@@ -175,6 +165,6 @@ def prepare(job: TrainingContext) -> tuple[AsyncLoop, Callable[[], TrainingState
 
     def trained() -> TrainingState:
         examples = int(applied.read_value())
-        return TrainingState(model, optimizer, examples, optimizers.updates(optimizer), keep_alive, requests, averages)
+        return TrainingState(model, optimizer, examples, optimizers.updates(optimizer), keep_alive, averages)
 
     return loop, trained

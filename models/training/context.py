@@ -1,13 +1,11 @@
 """What a training task works on, and its result: passed between task, loops and evaluation."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.launch.cluster import Task
-from tfdist.models.record import Storage
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.moving_averages import MovingAverages
 from tfdist.strategies.catalog import CATALOG
@@ -71,11 +69,7 @@ class TrainingState:
 
     tf.data's tuning thread can miss its cancellation, and then sleeps for a whole period.
     """
-    requests: Mapping[str, Storage] = field(default_factory=dict)
-    """What a step moves to and from each parameter server; empty before the first one is traced, and without them."""
     averages: MovingAverages | None = None
-    variables: tuple[Any, ...] = ()
-    """Where the training keeps them, if the model and the optimizer are only copies; empty: they are not."""
 
     def evaluated_weights(self) -> list[Any]:
         """NumPy arrays in the order of `model.weights`: with the moving averages, if there are any."""

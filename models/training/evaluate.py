@@ -6,13 +6,12 @@ The evaluator is a task outside the training's cluster: it measures the accuracy
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from tfdist.launch import events
@@ -25,7 +24,7 @@ from tfdist.models.datasets.table import check_held_out
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import agreement, feed
 from tfdist.models.training.context import TrainingContext, TrainingState
-from tfdist.models.training.moving_averages import build_plain, load_weights
+from tfdist.models.training.moving_averages import build_plain, cut, load_weights
 from tfdist.models.training.store import GFiles
 from tfdist.strategies import devices
 from tfdist.strategies.choice import StrategyChoice
@@ -135,8 +134,6 @@ def _warn(text: str) -> None:
 
 def _accuracy_of(spec: TrainingSpec) -> Callable[[str], float]:
     """A function from a checkpoint's path to the accuracy. It raises OSError if the checkpoint cannot be read."""
-    import tensorflow as tf
-
     tf.get_logger().setLevel("ERROR")  # after a damaged checkpoint it would list every variable
     devices.configure(
         StrategyChoice(gpus=spec.gpus, memory_growth=spec.memory_growth, memory_limit_mb=spec.memory_limit_mb)
@@ -184,7 +181,7 @@ def held_out(job: TrainingContext) -> Callable[[TrainingState], HeldOut]:
     count, total = counter(model), agreement.make_sum(job)
 
     def measure(trained: TrainingState) -> HeldOut:
-        model.set_weights(join_shards(trained.evaluated_weights(), shapes))
+        model.set_weights(cut(trained.evaluated_weights(), shapes))
         correct, number, loss = total(count(_reported(examples)))
         return HeldOut(loss / number, correct / number)
 
@@ -220,17 +217,3 @@ def counter(model: tf.keras.Model) -> Callable[[Iterable[Any]], tuple[float, flo
         return sum(correct), sum(sizes), sum(losses)
 
     return count
-
-
-def join_shards(parts: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[Any]:
-    """Weights of these shapes from NumPy arrays: each whole, or as its consecutive shards along the first axis.
-
-    get_weights() returns the shards of variables that a partitioner of ParameterServerStrategy has divided.
-    """
-    left, weights = list(parts), []
-    for shape in shapes:
-        weight = left.pop(0)
-        while weight.shape != shape:
-            weight = np.concatenate([weight, left.pop(0)])
-        weights.append(weight)
-    return weights

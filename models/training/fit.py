@@ -92,7 +92,7 @@ def prepare(job: TrainingContext) -> tuple[FitLoop, Callable[[], TrainingState]]
 
     def trained() -> TrainingState:
         own = job.examples_at(loop.steps) // job.workers
-        return TrainingState(model, optimizer, own, optimizers.updates(optimizer), loop.keep_alive, averages=averages)
+        return TrainingState(model, optimizer, own, optimizers.updates(optimizer), loop.keep_alive, averages)
 
     return loop, trained
 

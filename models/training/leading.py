@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import tensorflow as tf
 
@@ -15,7 +15,7 @@ from tfdist.launch.events import Phase
 from tfdist.models.checkpoints import Checkpointing, check_can_be_saved
 from tfdist.models.record import RankRecord
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training import async_loop, fit, observation, pace, storage
+from tfdist.models.training import async_loop, fit, observation, pace
 from tfdist.models.training import loop as sync_loop
 from tfdist.models.training.context import TrainingContext, TrainingState
 from tfdist.models.training.evaluate import held_out
@@ -79,7 +79,11 @@ def train(connect: Callable[[], Context], prepare: Prepare[Context], phases: dic
     if saving is None:
         pace.train(loop, log, job.spec, report, _evaluation(job, trained) if job.spec.evaluate_turns else None)
     else:
-        _train_saved(job, saving, loop, log, trained, report)
+        saver = Saver(job, saving, trained)
+        windows = train_saved(loop, log, job.spec, job.start.step, saving.every_steps, saver)
+        saver.finish()
+        report(windows, True)
+        saver.end()
     if not events.in_turns():
         wait_before_exit(job)
     leave(ExitCode.SUCCESS)
@@ -92,21 +96,6 @@ def _started(job: Context, saving: Checkpointing | None) -> Context:
         job = started(job, saving, int(os.environ.get("TFDIST_ATTEMPT", "0")))
     steps = total_steps(job.spec, job.start.step, job.start.examples, job.batch)
     return replace(job, spec=replace(job.spec, steps=steps))
-
-
-def _train_saved(
-    job: TrainingContext,
-    saving: Checkpointing,
-    loop: pace.Loop,
-    log: WindowLog,
-    trained: Callable[[], TrainingState],
-    report: Callable[[Windows, bool], None],
-) -> None:
-    saver = Saver(job, saving, trained)
-    windows = train_saved(loop, log, job.spec, job.start.step, saving.every_steps, saver)
-    saver.finish()
-    report(windows, True)
-    saver.end()
 
 
 def _evaluation(job: TrainingContext, trained: Callable[[], TrainingState]) -> Callable[[WindowLog], None]:
@@ -141,14 +130,4 @@ def _record(
         environment=observation.environment(os.environ),
         **observation.process(),
         gpu_peak_bytes=peak_gpu_memory(own_devices),
-        storage=storage.combined(storage.stored(_variables(trained)), trained.requests),
     )
-
-
-def _variables(trained: TrainingState) -> list[Any]:
-    """The model's, their averages and the optimizer's, which is a function in tf_keras."""
-    if trained.variables:
-        return [*trained.variables]
-    of_optimizer = trained.optimizer.variables
-    averages = () if trained.averages is None else trained.averages.averages
-    return [*trained.model.variables, *averages, *(of_optimizer() if callable(of_optimizer) else of_optimizer)]

@@ -134,7 +134,7 @@ def prepare(job: TrainingContext) -> tuple[SyncLoop, Callable[[], TrainingState]
 
     def trained() -> TrainingState:
         own = job.examples_at(loop.steps) // job.workers
-        return TrainingState(model, optimizer, own, optimizers.updates(optimizer), batches, averages=averages)
+        return TrainingState(model, optimizer, own, optimizers.updates(optimizer), batches, averages)
 
     return loop, trained
 

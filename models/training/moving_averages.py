@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from tfdist.models.architectures.build import build as build_model
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training.storage import tensorflow_variable
 from tfdist.strategies.options import Precision
 
 
@@ -106,11 +105,17 @@ class MovingAverages:
         assign(self.averages, saved(prefix))
 
 
+def _tensorflow_variable(variable: Any) -> Any:
+    """The variable; of one of Keras 3, its value, which is TensorFlow's variable (whose `value` is a method)."""
+    value = getattr(variable, "value", None)
+    return variable if value is None or callable(value) else value
+
+
 def create(decay: float | None, model: tf.keras.Model) -> MovingAverages | None:
     """The averages of a new model, in the current strategy scope. They start as its weights. None without a decay."""
     if decay is None:
         return None
-    weights = [tensorflow_variable(weight) for weight in model.trainable_variables]
+    weights = [_tensorflow_variable(weight) for weight in model.trainable_variables]
     return MovingAverages(decay, weights, [_beside(weight) for weight in weights])
 
 
@@ -159,11 +164,13 @@ def assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
 def cut(values: Iterable[Any], shapes: Sequence[tuple[int, ...]]) -> list[Any]:
     """The same numbers as arrays of these shapes. Variables are divided along their first axis only.
 
+    get_weights() returns the shards of variables that a partitioner of ParameterServerStrategy has divided.
+
     Raises:
         ValueError: there are more or fewer numbers.
     """
     numbers = np.concatenate([np.ravel(value) for value in values] or [np.zeros(0)])
     ends = np.cumsum([math.prod(shape) for shape in shapes])
     if len(numbers) != ends[-1]:
-        raise ValueError(f"{len(numbers)} averages, not {ends[-1]}")
+        raise ValueError(f"{len(numbers)} numbers, not {ends[-1]}")
     return [part.reshape(shape) for part, shape in zip(np.split(numbers, ends[:-1]), shapes, strict=True)]

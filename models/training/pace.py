@@ -188,7 +188,7 @@ def train(
         log: a fresh one.
         spec: of the training.
         report: sends the record of this task: before the first turn (False), and at the end (True).
-        after_turn: see `take_turns`.
+        after_turn: called after the windows of each turn, outside of them: it may add to `log.observed`.
     """
     if events.in_turns():
         log.quiet = True
@@ -197,31 +197,17 @@ def train(
         report(opening, False)
         # of a concurrent loop all steps may be in the first window, which has the time of the trace, too
         seconds = step_s(opening.warmup[1:] or opening.warmup) * loop.concurrent
-        take_turns(loop, log, seconds, spec.steps_per_call, after_turn)
+        for turn in turns(log, loop.concurrent, seconds, spec.steps_per_call):
+            with tracing(turn.trace):
+                for factor in TRIES:
+                    loop.windows(tuple(factor * size for size in turn.sizes), log, turn.before, turn.after)
+                    if log.windows:
+                        break
+            if after_turn is not None:
+                after_turn(log)
         report(opening, True)
     else:
         report(_train_steps(loop, log, spec), True)
-
-
-def take_turns(
-    loop: Loop,
-    log: WindowLog,
-    seconds: float,
-    per_call: int = 1,
-    after_turn: Callable[[WindowLog], None] | None = None,
-) -> None:
-    """Train every turn that the launcher releases. Arguments as for `turns`.
-
-    `after_turn` is called after the windows of each turn, outside of them: it may add to `log.observed`.
-    """
-    for turn in turns(log, loop.concurrent, seconds, per_call):
-        with tracing(turn.trace):
-            for factor in TRIES:
-                loop.windows(tuple(factor * size for size in turn.sizes), log, turn.before, turn.after)
-                if log.windows:
-                    break
-        if after_turn is not None:
-            after_turn(log)
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,8 @@ from tfdist.launch.events import Phase
 from tfdist.models.record import GpuReading, Window, WindowUsage
 from tfdist.models.training.readings import gpu_readings
 
-
-@dataclass(frozen=True)
-class Reading:
-    """Counters at one moment; the differences of two are a window's usage."""
-
-    cpu_s: float
-    busy_s: float
-    steal_s: float
-    resident_bytes: int
-    gpus: tuple[GpuReading, ...] = ()
-    """Their energy counts since the driver was loaded."""
+Reading = WindowUsage
+"""Counters at one moment, energy since the driver was loaded; the differences of two are a window's usage."""
 
 
 def read_usage() -> Reading:
@@ -31,7 +22,7 @@ def read_usage() -> Reading:
     return Reading(time.process_time(), host["busy_s"], host["steal_s"], resident_bytes(os.getpid()), gpu_readings())
 
 
-def usage_between(start: Reading | WindowUsage, end: Reading) -> WindowUsage:
+def usage_between(start: WindowUsage, end: Reading) -> WindowUsage:
     """The usage of a window, from the readings at its edges."""
     return WindowUsage(
         cpu_s=end.cpu_s - start.cpu_s,
@@ -76,7 +67,7 @@ class WindowLog:
     observed: dict[str, Any] = field(default_factory=dict)
     """JSON about the turn besides its windows, by name, since the last `take_observed`; see TurnRecord.observed."""
     _edge: float = 0.0
-    _before: Reading | WindowUsage | None = None
+    _before: WindowUsage | None = None
     _paused: tuple[float, Reading] | None = None
     _between: dict[str, Any] = field(default_factory=dict)
 

@@ -24,7 +24,6 @@ def test_all_turns_are_added_up_by_worker():
 def test_staleness_of_known_counts():
     staleness = Updates(((90, 5, 0, 1), (0, 0, 4))).staleness
     assert (staleness.mean, staleness.p95, staleness.largest, staleness.updates) == (0.16, 1, 3, 100)
-    assert Updates(((90, 5, 0, 1), (0, 0, 4))).of_worker(1).mean == 2.0
 
 
 def test_one_worker_has_no_staleness():

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t, ttest_rel
 
-from tfdist.bench.statistics import ArmVerdict, Block, Statistics
+from tfdist.bench.design import Block
+from tfdist.bench.statistics import ArmVerdict, Statistics
 
 Rounds = dict[str, dict[Block, float]]
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from lab.calibrate_compare import DEFAULT, Pair, shares
-from tfdist.bench.statistics import ArmVerdict, Block
+from tfdist.bench.design import Block
+from tfdist.bench.statistics import ArmVerdict
 from tfdist.bench.unpaired import TwoBenches, level_noise
 
 Rounds = dict[str, dict[Block, float]]

@@ -68,7 +68,7 @@ def test_the_runs_are_listed_newest_first_with_state_duration_and_reason(capsys)
 def test_a_bench_is_listed_with_its_turns(tmp_path, capsys):
     paths = BenchPaths(tmp_path / "bench_results" / "mine")
     suite = parse_suite({"arms": [{"name": "a", "strategy": "one-device"}], "rounds": 3}, "s")
-    paths.root.mkdir(parents=True)
+    paths.path.mkdir(parents=True)
     save_json(paths.bench, BenchFile(suite, "tfdist bench --suite s", "", interleave(["a"], 3, 0)).to_json())
     paths.turns.write_text('{"turn": 1}\n')
     assert run(["runs"]) == 0

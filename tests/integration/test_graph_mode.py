@@ -58,8 +58,6 @@ def test_every_asynchronous_step_is_applied_once(tmp_path):
         assert chief.task == "chief-0"
         assert (chief.updates_applied, chief.examples_applied) == (200, 200 * base.batch_size)
         assert chief.accuracy is not None
-        assert {name[:3] for name in chief.storage} == {"ps-"}
-        assert all(each.reads and each.updates for each in chief.storage.values())
 
 
 def test_a_step_does_not_wait_for_a_slow_backup_worker(tmp_path):

@@ -20,7 +20,7 @@ from tfdist.models.run import run_training
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.options import Api, StrategyName
 
-from .training import TINY, stderr, train_all
+from .training import TINY, stderr
 
 pytestmark = pytest.mark.thorough
 
@@ -89,15 +89,6 @@ def test_each_step_of_parameter_servers_moves_the_averages_once(tmp_path):
         follows_the_definition(steps)
         weights, averages = steps[1]
         assert 0.0 < np.abs(averages - weights).max() <= DECAY * SPEC.learning_rate * 1.001
-
-
-def test_averages_of_parameter_servers_need_no_request(tmp_path):
-    """They move on the servers: a step reads and updates as much as without them."""
-    plain, averaged = (ranks[0].storage for ranks in train_all([replace(PS, ema=None), PS], tmp_path))
-    moved = ("reads", "read_bytes", "updates", "update_bytes")
-    for server in ("ps-0", "ps-1"):
-        assert averaged[server].variables > plain[server].variables
-        assert [getattr(averaged[server], name) for name in moved] == [getattr(plain[server], name) for name in moved]
 
 
 def test_a_resumed_training_continues_its_averages(tmp_path):

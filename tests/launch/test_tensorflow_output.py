@@ -13,6 +13,9 @@ WRITTEN = {
     "tensorflow.python.framework.errors_impl.FailedPreconditionError: {{node MergeV2Checkpoints}} "
     "MergeV2Checkpoints failed: ckpt-1_temp": "TFDIST_ARM_DIR",
     "BlockingIOError: [Errno 11] Unable to synchronously create file (unable to lock file, errno = 11)": "same checkpoint",
+    "ValueError: To use this dataset, you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset.": (
+        "create_per_worker_dataset, as examples/custom_loop.py does"
+    ),
     "TBNotInstalledError: TensorBoard is not installed, missing implementation for tf.summary.scalar": "tensorboard",
 }
 

@@ -42,7 +42,7 @@ def batch_section(measured: ReportData) -> Section | None:
     series = {
         _name(one[0], [other[0] for other in found if other[0].strategy == one[0].strategy]): one for one in found
     }
-    rows = [row for one in found for row in one]
+    data = pd.DataFrame([_values(row) for one in found for row in one])
     return Section(
         key="batch",
         title="Batch sizes",
@@ -51,14 +51,7 @@ def batch_section(measured: ReportData) -> Section | None:
             _chart(series, "batch_throughput", "Images/s by batch size", "images/s of the whole job", _images_per_s),
             _chart(series, "batch_memory", "Memory by batch size", "MB of the largest process or GPU", _megabytes),
         ),
-        tables=(
-            Table(
-                "batch",
-                "Throughput and memory of each batch size",
-                pd.DataFrame([_values(row) for row in rows]),
-                COLUMNS,
-            ),
-        ),
+        tables=(Table("batch", "Throughput and memory of each batch size", data, COLUMNS),),
         notes=(
             "Memory is the highest resident memory of the largest process since its start, import and trace included; "
             "on a GPU, what TensorFlow has allocated on it at most.",

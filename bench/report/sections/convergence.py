@@ -9,7 +9,7 @@ import pandas as pd
 
 from tfdist.bench.learning import AccuracyReach, Curve, Point, curves_of, reached, updates_of
 from tfdist.bench.mean import OverSeeds, over_seeds, ratio_over_seeds
-from tfdist.bench.report.claims import STALENESS, Claim, below, mark_seconds, staleness_values
+from tfdist.bench.report.claims import mark_seconds
 from tfdist.bench.report.figures.colors import PALETTE
 from tfdist.bench.report.format import between, ends
 from tfdist.bench.report.section import Chart, Section
@@ -116,7 +116,7 @@ def convergence_section(measured: ReportData) -> Section | None:
     return Section(
         key="convergence",
         title="Learning",
-        answer=(*_fastest(learners, accuracy), *(claim.sentence for claim in _claims(learners, accuracy))),
+        answer=(*_fastest(learners, accuracy), *_claim(learners, accuracy)),
         charts=tuple(learning_charts(learners)),
         tables=(Table("convergence", title, data, _columns(accuracy)),),
         notes=(
@@ -168,19 +168,22 @@ def accuracy_text(accuracy: float) -> str:
     return f"{100 * accuracy:.4g}%"
 
 
-def _claims(learners: Sequence[Learner], accuracy: float) -> Iterator[Claim]:
-    """Each asynchronous arm with the first synchronous one on as many devices."""
-    measured, outcomes = [], []
+def _claim(learners: Sequence[Learner], accuracy: float) -> Iterator[str]:
+    """The claim of textbooks, from each asynchronous arm and the first synchronous one on as many devices."""
+    measured, intervals = [], []
     for ours in (learner for learner in learners if learner.row.exchange is Exchange.ASYNC):
         theirs = next((each for each in learners if _is_counterpart(each.row, ours.row)), None)
         ratio = ratio_over_seeds(theirs.reached.examples, ours.reached.examples) if theirs else None
         if theirs and ratio and theirs.reached.complete and ours.reached.complete:
             times = f"{ratio.value:.2f} times{between(ratio.interval, '.2f')}"
             measured.append(f"{theirs.row.label} needed {times} the examples of {ours.row.label}")
-            outcomes.append(below(ratio.interval, 1.0))
+            intervals.append(ratio.interval)
     if measured:
         text = f"Synchronous training needs fewer examples to {accuracy_text(accuracy)} than asynchronous training"
-        yield Claim(text, tuple(measured), tuple(outcomes))
+        outcome = "held up" if all(each and each.high < 1 for each in intervals) else "cannot tell"
+        if any(each and each.low > 1 for each in intervals):
+            outcome = "not held up"
+        yield f'"{text}": {outcome}. {"; ".join(measured)}.'
 
 
 def _is_counterpart(row: ArmRow, of: ArmRow) -> bool:
@@ -200,7 +203,7 @@ def _columns(accuracy: float) -> tuple[Column, ...]:
         Column("examples (95 % interval)", ("examples", "examples_low", "examples_high"), with_interval(_digits)),
         Column("seconds (95 % interval)", ("seconds", "seconds_low", "seconds_high"), with_interval(_digits)),
         Column("images/s", ("images_per_s",), "{:.0f}"),
-        Column("staleness: mean, p95, max", STALENESS, "{:.2f}, {}, {}"),
+        Column("staleness: mean, p95, max", ("staleness_mean", "staleness_p95", "staleness_max"), "{:.2f}, {}, {}"),
         Column("share of each worker", ("worker_shares",), _shares_text),
     )
 
@@ -212,6 +215,7 @@ def _shares_text(shares: str | None) -> str:
 def _values(learner: Learner) -> dict[str, object]:
     row, updates = learner.row, updates_of(learner.row.measured)
     examples, seconds = learner.examples, learner.seconds
+    staleness = updates.staleness if updates else None
     return {
         "arm": row.label,
         # examples whose gradients are averaged for one update of the variables
@@ -223,6 +227,8 @@ def _values(learner: Learner) -> dict[str, object]:
         "seconds": seconds.value if seconds else None,
         **ends("seconds", seconds.interval if seconds else None),
         "images_per_s": row.images_per_s,
-        **staleness_values(updates.staleness if updates else None),
+        "staleness_mean": staleness.mean if staleness else None,
+        "staleness_p95": staleness.p95 if staleness else None,
+        "staleness_max": staleness.largest if staleness else None,
         "worker_shares": "/".join(f"{share:.4f}" for share in updates.shares) if updates else None,
     }

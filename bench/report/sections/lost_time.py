@@ -28,11 +28,6 @@ _MOST = 0.5
 """The link is the limit if its floor is a larger share of the exchange."""
 
 
-def advice_on(row: ArmRow, lost: LostTime, part: Part) -> str:
-    """Sentences that name the cause and what can be tried."""
-    return _ADVICE[part](row, lost)
-
-
 def ring_floor_ms(row: ArmRow, lost: LostTime) -> float | None:
     """The least time in which a ring exchanges the gradients over the measured link, milliseconds; None: unknown.
 
@@ -41,13 +36,6 @@ def ring_floor_ms(row: ArmRow, lost: LostTime) -> float | None:
     if row.strategy != StrategyName.MULTI_WORKER or not row.link or not lost.gradient_bytes:
         return None
     return 1000 * 2 * (lost.devices - 1) / lost.devices * lost.gradient_bytes / row.link["bytes_per_s"]
-
-
-def _shared(row: ArmRow, lost: LostTime) -> str:
-    return (
-        f"{lost.devices} trainings side by side that exchange nothing already lose it: the devices share cores, "
-        "caches, memory bandwidth or power. No strategy wins it back; devices on separate machines do."
-    )
 
 
 def _strategy(row: ArmRow, lost: LostTime) -> str:
@@ -108,26 +96,24 @@ def _not_separated(row: ArmRow, lost: LostTime) -> str:
     return "Exchange and waiting are separated only for tfdist's own loop with one step in a call (api = loop)."
 
 
-def _input(row: ArmRow, lost: LostTime) -> str:
-    return (
-        "Reading and decoding the data holds the devices up or takes their cores. Store images at the size of the "
-        "model, or give the tasks more cores (cores_per_device)."
-    )
-
-
-def _unexplained(row: ArmRow, lost: LostTime) -> str:
-    return "No measured part accounts for it: measure more rounds on a quiet machine, and look at the window times."
-
-
 _ADVICE: Mapping[Part, Callable[[ArmRow, LostTime], str]] = {
-    Part.SHARED: _shared,
+    Part.SHARED: lambda row, lost: (
+        f"{lost.devices} trainings side by side that exchange nothing already lose it: the devices share cores, "
+        "caches, memory bandwidth or power. No strategy wins it back; devices on separate machines do."
+    ),
     Part.STRATEGY: _strategy,
     Part.EXCHANGE: _exchange,
     Part.WAITING: _waiting,
     Part.NOT_SEPARATED: _not_separated,
-    Part.INPUT: _input,
-    Part.UNEXPLAINED: _unexplained,
+    Part.INPUT: lambda row, lost: (
+        "Reading and decoding the data holds the devices up or takes their cores. Store images at the size of the "
+        "model, or give the tasks more cores (cores_per_device)."
+    ),
+    Part.UNEXPLAINED: lambda row, lost: (
+        "No measured part accounts for it: measure more rounds on a quiet machine, and look at the window times."
+    ),
 }
+"""Sentences that name the cause of a part and what can be tried."""
 
 
 Lost = Mapping[str, LostTime]
@@ -149,14 +135,10 @@ _LEAST_SHARE = 0.002
 
 def lost_time_chart(rows: Sequence[ArmRow], lost: Lost) -> Chart:
     """A bar for each row."""
-
-    def text(row: ArmRow) -> str:
-        return parts_text(lost[row.label])
-
     return arm_chart(
         "lost_time",
         "Where the time of a step goes",
-        f"Milliseconds per step, ideal and lost: {described(rows, text)}.",
+        f"Milliseconds per step, ideal and lost: {described(rows, lambda row: parts_text(lost[row.label]))}.",
         rows,
         lambda axes, shown: _paint(axes, [lost[row.label] for row in shown]),
         values_of(lost),
@@ -189,52 +171,30 @@ def _figures(lost: LostTime) -> Mapping[str, Mean]:
 
 def _paint(axes: "Axes", every: Sequence[LostTime]) -> None:
     """Parts that are gains, below 0, take a piece off the end of the bar."""
+    style: dict[str, Any] = {"height": 0.62, "lw": 0.6}
     for index, lost in enumerate(every):
         axes.barh(index, lost.ideal.value, height=0.62, color=GRID, label=IDEAL)
         left = lost.ideal.value
         for part, mean in lost.parts.items():
             if mean.value > _LEAST_SHARE * lost.step.value:
                 color, hatch = _COLORS[part]
-                axes.barh(
-                    index,
-                    mean.value,
-                    left=left,
-                    height=0.62,
-                    color=color,
-                    hatch=hatch,
-                    edgecolor=PAPER,
-                    lw=0.6,
-                    label=part,
-                )
+                style |= {"color": color, "hatch": hatch, "edgecolor": PAPER}
+                axes.barh(index, mean.value, left=left, label=part, **style)
                 left += mean.value
         gain = left - lost.step.value
         if gain > _LEAST_SHARE * lost.step.value:
-            words = "gain: parts below 0"
-            axes.barh(
-                index,
-                gain,
-                left=left - gain,
-                height=0.62,
-                color=PAPER,
-                alpha=0.8,
-                hatch="xx",
-                edgecolor=MUTED,
-                lw=0.6,
-                label=words,
-            )
+            style |= {"color": PAPER, "hatch": "xx", "edgecolor": MUTED}
+            axes.barh(index, gain, left=left - gain, alpha=0.8, label="gain: parts below 0", **style)
         high = lost.step.value
         if lost.step.low is not None and lost.step.high is not None:
             high = lost.step.high
             draw_interval(axes, lost.step.low, high, index, ms=6)
         axes.plot([lost.step.value] * 2, [index - 0.38, index + 0.38], color=INK, lw=1.4, label="measured step")
-        write(axes, f"{lost.step.value:.0f} ms, {_share(lost):.0%} lost", max(left, high), index)
+        share = lost.loss.value / lost.step.value
+        write(axes, f"{lost.step.value:.0f} ms, {share:.0%} lost", max(left, high), index)
     axes.set_xlabel("milliseconds per step")
     axes.margins(x=0.16)
     axes.set_xlim(left=0)
-
-
-def _share(lost: LostTime) -> float:
-    return lost.loss.value / lost.step.value
 
 
 Losses = Sequence[tuple[ArmRow, LostTime | UnknownLoss]]
@@ -335,7 +295,8 @@ def lost_time_section(measured: ReportData) -> Section | None:
         return None
     found = lost_times(rows)
     explained = [(row, lost) for row, lost in found if isinstance(lost, LostTime)]
-    rest = tuple(f"{each.arm}: not explained, because {each.reason}." for each in _rest(found))
+    unknown = (lost for _, lost in found if isinstance(lost, UnknownLoss))
+    rest = tuple(f"{each.arm}: not explained, because {each.reason}." for each in unknown)
     if not explained:
         return Section("lost-time", "Where the time goes", rest) if rest else None
     lost = {row.label: of_row for row, of_row in explained}
@@ -343,10 +304,6 @@ def lost_time_section(measured: ReportData) -> Section | None:
     answer = (*_answer(explained), *rest)
     charts = (lost_time_chart(shown, lost),)
     return Section("lost-time", "Where the time goes", answer, charts, (_table(explained),), _METHOD)
-
-
-def _rest(found: Losses) -> Iterator[UnknownLoss]:
-    yield from (lost for _, lost in found if isinstance(lost, UnknownLoss))
 
 
 def _answer(explained: _Explained) -> Iterator[str]:
@@ -383,7 +340,7 @@ def _largest(explained: _Explained, sentence: str, without: Part | None = None) 
         if part and lost.parts[part].differs:
             figures = f"{lost.arm} ({lost.parts[part].value:.1f} of {lost.loss.value:.1f} ms)"
             verb = "is" if lost.is_certain(part, without) else "may be"
-            by_advice.setdefault((part, advice_on(row, lost, part), verb), []).append(figures)
+            by_advice.setdefault((part, _ADVICE[part](row, lost), verb), []).append(figures)
     for (part, advice, verb), arms in by_advice.items():
         text = sentence.format(part=part, arms=", ".join(arms), advice=advice, verb=verb)
         yield text[:1].upper() + text[1:]

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from tfdist.bench.report.across import (
     NOT_COMPARED,
     OTHER_MACHINE,
@@ -12,7 +14,7 @@ from tfdist.bench.report.across import (
     machine_differences,
     values_of,
 )
-from tfdist.bench.report.figures.colors import ASYNC, GRID, INK, NONE, RED, SYNC
+from tfdist.bench.report.figures.colors import ASYNC, INK, NONE, RED, SYNC
 from tfdist.bench.report.format import between, for_unit
 from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import ArmRow, ReportData
@@ -21,7 +23,6 @@ from tfdist.bench.table import Column, Table
 from tfdist.launch.text import counted, shortened
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 
@@ -113,9 +114,8 @@ def ratio_table(name: str, title: str, changes: Sequence[Change], anchor: str | 
     return Table(name, title, data_frame(changes), for_unit(columns, [change.new for change in changes]))
 
 
-def data_frame(changes: Sequence[Change]) -> "pd.DataFrame":
+def data_frame(changes: Sequence[Change]) -> pd.DataFrame:
     """The exact values."""
-    import pandas as pd
 
     table: pd.DataFrame = pd.DataFrame([values_of(change) for change in changes])
     return table
@@ -161,19 +161,4 @@ def _paint(axes: "Axes", changes: Sequence[Change], labels: Sequence[str], bound
         )
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.4, -0.6)
-    axes.set_xlabel("new over base, with its interval", color=INK)
-    axes.grid(axis="x", color=GRID)
-    axes.set_axisbelow(True)
-    handles, names = axes.get_legend_handles_labels()
-    once = dict(zip(names, handles, strict=True))
-    if once:
-        axes.legend(
-            list(once.values()),
-            list(once),
-            loc="lower right",
-            bbox_to_anchor=(1.0, 1.0),
-            ncols=4,
-            frameon=False,
-            fontsize=9,
-            labelcolor=INK,
-        )
+    axes.set_xlabel("new over base, with its interval")

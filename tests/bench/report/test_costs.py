@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from tests.bench.conftest import record
-from tfdist.bench.report.costs import cost_per_million, images_per_joule, joules
+from tfdist.bench.report.costs import cost_per_million, joules
 from tfdist.bench.report.sections.costs import cost_values, costs_section
 from tfdist.bench.report.summary import ReportData, summarize
 from tfdist.models.record import GpuReading, HostUsage, RankRecord, Record, Window, WindowUsage
@@ -39,8 +39,7 @@ def test_without_readings_in_every_window_the_energy_is_unknown(ranks):
     assert joules(ranks) is None
 
 
-def test_images_per_joule_and_cost():
-    assert images_per_joule(640, 320.0) == 2.0
+def test_the_cost_of_a_million_images():
     assert cost_per_million(3.6, 1000.0) == pytest.approx(1.0)
     assert cost_per_million(32.77, 10_000.0) == pytest.approx(0.910, abs=1e-3)
 

@@ -9,8 +9,8 @@ import pytest
 from matplotlib.axes import Axes
 
 from tfdist.bench.report.figures.colors import SYNC
-from tfdist.bench.report.section import Chart, Section, Warning
-from tfdist.bench.report.write import write_pages
+from tfdist.bench.report.section import Chart, Page, Section, Warning
+from tfdist.bench.report.write import write_page
 from tfdist.bench.table import Column, Table
 
 DATA = pd.DataFrame({"op": ["all-reduce", "<b>|x"], "bytes": [1024, 2048], "seconds": [0.5, None]})
@@ -32,9 +32,9 @@ SECTION = Section(
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("it's; new")
     warning = Warning("slow", "It was slow.", "Hurry.")
-    path = write_pages(
-        out, "A sweep", ["All is well."], [SECTION], {"cpu": ("A CPU",)}, [warning], ["tfdist x"], "One.\n\n- Two."
-    )
+    facts, commands = {"cpu": ("A CPU",)}, ("tfdist x",)
+    page = Page("A sweep", ("All is well.",), (SECTION,), facts, (warning,), commands, method="One.\n\n- Two.")
+    path = write_page(page, out)
     assert path == out / "report.html"
     return out
 
@@ -82,6 +82,6 @@ def test_html_needs_no_other_file_and_its_ids_are_unique(out: Path) -> None:
 
 def test_files_that_a_new_report_does_not_have_are_removed_and_others_stay(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("")
-    write_pages(tmp_path, "Old", [], [SECTION])
-    write_pages(tmp_path, "New", [], [])
+    write_page(Page("Old", (), (SECTION,)), tmp_path)
+    write_page(Page("New", (), ()), tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"report.html", "report.md", "report.json", "mine.csv"}

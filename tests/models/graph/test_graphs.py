@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from tfdist.models.record import Storage
 from tfdist.models.spec import Optimizer, TrainingSpec
 from tfdist.strategies.options import Placement, StrategyName
 
@@ -108,21 +107,6 @@ def test_variables_are_placed_in_turn_by_size_or_in_shards():
     ]  # fmt: skip
     alone = TrainingSpec(strategy=StrategyName.IN_GRAPH, workers=2, ps=0)
     assert {task for task, _ in created(alone, shapes)} == {"job:workertask:0"}
-
-
-def test_what_a_step_moves_is_read_from_its_graph():
-    import tensorflow as tf
-
-    from tfdist.models.graph.chief import crossings_of_step
-
-    with tf.Graph().as_default(), tf.device("/job:worker/replica:0/task:0"):
-        with tf.device("/job:ps/replica:0/task:1/device:CPU:0"):
-            weight = tf.compat.v1.Variable(tf.ones([3, 2]), use_resource=True)
-            other = tf.compat.v1.Variable(tf.ones([50]), use_resource=True)
-        value = weight.read_value()
-        step = weight.assign_sub(value * 2 + tf.reduce_sum(value), read_value=False)
-    assert other is not None
-    assert crossings_of_step([step]) == {"ps-1": Storage(reads=1, read_bytes=24, updates=1, update_bytes=24)}
 
 
 def test_a_batch_of_synthetic_data_is_that_of_its_replica():

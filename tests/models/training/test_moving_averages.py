@@ -95,7 +95,7 @@ def test_a_checkpoint_has_them_or_not(moving_averages, model, tmp_path):
     fresh.restore(with_averages)
     for average, value in zip(arrays(fresh.averages), expected, strict=True):
         np.testing.assert_array_equal(average, value)
-    with pytest.raises(ValueError, match="0 averages, not"):
+    with pytest.raises(ValueError, match="0 numbers, not"):
         fresh.restore(without)
 
 
@@ -106,5 +106,5 @@ def test_values_are_cut_into_other_shards(moving_averages, shapes):
     parts = moving_averages.cut(shards, shapes)
     assert [part.shape for part in parts] == shapes
     assert [*np.concatenate([np.ravel(part) for part in parts])] == [*range(12), 20, 21, 30]
-    with pytest.raises(ValueError, match="15 averages, not 14"):
+    with pytest.raises(ValueError, match="15 numbers, not 14"):
         moving_averages.cut(shards, [(4, 3), (2,)])
