@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfdist.launch.events import wait_at_barrier
 from tfdist.models.spec import Optimizer, TrainingSpec
 from tfdist.models.training import optimizers
 from tfdist.strategies import current
@@ -66,4 +67,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    wait_at_barrier()  # the other worker may still be in its last exchange
     os._exit(0)

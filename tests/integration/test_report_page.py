@@ -85,7 +85,7 @@ def test_the_page_fits_and_can_be_read(browser: webdriver.Chrome, page: Path, wi
     show(browser, page, width, scheme)
     assert browser.execute_script("return document.documentElement.scrollWidth") == width
     shown = [svg for svg in browser.find_elements(By.CSS_SELECTOR, "figure svg") if svg.is_displayed()]
-    assert len(shown) == len(browser.find_elements(By.TAG_NAME, "figure")) == 5
+    assert len(shown) == len(browser.find_elements(By.TAG_NAME, "figure")) == 4
     assert all(len(svg.get_attribute("aria-label") or "") > 20 for svg in shown)
     paper = hexadecimal(browser.execute_script("return getComputedStyle(document.body).backgroundColor"))
     assert (paper == "#ffffff") == (scheme == "light")
@@ -158,7 +158,7 @@ def test_tables_sort(browser: webdriver.Chrome, page: Path) -> None:
 def test_the_data_of_a_chart_is_one_click_away(browser: webdriver.Chrome, page: Path) -> None:
     show(browser, page, 1280, "light")
     links = browser.find_elements(By.CSS_SELECTOR, "figcaption a, caption a")
-    assert len(links) == 8
+    assert len(links) == 7
     for link in links:
         kind, _, data = str(link.get_attribute("href")).partition(",")
         assert kind == "data:text/csv;base64"
