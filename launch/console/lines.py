@@ -265,6 +265,8 @@ class PrefixedLines:
 
     def handle(self, message: Message) -> None:
         """Print a message, if it is for users."""
+        if isinstance(message, Event):
+            self.note(message)
         match message:
             case Note(host, text):
                 self._say(host, text)
@@ -273,7 +275,6 @@ class PrefixedLines:
             case Output(task, stream, text) if stream != "stacks" and self._prints(task):
                 self._print_text(task, stream, replace_surrogates(text))
             case Event(task, event={"event": "step"}) if self._prints(task) and not self.options.quiet:
-                self._unfold(task, message.attempt)
                 step, steps, images_per_s, loss = step_values(message.event)
                 if not self.out.isatty():  # a file gets those of one task, now and then and the last one
                     due = step == steps or self.now() - self.stepped_at >= STEPS_S
@@ -291,8 +292,6 @@ class PrefixedLines:
                     verb = "stopping" if grace_s else "killing"
                     advice = "; Ctrl-C again kills them" if reason == "Ctrl-C" and grace_s else ""
                     self._say("tfdist", f"{reason}: {verb} {counted(len(tasks), 'task')}{advice}")
-            case Event(task, event={"event": "failed"}):
-                self.failed = self.failed or task
             case Restarting(reason=reason):
                 self.failed = ""
                 for printer in self.printers.values():
@@ -305,6 +304,13 @@ class PrefixedLines:
                 self._unfold(task, message.attempt)
         for printer in self.printers.values():
             printer.catch_up()
+
+    def note(self, event: Event) -> None:
+        """Note whether a task fails, or did not fail: it goes on after what looked like a failure."""
+        if event.event.get("event") == "failed":
+            self.failed = self.failed or event.task
+        elif event.event.get("event") == "step":
+            self._unfold(event.task, event.attempt)
 
     def show(self, text: str, file: TextIO) -> None:
         """Print text, in one write."""

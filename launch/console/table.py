@@ -87,7 +87,9 @@ class LiveTable(PrefixedLines):
 
     def handle(self, message: Message) -> None:
         """Update the table, or print the tasks' output above it. Any message lets the seconds in the table count on."""
-        if not isinstance(message, Event) or message.event.get("event") == "failed":
+        if isinstance(message, Event):
+            self.note(message)
+        else:
             super().handle(message)
         now, failed = self.now(), self.state.failed
         self.stale = self.state.update(message, now) or self.stale

@@ -351,9 +351,9 @@ Additional information
 """
 
 
-def victims(*messages, verbose=False, run_dir=RUN_DIR):
+def victims(*messages, run_dir=RUN_DIR, **options):
     out = io.StringIO()
-    lines = PrefixedLines(out, out, LineOptions(verbose=verbose, run_dir=run_dir))
+    lines = PrefixedLines(out, out, LineOptions(run_dir=run_dir, **options))
     for message in messages:
         lines.handle(message)
     return out.getvalue().splitlines()
@@ -385,6 +385,8 @@ def test_a_task_that_goes_on_after_its_traceback_is_printed_again():
     printed = victims(*FIRST, *traceback_of("worker-1"), step, Output("worker-1", "stderr", "more\n"))
     assert printed[-1] == "[worker-1] more"
     assert any("UnavailableError: Socket closed (5 lines in " in line for line in printed)
+    quiet = victims(*FIRST, *traceback_of("worker-1"), step, Output("worker-1", "stderr", "more\n"), quiet=True)
+    assert quiet[-1] == "[worker-1] more"
 
 
 def test_after_a_restart_the_next_failure_is_the_first():
