@@ -72,5 +72,5 @@ def test_a_program_reports_what_it_does_before_it_has_a_strategy(first, phases, 
     os.close(write)
     with os.fdopen(read) as lines:
         events = [json.loads(line) for line in lines]
-    built = {"event": "strategy", "name": "OneDeviceStrategy", "replicas": 1, "trains": False}
+    built = {"event": "strategy", "name": "OneDeviceStrategy", "replicas": 1, "trains": False, "line": ""}
     assert events == [*({"event": "phase", "phase": phase} for phase in phases), {"event": "ready"}, built]
