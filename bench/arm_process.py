@@ -16,6 +16,7 @@ from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import Inbox, Interrupted, Message, NextTurn, Note
 from tfdist.launch.agents.messages import Event, Heartbeat, Inspected
+from tfdist.launch.agents.template import Templates
 from tfdist.launch.environment import device_order
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Turn
@@ -50,6 +51,8 @@ class ArmStart:
     run_dir: Path
     policy: Policy
     """Its time limit is that of the start and of each turn."""
+    templates: Templates | None = None
+    """Those of the incarnation, from which tasks on this machine are forked; None: they are executed."""
 
 
 @dataclass(frozen=True)
@@ -130,9 +133,10 @@ class _ArmThread:
         start = self.start
         start.run_dir.mkdir(0o700, parents=True)
         job = _plan(start)
+        template = None if start.templates is None else start.templates.of(job)
         with (
             RunWriter(RunDir(start.run_dir), lambda _: None) as writer,
-            connect(job.hosts, start.policy, inbox=self.inbox) as fleet,
+            connect(job.hosts, start.policy, inbox=self.inbox, template=template) as fleet,
         ):
             self.turn = TurnState(job, fleet)
             outcome, record = run_training(

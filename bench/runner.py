@@ -20,6 +20,7 @@ from tfdist.bench.suites.arms import Arms
 from tfdist.bench.turns import Memory
 from tfdist.bench.until import accuracy_of, has_learned
 from tfdist.launch.agents.inbox import interruptions
+from tfdist.launch.agents.template import Templates
 from tfdist.launch.doctor.preflight import Links, slowest
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import append_line, dumps
@@ -60,6 +61,8 @@ class TurnRunner:
     group: Group | None = None
     """Whose processes run."""
     spent: Spent = field(default_factory=Spent)
+    templates: Templates = field(default_factory=Templates)
+    """Those of the incarnation."""
 
     def run(self, measure: Callable[[], None], way_out: str) -> int | None:
         """Call `measure`; returns the number of the signal that interrupted it, or None. No process is left.
@@ -81,7 +84,13 @@ class TurnRunner:
                 raise TfdistError(f"{what}: {way_out}", ExitCode.FAILED) from None
             finally:
                 self.stop(SIGTERM, STOPPED_BY)
+                self.templates.close()
         return None
+
+    def renew_templates(self) -> None:
+        """Let the tasks of the next incarnation share nothing with those before: not the layout of their memory."""
+        self.templates.close()
+        self.templates = Templates()
 
     def stop(self, signal: int, by: str = "") -> None:
         """Stop the processes that still run, and wait for their end."""
@@ -173,6 +182,7 @@ class _BenchRun(TurnRunner):
             if self.bench.suite.isolated:
                 self._measure_isolated(runs)
             else:
+                self.renew_templates()
                 self._measure_incarnation(runs)
 
     def _measure_isolated(self, runs: Sequence[PlannedRun]) -> None:
@@ -231,7 +241,8 @@ class _BenchRun(TurnRunner):
         command = self.arms.commands.get(arm, ())
         if isinstance(spec, TrainingSpec) and spec.evaluate_turns:
             spec = replace(spec, seed=spec.seed + number)
-        return ArmStart(arm, self.incarnation, spec, command, machines, run_dir, policy)
+        templates = None if self.bench.suite.isolated else self.templates
+        return ArmStart(arm, self.incarnation, spec, command, machines, run_dir, policy, templates)
 
     def _measure_rounds(self, group: Group, runs: Sequence[PlannedRun]) -> None:
         done: list[TurnRecord] = []

@@ -129,6 +129,7 @@ TRAINING = (
     Option("keras", TRAIN, "2: tf_keras, with every strategy. 3: see 'tfdist strategies'. Default: 2."),
     Option("api", TRAIN, "loop: a custom training loop with timing. fit: Model.fit. Default: loop."),
     Option("xla", TRAIN, "Compile the training step with XLA."),
+    Option("meta_optimizer", TRAIN, "Let TensorFlow rewrite the graph before the first step; false: it starts 1 to 2 s earlier. Default: true, except with --preset smoke."),
     Option("seed", TRAIN, "Seed of initial weights, shuffling and synthetic data. Default: 0."),
     Option("evaluate", TRAIN, "Measure accuracy on held-out examples after training. Default: if the data set has any."),
     Option("dataset", TRAIN, "synthetic, digits, tfds:NAME (prepared before), or folder:PATH (a subfolder per class)."),

@@ -19,6 +19,7 @@ from tfdist.strategies.options import GpuThreads
 _COMMAND = ("-m", "tfdist.models.training.task")
 _GRAPH_COMMAND = ("-m", "tfdist.models.graph.task")
 _COLLECTIVES_COMMAND = ("-m", "tfdist.models.collectives.task")
+_PRELOAD = "tfdist.models.training.task"
 
 
 def shape_of(choice: StrategyChoice, base_port: int | None = None, *, evaluator: bool = False) -> Shape:
@@ -76,7 +77,7 @@ def plan_training(
         check_held_out(spec, describe(spec.dataset, spec.data_dir), "--set evaluator=true")
     shape = shape_of(spec, base_port, evaluator=evaluator)
     command = _GRAPH_COMMAND if CATALOG[spec.strategy].graph else _COMMAND
-    return plan_job(shape, Program(command, variables, str(Path.cwd()), True, True), machines)
+    return plan_job(shape, Program(command, variables, str(Path.cwd()), True, True, _PRELOAD), machines)
 
 
 def shape_of_command(choice: StrategyChoice, argv: Sequence[str], base_port: int | None = None) -> Shape:
@@ -120,7 +121,8 @@ def plan_collective(spec: CollectiveSpec, machines: Machines, env: Mapping[str, 
         TfdistError: the tasks do not fit on the hosts.
     """
     # PYTHONSAFEPATH: the working directory may contain a random.py
-    program = Program(_COLLECTIVES_COMMAND, {**env, "PYTHONSAFEPATH": "1"}, str(Path.cwd()), python=True)
+    variables = {**env, "PYTHONSAFEPATH": "1"}
+    program = Program(_COLLECTIVES_COMMAND, variables, str(Path.cwd()), python=True, preload=_PRELOAD)
     return plan_command(spec, program, machines)
 
 

@@ -27,7 +27,7 @@ from tfdist.strategies.options import Communication, StrategyName, fix_of_choice
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "smoke": {
         "alpha": 0.35, "image_size": 32, "batch_size": 32, "classes": 10, "bn_momentum": 0.9, "dataset": "synthetic",
-        "steps": 30, "steps_per_window": 5,
+        "steps": 30, "steps_per_window": 5, "meta_optimizer": False,
     },
     "cpu": {
         "alpha": 1.0, "image_size": 96, "batch_size": 16, "classes": 1000, "dataset": "synthetic", "steps": 50,

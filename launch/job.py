@@ -60,6 +60,9 @@ class Program:
     """Run `argv` with the Python interpreter of the task's host."""
     reports_steps: bool = False
     """Its leading tasks emit a `step` event for every few steps; False: unknown."""
+    preload: str = ""
+    """The module whose `preload` imports what the tasks import; they may be forked from a process that has called it.
+    Empty: they are executed."""
 
 
 @dataclass(frozen=True)

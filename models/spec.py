@@ -76,6 +76,8 @@ class TrainingSpec(StrategyChoice):
     """Decay of the moving averages of the weights, with which the model is evaluated; None: no averages."""
     api: Api = Api.LOOP
     xla: bool = False
+    meta_optimizer: bool = True
+    """TensorFlow rewrites each graph before its first step (Grappler)."""
     seed: int = 0
     steps_per_window: int = 10
     steps_per_call: int = 1

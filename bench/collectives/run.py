@@ -101,13 +101,13 @@ class _Sweep(TurnRunner):
 
     def measure(self) -> None:
         """Measure all turns, in as many groups of arms as memory requires."""
-        arms, number = list(self.plan.arms.specs), 0
+        arms, number, run_dir = list(self.plan.arms.specs), 0, BenchPaths(self.root).run
         while arms:
             number += 1
             policy = replace(self.hooks.policy, timeout_s=TIMEOUT_S)
             starts = [
                 ArmStart(
-                    arm, 1, self._spec(arm), (), self.machines[arm], BenchPaths(self.root).run(index, arm, 1), policy
+                    arm, 1, self._spec(arm), (), self.machines[arm], run_dir(index, arm, 1), policy, self.templates
                 )
                 for index, arm in enumerate(arms, start=1)
             ]

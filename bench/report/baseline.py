@@ -42,7 +42,7 @@ Baseline = Literal["one device", "independent"]
 
 _WORK = (
     "model", "alpha", "image_size", "classes", "bn_momentum", "dataset", "optimizer", "learning_rate", "precision",
-    "keras", "api", "xla", "gpus", "cores_per_device", "command",
+    "keras", "api", "xla", "meta_optimizer", "gpus", "cores_per_device", "command",
 )  # fmt: skip
 """Fields of a spec that define the work; the others define how it is distributed."""
 _MACHINE = ("cpu", "cores", "gpus", "memory_bytes")

@@ -23,11 +23,11 @@ from typing import Any
 from tfdist.launch.agent_program.description import KernelLog, describe, oom_kills
 from tfdist.launch.agent_program.gpus import device_files, fullest_gpu
 from tfdist.launch.agent_program.processes import (
-    AGENT_VARIABLE,
     CLEAN_UP_KILL_S,
     INHERITED,
     PR_SET_CHILD_SUBREAPER,
     children,
+    descriptor_variable,
     dismiss,
     end_agent,
     fork_reaper,
@@ -59,6 +59,7 @@ from tfdist.launch.agent_program.system import (
     temporary_root,
     wait_channel,
 )
+from tfdist.launch.agent_program.template import AGENT_VARIABLE
 from tfdist.launch.agent_program.text import (
     MAX_VALUES,
     end_of_characters,
@@ -450,7 +451,7 @@ class Agent:
             if self.package:
                 paths = (self.package, environment.get("PYTHONPATH"))
                 environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-            environment |= {f"TFDIST_{name.upper()}_FD": str(inner[name]) for name in INHERITED}
+            environment |= {descriptor_variable(name): str(inner[name]) for name in INHERITED}
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
                 pid = os.fork()
@@ -733,7 +734,7 @@ def _awaits_server(task: _RunningTask) -> bool:
 
 def main() -> None:
     """Run an agent to its end, and end the process."""
-    warnings.simplefilter("ignore")  # Python 3.12 warns of a fork with threads
+    warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # Python 3.12 warns of a fork with threads
     folder = os.path.join(temporary_root(), f"tfdist-{os.urandom(6).hex()}")
     guard = fork_reaper(folder)
     Agent(folder).run()

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from tfdist.launch.agent_program.system import process_stat, read_text, remove_folder
+from tfdist.launch.agent_program.template import is_imported, run_module
 
 POLL_S = 0.05
 
@@ -59,10 +60,15 @@ AGENT_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 """They make the agent stop its tasks and exit."""
 INHERITED = ("events", "barrier", "stacks")
 """Pipes of a task whose descriptors are in its environment: TFDIST_EVENTS_FD, ..."""
+
+
+def descriptor_variable(name: str) -> str:
+    """The variable of a task that holds the descriptor of one of the `INHERITED` pipes."""
+    return f"TFDIST_{name.upper()}_FD"
+
+
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # man 2 prctl
 LIBC = ctypes.CDLL(None)
-AGENT_VARIABLE = "TFDIST_AGENT"
-"""Variable of tasks and of what they start: the name of their agent's temporary folder, which is random."""
 _GUARD = """exec 3<&0; {
 read -r folder <&3
 read -r ended <&3 || for pause in 0 0 1 1 1; do
@@ -101,9 +107,11 @@ def run_program(
             (os.open(os.devnull, os.O_RDONLY), descriptors["stdout"], descriptors["stderr"])
         ):
             os.dup2(source, target)
+        os.chdir(cwd)
+        if is_imported(argv, env):
+            run_module(argv, env, {descriptors[name] for name in INHERITED}, descriptors["failure"])
         for name in INHERITED:
             os.set_inheritable(descriptors[name], True)
-        os.chdir(cwd)
         try:
             os.execvpe(argv[0], argv, env)
         except OSError as error:

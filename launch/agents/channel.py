@@ -37,6 +37,7 @@ from tfdist.launch.agents.messages import (
     decode,
     encode,
 )
+from tfdist.launch.agents.template import ForkedAgent, StartedAgent, Template
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.json_lines import LineReader
@@ -98,8 +99,8 @@ class Channel:
     `send` never blocks: a writer thread does. Times in messages are converted to this machine's clock.
     """
 
-    def __init__(self, host: Host, inbox: Inbox) -> None:
-        """Start an agent on `host`. Its first message will be `Alive`, or `AgentLost`.
+    def __init__(self, host: Host, inbox: Inbox, template: Template | None = None) -> None:
+        """Start an agent on `host`, or fork it from a template. Its first message will be `Alive`, or `AgentLost`.
 
         Raises:
             TfdistError: the program that connects to the host cannot be started.
@@ -127,21 +128,28 @@ class Channel:
         self._unsent: SimpleQueue[bytes | None] = SimpleQueue()
         self._last_words = b""
         """The end of the stderr of the agent, or of the ssh that carries it; without a banner before the agent."""
-        try:  # the agent, or what carries its stream
-            self.process = subprocess.Popen(
-                agent_argv(host, self.mark),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C at the terminal goes to the launcher only
-            )
+        self.forked = template is not None
+        self.process: ForkedAgent | StartedAgent
+        """The agent, or what carries its stream."""
+        try:
+            if template is not None:
+                self.process = template.fork_agent()
+            else:
+                self.process = StartedAgent(
+                    agent_argv(host, self.mark),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,  # Ctrl-C at the terminal goes to the launcher only
+                )
         except OSError as error:
             program = agent_argv(host)[0]
             fix = "raise 'ulimit -n'" if error.errno == errno.EMFILE else "install it, or specify another program"
             raise TfdistError(f"cannot run {program!r} ({error.strerror}): {fix}") from None
         assert self.process.stderr is not None
         self._stderr = self.process.stderr.fileno()
-        self._unsent.put(agent_source(host))
+        if not self.forked:
+            self._unsent.put(agent_source(host))
         self._reader = threading.Thread(target=self._read, name=f"from {host.name}", daemon=True)
         self._writer = threading.Thread(target=self._write, name=f"to {host.name}", daemon=True)
         self._reader.start()
@@ -169,6 +177,8 @@ class Channel:
         """Shield our process if that is wanted, but not while the agent is silent. For any thread, now and then."""
         with self._shield_lock:
             heard = time.monotonic() - self.last_received < SHIELDED_S
+            if not isinstance(self.process, StartedAgent):
+                return
             if self._shield_wanted and heard and not (self.lost or self._closing):
                 self._limit = self._limit or shield(self.process.pid)
             elif self._limit is not None:
@@ -192,16 +202,12 @@ class Channel:
         deadline = time.monotonic() + timeout_s
         self._reader.join(timeout_s)  # until the end of the stream
         if self._reader.is_alive() or not self._exited(deadline):
-            # The group, since ssh may have started a ProxyCommand that outlives it. Processes of another user (sudo)
-            # cannot be signalled; they end with their stream.
             for number in (signal.SIGTERM, signal.SIGKILL):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self.process.pid, number)
+                self.process.signal(number)
                 self._exited(time.monotonic() + 1.0)
         self._reader.join(timeout=5)
         self._writer.join(timeout=1)  # a pipe without a reader does not block
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=1.0)
+        self.process.reap()
         if not self._reader.is_alive():  # else closing would block
             assert self.process.stdout is not None
             assert self.process.stderr is not None
@@ -209,8 +215,7 @@ class Channel:
             self.process.stderr.close()
 
     def _exited(self, deadline: float) -> bool:
-        # Does not reap the process, so that its number cannot become that of another process group.
-        while not os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        while not self.process.exited():
             if time.monotonic() >= deadline:
                 return False
             time.sleep(0.002)

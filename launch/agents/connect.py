@@ -13,6 +13,7 @@ from tfdist.launch.agents.channel import CLEAN_UP_S, DESCRIPTORS, Channel, heart
 from tfdist.launch.agents.fleet import POLL_S, Fleet
 from tfdist.launch.agents.inbox import AgentLost, Inbox, interruptions
 from tfdist.launch.agents.messages import Alive, Configure, Heartbeat, Hello, LoggedIn
+from tfdist.launch.agents.template import Template
 from tfdist.launch.errors import raise_problems
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.transport import connection_problem
@@ -39,15 +40,18 @@ def connect(
     require_all: bool = True,
     on_progress: OnProgress = lambda _: None,
     inbox: Inbox | None = None,
+    template: Template | None = None,
 ) -> Iterator[Fleet]:
     """An agent on every host, ended on exit. Signals become messages in the inbox meanwhile, by default a new one.
+
+    That of this machine is forked from `template`, if there is one and it does its part in time.
 
     Raises:
         TfdistError: interrupted; the ssh client (or other transport) is missing; or, with `require_all`, hosts could
             not be connected (all are named). Without it, these hosts are in `Fleet.lost`.
     """
     policy = policy or Policy()
-    fleet = Fleet(inbox or Inbox(), policy)
+    fleet = Fleet(inbox or Inbox(), policy, template=template)
     with interruptions(lambda message: fleet.inbox.put(None, message)):
         try:
             with heartbeats(fleet.channels, policy.heartbeat_s):
@@ -120,7 +124,8 @@ class _Connecting:
                 logins[host.gateway] += 1
                 del self.not_before[host]
                 self.tries[host] += 1
-                channel = self.fleet.channels[host] = Channel(host, self.fleet.inbox)
+                template = self.fleet.template if host.local and not host.python else None
+                channel = self.fleet.channels[host] = Channel(host, self.fleet.inbox, template)
                 channel.send(Configure(policy.grace_s, policy.launcher_timeout_s, policy.kill_wait_s))
                 if not host.local:  # from the first heartbeat on, an agent watches for a cut link
                     channel.send(Heartbeat(event_time()))
@@ -161,6 +166,10 @@ class _Connecting:
     def _lose(self, host: Host, reason: str) -> None:
         for waiting in (self.late_at, self.not_before, self.describing):
             waiting.pop(host, None)
+        if host in self.fleet.channels and self.fleet.channels[host].forked:
+            self.fleet.channels.pop(host).close(0.0)
+            self.fleet.template, self.not_before[host] = None, time.monotonic()
+            return
         if host in self.fleet.channels:
             self.fleet.channels[host].silent = True  # closing need not wait for its agent
         self.fleet.hellos.pop(host, None)

@@ -12,6 +12,7 @@ from typing import Any
 from tfdist.launch.agents.channel import CLEAN_UP_S, Channel, SilenceDetector
 from tfdist.launch.agents.inbox import AgentLost, Arrival, Inbox, Interrupted, Message
 from tfdist.launch.agents.messages import AnyRequest, Dial, DialResult, Reply, Reserve, Reserved, Terminated
+from tfdist.launch.agents.template import Template
 from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.policy import Policy
@@ -74,6 +75,8 @@ class Fleet:
     lost: dict[Host, Problem] = field(default_factory=dict)
     """Hosts that could not be connected, or whose agent was lost."""
     requests: Requests = field(default_factory=Requests)
+    template: Template | None = None
+    """The agent on this machine is forked from it."""
     silence: SilenceDetector = field(init=False)
 
     def __post_init__(self) -> None:

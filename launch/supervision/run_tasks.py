@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 
 from tfdist.launch.agent_program.system import event_time
@@ -20,6 +20,7 @@ from tfdist.launch.agents.inbox import (
     Restarting,
 )
 from tfdist.launch.agents.messages import Finish, Heartbeat
+from tfdist.launch.agents.template import Templates
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.history import Outcome, Status
 from tfdist.launch.doctor.preflight import preflight
@@ -75,7 +76,10 @@ def launch(
     """
     policy, hosts = policy or Policy(), hosts or SameHosts(job.hosts)
     allow_descriptors(SPARE_DESCRIPTORS + DESCRIPTORS * len(job.hosts) + LOGS_PER_TASK * len(job.plans))
-    with nullcontext(fleet) if fleet is not None else connect(job.hosts, policy) as fleet:
+    with ExitStack() as stack:
+        if fleet is None:
+            template = stack.enter_context(closing(Templates())).of(job) if len(job.plans) > 1 else None
+            fleet = stack.enter_context(connect(job.hosts, policy, template=template))
         run = _Run(fleet, writer, policy, on_message, needs_tensorflow, paced)
         job = run.prepare(job)
         started = time.monotonic()

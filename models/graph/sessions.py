@@ -60,6 +60,7 @@ def open_session(spec: TrainingSpec, server: Any, graph: tf.Graph, filters: Sequ
         allow_soft_placement=spec.soft_placement,
         log_device_placement=spec.log_device_placement,
     )
+    config.graph_options.rewrite_options.disable_meta_optimizer = not spec.meta_optimizer
     session = v1.Session(server.target, graph, config)
     _OPEN.append(session)
     return session

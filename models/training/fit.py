@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from tfdist.models.architectures.build import build as build_model
 from tfdist.models.training import feed, moving_averages, optimizers, restore
 from tfdist.models.training.context import TrainingContext, TrainingState
+from tfdist.models.training.creation import create
 from tfdist.models.training.moving_averages import MovingAverages
 from tfdist.models.training.sync import wait_for_devices
 from tfdist.models.training.windows import WindowLog
@@ -98,16 +98,11 @@ def prepare(job: TrainingContext) -> tuple[FitLoop, Callable[[], TrainingState]]
 
 
 def _compiled(job: TrainingContext) -> tuple[tf.keras.Model, MovingAverages | None]:
+    model, optimizer, averages = create(job)
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     with job.strategy.scope():
-        model = build_model(job.spec)
-        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(
-            optimizers.build(job.spec, model),
-            loss,
-            jit_compile=job.spec.xla,
-            steps_per_execution=job.spec.steps_per_call,
-        )
-        return model, moving_averages.create(job.spec.ema, model)
+        model.compile(optimizer, loss, jit_compile=job.spec.xla, steps_per_execution=job.spec.steps_per_call)
+    return model, averages
 
 
 def _data(job: TrainingContext, optimizer: Any) -> Callable[[int], Any]:

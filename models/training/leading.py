@@ -37,6 +37,7 @@ Prepare = Callable[[Context], tuple[pace.Loop, Callable[[], TrainingState]]]
 
 def connect(spec: TrainingSpec, task: Task) -> TrainingContext:
     """Build the strategy. It must precede any TensorFlow operation, and so the seed."""
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not spec.meta_optimizer})
     strategy = build(spec)
     tf.keras.utils.set_random_seed(spec.seed)
     tf.keras.mixed_precision.set_global_policy(spec.precision.value)  # Keras 3 does not accept an enum

@@ -5,9 +5,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.models.architectures.build import build as build_model
-from tfdist.models.training import moving_averages, optimizers, straggler
+from tfdist.models.training import optimizers, straggler
 from tfdist.models.training.context import TrainingContext
+from tfdist.models.training.creation import create
 from tfdist.models.training.moving_averages import MovingAverages
 from tfdist.models.training.straggler import stamp
 from tfdist.strategies.catalog import CATALOG, Exchange
@@ -22,11 +22,8 @@ def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, MovingAverages | N
     (https://www.tensorflow.org/tutorials/distribute/custom_training). With `step_times` the step also returns when its
     gradients were ready.
     """
-    with job.strategy.scope():
-        model = build_model(job.spec)
-        optimizer = optimizers.build(job.spec, model)
-        averages = moving_averages.create(job.spec.ema, model)
-        per_example = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
+    model, optimizer, averages = create(job)
+    per_example = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
 
     def gradients(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape() as tape:

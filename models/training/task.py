@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import NoReturn
 
 from tfdist.launch import events
@@ -17,7 +18,7 @@ from tfdist.models.datasets.table import check_data
 from tfdist.models.spec import EVALUATOR, TrainingSpec
 from tfdist.models.training.preemption import PreemptedError
 from tfdist.strategies.build import serve, serves
-from tfdist.strategies.options import Keras
+from tfdist.strategies.options import LEGACY_KERAS, Keras
 
 
 def main() -> int:
@@ -104,6 +105,12 @@ def import_tensorflow(keras: Keras) -> float:
     gc.freeze()
     gc.enable()
     return time.perf_counter() - started_at
+
+
+def preload() -> None:
+    """Import what the tasks of this environment import, in the template from which they are forked."""
+    import_tensorflow(Keras.TWO if os.environ.get(LEGACY_KERAS) == "1" else Keras.THREE)
+    import_module("tfdist.models.training.leading")
 
 
 @contextmanager

@@ -11,7 +11,14 @@ from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 
 SPEC = TrainingSpec(
-    alpha=0.35, image_size=32, batch_size=32, classes=10, bn_momentum=0.9, steps=200, steps_per_window=5
+    alpha=0.35,
+    image_size=32,
+    batch_size=32,
+    classes=10,
+    bn_momentum=0.9,
+    steps=200,
+    steps_per_window=5,
+    meta_optimizer=False,
 )
 """A training of preset smoke with --steps 200."""
 

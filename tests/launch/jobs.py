@@ -1,5 +1,6 @@
 """Small real jobs for the tests of this folder."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervision.run_tasks import launch
 
+FORKED = "TFDIST_TEST_FORKED"
 QUICK = Policy(grace_s=1.0, settle_s=0.3, settle_secondary_s=1.0, launcher_timeout_s=8.0)
 
 
@@ -34,9 +36,13 @@ def roles(**counts: int) -> dict[str, RoleShape]:
 
 
 def python_job(code: str, counts: dict[str, int], *, cluster: bool = True) -> Job:
-    """A job on localhost whose tasks all run this Python code."""
-    shape = Shape(roles(**counts), has_cluster=cluster)
-    return plan_job(shape, Program((sys.executable, "-S", "-c", code), {}, "/"), local_machines())
+    """A job on localhost whose tasks all run this Python code, forked from a template if FORKED is set."""
+    program = Program((sys.executable, "-S", "-c", code), {}, "/")
+    if FORKED in os.environ:
+        module = "tests.launch.forked_program"
+        env = {"TFDIST_TEST_CODE": code, "PYTHONPATH": str(Path(__file__).parents[2])}
+        program = Program(("-m", module), env, "/", python=True, preload=module)
+    return plan_job(Shape(roles(**counts), has_cluster=cluster), program, local_machines())
 
 
 class Messages(list[Message]):

@@ -1,0 +1,151 @@
+"""The template: a process that has imported TensorFlow, and forks an agent for each request. Part of the agent.
+
+Such an agent forks its tasks without executing Python again, so they find TensorFlow imported and share its memory. A
+task whose environment would have changed the import is executed as usual (`is_imported`).
+"""
+
+import ctypes
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
+
+from tfdist.launch.agent_program.system import read_text
+
+AGENT_VARIABLE = "TFDIST_AGENT"
+"""Variable of tasks and of what they start: the name of their agent's temporary folder, which is random."""
+ANY_AGENT = f"tfdist-{'0' * 12}"
+"""Value of AGENT_VARIABLE in a template: as long as that of its tasks, who write theirs over it."""
+MOST_VARIABLES = 1 << 20
+"""Bytes of the first message to a template; a socket takes less."""
+_PER_TASK = frozenset([
+    "TF_CONFIG", "TF_GRPC_REUSE_PORT", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS",
+    "GRPC_FAIL_FAST", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TMPDIR", "PYTHONUNBUFFERED", "PYTHONSAFEPATH",
+])  # fmt: skip
+"""Variables that TensorFlow reads when it first computes, not on import. OMP_NUM_THREADS is also read by numpy's matrix
+products, of which the training has none: in a forked task they use one thread."""
+_imported: Mapping[str, str] | None = None
+"""The variables that the import of this process may have read; None: it has imported nothing."""
+_set_by_import: Mapping[str, str] = {}
+_package = ""
+"""The prefix of the names of modules that tasks may run without being executed."""
+
+
+def read_on_import(environment: Mapping[str, str]) -> dict[str, str]:
+    """Those of the variables that may change what an import does: all but some that are known not to."""
+    return {
+        name: value for name, value in environment.items() if name not in _PER_TASK and not name.startswith("TFDIST_")
+    }
+
+
+def is_imported(argv: list[str], environment: Mapping[str, str]) -> bool:
+    """Whether this process has imported what a task with this command and environment would import."""
+    runs_module = len(argv) == 3 and argv[:2] == [sys.executable, "-m"] and argv[2].startswith(_package)
+    return runs_module and read_on_import(environment) == _imported
+
+
+def run_module(argv: list[str], environment: Mapping[str, str], keep: set[int], failure: int) -> None:
+    """Become `python -m MODULE`, in a forked child that is otherwise prepared; the process ends with the module's main.
+
+    Args:
+        argv: of the task.
+        environment: of the task.
+        keep: descriptors that stay open, besides the standard streams.
+        failure: closed once nothing can fail any more before the module runs.
+    """
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor > 2 and descriptor not in (*keep, failure):
+            with suppress(OSError):  # that of the listing
+                os.close(descriptor)
+    os.environ.clear()
+    os.environ.update({**environment, **_set_by_import})
+    for number, handler in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGPIPE, signal.SIG_IGN),
+        (signal.SIGXFSZ, signal.SIG_IGN),
+    ):  # as Python does when it starts
+        signal.signal(number, handler)
+    _show_as(argv, environment[AGENT_VARIABLE])
+    module = import_module(argv[2])
+    sys.argv = [str(module.__file__)]
+    os.close(failure)
+    os._exit(_exit_code(module.main))
+
+
+def _exit_code(run: Callable[[], object]) -> int:
+    """Call a program's main function; returns the exit code that Python would end with, and prints what it would."""
+    code: object = 1
+    try:
+        code = run()
+    except SystemExit as end:
+        code = end.code
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    if code is not None and not isinstance(code, int):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    with suppress(OSError, ValueError):  # closed
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return (code or 0) & 0xFF
+
+
+def _show_as(argv: list[str], agent: str) -> None:
+    """Show in /proc the command of the task, and its agent, by which the guard finds it (man 5 proc: stat 48 to 51)."""
+    fields = read_text("/proc/self/stat").rpartition(")")[2].split()
+    command, command_end, variables, variables_end = map(int, fields[45:49])
+    words = os.fsencode("\0".join(argv))[: command_end - command - 1]
+    ctypes.memmove(command, words.ljust(command_end - command, b"\0"), command_end - command)
+    at = ctypes.string_at(variables, variables_end - variables).find(ANY_AGENT.encode())
+    if at >= 0 and len(agent) == len(ANY_AGENT):
+        ctypes.memmove(variables + at, agent.encode(), len(agent))
+
+
+def main() -> None:
+    """Import what the `preload` of a module imports, then serve until the launcher closes the socket, which is stdin.
+
+    The first message is JSON: the module, and variables that get other values after the import (null: none).
+    """
+    global _imported, _set_by_import, _package
+    requests = socket.socket(fileno=os.dup(0))
+    module, after = json.loads(requests.recv(MOST_VARIABLES))
+    before, _package = dict(os.environ), f"{module.partition('.')[0]}."
+    import_module(module).preload()
+    gc.freeze()
+    _imported = read_on_import(before)
+    _set_by_import = {name: value for name, value in os.environ.items() if before.get(name) != value}
+    os.environ.clear()
+    os.environ.update({name: value for name, value in {**before, **after}.items() if value is not None})
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
+    while True:
+        request, descriptors, *_ = socket.recv_fds(requests, 1, 4)
+        if not request:
+            os._exit(0)
+        if os.fork() == 0:
+            _run_agent(requests, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _run_agent(requests: socket.socket, descriptors: list[int]) -> None:
+    """Run an agent with these standard streams; the last descriptor gets its pid, and stays open as long as it runs."""
+    os.setsid()
+    requests.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    *streams, alive = descriptors
+    for target, source in enumerate(streams):
+        os.dup2(source, target)
+        os.close(source)
+    os.set_inheritable(alive, False)
+    os.write(alive, b"%d\n" % os.getpid())
+    from tfdist.launch.agent_program.agent import main
+
+    main()

@@ -1,0 +1,174 @@
+"""Templates on this machine: processes that have imported TensorFlow, and fork agents (agent_program/template.py)."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from select import select
+from typing import IO
+
+from tfdist.launch.agent_program.processes import INHERITED, descriptor_variable
+from tfdist.launch.agent_program.template import AGENT_VARIABLE, ANY_AGENT, read_on_import
+from tfdist.launch.job import Job
+
+VARIABLE = "TFDIST_TEMPLATE"
+"""With the value 0, every task is executed."""
+END_S = 5.0
+_PROGRAM = (
+    "import sys; sys.path[:] = filter(None, sys.path); from tfdist.launch.agent_program.template import main; main()"
+)
+"""Modules in the working directory must not shadow Python's. Longer than the command of a task, which replaces it in
+/proc."""
+
+
+class ForkedAgent:
+    """An agent that a template forks, with what `Channel` uses of `subprocess.Popen`."""
+
+    def __init__(self, requests: socket.socket) -> None:
+        """Ask a template for it, without waiting.
+
+        Raises:
+            OSError: the template has ended, or there are too many open files.
+        """
+        theirs, ours = [], []
+        try:
+            for is_input in (True, False, False, False):
+                reader, writer = os.pipe()
+                theirs.append(reader if is_input else writer)
+                ours.append(writer if is_input else reader)
+            socket.send_fds(requests, [b"1"], theirs)
+        except OSError:
+            for descriptor in ours:
+                os.close(descriptor)
+            raise
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+        self.stdin: IO[bytes] | None = os.fdopen(ours[0], "wb")
+        self.stdout: IO[bytes] | None = os.fdopen(ours[1], "rb")
+        self.stderr: IO[bytes] | None = os.fdopen(ours[2], "rb")
+        self._alive = os.fdopen(ours[3], "rb", buffering=0)
+        self._said = b""
+
+    def exited(self) -> bool:
+        """Whether the agent and its parent have ended, or never run because the template has ended."""
+        while not self._alive.closed and select([self._alive], [], [], 0)[0]:
+            said = self._alive.read(64)
+            self._said += said
+            if not said:
+                self._alive.close()
+        return self._alive.closed
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the agent and its parent, if they run."""
+        if not self.exited() and self._said:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(int(self._said), number)
+
+    def reap(self) -> None:
+        """Nothing: its parent, the template, does."""
+
+
+class StartedAgent(subprocess.Popen[bytes]):
+    """An agent, or the ssh that carries it, which this process has started."""
+
+    def exited(self) -> bool:
+        """Whether it has. It is not reaped, so that its number cannot become that of another process group."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def signal(self, number: int) -> None:
+        """Send a signal to its group, since ssh may have started a ProxyCommand that outlives it.
+
+        Processes of another user (sudo) cannot be signalled; they end with their stream.
+        """
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    def reap(self) -> None:
+        """Take its exit code, if it has one within a second."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(timeout=1.0)
+
+
+class Template:
+    """A process that has imported what the tasks of some jobs import."""
+
+    def __init__(self, module: str, variables: Mapping[str, str]) -> None:
+        """Start it; it imports while the caller continues.
+
+        Args:
+            module: its `preload` imports.
+            variables: of the tasks, besides those of this process.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        # with more OMP threads, numpy would start some that a fork does not copy
+        ours = {**os.environ, **variables, AGENT_VARIABLE: ANY_AGENT, "OMP_NUM_THREADS": "1"}
+        for name in INHERITED:
+            ours.pop(descriptor_variable(name), None)
+        after = {name: os.environ.get(name) for name in {*os.environ, *ours} if os.environ.get(name) != ours.get(name)}
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._requests.send(json.dumps([module, after]).encode())
+            self._process = subprocess.Popen(
+                [sys.executable, "-u", "-c", _PROGRAM],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=ours,
+                start_new_session=True,
+            )
+
+    def fork_agent(self) -> ForkedAgent:
+        """An agent on this machine, which starts once the import is complete.
+
+        Raises:
+            OSError: the template has ended.
+        """
+        return ForkedAgent(self._requests)
+
+    def close(self) -> None:
+        """End the template. Its agents must have ended."""
+        self._requests.close()
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:  # it imports
+            self._process.kill()
+            self._process.wait()
+
+
+@dataclass
+class Templates:
+    """The templates of a launch, or of one incarnation of a bench: one for each set of variables that an import reads.
+
+    For several threads.
+    """
+
+    _templates: dict[tuple[tuple[str, str], ...], Template] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def of(self, job: Job) -> Template | None:
+        """The template for the local tasks of a job; None: its tasks are executed."""
+        plan = job.plans[0]
+        if not plan.program.preload or not plan.host.local or os.environ.get(VARIABLE) == "0":
+            return None
+        variables = job.environment(plan)
+        key = tuple(sorted(read_on_import(variables).items()))
+        with self._lock:
+            try:
+                if key not in self._templates:
+                    self._templates[key] = Template(plan.program.preload, variables)
+            except OSError:  # too many processes or open files
+                return None
+            return self._templates[key]
+
+    def close(self) -> None:
+        """End them. Their agents must have ended."""
+        while self._templates:
+            self._templates.popitem()[1].close()

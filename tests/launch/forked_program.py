@@ -1,0 +1,19 @@
+"""A program that runs the code in CODE, executed or forked from a template."""
+
+import os
+import sys
+
+CODE = "TFDIST_TEST_CODE"
+
+
+def preload() -> None:
+    """Import nothing."""
+
+
+def main() -> int:
+    exec(os.environ[CODE], {"__name__": "__main__"})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
