@@ -35,11 +35,13 @@ install: $(VENV)/sources ## Create .venv with tfdist and the development tools; 
 bench: install ## Bench MobileNetV2 under every strategy, report in bench_results/ (SUITE=smoke, cpu, gpu, hosts, convergence, ... or a file)
 	$(PY) -m tfdist bench --suite "$(SUITE)"
 
-bench-launch: install ## Measure what the launcher costs compared with running the same commands without it
+bench-launch: install ## Measure what the launcher costs, and the time until the first step, beside the same without it (about 25 minutes)
 	$(PY) -m lab.launch_cost
+	$(PY) -m lab.first_step
 
-calibrate: install ## Show what measuring in turns is worth, and how often intervals and verdicts are right (about 15 minutes)
+calibrate: install ## Show what measuring in turns is worth, and how often intervals and verdicts are right (about 30 minutes)
 	$(PY) -m lab.calibrate_turns
+	$(PY) -m lab.forked_starts
 	$(PY) -m lab.calibrate_statistics
 	$(PY) -m lab.calibrate_compare
 

@@ -13,7 +13,6 @@ import os
 import resource
 import select
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -128,32 +127,26 @@ class Channel:
         self._unsent: SimpleQueue[bytes | None] = SimpleQueue()
         self._last_words = b""
         """The end of the stderr of the agent, or of the ssh that carries it; without a banner before the agent."""
-        self.forked = template is not None
-        self.process: ForkedAgent | StartedAgent
-        """The agent, or what carries its stream."""
-        try:
-            if template is not None:
-                self.process = template.fork_agent()
-            else:
-                self.process = StartedAgent(
-                    agent_argv(host, self.mark),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    start_new_session=True,  # Ctrl-C at the terminal goes to the launcher only
-                )
+        forked = None if template is None else template.fork_agent()
+        try:  # the agent, or what carries its stream
+            self.process = forked or StartedAgent(agent_argv(host, self.mark))
         except OSError as error:
             program = agent_argv(host)[0]
             fix = "raise 'ulimit -n'" if error.errno == errno.EMFILE else "install it, or specify another program"
             raise TfdistError(f"cannot run {program!r} ({error.strerror}): {fix}") from None
         assert self.process.stderr is not None
         self._stderr = self.process.stderr.fileno()
-        if not self.forked:
+        if forked is None:
             self._unsent.put(agent_source(host))
         self._reader = threading.Thread(target=self._read, name=f"from {host.name}", daemon=True)
         self._writer = threading.Thread(target=self._write, name=f"to {host.name}", daemon=True)
         self._reader.start()
         self._writer.start()
+
+    @property
+    def forked(self) -> bool:
+        """Whether the agent comes from a template."""
+        return isinstance(self.process, ForkedAgent)
 
     def send(self, message: ToAgent) -> None:
         """Send one message. Does not raise if the agent is gone: the inbox then gets an `AgentLost`."""

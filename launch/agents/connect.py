@@ -1,5 +1,6 @@
 """Connects to the hosts of a job: starts an agent on each, waits for the hellos, and ends the agents afterwards."""
 
+import math
 import re
 import resource
 import time
@@ -97,6 +98,8 @@ class _Connecting:
     tries: Counter[Host] = field(default_factory=Counter)
     logins: dict[str, int] = field(default_factory=dict)
     """Logins at the same time through each gateway that has refused one."""
+    deadline: float = math.inf
+    """Of the descriptions."""
 
     def run(self) -> None:
         """Return when every host is in `fleet.hellos` or `fleet.lost`.
@@ -104,8 +107,8 @@ class _Connecting:
         Raises:
             TfdistError: interrupted.
         """
-        now = time.monotonic()
-        check_at, deadline = now, now + self.fleet.policy.start_timeout_s
+        check_at = time.monotonic()
+        self.deadline = check_at + self.fleet.policy.start_timeout_s
         while self.not_before or self.late_at or self.describing:
             self._start_waiting()
             self.on_progress([*self.late_at, *self.describing, *self.not_before])
@@ -114,7 +117,7 @@ class _Connecting:
                 self._handle(arrival.host, arrival.message)
             if arrival is None or arrival.at >= check_at:
                 check_at = time.monotonic() + POLL_S
-                self._give_up(time.monotonic(), deadline)
+                self._give_up(time.monotonic())
 
     def _start_waiting(self) -> None:
         policy, logins = self.fleet.policy, Counter(host.gateway for host in self.late_at)
@@ -148,7 +151,7 @@ class _Connecting:
                 else:
                     self._lose(host, reason)
 
-    def _give_up(self, now: float, deadline: float) -> None:
+    def _give_up(self, now: float) -> None:
         """Lose the hosts that are late."""
         policy = self.fleet.policy
         for host in [host for host, late_at in self.late_at.items() if now >= late_at]:
@@ -156,7 +159,7 @@ class _Connecting:
         alive = [channel for host in self.describing if (channel := self.fleet.channels[host]).alive]
         for channel, lost in self.fleet.silence.newly_silent(alive, now):
             self._lose(channel.host, lost.reason)
-        if now >= deadline:
+        if now >= self.deadline:
             within = f"within {policy.start_timeout_s:g} s"
             for host in list(self.describing):
                 self._lose(host, f"did not describe itself {within}")
@@ -166,9 +169,12 @@ class _Connecting:
     def _lose(self, host: Host, reason: str) -> None:
         for waiting in (self.late_at, self.not_before, self.describing):
             waiting.pop(host, None)
-        if host in self.fleet.channels and self.fleet.channels[host].forked:
+        if self.fleet.template is not None and host in self.fleet.channels and self.fleet.channels[host].forked:
+            self.fleet.template.close()  # it is late, or has failed: once more without it
             self.fleet.channels.pop(host).close(0.0)
+            self.fleet.inbox.drop_from(host)
             self.fleet.template, self.not_before[host] = None, time.monotonic()
+            self.deadline = max(self.deadline, time.monotonic() + self.fleet.policy.start_timeout_s)
             return
         if host in self.fleet.channels:
             self.fleet.channels[host].silent = True  # closing need not wait for its agent

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from select import select
@@ -18,7 +18,6 @@ from tfdist.launch.job import Job
 
 VARIABLE = "TFDIST_TEMPLATE"
 """With the value 0, every task is executed."""
-END_S = 5.0
 _PROGRAM = (
     "import sys; sys.path[:] = filter(None, sys.path); from tfdist.launch.agent_program.template import main; main()"
 )
@@ -77,6 +76,11 @@ class ForkedAgent:
 class StartedAgent(subprocess.Popen[bytes]):
     """An agent, or the ssh that carries it, which this process has started."""
 
+    def __init__(self, argv: Sequence[str]) -> None:
+        """Start it, out of reach of Ctrl-C at the terminal, which goes to the launcher only."""
+        pipe = subprocess.PIPE
+        super().__init__(argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+
     def exited(self) -> bool:
         """Whether it has. It is not reaped, so that its number cannot become that of another process group."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -125,22 +129,18 @@ class Template:
                 start_new_session=True,
             )
 
-    def fork_agent(self) -> ForkedAgent:
-        """An agent on this machine, which starts once the import is complete.
-
-        Raises:
-            OSError: the template has ended.
-        """
-        return ForkedAgent(self._requests)
+    def fork_agent(self) -> ForkedAgent | None:
+        """An agent on this machine, which starts once the import is complete; None if the template has ended."""
+        try:
+            return ForkedAgent(self._requests)
+        except OSError:
+            return None
 
     def close(self) -> None:
-        """End the template. Its agents must have ended."""
+        """End the template. Agents that it has not forked yet are lost; it is the parent of the others."""
         self._requests.close()
-        try:
-            self._process.wait(END_S)
-        except subprocess.TimeoutExpired:  # it imports
-            self._process.kill()
-            self._process.wait()
+        self._process.kill()
+        self._process.wait()
 
 
 @dataclass

@@ -1,11 +1,20 @@
 """Agents that are forked from a template, with real processes."""
 
+import signal
+import time
+from contextlib import closing, contextmanager
+from dataclasses import replace
+
 import pytest
 
 from tests.launch.jobs import FORKED, python_job, run
+from tfdist.launch.agents.connect import connect
+from tfdist.launch.agents.messages import Exited, Output, Start
+from tfdist.launch.agents.template import VARIABLE, Templates
+from tfdist.launch.hosts.host import LOCAL
+from tfdist.launch.policy import Policy
 
-PARENT = "import os; print(open(f'/proc/{os.getppid()}/cmdline').read().split(chr(0))[3])"
-"""Prints the program of the agent."""
+IS_FORKED = "import sys; print('tfdist.launch.agent_program.template' in sys.modules)"
 
 
 def printed(folder, task="worker-0"):
@@ -39,3 +48,102 @@ def test_tasks_are_forked_with_their_own_environment_and_show_their_own_command(
         "default_int_handler 0 set()",
     ]
     assert survivors() == []
+
+
+def test_without_templates_tasks_are_executed(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "0")
+    outcome, _ = run(python_job(IS_FORKED, {"worker": 2}), tmp_path)
+    assert outcome.exit_code == 0
+    assert printed(tmp_path) == ["False"]
+
+
+def test_a_job_with_one_task_needs_no_template(tmp_path):
+    run(python_job(IS_FORKED, {"worker": 1}), tmp_path)
+    assert printed(tmp_path) == ["False"]
+
+
+@pytest.mark.parametrize("preload", ["tests.no_such_module", "tests.launch.slow_import"])
+def test_tasks_are_executed_if_the_template_fails_or_is_late(preload, tmp_path, survivors):
+    job = python_job(IS_FORKED, {"worker": 2})
+    job = replace(job, plans=tuple(replace(plan, program=replace(plan.program, preload=preload)) for plan in job.plans))
+    outcome, _ = run(job, tmp_path, Policy(start_timeout_s=1.0))
+    assert outcome.exit_code == 0
+    assert printed(tmp_path) == ["False"]
+    assert survivors() == []
+
+
+def test_a_job_outlives_its_template(tmp_path):
+    code = (
+        "import os, signal; parent = lambda pid: int(open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[1])\n"
+        "agent = os.getppid(); template = parent(parent(agent))\n"
+        "if os.environ['TFDIST_TASK'] == 'worker-0': os.kill(template, signal.SIGKILL)\n"
+        "print(open(f'/proc/{template}/cmdline').read().count('template'))"
+    )
+    outcome, _ = run(python_job(code, {"worker": 2}), tmp_path)
+    assert outcome.exit_code == 0
+
+
+@contextmanager
+def agent_of(job):
+    """An agent that is forked from the template of a job; its channel and its fleet."""
+    with closing(Templates()) as templates, connect([LOCAL], template=templates.of(job)) as fleet:
+        yield fleet.channels[LOCAL], fleet
+
+
+def started(job, channel, fleet, env, attempt=0):
+    """The output of a task with these variables."""
+    plan = job.plans[0]
+    channel.send(Start("worker-0", plan.program.argv, {**plan.program.env, **env}, "/", (), None, attempt=attempt))
+    text = ""
+    while (arrival := fleet.receive(time.monotonic() + 30.0)) is not None:
+        match arrival.message:
+            case Output(text=more):
+                text += more
+            case Exited(attempt=number) if number == attempt:
+                return text.splitlines()
+    pytest.fail("it did not exit")
+
+
+def test_a_task_whose_variables_change_the_import_is_executed():
+    job = python_job(IS_FORKED, {"worker": 1})
+    with agent_of(job) as (channel, fleet):
+        assert started(job, channel, fleet, {"TF_NUM_INTRAOP_THREADS": "2"}, 0) == ["True"]
+        assert started(job, channel, fleet, {"TF_CPP_VMODULE": "graph=1"}, 1) == ["False"]
+        assert started(job, channel, fleet, {"TFDIST_TURNS": "1"}, 2) == ["True"]
+
+
+def test_jobs_share_a_template_if_their_imports_read_the_same():
+    job = python_job("", {"worker": 1})
+    (plan,) = job.plans
+    program = replace(plan.program, env={**plan.program.env, "TF_USE_LEGACY_KERAS": "0"})
+    other = replace(job, plans=(replace(plan, program=program),))
+    with closing(Templates()) as templates:
+        assert templates.of(job) is templates.of(python_job("pass", {"worker": 2}))
+        assert templates.of(job) is not templates.of(other)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_an_agent_is_ended_by_its_channel(number, survivors):
+    with agent_of(python_job("", {"worker": 1})) as (channel, _):
+        assert not channel.process.exited()
+        channel.process.signal(number)
+        while not channel.process.exited():
+            time.sleep(0.01)
+    assert survivors() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "error"),
+    [
+        ("", 0, ""),
+        ("raise SystemExit", 0, ""),
+        ("raise SystemExit(7)", 7, ""),
+        ("raise SystemExit('no data')", 1, "no data\n"),
+        ("1 / 0", 1, "ZeroDivisionError: division by zero\n"),
+        ("import sys; sys.stdout.close()", 0, ""),
+    ],
+)
+def test_the_end_of_a_program_is_that_of_an_executed_one(text, code, error, tmp_path):
+    outcome, _ = run(python_job(text, {"worker": 2}), tmp_path)
+    assert outcome.exit_code == code
+    assert {log.read_text()[-len(error) :] for log in tmp_path.rglob("stderr.log")} == ({error} if error else set())
