@@ -169,8 +169,8 @@ class _Connecting:
     def _lose(self, host: Host, reason: str) -> None:
         for waiting in (self.late_at, self.not_before, self.describing):
             waiting.pop(host, None)
-        if self.fleet.template is not None and host in self.fleet.channels and self.fleet.channels[host].forked:
-            self.fleet.template.close()  # it is late, or has failed: once more without it
+        if host in self.fleet.channels and self.fleet.channels[host].forked:
+            # the template is late, or has failed: once more without it
             self.fleet.channels.pop(host).close(0.0)
             self.fleet.inbox.drop_from(host)
             self.fleet.template, self.not_before[host] = None, time.monotonic()

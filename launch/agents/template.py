@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from select import select
@@ -28,8 +28,8 @@ _PROGRAM = (
 class ForkedAgent:
     """An agent that a template forks, with what `Channel` uses of `subprocess.Popen`."""
 
-    def __init__(self, requests: socket.socket) -> None:
-        """Ask a template for it, without waiting.
+    def __init__(self, requests: socket.socket, drop: Callable[[], None]) -> None:
+        """Ask a template for it, without waiting; `drop` ends the template, and with it what it has not forked yet.
 
         Raises:
             OSError: the template has ended, or there are too many open files.
@@ -52,7 +52,7 @@ class ForkedAgent:
         self.stdout: IO[bytes] | None = os.fdopen(ours[1], "rb")
         self.stderr: IO[bytes] | None = os.fdopen(ours[2], "rb")
         self._alive = os.fdopen(ours[3], "rb", buffering=0)
-        self._said = b""
+        self._said, self._drop = b"", drop
 
     def exited(self) -> bool:
         """Whether the agent and its parent have ended, or never run because the template has ended."""
@@ -64,8 +64,10 @@ class ForkedAgent:
         return self._alive.closed
 
     def signal(self, number: int) -> None:
-        """Send a signal to the agent and its parent, if they run."""
-        if not self.exited() and self._said:
+        """Send a signal to the agent and its parent, if they run; if they do not yet, they never will."""
+        if not self.exited() and not self._said:
+            self._drop()
+        elif not self.exited():
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(int(self._said), number)
 
@@ -132,7 +134,7 @@ class Template:
     def fork_agent(self) -> ForkedAgent | None:
         """An agent on this machine, which starts once the import is complete; None if the template has ended."""
         try:
-            return ForkedAgent(self._requests)
+            return ForkedAgent(self._requests, self.close)
         except OSError:
             return None
 

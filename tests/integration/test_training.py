@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tfdist.launch.agents.template import VARIABLE
 from tfdist.models.record import RankRecord
 from tfdist.models.spec import Optimizer
 from tfdist.strategies.options import Api, Keras, Placement, Precision, StrategyName
 
-from .training import TINY, losses, train, train_all
+from .training import MOBILE, TINY, losses, train, train_all
 
 PS = replace(TINY, strategy=StrategyName.PARAMETER_SERVER, workers=2, ps=2)
 
@@ -26,6 +27,36 @@ def steps(windows):
 def scheduled(spec, folder) -> RankRecord:
     (chief,) = train(spec, folder)
     return chief
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "spec",
+    [
+        replace(MOBILE, strategy=StrategyName.MULTI_WORKER, workers=2),
+        replace(MOBILE, strategy=StrategyName.INDEPENDENT, workers=2),
+    ],
+)
+def test_forked_and_executed_tasks_train_alike(spec, tmp_path, monkeypatch, survivors):
+    forked = train(spec, tmp_path / "forked")
+    monkeypatch.setenv(VARIABLE, "0")
+    executed = train(spec, tmp_path / "executed")
+    assert [losses(rank) for rank in forked] == [losses(rank) for rank in executed]
+    assert max(rank.phases_s["import"] for rank in forked) < 0.5 < min(rank.phases_s["import"] for rank in executed)
+    same = (
+        "task",
+        "replicas",
+        "software",
+        "environment",
+        "affinity",
+        "scheduling",
+        "examples_applied",
+        "updates_applied",
+    )
+    assert [[getattr(rank, name) for name in same] for rank in forked] == [
+        [getattr(rank, name) for name in same] for rank in executed
+    ]
+    assert survivors() == []
 
 
 @pytest.mark.thorough

@@ -1,6 +1,8 @@
 """Agents that are forked from a template, with real processes."""
 
+import os
 import signal
+import threading
 import time
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -11,6 +13,7 @@ from tests.launch.jobs import FORKED, python_job, run
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.messages import Exited, Output, Start
 from tfdist.launch.agents.template import VARIABLE, Templates
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.policy import Policy
 
@@ -147,3 +150,17 @@ def test_the_end_of_a_program_is_that_of_an_executed_one(text, code, error, tmp_
     outcome, _ = run(python_job(text, {"worker": 2}), tmp_path)
     assert outcome.exit_code == code
     assert {log.read_text()[-len(error) :] for log in tmp_path.rglob("stderr.log")} == ({error} if error else set())
+
+
+def test_an_interrupted_launch_does_not_wait_for_the_import(tmp_path, survivors, monkeypatch):
+    job = python_job("", {"worker": 2})
+    job = replace(
+        job, plans=tuple(replace(p, program=replace(p.program, preload="tests.launch.slow_import")) for p in job.plans)
+    )
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    started_at = time.monotonic()
+    with pytest.raises(TfdistError, match="interrupted before any task was started"):
+        run(job, tmp_path)
+    assert time.monotonic() - started_at < 5.0  # the import takes 60 s
+    assert survivors() == []
