@@ -110,7 +110,8 @@ def import_tensorflow(keras: Keras) -> float:
 def preload() -> None:
     """Import what the tasks of this environment import, in the template from which they are forked."""
     import_tensorflow(Keras.TWO if os.environ.get(LEGACY_KERAS) == "1" else Keras.THREE)
-    import_module("tfdist.models.training.leading")
+    for module in ("numpy.random", "tfdist.models.training.leading", "tfdist.models.architectures.mobilenet_v2"):
+        import_module(module)
 
 
 @contextmanager

@@ -31,6 +31,13 @@ def test_the_reference_preset_is_the_published_setup():
     assert PRESETS["reference"]["dataset"] == "tfds:cats_vs_dogs"
 
 
+def test_only_the_smoke_preset_trains_without_the_meta_optimizer():
+    assert {name: resolve({"dataset": "digits"}, CPU, name).spec.meta_optimizer for name in PRESETS} == {
+        "smoke": False, "cpu": True, "reference": True,
+    }  # fmt: skip
+    assert resolve({"meta_optimizer": True}, CPU, "smoke").spec.meta_optimizer
+
+
 @pytest.mark.parametrize(
     ("choices", "machine", "strategy"),
     [

@@ -25,15 +25,11 @@ from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
 
-from .jobs import FORKED, QUICK, python_job, roles, run
+from .jobs import QUICK, python_job, roles, run
+
+pytestmark = pytest.mark.usefixtures("started_both_ways")
 
 EMIT = "import os, json; emit = lambda **e: os.write(int(os.environ['TFDIST_EVENTS_FD']), json.dumps(e).encode() + b'\\n')\n"
-
-
-@pytest.fixture(autouse=True, params=["executed", "forked"])
-def _forked(request, monkeypatch):
-    if request.param == "forked":
-        monkeypatch.setenv(FORKED, "1")
 
 
 def test_every_task_runs_with_its_tf_config_and_all_exit_0(tmp_path):

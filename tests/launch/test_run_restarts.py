@@ -17,7 +17,7 @@ from tfdist.launch.runs.state import read_outcome
 
 from .jobs import QUICK, python_job, run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("started_both_ways")]
 
 PREPARE = (
     "import json, os, signal, sys, time\n"
