@@ -70,6 +70,8 @@ def run_module(argv: list[str], environment: Mapping[str, str], keep: set[int], 
         (signal.SIGXFSZ, signal.SIG_IGN),
     ):  # as Python does when it starts
         signal.signal(number, handler)
+    if "tempfile" in sys.modules:  # the import has asked it for the folder
+        sys.modules["tempfile"].tempdir = None  # type: ignore[attr-defined]
     _show_as(argv, environment[AGENT_VARIABLE])
     module = import_module(argv[2])
     sys.argv = [str(module.__file__)]

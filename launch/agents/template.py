@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from select import select
 from typing import IO
 
 from tfdist.launch.agent_program.processes import INHERITED, descriptor_variable
@@ -53,11 +52,11 @@ class ForkedAgent:
         self.stderr: IO[bytes] | None = os.fdopen(ours[2], "rb")
         self._alive = os.fdopen(ours[3], "rb", buffering=0)
         self._said, self._drop = b"", drop
+        os.set_blocking(ours[3], False)
 
     def exited(self) -> bool:
         """Whether the agent and its parent have ended, or never run because the template has ended."""
-        while not self._alive.closed and select([self._alive], [], [], 0)[0]:
-            said = self._alive.read(64)
+        while not self._alive.closed and (said := self._alive.read(64)) is not None:  # None: nothing to read yet
             self._said += said
             if not said:
                 self._alive.close()
@@ -116,8 +115,8 @@ class Template:
         """
         # with more OMP threads, numpy would start some that a fork does not copy
         ours = {**os.environ, **variables, AGENT_VARIABLE: ANY_AGENT, "OMP_NUM_THREADS": "1"}
-        for name in INHERITED:
-            ours.pop(descriptor_variable(name), None)
+        for name in ("TFDIST_TASK", *map(descriptor_variable, INHERITED)):  # it is no task
+            ours.pop(name, None)
         after = {name: os.environ.get(name) for name in {*os.environ, *ours} if os.environ.get(name) != ours.get(name)}
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:

@@ -2,12 +2,14 @@
 
 import os
 import sys
+import tempfile
 
 CODE = "TFDIST_TEST_CODE"
 
 
 def preload() -> None:
-    """Import nothing."""
+    """Import nothing, and let tempfile remember the folder of the template."""
+    tempfile.gettempdir()
 
 
 def main() -> int:

@@ -56,38 +56,50 @@ def obey(path: Path, is_due: Callable[[str], bool], send: Callable[..., None]) -
         act(fault)
 
 
-def install(order: Path) -> None:
-    """Obey orders at this process's events."""
+def order() -> Path:
+    """The file with the order of this task."""
+    return Path(os.environ["TFDIST_FAULTS"], os.environ["TFDIST_TASK"])
+
+
+def install() -> None:
+    """Obey orders at the events of this task, or of those that are forked from this process."""
     from tfdist.launch import events
 
-    send, process = events.emit, os.getpid()
+    send, watched = events.emit, set[int]()
 
     def emit(event: str, **values: Any) -> None:
         send(event, **values)
-        if os.getpid() != process or event == "failed":
+        if os.getpid() != os.getsid(0) or event == "failed":  # a process that the task has forked
             return
+        start_watch()
         if event == "step":
             time.sleep(PACE_S)
-        obey(order, lambda moment: due(moment, event, values), send)
+        obey(order(), lambda moment: due(moment, event, values), send)
 
     def watch() -> None:
         while True:
-            obey(order, lambda moment: moment == "now", send)
+            obey(order(), lambda moment: moment == "now", send)
             time.sleep(POLL_S)
 
+    def start_watch() -> None:
+        if os.getpid() not in watched:
+            watched.add(os.getpid())
+            threading.Thread(target=watch, daemon=True).start()
+
     events.emit = emit
-    obey_in_saves(order, send)
-    threading.Thread(target=watch, daemon=True).start()
+    obey_in_saves(send)
+    if "TFDIST_TASK" in os.environ:
+        start_watch()
 
 
-def obey_in_saves(order: Path, send: Callable[..., None]) -> None:
+def obey_in_saves(send: Callable[..., None]) -> None:
     """Obey orders when a checkpoint's manifest is about to be written."""
     from tfdist.models.checkpoints import Manifest
 
     write = Manifest.to_text
 
     def to_text(manifest: Manifest) -> str:
-        obey(order, lambda moment: moment.startswith("save-") and manifest.step >= _number(moment), send)
+        obey(order(), lambda moment: moment.startswith("save-") and manifest.step >= _number(moment), send)
         return write(manifest)
 
     Manifest.to_text = to_text  # type: ignore[assignment]
@@ -97,5 +109,5 @@ def _number(moment: str) -> int:
     return int(moment.rpartition("-")[2])
 
 
-if "TFDIST_FAULTS" in os.environ and "TFDIST_TASK" in os.environ:
-    install(Path(os.environ["TFDIST_FAULTS"], os.environ["TFDIST_TASK"]))
+if "TFDIST_FAULTS" in os.environ:
+    install()

@@ -34,6 +34,7 @@ def test_tasks_are_forked_with_their_own_environment_and_show_their_own_command(
     code = (
         "import os, signal, sys, threading; read = lambda name: open(f'/proc/self/{name}').read().split(chr(0))\n"
         "print('tfdist.launch.agent_program.template' in sys.modules)\n"
+        "import tempfile; print(tempfile.gettempdir() == os.environ['TMPDIR'])\n"
         "print(os.environ['TFDIST_TASK'], os.environ['TFDIST_AGENT'] == os.path.basename(os.environ['TMPDIR']))\n"
         "print(read('cmdline')[1:3], 'TFDIST_AGENT=' + os.environ['TFDIST_AGENT'] in read('environ'))\n"
         "print(os.getpid() == os.getsid(0) == os.getpgrp(), threading.active_count(), os.environ['OMP_NUM_THREADS'])\n"
@@ -43,6 +44,7 @@ def test_tasks_are_forked_with_their_own_environment_and_show_their_own_command(
     outcome, _ = run(python_job(code, {"worker": 2}), tmp_path)
     assert outcome.exit_code == 0
     assert printed(tmp_path, "worker-1") == [
+        "True",
         "True",
         "worker-1 True",
         "['-m', 'tests.launch.forked_program'] True",
