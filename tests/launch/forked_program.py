@@ -8,8 +8,9 @@ CODE = "TFDIST_TEST_CODE"
 
 
 def preload() -> None:
-    """Import nothing, and let tempfile remember the folder of the template."""
+    """Import nothing, but write what a variable says, and let tempfile remember the folder of the template."""
     tempfile.gettempdir()
+    os.write(2, os.environ.get("TFDIST_TEST_SAYS", "").encode())
 
 
 def main() -> int:

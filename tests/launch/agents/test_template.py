@@ -31,6 +31,7 @@ def _forked(monkeypatch):
 
 def test_tasks_are_forked_with_their_own_environment_and_show_their_own_command(tmp_path, survivors, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("TFDIST_TEST_SAYS", "imported\n")
     code = (
         "import os, signal, sys, threading; read = lambda name: open(f'/proc/self/{name}').read().split(chr(0))\n"
         "print('tfdist.launch.agent_program.template' in sys.modules)\n"
@@ -52,6 +53,7 @@ def test_tasks_are_forked_with_their_own_environment_and_show_their_own_command(
         "['0', '1', '2'] 7",  # the three pipes of a task, and the listing
         "default_int_handler 0 set()",
     ]
+    assert (tmp_path / "attempt-0/worker-1/stderr.log").read_text() == "imported\n"
     assert survivors() == []
 
 
