@@ -24,6 +24,11 @@ def printed(folder, task="worker-0"):
     return (folder / f"attempt-0/{task}/stdout.log").read_text().splitlines()
 
 
+def with_program(job, **changes):
+    """The job whose tasks' programs have these fields."""
+    return replace(job, plans=tuple(replace(plan, program=replace(plan.program, **changes)) for plan in job.plans))
+
+
 @pytest.fixture(autouse=True)
 def _forked(monkeypatch):
     monkeypatch.setenv(FORKED, "1")
@@ -71,8 +76,7 @@ def test_a_job_with_one_task_needs_no_template(tmp_path):
 
 @pytest.mark.parametrize("preload", ["tests.no_such_module", "tests.launch.slow_import"])
 def test_tasks_are_executed_if_the_template_fails_or_is_late(preload, tmp_path, survivors):
-    job = python_job(IS_FORKED, {"worker": 2})
-    job = replace(job, plans=tuple(replace(plan, program=replace(plan.program, preload=preload)) for plan in job.plans))
+    job = with_program(python_job(IS_FORKED, {"worker": 2}), preload=preload)
     outcome, _ = run(job, tmp_path, Policy(start_timeout_s=1.0))
     assert outcome.exit_code == 0
     assert printed(tmp_path) == ["False"]
@@ -121,9 +125,7 @@ def test_a_task_whose_variables_change_the_import_is_executed():
 
 def test_jobs_share_a_template_if_their_imports_read_the_same():
     job = python_job("", {"worker": 1})
-    (plan,) = job.plans
-    program = replace(plan.program, env={**plan.program.env, "TF_USE_LEGACY_KERAS": "0"})
-    other = replace(job, plans=(replace(plan, program=program),))
+    other = with_program(job, env={**job.plans[0].program.env, "TF_USE_LEGACY_KERAS": "0"})
     with closing(Templates()) as templates:
         assert templates.of(job) is templates.of(python_job("pass", {"worker": 2}))
         assert templates.of(job) is not templates.of(other)
@@ -156,11 +158,8 @@ def test_the_end_of_a_program_is_that_of_an_executed_one(text, code, error, tmp_
     assert {log.read_text()[-len(error) :] for log in tmp_path.rglob("stderr.log")} == ({error} if error else set())
 
 
-def test_an_interrupted_launch_does_not_wait_for_the_import(tmp_path, survivors, monkeypatch):
-    job = python_job("", {"worker": 2})
-    job = replace(
-        job, plans=tuple(replace(p, program=replace(p.program, preload="tests.launch.slow_import")) for p in job.plans)
-    )
+def test_an_interrupted_launch_does_not_wait_for_the_import(tmp_path, survivors):
+    job = with_program(python_job("", {"worker": 2}), preload="tests.launch.slow_import")
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     started_at = time.monotonic()
