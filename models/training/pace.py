@@ -1,5 +1,6 @@
 """The steps of a training and its windows: those of its spec, or turns that the launcher releases. No TensorFlow."""
 
+import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -230,13 +231,19 @@ def turns(log: WindowLog, concurrent: int, seconds: float, per_call: int = 1) ->
         seconds: in which `concurrent` steps are done; of steps that are not concurrent, one.
         per_call: steps of a call; windows are rounded up to whole calls, and are fewer then.
     """
-    while (turn := events.wait_at_barrier(step_s=seconds)) is not None and turn.windows:
+    while (turn := _parked(seconds)) is not None and turn.windows:
         yield _plan(turn, concurrent, per_call)
         windows = log.take()
         observed = log.take_observed()
         rest = {"observed": observed} if observed else {}
         events.emit("turn", windows=[asdict(window) for window in windows], **rest)
         seconds = step_s(windows) * concurrent if windows else seconds
+
+
+def _parked(step_s: float) -> Turn | None:
+    """Wait for a turn, without the memory that glibc keeps for later allocations: the other arms may need it."""
+    ctypes.CDLL(None).malloc_trim(0)
+    return events.wait_at_barrier(step_s=step_s)
 
 
 def _plan(turn: Turn, concurrent: int, per_call: int) -> TurnPlan:
