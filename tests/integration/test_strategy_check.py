@@ -101,5 +101,5 @@ def test_a_mistake_has_a_sentence_and_no_rank(kind, arm, sentence, tmp_path):
 def test_a_launch_needs_no_call_of_measure_to_know(kind, sentence, tmp_path):
     code, text = launched(kind, "multiworker", tmp_path, "plain")
     assert code == 0, text
-    text = re.sub(r"\(\S*strategy_program\.py:\d+\)", "(LINE)", text.replace("worker-0 and worker-1 ", ""))
+    text = re.sub(r"\([^()]*strategy_program\.py:\d+\)", "(LINE)", text.replace("worker-0 and worker-1 ", ""))
     assert f"the program did not train under multiworker: {sentence}" in text
