@@ -49,6 +49,7 @@ check-compare: install ## Measure whether compare finds a slow-down of 10 %, and
 	$(PY) -m lab.check_compare
 
 check-prediction: install ## Measure how far predictions are off, on hosts in namespaces, in bench_results/prediction/ (about 11 minutes, as root)
+	$(PY) -m lab.predict_published
 	$(PY) -m lab.check_prediction
 
 faults: install ## Measure what happens after each fault, in bench_results/faults/ (35 minutes, as root; ONLY="sigkill link": some)

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
+from tfdist.bench.suites.arms import Version
 from tfdist.bench.turns import HostReading, Parked
 from tfdist.jobs.plan import plan_collective, plan_command, plan_training
 from tfdist.launch.agents.connect import connect
@@ -53,6 +54,8 @@ class ArmStart:
     """Its time limit is that of the start and of each turn."""
     templates: Templates | None = None
     """Those of the incarnation, from which tasks on this machine are forked; None: they are executed."""
+    version: Version | None = None
+    """Of the user's program; None: that in the current folder."""
 
 
 @dataclass(frozen=True)
@@ -181,12 +184,16 @@ def _plan(start: ArmStart) -> Job:
         return plan_training(start.spec, start.machines, env=variables)
     if isinstance(start.spec, CollectiveSpec):
         return plan_collective(start.spec, start.machines, variables)
-    return plan_command(start.spec, program_of(start.command, variables, start.machines), start.machines)
+    program = program_of(start.command, variables, start.machines)
+    program = replace(program, cwd=str(start.version.folder)) if start.version else program
+    return plan_command(start.spec, program, start.machines)
 
 
 def _with_command(record: Record, start: ArmStart) -> Record:
-    spec = {**record.spec, "command": redact_command(start.command)} if start.command else record.spec
-    return replace(record, spec=spec)
+    if not start.command:
+        return record
+    words = start.version.words if start.version else ""
+    return replace(record, spec={**record.spec, "command": words + redact_command(start.command)})
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,17 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from tfdist.bench.plan import PlannedRun, spread
+from tfdist.bench.statistics import FLOOR
 from tfdist.bench.suites.arm import LONGEST_NAME
 from tfdist.bench.suites.suite import Suite, parse_suite
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.runs.rundir import FileIn
 from tfdist.launch.text import plain
-from tfdist.launch.typed_json import PositiveInt, from_json, parse_json, with_texts
+from tfdist.launch.typed_json import Between, PositiveInt, from_json, parse_json, with_texts
 
 T = TypeVar("T")
 
@@ -38,6 +39,10 @@ class BenchFile:
     hosts: tuple[str, ...] = (LOCAL.name,)
     last_rounds: tuple[int, ...] = ()
     """Last rounds of each start of the processes, if the bench was extended; empty: the rounds are spread evenly."""
+    floor: float = FLOOR
+    """`Statistics.floor`, as the machine's history was when the bench began."""
+    machine: str = ""
+    """`same_arms.machine_name`."""
 
     @property
     def ends(self) -> tuple[int, ...]:
@@ -58,6 +63,8 @@ class _BenchJson:
     plan: tuple[PlannedRun, ...]
     hosts: tuple[str, ...] = (LOCAL.name,)
     last_rounds: tuple[PositiveInt, ...] = ()
+    floor: Annotated[float, Between(0, 1)] = FLOOR
+    machine: str = ""
 
 
 @dataclass(frozen=True)
@@ -167,7 +174,7 @@ def read_bench(root: Path) -> BenchFile | None:
         suite = parse_suite(stored.suite, str(path))
     except (OSError, ValueError, RecursionError) as error:
         raise TfdistError(f"{path} cannot be read ({error}): start a new bench") from None
-    return BenchFile(suite, stored.command, stored.started, stored.plan, stored.hosts, stored.last_rounds)
+    return BenchFile(**{**vars(stored), "suite": suite})
 
 
 def check_new(root: Path, way_out: str) -> None:

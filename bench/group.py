@@ -1,7 +1,7 @@
 """Arms whose processes run at the same time: started, warmed up, released for one turn after the other, ended."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -95,16 +95,17 @@ class Group:
     stopping: bool = False
     """All tasks are being stopped."""
 
-    def start(self, starts: Sequence[ArmStart], slots: int) -> list[ArmStart]:
+    def start(self, starts: Sequence[ArmStart], slots: int, baseline: str = "") -> list[ArmStart]:
         """Start arms until all tasks wait at the barrier; returns those that do not fit into memory.
 
         Args:
             starts: in the order in which they are started; one that fits is not held up by one that does not.
             slots: one more arm is started while fewer processes than this are busy starting.
+            baseline: room is kept for this arm while it waits.
         """
         waiting = list(starts)
         while waiting or self._starting():
-            while (fitting := next((start for start in waiting if self._has_room(start, slots)), None)) is not None:
+            while (fitting := next(self._fitting(waiting, slots, baseline), None)) is not None:
                 waiting.remove(fitting)
                 self.progress.starting(fitting.arm, fitting.incarnation)
                 self.members[fitting.arm] = _Member(fitting, self.start_arm(fitting, self.news.put))
@@ -116,14 +117,21 @@ class Group:
     def _starting(self) -> list[_Member]:
         return [member for member in self.members.values() if member.parked is None]
 
-    def _has_room(self, start: ArmStart, slots: int) -> bool:
-        if not self.members:
-            return True
+    def _fitting(self, waiting: Sequence[ArmStart], slots: int, baseline: str) -> Iterator[ArmStart]:
+        """Those of `waiting` that can start now, in order."""
         starting = self._starting()
-        if sum(member.busy for member in starting) >= slots:
-            return False
-        processes = [task_count(member.start.spec) for member in starting]
-        return self.memory.fits(task_count(start.spec), processes, len(start.machines))
+        if not self.members:
+            yield from waiting
+        elif sum(member.busy for member in starting) < slots:
+            reserved = [start for start in waiting if start.arm == baseline]
+            # until an arm has shown how large a process is, nothing takes the room of the baseline, nor overtakes
+            unknown = not self.memory.available and len(starting) == len(self.members)
+            for start in waiting[:1] if unknown else waiting:
+                others = [each for each in reserved if each is not start]
+                processes = [task_count(each.spec) for each in (*(member.start for member in starting), *others)]
+                fits = self.memory.fits(task_count(start.spec), processes, len(start.machines))
+                if fits and not (unknown and others):
+                    yield start
 
     def warm_up(self) -> None:
         """Let one arm after the other train for a while, so that its first turn is like the others."""

@@ -1,20 +1,29 @@
-"""How much an arm's log throughput differs from turn to turn and from start to start. Pure."""
+"""How much the values of arms differ from turn to turn and from start to start. Pure.
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+Starts are the unit of replication (Kalibera and Jones 2013; Mytkowicz et al. 2009): the turns of a start have its luck
+in common, so intervals rest on the means of starts. No test decides whether starts count.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfdist.bench.design import Design, Projection
+from tfdist.bench.design import Block, Design, connected
 
 if TYPE_CHECKING:
     from tfdist.bench.design import Array
 
-SPREADS_LEVEL = 0.01
-"""Arms count as unequal in spread if equal ones would look as unequal in fewer benches than this."""
+FEWEST_STARTS = 4
+"""With fewer starts of an arm, a part of their variance is assumed."""
+ASSUMED_SD, ASSUMED_DF = 0.023, 8.0
+"""The standard deviation of an arm's log throughput from start to start in the recorded benches, and the degrees of
+freedom that its interval (1.3 to 3.9 %) corresponds to."""
+OTHERS_DF = 6.0
+"""Degrees of freedom with which the variance of all arms counts at most beside an arm's own: one for each arm beyond
+two. Estimated from the data (Smyth 2004) they would be too few or infinite with few arms; simulations chose them."""
 _LEAST_VARIANCE = 1e-18
 """Smaller ones are rounding errors: images/s are not known to more than nine digits."""
-_ITERATIONS = 5
 
 
 @dataclass(frozen=True)
@@ -26,143 +35,121 @@ class Variance:
 
 
 @dataclass(frozen=True)
-class Noise:
-    """The noise of the turns of a design, from their log throughputs."""
+class Start:
+    """One start of an arm's processes."""
 
-    design: Design
-    logs: "Array"
-    count_starts: bool = False
-    """Whether starts count as different without a test, where their difference can be estimated at all."""
+    arm: str
+    block: Block
+    """Block of its turns, without the round."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The starts of connected arms, with the mean of each over its turns."""
+
+    design: Design[str]
+    """A turn for each start."""
+    means: "Array"
+    turns: "Array"
+    """Number of turns of each start."""
+    between_turns: Variance
+    """Variance between the turns of a start, of all arms together."""
 
     @cached_property
     def figures(self) -> "Array":
-        """The log figure of each arm of the design."""
-        return self.design.figures(self.logs)
-
-    def of_figure(self, arm: int) -> Variance:
-        """The variance of an arm's log figure, given the blocks as they were."""
-        return self._of(self.design.weights(arm))
-
-    def of_ratio(self, arm: int, baseline: int) -> Variance:
-        """The variance of the difference of two log figures."""
-        return self._of(self.design.weights(arm) - self.design.weights(baseline))
+        """The mean of each arm of the design over its starts."""
+        return self.design.figures(self.means)
 
     @cached_property
-    def starts_differ(self) -> bool:
-        """Whether an arm's starts differ by more than its turns (F test); if not, their variances are pooled.
-
-        If every turn has its own start, the difference of turns contains that of starts. The level of the test is the
-        best compromise of coverage and power in simulations: the more turns a start has, the more a small difference
-        between starts matters, so the sooner they count as different: 1 % for 6 turns, 4 % for 12.
-        """
-        from scipy.special import fdtrc
-
-        if not self._between.df or not self._within.df:
-            return False
-        if self.count_starts:
-            return True
-        ratio = self._between.value / self._within.value
-        level = (len(self.logs) / (self.design.start_of.max() + 1) / 60) ** 2
-        return bool(fdtrc(self._between.df, self._within.df, ratio) < level)
-
-    @cached_property
-    def spreads_differ(self) -> bool:
-        """Whether arms have plainly unequal spreads (Brown and Forsythe 1974); two arms always have a common one."""
-        import numpy as np
-        from scipy.special import fdtrc
-
-        residuals = self.design.rest.residuals(self.logs)
-        order, turns_of = np.argsort(self.design.arm_of, kind="stable"), np.bincount(self.design.arm_of)
-        of_arms = np.split(residuals[order], np.cumsum(turns_of)[:-1])
-        groups = [np.abs(group - np.median(group)) for group in of_arms if len(group) >= 3]
-        turns = sum(map(len, groups))
-        if len(of_arms) < 3 or len(groups) < 2:
-            return False
-        mean = np.concatenate(groups).mean()
-        between = sum(len(group) * (group.mean() - mean) ** 2 for group in groups) / (len(groups) - 1)
-        within = sum(len(group) * group.var() for group in groups) / (turns - len(groups))
-        ratio = between / max(within, _LEAST_VARIANCE)
-        return bool(fdtrc(len(groups) - 1, turns - len(groups), ratio) < SPREADS_LEVEL)
-
-    def _of(self, weights: "Array") -> Variance:
-        """The variance of `weights @ logs`."""
+    def starts(self) -> "Array":
+        """Number of starts of each arm."""
         import numpy as np
 
-        turns = self._of_turns(weights)
-        if not self.starts_differ:
-            return turns
-        # E[_between] = variance of turns + _turns_per_start * variance of starts
-        share = float((np.bincount(self.design.start_of, weights) ** 2).sum()) / self._turns_per_start
-        rest = max(turns.value - share * self._within.value, 0.0)
-        return sum_of([Variance(share * self._between.value, self._between.df), Variance(rest, turns.df)])
+        return np.bincount(self.design.arm_of).astype(float)
 
-    def _of_turns(self, weights: "Array") -> Variance:
-        """The part of the turns: from one pooled spread, or from each arm's own."""
+    def of_figure(self, arm: int) -> Variance | None:
+        """The variance of an arm's mean, given the blocks as they were; None: unknown."""
+        return self._of(self.design.weights(arm), [arm])
+
+    def of_ratio(self, arm: int, baseline: int) -> Variance | None:
+        """The variance of the difference of two means; None: unknown."""
+        return self._of(self.design.weights(arm) - self.design.weights(baseline), [arm, baseline])
+
+    def deviations(self) -> "tuple[Array, Array]":
+        """The difference of each start from the others of its arm, and its standard error by the noise of turns."""
         import numpy as np
 
-        spreads, df = self._spreads
-        pooled = self._within if self.starts_differ else self._total
-        values = pooled.value * spreads**2 * np.bincount(self.design.arm_of, weights**2)
-        if not self.spreads_differ:
-            return Variance(float(values.sum()), pooled.df)
-        return Variance(float(values.sum()), float(values.sum() ** 2 / (values**2 / df).sum()))
+        freedom = self.design.rest.freedom
+        free = np.where(freedom > 1e-9, freedom, np.inf)
+        error = np.sqrt(self.between_turns.value / self.turns / free)
+        return self.design.rest.residuals(self.means) / free, error
 
-    @cached_property
-    def _spreads(self) -> "tuple[Array, Array]":
-        """Each arm's spread and its degrees of freedom; 1 where all have the same one.
-
-        Restricted maximum likelihood, by iteration: residuals are those of the model that weights the arms by spread.
-        """
+    def _of(self, weights: "Array", arms: Sequence[int]) -> Variance | None:
+        """The variance of `weights @ means`: of each arm its own, with that of all arms counted in."""
         import numpy as np
 
-        spreads = np.ones(len(self.design.arms))
-        within = self.design.rest_within_starts.df * 2 > self.design.rest.df
-        df = np.ones_like(spreads)
-        for _ in range(_ITERATIONS if self.spreads_differ else 0):
-            fit = self.design.fit(spreads, within)
-            df = np.maximum(np.bincount(self.design.arm_of, fit.freedom), 1)
-            squares = np.bincount(self.design.arm_of, fit.residuals(self.logs) ** 2)
-            spreads = spreads * np.sqrt(squares / df)
-            spreads = np.maximum(spreads, max(np.median(spreads) / 10, 1e-6 * spreads.max()))
-        return spreads, df
+        own = np.maximum(np.bincount(self.design.arm_of, self.design.rest.freedom), 1e-9)
+        squares = np.bincount(self.design.arm_of, self.design.rest.residuals(self.means) ** 2)
+        others = self._others(arms, float(own.sum()), float(squares.sum()))
+        if others is None:
+            return None
+        if len(own) < 3:  # the residuals of two arms are the same
+            return Variance(float((weights**2).sum()) * others.value, others.df)
+        counted = ASSUMED_DF if others.df > own.sum() else min(OTHERS_DF, len(own) - 2)
+        share = np.bincount(self.design.arm_of, weights**2) / (counted + own)
+        parts = [Variance(float((share * counted).sum()) * others.value, others.df)]
+        parts += [Variance(part, df) for part, df in zip(share * squares, own, strict=True)]
+        return sum_of(parts)
 
-    @cached_property
-    def _fit(self) -> Projection:
-        return self.design.fit(self._spreads[0], within_starts=False) if self.spreads_differ else self.design.rest
-
-    @cached_property
-    def _fit_within_starts(self) -> Projection:
-        if not self.spreads_differ:
-            return self.design.rest_within_starts
-        return self.design.fit(self._spreads[0], within_starts=True)
-
-    @cached_property
-    def _total(self) -> Variance:
-        """Variance of turns, starts included."""
-        return _mean_square(self._fit.residuals(self.logs), self._fit.df)
-
-    @cached_property
-    def _within(self) -> Variance:
-        """Variance between the turns of a start."""
-        return _mean_square(self._fit_within_starts.residuals(self.logs), self._fit_within_starts.df)
-
-    @cached_property
-    def _between(self) -> Variance:
-        """Variance between the starts of an arm."""
-        rest = self._fit.residuals(self.logs) - self._fit_within_starts.residuals(self.logs)
-        return _mean_square(rest, self._fit.df - self._fit_within_starts.df)
-
-    @cached_property
-    def _turns_per_start(self) -> float:
-        return self._fit.squares_left_of(self.design.start_of) / self._between.df
+    def _others(self, arms: Sequence[int], df: float, squares: float) -> Variance | None:
+        """The variance of the starts of all arms; if one of `arms` has few, with the assumed one counted in."""
+        pooled = Variance(max(squares / df, _LEAST_VARIANCE), df) if df > 1e-9 else None
+        if self.starts[list(arms)].min() >= FEWEST_STARTS:
+            return pooled
+        turns = self.between_turns
+        if not turns.df:
+            return pooled
+        assumed = ASSUMED_SD**2 + turns.value / float(self.turns.mean())
+        known = 0.0 if pooled is None else df
+        return Variance((ASSUMED_DF * assumed + squares) / (ASSUMED_DF + known), ASSUMED_DF + known)
 
 
-def _mean_square(rest: "Array", df: int) -> Variance:
-    return Variance(max(float((rest**2).sum()) / df, _LEAST_VARIANCE) if df else 0.0, df)
+def noise_of(values: Mapping[str, Mapping[Block, float]]) -> tuple[Noise, ...]:
+    """The noise of each set of arms that common blocks connect, from the value of each turn."""
+    import numpy as np
+
+    by_start: dict[Start, dict[Block, float]] = {}
+    for arm, of_arm in values.items():
+        for block, value in of_arm.items():
+            processes = replace(block, round=0, group=abs(block.group))  # repeated turns are of the same ones
+            by_start.setdefault(Start(arm, processes), {})[block] = value
+    means: dict[str, dict[Block, float]] = {arm: {} for arm in values}
+    number: dict[tuple[str, Block], int] = {}
+    squares, df = 0.0, 0
+    for index, design in enumerate(connected(by_start)):
+        of_turns = np.array([by_start[turn.arm][turn.block] for turn in design.turns])
+        squares += float((design.rest.residuals(of_turns) ** 2).sum())
+        df += design.rest.df
+        for start, mean in zip(design.arms, design.figures(of_turns), strict=True):
+            block = replace(start.block, round=index)  # starts that turns beside each other connect
+            means[start.arm][block] = float(mean)
+            number[start.arm, block] = len(by_start[start])
+    turns = Variance(max(squares / df, _LEAST_VARIANCE) if df else 0.0, df)
+    return tuple(
+        Noise(
+            design,
+            np.array([means[turn.arm][turn.block] for turn in design.turns]),
+            np.array([number[turn.arm, turn.block] for turn in design.turns], float),
+            turns,
+        )
+        for design in connected(means)
+    )
 
 
 def sum_of(parts: Iterable[Variance]) -> Variance:
     """Variance of a sum of independent estimates (Welch and Satterthwaite)."""
     present = [part for part in parts if part.value > 0]
     total = sum(part.value for part in present)
+    if not present:
+        return Variance(_LEAST_VARIANCE, 1)
     return Variance(total, total**2 / sum(part.value**2 / part.df for part in present))

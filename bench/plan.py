@@ -52,6 +52,13 @@ def interleave(arms: Sequence[str], rounds: int, seed: int) -> tuple[PlannedRun,
     return tuple(plan)
 
 
+def start_order(arms: Sequence[str], incarnation: int, seed: int) -> list[str]:
+    """The arms in the order in which an incarnation starts them: another one in each, as a start may affect others."""
+    order = list(arms)
+    random.Random(f"{seed}/start {incarnation}").shuffle(order)
+    return order
+
+
 def remaining(
     plan: Sequence[PlannedRun], done: Collection[PlannedRun], without: Collection[str] = ()
 ) -> tuple[PlannedRun, ...]:
@@ -126,10 +133,25 @@ def seconds_left(
     return total
 
 
+def fitting_starts(suite: Suite, specs: Mapping[str, StrategyChoice], seconds: float) -> int:
+    """The number of incarnations, at least 1, for about this time: as many of the suite's length as fit.
+
+    If fewer fit than the suite has, they have fewer rounds each; only if not even one round fits, there are fewer.
+    """
+    starts_s, round_s = _costs_s(suite, specs)
+    full = seconds / (starts_s + ceil(suite.rounds / suite.incarnations) * round_s)
+    return max(1, int(full), min(suite.incarnations, int(seconds / (starts_s + round_s))))
+
+
+def _costs_s(suite: Suite, specs: Mapping[str, StrategyChoice]) -> tuple[float, float]:
+    """Wall seconds of the starts of all arms, and of a round."""
+    starts_s = sum(start_s(spec) + suite.warmup_s for spec in specs.values())
+    return starts_s, max(1, len(specs)) * (suite.turn_s + _EDGE_S)
+
+
 def fitting_rounds(suite: Suite, specs: Mapping[str, StrategyChoice], seconds: float) -> int:
     """The number of rounds, at least 1, that are measured in about this time with the suite's incarnations."""
-    starts_s = sum(start_s(spec) + suite.warmup_s for spec in specs.values())
-    round_s = max(1, len(specs)) * (suite.turn_s + _EDGE_S)
+    starts_s, round_s = _costs_s(suite, specs)
     if suite.isolated:
         return max(1, int(seconds / (round_s + starts_s)))
     return max(1, int((seconds - suite.incarnations * starts_s) / round_s))

@@ -74,11 +74,14 @@ def run_options(options: "BenchOptions", machines: "Machines", hooks: "RunnerHoo
     """Run a bench on these machines and write its report; returns its folder, and raises, as `run`."""
     from tfdist.bench.report.build import make_report
     from tfdist.bench.report.write import write_report
+    from tfdist.bench.same_arms import remember
     from tfdist.bench.session import prepare, run_session
 
     session = prepare(options, machines)
     code = run_session(session, hooks)
-    write_report(make_report([session.root]), session.root)
+    report = make_report([session.root])
+    write_report(report, session.root)
+    remember(report.same_arms, session.bench.machine, session.root)
     if code == 128 + signal.SIGINT:
         raise KeyboardInterrupt
     return session.root

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tfdist.bench.disturbance import disturbed
 from tfdist.bench.folder import BenchFile, BenchPaths, Unreadable, printable, read_bench, read_lines
 from tfdist.launch.errors import TfdistError
 from tfdist.models.record import Record, RecordStatus, TurnRecord
@@ -24,7 +25,7 @@ class ResultFolder:
     records: tuple[Record, ...]
     """The latest one of each arm, round and group, in the order of the runs."""
     replaced: tuple[Record, ...]
-    """Those that a later run of the same arm and round replaced."""
+    """Those that a later run of the same arm and round replaced, and disturbed turns that were repeated."""
     unreadable: tuple[Unreadable, ...]
 
 
@@ -46,7 +47,7 @@ def read_folder(root: Path, label: str) -> ResultFolder:
         unreadable.append(Unreadable("bench.json", printable(str(error))))
     readable, bad_records = read_records(BenchPaths(root).records)
     turns, bad_turns = read_lines(BenchPaths(root).turns, TurnRecord.from_json)
-    merged, repeated = merge(readable, turns)
+    merged, dropped = merge(readable, turns)
     usable: list[Record] = []
     for record in merged:
         try:
@@ -61,7 +62,7 @@ def read_folder(root: Path, label: str) -> ResultFolder:
     replaced = tuple(record for record in ordered if id(record) not in kept)
     records = tuple(record for record in ordered if id(record) in kept)
     return ResultFolder(
-        printable(label), bench, records, (*repeated, *replaced), (*unreadable, *bad_records, *bad_turns)
+        printable(label), bench, records, (*dropped, *replaced), (*unreadable, *bad_records, *bad_turns)
     )
 
 
@@ -72,29 +73,34 @@ def merge(records: Sequence[Record], turns: Sequence[TurnRecord]) -> tuple[list[
     interrupted, unless its arm has a turn.
 
     Returns:
-        These records, and those of incarnations that failed before a later one of the same arm was measured.
+        These records, and those that are dropped: disturbed turns that were repeated, and incarnations that failed
+        before a later one of the same arm was measured.
     """
     starts = {(record.arm, record.incarnation): record for record in records if record.incarnation}
     merged = [record for record in records if not record.incarnation]
-    merged += [
-        of_turn(starts[turn.arm, turn.incarnation], turn) for turn in turns if (turn.arm, turn.incarnation) in starts
-    ]
+    repeats = {(turn.arm, turn.incarnation, turn.round) for turn in turns if turn.repeated}
     by_arm: dict[str, list[TurnRecord]] = {}
+    dropped: list[Record] = []
     for turn in turns:
         by_arm.setdefault(turn.arm, []).append(turn)
-    repeated: list[Record] = []
+        if (turn.arm, turn.incarnation) in starts:
+            again = not turn.repeated and (turn.arm, turn.incarnation, turn.round) in repeats and disturbed(turn)
+            (dropped if again else merged).append(of_turn(starts[turn.arm, turn.incarnation], turn))
     for (arm, incarnation), record in starts.items():
         measured = by_arm.get(arm, [])
         if record.status == RecordStatus.OK or (record.status == RecordStatus.INTERRUPTED and measured):
             continue
         later = any(turn.incarnation > incarnation for turn in measured)
         last = max((turn.round for turn in measured if turn.incarnation <= incarnation or not later), default=0)
-        (repeated if later else merged).append(replace(record, round=last + 1))
-    return merged, repeated
+        (dropped if later else merged).append(replace(record, round=last + 1))
+    return merged, dropped
 
 
 def of_turn(start: Record, turn: TurnRecord) -> Record:
-    """The record of one turn, with the rest from the record of its incarnation."""
+    """The record of one turn, with the rest from the record of its incarnation.
+
+    Repeated turns are blocks of their own: their group has the negative number of that of the turns before them.
+    """
     ranks = tuple(replace(rank, windows=turn.windows.get(rank.task, ())) for rank in start.ranks)
     return replace(
         start,
@@ -104,7 +110,7 @@ def of_turn(start: Record, turn: TurnRecord) -> Record:
         exit_code=0,
         ranks=ranks,
         started=turn.started,
-        group=turn.group,
+        group=-turn.group if turn.repeated else turn.group,
         order=turn.order,
         hosts_usage=turn.hosts,
         observed=turn.observed,

@@ -13,7 +13,7 @@ from tfdist.bench.arm_process import ArmStart, News, StartArm, start_arm
 from tfdist.bench.disturbance import disturbed
 from tfdist.bench.folder import BenchFile, BenchPaths
 from tfdist.bench.group import NO_TRACES, STOPPED_BY, Group, InterruptedBenchError, Pace, Traces, trace
-from tfdist.bench.plan import PlannedRun, Spent, start_of
+from tfdist.bench.plan import PlannedRun, Spent, start_of, start_order
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import last_number, turns_in
 from tfdist.bench.suites.arms import Arms
@@ -98,14 +98,19 @@ class TurnRunner:
             self.group.stop(signal, by)
 
     def start_group(
-        self, number: int, pace: Pace, starts: Sequence[ArmStart], save: Callable[[Record, Path], None]
+        self,
+        number: int,
+        pace: Pace,
+        starts: Sequence[ArmStart],
+        save: Callable[[Record, Path], None],
+        baseline: str = "",
     ) -> tuple[Group, list[str]]:
         """Start the arms that fit into memory together; returns them, and the names of the others."""
         hooks = self.hooks
         self.group = Group(number, pace, self.news, hooks.start_arm, hooks.progress, save, self.memory)
         # as many processes start at the same time as there are cores
         slots = max(2, *(len(combined(self.machines[start.arm]).cores) for start in starts))
-        left = [start.arm for start in self.group.start(starts, slots)]
+        left = [start.arm for start in self.group.start(starts, slots, baseline)]
         if left:
             hooks.progress.note(f"not enough memory for all arms at once; later: {', '.join(left)}")
         return self.group, left
@@ -190,7 +195,7 @@ class _BenchRun(TurnRunner):
         for run in runs:
             if run.arm not in self.failed and not self._is_over():
                 self.incarnation = run.round  # the arms of a round have equal numbers
-                self._measure_group([run.arm], [run], number=1, again=False)
+                self._measure_group([run.arm], [run], number=1)
 
     def _measure_incarnation(self, runs: Sequence[PlannedRun]) -> None:
         """Measure these turns, in as many groups as memory requires, each with the baseline.
@@ -199,34 +204,48 @@ class _BenchRun(TurnRunner):
         that have measured some of these turns before, which stay.
         """
         needed = {run.arm for run in runs} - self.failed
-        order = [arm.name for arm in self.bench.suite.arms if arm.name in needed]
-        baseline = self.arms.baseline(order)
-        waiting = sorted(order, key=lambda arm: arm != baseline)
+        waiting = [arm.name for arm in self.bench.suite.arms if arm.name in needed]
+        baseline = self.arms.baseline(waiting)
         again: list[str] = []
         before = max((self.groups.get(run, 0) for run in runs), default=0)
         number = before
         while waiting and not self._is_over():
             number, self.incarnation = number + 1, self.incarnation + 1
-            left = self._measure_group([*again, *waiting], runs, number, again=number > before + 1)
+            order = start_order([*again, *waiting], self.incarnation, self.bench.suite.seed)
+            left = self._measure_group(order, runs, number, baseline, again, is_first=number == before + 1)
             shared = set(waiting) - {*left, baseline}
-            again = [baseline] if shared and left and baseline not in self.failed else []
-            self.pending += [run for run in runs if run.arm in again]
-            waiting = left
+            waiting = [arm for arm in left if arm not in again]
+            again = [baseline] if shared and waiting and baseline not in {*waiting, *self.failed} else []
 
-    def _measure_group(self, arms: Sequence[str], runs: Sequence[PlannedRun], number: int, again: bool) -> list[str]:
+    def _measure_group(
+        self,
+        arms: Sequence[str],
+        runs: Sequence[PlannedRun],
+        number: int,
+        baseline: str = "",
+        again: Sequence[str] = (),
+        is_first: bool = True,
+    ) -> list[str]:
         """Measure those of `runs` whose arms fit into memory together; returns the arms that do not.
 
-        `again`: the incarnation has measured another group.
+        Args:
+            arms: in the order in which they are started.
+            runs: of the incarnation.
+            number: of the group.
+            baseline: the arm for which room is kept, and beside which disturbed turns are repeated; empty: none.
+            again: arms that another group of the incarnation has measured.
+            is_first: whether it is the incarnation's first group.
         """
         self.learned = set()
         started, suite = time.monotonic(), self.bench.suite
         starts = [self._start_of(arm, start_of(runs[0].round, self.bench.ends)) for arm in arms]
         pace = Pace(suite.turn_s, suite.warmup_s, suite.window_s)
-        group, left = self.start_group(number, pace, starts, self._save)
+        group, left = self.start_group(number, pace, starts, self._save, baseline)
+        self.pending += [run for run in runs if run.arm in again and run.arm in group.members]
         group.warm_up()
-        self.spent.add_start(time.monotonic() - started, again=again)
-        self.starts_left -= not again
-        self._measure_rounds(group, runs)
+        self.spent.add_start(time.monotonic() - started, again=not is_first)
+        self.starts_left -= is_first
+        self._repeat(group, runs, self._measure_rounds(group, runs), baseline)
         trace(group, self.hooks.traces)
         self.end_group()
         self.failed |= group.failed.keys()
@@ -242,24 +261,40 @@ class _BenchRun(TurnRunner):
         if isinstance(spec, TrainingSpec) and spec.evaluate_turns:
             spec = replace(spec, seed=spec.seed + number)
         templates = None if self.bench.suite.isolated else self.templates
-        return ArmStart(arm, self.incarnation, spec, command, machines, run_dir, policy, templates)
+        version = self.arms.versions.get(arm)
+        return ArmStart(arm, self.incarnation, spec, command, machines, run_dir, policy, templates, version)
 
-    def _measure_rounds(self, group: Group, runs: Sequence[PlannedRun]) -> None:
+    def _measure_rounds(self, group: Group, runs: Sequence[PlannedRun]) -> list[TurnRecord]:
         done: list[TurnRecord] = []
         for _, of_round in groupby(runs, key=lambda run: run.round):
             if self._is_over():
-                return
+                break
             for turn in self._measure_runs(group, [run for run in of_round if run.arm not in self.learned]):
                 done.append(turn)
                 if has_learned(turn.observed, self.bench.suite):  # its later turns are not needed
                     self.learned.add(turn.arm)
                     later = [run for run in runs if run.arm == turn.arm and run.round > turn.round]
                     self.pending = [run for run in self.pending if run not in later]
-        # a turn that was evaluated is a part of a training, which cannot be repeated
-        again = [turn for turn in done if disturbed(turn) and accuracy_of(turn.observed) is None]
-        repeats = [PlannedRun(turn.round, turn.arm) for turn in again][: len(group.members)]
-        if repeats and not self._is_over():
-            self.hooks.progress.note(f"repeating {counted(len(repeats), 'disturbed turn')}")
+        return done
+
+    def _repeat(self, group: Group, runs: Sequence[PlannedRun], done: Sequence[TurnRecord], baseline: str) -> None:
+        """Measure the disturbed turns of a round again, beside the baseline; all turns if the baseline's was disturbed.
+
+        At most as many turns as the group has arms; none without the baseline, or if most turns were disturbed, as
+        repeats would be, too. A turn that was evaluated is a part of a training, which cannot be repeated.
+        """
+        learning = {turn.arm for turn in done if accuracy_of(turn.observed) is not None}
+        able = group.members.keys() - learning
+        bad = {PlannedRun(turn.round, turn.arm) for turn in done if disturbed(turn)}
+        repeats: list[PlannedRun] = []
+        for number, of_round in groupby(runs, key=lambda run: run.round):
+            arms = {run.arm for run in bad if run.round == number} & able
+            beside = [run for run in of_round if run.arm in able and (run.arm in {*arms, baseline} or baseline in arms)]
+            if arms and len(repeats) + len(beside) <= len(group.members):
+                repeats += beside
+        if repeats and baseline in able and len(bad) <= len(done) / 2 and not self._is_over():
+            turns = counted(sum(run in bad for run in repeats), "disturbed turn")
+            self.hooks.progress.note(f"repeating {turns} beside {baseline}")
             self.pending += repeats
             list(self._measure_runs(group, repeats, repeated=True))
 

@@ -5,9 +5,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property
+from math import ceil, isfinite
 from pathlib import Path
 
+from tfdist.bench.against import base_version, check_base, pairs_of
 from tfdist.bench.collectives.results import Sweep, copy_collectives, holds_collectives, read_collectives
+from tfdist.bench.compare.gate import gate_starts
 from tfdist.bench.folder import BenchFile, BenchPaths, check_new, check_writable, read_bench, slug
 from tfdist.bench.group import NO_TRACES, Traces, plan_traces
 from tfdist.bench.options import BenchOptions, changed_suite, requested_suite
@@ -16,13 +19,16 @@ from tfdist.bench.plan import (
     beside,
     extended,
     fitting_rounds,
+    fitting_starts,
     incarnations,
     interleave,
     remaining,
     seconds_left,
 )
+from tfdist.bench.precision import check_precision, half_widths
 from tfdist.bench.reading import read_folder
 from tfdist.bench.runner import RunnerHooks, run_bench
+from tfdist.bench.same_arms import floor_on, machine_name
 from tfdist.bench.suites.arms import Arms, resolve_arms
 from tfdist.bench.suites.command import check_complete, check_measures
 from tfdist.bench.suites.explain import explained
@@ -33,7 +39,7 @@ from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import program_of
 from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machines, combined
-from tfdist.launch.text import duration
+from tfdist.launch.text import counted, duration
 from tfdist.models.record import Record, RecordStatus
 
 
@@ -65,11 +71,16 @@ def resumed_bench(bench: BenchFile, options: BenchOptions, root: Path, done: Col
     measured = max((run.round for run in done), default=0)
     if total < max(1, measured):
         raise TfdistError(f"--rounds {total}: {measured} rounds of {root} are measured; give at least that many")
-    if total == suite.rounds:
-        return replace(bench, suite=suite)
-    ends = extended(bench.ends, total)
-    suite = replace(suite, rounds=total, incarnations=len(ends))
-    plan = interleave([arm.name for arm in suite.arms], total, suite.seed)
+    return _longer(replace(bench, suite=suite), total)
+
+
+def _longer(bench: BenchFile, rounds: int) -> BenchFile:
+    """The bench with this number of rounds; added ones have starts of their own."""
+    if rounds == bench.suite.rounds:
+        return bench
+    ends = extended(bench.ends, rounds)
+    suite = replace(bench.suite, rounds=rounds, incarnations=len(ends))
+    plan = interleave([arm.name for arm in suite.arms], rounds, suite.seed)
     return replace(bench, suite=suite, plan=plan, last_rounds=ends)
 
 
@@ -93,8 +104,6 @@ def _same_suite(old: Suite, options: BenchOptions, root: Path) -> Suite:
 
 _FAILURES = (RecordStatus.FAILED, RecordStatus.TIMEOUT)
 """Statuses that make a bench fail; a refused arm does not."""
-_FOR_A_VERDICT = 3
-"""Fewer rounds have no verdict."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +119,8 @@ class Session:
     """What the options change in the suite."""
     budget_s: float | None = None
     """No turn begins later than this after the start; None: no limit."""
+    precision: float | None = None
+    """Add starts until half of each ratio's interval is at most this share of it; None: add none."""
     collectives: Path | None = None
     """A folder of `tfdist collectives`, for the ceiling of the network."""
     traces: Traces = NO_TRACES
@@ -148,6 +159,12 @@ class Session:
         return self.arms.baseline(self.arms.specs)
 
     @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The arms that can run, each with its earlier version or the baseline."""
+        pairs = pairs_of(self.bench.suite) or tuple((arm, self.baseline) for arm in self.arms.specs)
+        return tuple(pair for pair in pairs if pair[0] != pair[1] and self.arms.specs.keys() >= {*pair})
+
+    @property
     def estimate_s(self) -> float:
         """Wall seconds that `to_run` will take, as `estimate.seconds_left`."""
         return seconds_left(self.incarnations, self.arms.specs, self.bench.suite)
@@ -182,35 +199,86 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
         read_collectives(options.collectives)
     if options.resume is not None:
         return _resumed(options, options.resume, machines)
-    suite, notes = requested_suite(options, default_suite(machines))
+    suite, notes = requested_suite(options, default_suite(machines), len(machines))
     for command in dict.fromkeys(arm.command for arm in suite.arms if arm.command):
         check_measures(program_of(command, {}, machines))
+    check_base(suite, machines)
+    _check_gate(suite, options.fail_slower)
     now = datetime.now(timezone.utc)
     root = options.out or Path("bench_results") / f"{now:%Y%m%dT%H%M%SZ}-{slug(suite.name)}"
     check_new(root, f"choose a new folder, or continue its bench with --resume {root}")
-    arms = resolve_arms(suite.arms, machines, suite.preset)
+    arms = resolve_arms(suite.arms, machines, suite.preset, suite.baseline)
     if suite.explain:
         suite, added = explained(suite, arms.specs)
         notes += (f"added to explain lost time: {', '.join(added)}",) if added else ()
-        arms = resolve_arms(suite.arms, machines, suite.preset)
-    suite = _within(suite, arms, options)
+        arms = resolve_arms(suite.arms, machines, suite.preset, suite.baseline)
+    suite = _within(_with_gate(suite, arms, options), arms, options)
+    notes += _gate_notes(suite, arms, options.fail_slower)
     plan = interleave([arm.name for arm in suite.arms], suite.rounds, suite.seed)
+    name = machine_name(machines)
     bench = BenchFile(
-        suite, options.command, now.isoformat(timespec="seconds"), plan, tuple(host.name for host in machines)
+        suite,
+        options.command,
+        now.isoformat(timespec="seconds"),
+        plan,
+        tuple(host.name for host in machines),
+        floor=floor_on(name),
+        machine=name,
     )
     session = Session(root, bench, arms, notes=notes, budget_s=options.budget_s, collectives=options.collectives)
+    session = _with_precision(session, options.precision)
     return _traced(session) if options.trace else session
 
 
+def _check_gate(suite: Suite, bound: float | None) -> None:
+    if bound == 0:
+        raise TfdistError("--fail-slower 0: must be above 0; a gate needs room for the noise, as 5%")
+    if bound is not None and suite.against is None:
+        raise TfdistError(
+            f"--fail-slower {_percent(bound)}: name the version to compare with, too, as --against HEAD~1"
+        )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"
+
+
+def _with_gate(suite: Suite, arms: Arms, options: BenchOptions) -> Suite:
+    """The suite with the starts that --fail-slower needs, unless options say how many."""
+    chosen = options.rounds is not None or options.incarnations is not None or suite.isolated
+    if options.fail_slower is None or chosen:
+        return suite
+    starts = gate_starts(_pairs(suite, arms), options.fail_slower)
+    return adjust(suite, {"rounds": starts * ceil(suite.rounds / suite.incarnations), "incarnations": starts})
+
+
+def _gate_notes(suite: Suite, arms: Arms, bound: float | None) -> tuple[str, ...]:
+    pairs = _pairs(suite, arms)
+    if bound is None or not pairs:
+        return ()
+    needed = gate_starts(pairs, bound)
+    enough = "to find" if suite.incarnations >= needed else f"but {needed} would find"
+    starts = f"--fail-slower {_percent(bound)}: {counted(suite.incarnations, 'start')} of each arm"
+    return (f"{starts}, {enough} a slow-down of {_percent(2 * bound)} in 9 of 10 benches",)
+
+
+def _pairs(suite: Suite, arms: Arms) -> int:
+    """The number of arms that can run in two versions."""
+    return sum(arm in arms.specs for arm, _ in pairs_of(suite))
+
+
 def _within(suite: Suite, arms: Arms, options: BenchOptions) -> Suite:
-    """The suite with as many rounds as fit into --budget, unless --rounds says how many."""
+    """The suite with as many starts and rounds as fit into --budget, unless options say how many."""
     if options.budget_s is None or options.rounds is not None:
         return suite
-    rounds = fitting_rounds(suite, arms.specs, options.budget_s)
-    if rounds < _FOR_A_VERDICT and options.incarnations is None and not suite.isolated:
-        suite = replace(suite, incarnations=1)
-        rounds = fitting_rounds(suite, arms.specs, options.budget_s)
+    if options.incarnations is None and not suite.isolated:
+        starts = fitting_starts(suite, arms.specs, options.budget_s)
+        limited = options.fail_slower is not None or options.precision is not None
+        if limited and starts >= suite.incarnations:  # more are not needed, or come later
+            return suite
+        suite = replace(suite, incarnations=starts)
     number = None if suite.isolated else suite.incarnations
+    rounds = fitting_rounds(suite, arms.specs, options.budget_s)
     return adjust(suite, {"rounds": max(rounds, number or 1), "incarnations": number})
 
 
@@ -224,22 +292,57 @@ def default_suite(machines: Machines) -> str:
 def _resumed(options: BenchOptions, root: Path, machines: Machines) -> Session:
     if options.out is not None and options.out.resolve() != root.resolve():
         raise TfdistError(f"--out {options.out} and --resume {root}: a resumed bench stays in its folder; omit --out")
+    if options.sweep is not None:
+        raise TfdistError(f"--resume {root}: it continues with the arms that it has; omit --strategy")
     bench = read_resumable(root, tuple(host.name for host in machines))
     check_writable(root, "--resume")
+    check_base(bench.suite, machines)
+    _check_gate(bench.suite, options.fail_slower)
     records = read_folder(root, "").records
     done = completed(records)
     bench = resumed_bench(bench, options, root, done)
-    arms = resolve_arms(bench.suite.arms, machines, bench.suite.preset)
+    arms = resolve_arms(bench.suite.arms, machines, bench.suite.preset, bench.suite.baseline)
     lost = next((run.arm for run in sorted(done) if run.arm in arms.refused), None)
     if lost is not None:
         raise TfdistError(f"--resume {root}: {lost} was measured before and can no longer run: {arms.refused[lost]}")
     session = Session(root, bench, arms, records, budget_s=options.budget_s, collectives=options.collectives)
+    session = _with_precision(session, options.precision)
     return _traced(session) if options.trace else session
+
+
+def _with_precision(session: Session, precision: float | None) -> Session:
+    if precision is None:
+        return session
+    check_precision(precision, len(session.pairs))
+    end = "" if session.budget_s is None else f" or {duration(session.budget_s)} are over"
+    note = f"--precision {_percent(precision)}: more starts follow until every ratio is that sure{end}"
+    return replace(session, precision=precision, notes=(*session.notes, note))
 
 
 def _traced(session: Session) -> Session:
     traces = plan_traces(session.root, session.arms)
     return replace(session, traces=traces, notes=(*session.notes, *traces.notes))
+
+
+_MOST_STARTS = 200
+
+
+def _more(session: Session, hooks: RunnerHooks, until: float | None) -> Session | None:
+    """The bench with one more start; None: its ratios are sure enough, or no start fits before `until`."""
+    if session.precision is None or session.bench.suite.incarnations >= _MOST_STARTS:
+        return None
+    widths = half_widths(session.root, session.pairs)
+    widest = max(widths, key=widths.__getitem__, default="")
+    if not widest or widths[widest] <= session.precision:
+        return None
+    bench = _longer(session.bench, session.bench.suite.rounds + session.bench.ends[0])
+    longer = Session(session.root, bench, session.arms, precision=session.precision)
+    start_s = seconds_left(longer.incarnations[-1:], longer.arms.specs, bench.suite)
+    if until is not None and time.monotonic() + start_s > until:
+        return None
+    known = f"is known to within {widths[widest]:.1%}" if isfinite(widths[widest]) else "is not known yet"
+    hooks.progress.note(f"the ratio of {widest} {known}: one more start")
+    return longer
 
 
 def run_session(session: Session, hooks: RunnerHooks) -> int:
@@ -255,7 +358,14 @@ def run_session(session: Session, hooks: RunnerHooks) -> int:
         raise TfdistError(f"cannot write to {session.root} ({error.strerror}): choose another --out") from None
     until = None if session.budget_s is None else time.monotonic() + session.budget_s
     hooks = replace(hooks, traces=session.traces)
-    signal = run_bench(session.bench, session.arms, session.root, hooks, session.incarnations, until)
+    with base_version(session.bench.suite.against) as version:
+        versions = {} if version is None else {base: version for _, base in pairs_of(session.bench.suite)}
+        session = replace(session, arms=replace(session.arms, versions=versions))
+        signal = run_bench(session.bench, session.arms, session.root, hooks, session.incarnations, until)
+        while signal is None and (longer := _more(session, hooks, until)) is not None:
+            session = longer
+            save_json(BenchPaths(session.root).bench, session.bench.to_json())
+            signal = run_bench(session.bench, session.arms, session.root, hooks, session.incarnations[-1:], until)
     if signal is not None:
         return 128 + signal
     failed = any(record.status in _FAILURES for record in read_folder(session.root, "").records)

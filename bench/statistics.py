@@ -1,23 +1,32 @@
-"""Images per second of each arm over all rounds, and ratios of arms, with the intervals that decide. Pure.
+"""Images per second of each arm over all starts, and ratios of arms, with the intervals that decide. Pure.
 
-The model is log throughput = arm + block + rest (design.py); noise.py estimates the rest. Calibrated by simulation:
-bench_results/calibration/statistics.md.
+The model is log throughput = arm + block + rest (design.py); noise.py estimates the rest, by start. Calibrated by
+simulation: bench_results/calibration/statistics.md.
 """
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from tfdist.bench.design import Block, connected
-from tfdist.bench.noise import Noise, Variance
+from tfdist.bench.design import Block
+from tfdist.bench.noise import FEWEST_STARTS, Noise, Variance, noise_of
 from tfdist.launch.str_enum import StrEnum
 
 ERROR = 0.05
 """The share of benches in which an interval may miss, or some of several equal arms may be called different."""
 FEWEST_ROUNDS = 3
 """Fewer rounds give no interval and no verdict."""
+FLOOR = 0.01
+"""Standard deviation of a ratio that no bench shows, unless the machine's history says another one."""
+LEAST_OF_FEW_STARTS = 0.05
+"""With fewer starts than FEWEST_STARTS, smaller differences have no verdict."""
+KNOWN = 1000.0
+"""Degrees of freedom of a variance that is assumed, not estimated."""
+_ODD, _ODD_ERRORS = 0.05, 4.0
+"""A start is odd that differs from the others of its arm by more than this share and number of standard errors."""
+_LEAST_ERROR = 1e-12
 _WIDEST = math.log(1000)
 """An interval of this factor up and down tells nothing, and is not shown."""
 
@@ -42,7 +51,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Figure:
-    """An arm's images/s: the geometric mean over rounds."""
+    """An arm's images/s: the geometric mean over its starts of the mean over the rounds of each."""
 
     images_per_s: float
     interval: Interval | None
@@ -62,11 +71,15 @@ class Comparison:
     """Rounds of the arm that has fewer."""
     comparisons: int
     """Number of comparisons of which it is one: the more, the wider the interval (Holm)."""
+    least: float = 0.0
+    """Smaller differences, as a share, have no verdict."""
 
     @property
     def verdict(self) -> ArmVerdict:
-        """`cannot tell` if the interval holds 1, or is missing."""
+        """`cannot tell` if the interval holds 1 or is missing, or the difference is smaller than `least`."""
         if self.interval is None or self.interval.low <= 1 <= self.interval.high:
+            return ArmVerdict.CANNOT_TELL
+        if abs(math.log(self.ratio)) < math.log1p(self.least):
             return ArmVerdict.CANNOT_TELL
         return ArmVerdict.FASTER if self.interval.low > 1 else ArmVerdict.SLOWER
 
@@ -78,6 +91,51 @@ class Estimate:
     log: float
     variance: Variance | None
     """None: too few rounds, or no rounds that connect the arms."""
+    floor: float = 0.0
+    """Standard deviation of the logarithm beside that variance, known."""
+
+    def interval(self, error: float) -> Interval | None:
+        """That of the ratio; None without a variance, or too wide to say anything."""
+        if self.variance is None:
+            return None
+        half = self._half(error)
+        return Interval(math.exp(self.log - half), math.exp(self.log + half), 1 - error) if half < _WIDEST else None
+
+    @property
+    def p_value(self) -> float | None:
+        """The error at which the interval just excludes 1; None without a variance."""
+        from scipy.optimize import brentq
+
+        if self.variance is None:
+            return None
+        least, size = math.log(_LEAST_ERROR), abs(self.log)
+        if self._half(_LEAST_ERROR) <= size:
+            return _LEAST_ERROR
+        return math.exp(brentq(lambda error: self._half(math.exp(error)) - size, least, 0.0)) if size else 1.0
+
+    def _half(self, error: float) -> float:
+        """Half of the interval of the logarithm: the floor is added in quadrature, whatever its degrees of freedom."""
+        from scipy.special import ndtri, stdtrit  # slow to import, and not needed by a launch
+
+        if self.variance is None:
+            raise AssertionError("there is none")
+        sure = float(stdtrit(self.variance.df, 1 - error / 2)) * math.sqrt(self.variance.value)
+        return math.hypot(sure, float(ndtri(1 - error / 2)) * self.floor)
+
+
+@dataclass(frozen=True)
+class OddStart:
+    """A start of an arm that differs from its others."""
+
+    arm: str
+    block: Block
+    """Block of its turns; the round says nothing."""
+    change: float
+    """0.1: 10 % faster than the arm's other starts, beside the same arms."""
+
+
+Pair = tuple[str, str]
+"""An arm and its baseline."""
 
 
 @dataclass(frozen=True)
@@ -86,72 +144,79 @@ class Statistics:
 
     rounds: Mapping[str, Mapping[Block, float]]
     """The images/s of each arm's turns, all positive."""
-    count_starts: bool = False
-    """Variances always contain how much the starts of an arm differ, even if a test does not find it."""
+    floor: float = FLOOR
+    """Standard deviation of a ratio beyond what this bench shows: that of pairs of equal arms (A/A) in earlier ones."""
+    least: Mapping[str, float] = field(default_factory=dict)
+    """Arm -> smaller differences, as a share, have no verdict: those that equal arms of its bench may have."""
+    family: tuple[Pair, ...] = ()
+    """All comparisons that a reader sees, which share the error rate; empty: those of each call of `compare`."""
 
     def figure(self, arm: str) -> Figure | None:
         """None without a turn. Figures of connected arms are of the same rounds: the model fills a missing one."""
         if not self.rounds[arm]:
             return None
-        noise, row = self._noise_of[arm]
         rounds = len(self.rounds[arm])
-        variance = _enough(noise.of_figure(row), rounds)
-        return Figure(math.exp(self._log(arm)), interval_of(self._log(arm), variance, ERROR), rounds)
+        variance = self.variance_of(arm) if rounds >= FEWEST_ROUNDS else None
+        return Figure(math.exp(self._log(arm)), Estimate(self._log(arm), variance).interval(ERROR), rounds)
 
-    def compare(self, pairs: Sequence[tuple[str, str]]) -> tuple[Comparison, ...]:
-        """Each arm with its baseline, both with turns; `pairs` are the comparisons that a reader sees together.
+    def compare(self, pairs: Sequence[Pair]) -> tuple[Comparison, ...]:
+        """Each arm with its baseline, both with turns.
 
         Holm (1979): the comparison with the most evidence is made at level 1 - ERROR / n, the next one at
         1 - ERROR / (n - 1), until one cannot tell; the others keep its level. The interval has that level too. So
         equal arms are called different in at most ERROR of all benches, and each interval misses in at most ERROR.
         """
-        logs = [self._log(arm) - self._log(baseline) for arm, baseline in pairs]
-        variances = [self._variance_of_ratio(*pair) for pair in pairs]
-        errors = holm([p_value(*each) for each in zip(logs, variances, strict=True)])
-        number = sum(variance is not None for variance in variances)
+        errors = self._errors if self.family else self._holm(pairs)
+        number = len(errors)
+        strictest = ERROR / max(number, 1)
         return tuple(
             Comparison(
                 math.exp(self._log(arm)) / math.exp(self._log(baseline)),
-                interval_of(self._log(arm) - self._log(baseline), variance, error),
+                self.ratio(arm, baseline).interval(errors.get(_unordered(arm, baseline), strictest)),
                 min(len(self.rounds[arm]), len(self.rounds[baseline])),
                 number,
+                self.least_of(arm, baseline),
             )
-            for (arm, baseline), variance, error in zip(pairs, variances, errors, strict=True)
+            for arm, baseline in pairs
         )
+
+    @cached_property
+    def _errors(self) -> Mapping[Pair, float]:
+        return self._holm(self.family)
+
+    def _holm(self, pairs: Sequence[Pair]) -> Mapping[Pair, float]:
+        """The error of each comparison that can be made, in both directions."""
+        estimates = {_unordered(*pair): self.ratio(*pair) for pair in pairs}
+        known = {pair: each.p_value for pair, each in estimates.items() if each.variance is not None}
+        return dict(zip(known, holm(list(known.values())), strict=True))
 
     def ratio(self, arm: str, baseline: str) -> Estimate:
         """One arm over another, both with turns, for calculations with several benches."""
-        return Estimate(self._log(arm) - self._log(baseline), self._variance_of_ratio(arm, baseline))
+        return Estimate(self._log(arm) - self._log(baseline), self._variance_of_ratio(arm, baseline), self.floor)
 
-    def variance_of(self, arm: str) -> Variance:
+    def variance_of(self, arm: str) -> Variance | None:
         """Variance of the logarithm of an arm's figure, given the rounds as they were; the arm has turns."""
         noise, row = self._noise_of[arm]
         return noise.of_figure(row)
 
-    @property
-    def starts_differ(self) -> bool:
-        """Whether arms differ from start to start by more than from turn to turn.
+    def odd_starts(self) -> Iterator[OddStart]:
+        """The start of each arm with three or more that differs most from its others, if it does for sure."""
+        for noise in self._noises:
+            changes, errors = noise.deviations()
+            for row, arm in enumerate(noise.design.arms):
+                most = max((noise.design.arm_of == row).nonzero()[0], key=lambda start: abs(changes[start]))
+                sure = abs(changes[most]) > max(math.log1p(_ODD), _ODD_ERRORS * errors[most]) > 0
+                if sure and errors[most] and noise.starts[row] >= FEWEST_STARTS - 1:
+                    yield OddStart(arm, noise.design.turns[most].block, math.expm1(changes[most]))
 
-        Then intervals rest on the few starts and are wide; more incarnations narrow them, more rounds do not.
-        """
-        return any(noise.starts_differ for noise, _ in self._noise_of.values())
-
-    @property
-    def spreads_differ(self) -> bool:
-        """Whether arms have plainly unequal spreads, so that each interval rests on its own arms' spreads."""
-        return any(noise.spreads_differ for noise, _ in self._noise_of.values())
+    @cached_property
+    def _noises(self) -> tuple[Noise, ...]:
+        return noise_of({arm: {b: math.log(rate) for b, rate in turns.items()} for arm, turns in self.rounds.items()})
 
     @cached_property
     def _noise_of(self) -> Mapping[str, tuple[Noise, int]]:
         """Noise of the arms that each arm with a turn is connected with, and its index among them."""
-        import numpy as np
-
-        found = {}
-        for design in connected(self.rounds):
-            logs = np.log([self.rounds[turn.arm][turn.block] for turn in design.turns])
-            noise = Noise(design, logs, self.count_starts)
-            found.update({arm: (noise, row) for row, arm in enumerate(design.arms)})
-        return found
+        return {arm: (noise, row) for noise in self._noises for row, arm in enumerate(noise.design.arms)}
 
     def _log(self, arm: str) -> float:
         noise, row = self._noise_of[arm]
@@ -160,9 +225,15 @@ class Statistics:
     def _variance_of_ratio(self, arm: str, baseline: str) -> Variance | None:
         noise, row = self._noise_of[arm]
         other_noise, other_row = self._noise_of[baseline]
-        if noise is not other_noise or row == other_row:
+        few = min(self._shared(arm), self._shared(baseline)) < FEWEST_ROUNDS
+        if noise is not other_noise or row == other_row or few:
             return None
-        return _enough(noise.of_ratio(row, other_row), min(self._shared(arm), self._shared(baseline)))
+        return noise.of_ratio(row, other_row)
+
+    def least_of(self, arm: str, baseline: str) -> float:
+        """`Comparison.least` of two arms with turns."""
+        starts = min(noise.starts[row] for noise, row in (self._noise_of[arm], self._noise_of[baseline]))
+        return max(self.least.get(arm, 0.0), LEAST_OF_FEW_STARTS if starts < FEWEST_STARTS else 0.0)
 
     def _shared(self, arm: str) -> int:
         """The number of its turns beside which another arm was measured: only these compare it."""
@@ -173,26 +244,8 @@ class Statistics:
         return Counter(block for turns in self.rounds.values() for block in turns)
 
 
-def _enough(variance: Variance, rounds: int) -> Variance | None:
-    """None where no interval can be given: too few rounds, or all turns are needed to fit the model."""
-    return variance if rounds >= FEWEST_ROUNDS and variance.df else None
-
-
-def interval_of(log: float, variance: Variance | None, error: float) -> Interval | None:
-    """Interval of e to the power of `log`; None without a variance, or too wide to say anything."""
-    from scipy.special import stdtrit  # slow to import, and not needed by a launch
-
-    if variance is None:
-        return None
-    half = float(stdtrit(variance.df, 1 - error / 2)) * math.sqrt(variance.value)
-    return Interval(math.exp(log - half), math.exp(log + half), 1 - error) if half < _WIDEST else None
-
-
-def p_value(log: float, variance: Variance | None) -> float | None:
-    """Probability under the hypothesis that the true value is 0, by Student's distribution, two-sided."""
-    from scipy.special import stdtr
-
-    return None if variance is None else 2 * float(stdtr(variance.df, -abs(log) / math.sqrt(variance.value)))
+def _unordered(arm: str, baseline: str) -> Pair:
+    return (arm, baseline) if arm < baseline else (baseline, arm)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float]:

@@ -128,6 +128,8 @@ class _Search:
     hooks: RunnerHooks
     plan: list[PlannedRun] = field(default_factory=list)
     """The runs of all stages so far."""
+    ends: list[int] = field(default_factory=list)
+    """The last round of each of their incarnations."""
 
     def run(self) -> Tuning:
         default, *candidates = search_arms(self.session)
@@ -157,9 +159,10 @@ class _Search:
         after = max((run.round for run in self.plan), default=0)
         blocks = _stage(self.session, arms, after)
         self.plan += [run for runs in blocks for run in runs]
-        session, rounds = self.session, self.plan[-1].round
-        suite = replace(session.bench.suite, rounds=rounds)
-        bench = replace(session.bench, suite=suite, plan=tuple(self.plan))
+        self.ends += [runs[-1].round for runs in blocks]
+        session = self.session
+        suite = replace(session.bench.suite, rounds=self.ends[-1], incarnations=len(self.ends))
+        bench = replace(session.bench, suite=suite, plan=tuple(self.plan), last_rounds=tuple(self.ends))
         save_json(BenchPaths(session.root).bench, bench.to_json())
         signal = run_bench(bench, session.arms, session.root, self.hooks, blocks)
         rates = {

@@ -1,6 +1,6 @@
 """The same arms in two benches, whose turns did not alternate: ratios with the intervals that decide. Pure.
 
-Each bench has its own noise, of turns and of starts (noise.py); the variance of a ratio of two benches is the sum of
+Each bench has its own noise, of starts (noise.py); the variance of a ratio of two benches is the sum of
 theirs, with the degrees of freedom of Welch and Satterthwaite. Calibrated by simulation:
 bench_results/calibration/compare.md.
 """
@@ -12,21 +12,24 @@ from functools import cached_property
 
 from tfdist.bench.design import Block
 from tfdist.bench.noise import Variance, sum_of
-from tfdist.bench.statistics import FEWEST_ROUNDS, Comparison, Estimate, Statistics, holm, interval_of, p_value
+from tfdist.bench.statistics import (
+    FEWEST_ROUNDS,
+    KNOWN,
+    Comparison,
+    Estimate,
+    Statistics,
+    holm,
+)
 
 Rounds = Mapping[str, Mapping[Block, float]]
 """The images/s of each arm's turns."""
 
-_FEWEST_ARMS = 3
-"""Number of arms below which two starts of each are too few to estimate how starts differ: a test decides."""
 _DRIFT, _DRIFT_DF = 5.0, 2.5
 """A random walk that lasts three benches: the variance of its mean over the last third about its mean over the first
 is twice this times its variance within a third, which varies like one of 2.5 degrees of freedom."""
 _REACTION = 0.3
 """Share of a change of the machine's speed by which an arm may differ from the anchor, one standard deviation: assumed.
 Between two recorded benches of suite cpu, on machines of which one was 1.6 times as fast, it was 0.18."""
-_KNOWN = 1000.0
-"""Degrees of freedom of a variance that is assumed, not estimated."""
 
 
 @dataclass(frozen=True)
@@ -44,35 +47,33 @@ class TwoBenches:
         """
         machine = self._machine([arm for pair in pairs for arm in pair if arm is not None])
         estimates = [self._of(arm, anchor, machine) for arm, anchor in pairs]
-        errors = holm([p_value(each.log, each.variance) for each in estimates])
+        errors = holm([each.p_value for each in estimates])
         number = sum(each.variance is not None for each in estimates)
         return tuple(
             Comparison(
                 math.exp(each.log),
-                interval_of(each.log, each.variance, error),
+                each.interval(error),
                 min(len(self.base[arm]), len(self.new[arm])),
                 number,
+                max(side.least_of(arm, anchor or arm) for side, _ in self._sides),
             )
-            for (arm, _), each, error in zip(pairs, estimates, errors, strict=True)
+            for (arm, anchor), each, error in zip(pairs, estimates, errors, strict=True)
         )
 
     def _of(self, arm: str, anchor: str | None, machine: float) -> Estimate:
         sides = tuple(_of_bench(*side, arm, anchor) for side in self._sides)
-        log = sides[1].log - sides[0].log
+        log, floor = sides[1].log - sides[0].log, math.hypot(*(side.floor for side in sides))
         variances = [side.variance for side in sides if side.variance]
         if len(variances) < len(sides):
             return Estimate(log, None)
         if anchor is not None:
-            variances.append(Variance((_REACTION * machine) ** 2, _KNOWN))
-        return Estimate(log, sum_of(variances))
+            variances.append(Variance((_REACTION * machine) ** 2, KNOWN))
+        return Estimate(log, sum_of(variances), floor)
 
     @cached_property
     def _sides(self) -> tuple[tuple[Statistics, Variance | None], ...]:
         """Statistics of each bench, and the variance of the machine's speed."""
-        return tuple(
-            (Statistics(rounds, count_starts=sum(map(bool, rounds.values())) >= _FEWEST_ARMS), level_noise(rounds))
-            for rounds in (self.base, self.new)
-        )
+        return tuple((Statistics(rounds), level_noise(rounds)) for rounds in (self.base, self.new))
 
     def _machine(self, arms: Sequence[str]) -> float:
         """How much faster these arms together became, as a logarithm."""
@@ -85,9 +86,8 @@ class TwoBenches:
 def _of_bench(statistics: Statistics, level: Variance | None, arm: str, anchor: str | None) -> Estimate:
     if anchor is not None:
         return statistics.ratio(arm, anchor)
-    rounds = len(statistics.rounds[arm])
-    variance = sum_of([statistics.variance_of(arm), level]) if level and rounds >= FEWEST_ROUNDS else None
-    return Estimate(_log_figure(statistics, arm), variance)
+    noise = statistics.variance_of(arm) if len(statistics.rounds[arm]) >= FEWEST_ROUNDS else None
+    return Estimate(_log_figure(statistics, arm), sum_of([noise, level]) if noise and level else None)
 
 
 def _log_figure(statistics: Statistics, arm: str) -> float:

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from tfdist.bench.against import compare_versions
+from tfdist.bench.compare.gate import is_too_slow, parse_share
 from tfdist.bench.folder import BenchPaths
-from tfdist.bench.options import BenchOptions
+from tfdist.bench.options import SWEPT, BenchOptions, read_sweep
 from tfdist.bench.progress import progress_on
 from tfdist.bench.reading import read_folder
 from tfdist.bench.runner import RunnerHooks
+from tfdist.bench.same_arms import remember
 from tfdist.bench.session import Session, prepare, run_session
 from tfdist.bench.suites.suite import built_in_suites
 from tfdist.cli.options import Json, host_options, option, refuse_tf_config, seconds, timeout_options
@@ -23,7 +26,7 @@ from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import TIMING, WHAT, Seconds
 from tfdist.jobs.recovery import timeout_words
 from tfdist.launch.doctor.preflight import measure_neighbours
-from tfdist.launch.errors import TfdistError
+from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
@@ -65,10 +68,45 @@ def run_bench(
     _show_rest(session, selection, policy, interrupted=code > 128)
     if report and not (json and quiet):
         typer.echo(f"report: {BenchPaths(session.root).page}", file=stream)
+    versions: list[dict[str, object]] = []
+    if report and session.bench.suite.against is not None:
+        code, versions = _compare(session, options.fail_slower, code, stream, quiet)
     if json:
-        content = report.to_json() if report else {}
+        content = {**report.to_json(), **({"versions": versions} if versions else {})} if report else {}
         typer.echo(dumps({"exit_code": code, "folder": str(session.root), **content}))
     return code
+
+
+def _compare(
+    session: Session, bound: float | None, code: int, stream: TextIO, quiet: bool
+) -> tuple[int, list[dict[str, object]]]:
+    """Show each arm over its earlier version; returns the exit code, and the rows as JSON values."""
+    from tfdist.bench.report.format import between, difference
+
+    rows: list[dict[str, object]] = []
+    for arm, found in compare_versions(session.root, session.bench.suite):
+        slow = bound is not None and is_too_slow(found, bound)
+        verdict = f"slower by more than {100 * (bound or 0):.3g}%" if slow else difference(found)
+        if slow or not quiet:
+            typer.echo(
+                f"{arm}: {found.ratio:.3f} times its base{between(found.interval, '.3f')}: {verdict}", file=stream
+            )
+        low, high = (found.interval.low, found.interval.high) if found.interval else (None, None)
+        rows.append(
+            {
+                "arm": arm,
+                "ratio": found.ratio,
+                "low": low,
+                "high": high,
+                "verdict": str(found.verdict),
+                "too_slow": slow,
+            }
+        )
+    if code or bound is None:
+        return code, rows
+    if not rows:
+        return ExitCode.NOTHING_COMPARED, rows
+    return ExitCode.FAILED if any(row["too_slow"] for row in rows) else code, rows
 
 
 def plan_of(session: Session) -> BenchPlan:
@@ -90,6 +128,8 @@ def report_on(session: Session, stream: TextIO, quiet: bool) -> "Report | None":
 
     report = make_report([session.root])
     write_report(report, session.root)
+    if warning := remember(report.same_arms, session.bench.machine, session.root):
+        typer.echo(f"tfdist: {warning}", err=True)
     list_unreadable(report)
     if not quiet:
         show(report, stream)
@@ -127,9 +167,60 @@ Suite = Annotated[
 ArmPattern = Annotated[
     list[str] | None, option("--arm", "Only arms that match, for example 'mirrored/*'. Repeatable.", WHAT)
 ]
+Strategy = Annotated[
+    str | None,
+    option(
+        "--strategy",
+        "Measure how one strategy scales, without a suite: with --devices or --workers. "
+        "Variable: TFDIST_SWEEP_STRATEGY.",
+        WHAT,
+        complete=lambda incomplete: [str(name) for name in SWEPT if name.startswith(incomplete)],
+        variable="TFDIST_SWEEP_STRATEGY",  # without SWEEP they are for launch
+    ),
+]
+Devices = Annotated[
+    str | None,
+    option(
+        "--devices",
+        "With --strategy: an arm for each of these numbers of devices, for example 1,2,4,8.",
+        WHAT,
+        variable="TFDIST_SWEEP_DEVICES",
+    ),
+]
+Workers = Annotated[
+    str | None,
+    option(
+        "--workers",
+        "With --strategy: an arm for each of these numbers of workers, for example 1,2,4.",
+        WHAT,
+        variable="TFDIST_SWEEP_WORKERS",
+    ),
+]
+Baseline = Annotated[
+    str | None,
+    option("--baseline", "The arm that all others are compared with. Default: the suite's, or one-device.", WHAT),
+]
+Against = Annotated[
+    str | None,
+    option(
+        "--against",
+        "Run each arm also with an earlier version of your program, in turns with it: another folder, or a git "
+        "revision, for example HEAD~1.",
+        WHAT,
+    ),
+]
+FailSlower = Annotated[
+    str | None,
+    option(
+        "--fail-slower",
+        "With --against: exit with code 1 if an arm is surely slower by more than this share: 5% or 0.05. Sets the "
+        "number of starts.",
+        WHAT,
+    ),
+]
 Rounds = Annotated[
     int | None,
-    option("--rounds", "Turns of each arm, in all; 3 or more for a verdict. Default: the suite's, or 12.", TIMING),
+    option("--rounds", "Turns of each arm, in all; 4 or more for a verdict. Default: the suite's, or 12.", TIMING),
 ]
 Turn = Annotated[
     Seconds | None, seconds("--turn", "Timed part of a turn, for example 5s. Default: the suite's, or 2.5s.", TIMING)
@@ -138,7 +229,8 @@ Incarnations = Annotated[
     int | None,
     option(
         "--incarnations",
-        "Starts of each arm's processes, over which the rounds are spread. Default: the suite's, or 2.",
+        "Starts of each arm's processes, over which the rounds are spread; fewer than 4 find large differences only. "
+        "Default: the suite's, or 4.",
         TIMING,
     ),
 ]
@@ -148,7 +240,17 @@ Isolated = Annotated[
 Budget = Annotated[
     Seconds | None,
     seconds(
-        "--budget", "As many rounds as fit into this time, for example 10m. With --rounds: at most that many.", TIMING
+        "--budget",
+        "As many starts and rounds as fit into this time, for example 10m. With --rounds: at most that many.",
+        TIMING,
+    ),
+]
+Precision = Annotated[
+    str | None,
+    option(
+        "--precision",
+        "Add starts until every ratio is sure to within this share, for example 3%, or --budget is over.",
+        TIMING,
     ),
 ]
 Explain = Annotated[
@@ -170,7 +272,7 @@ Collectives = Annotated[
 Trace = Annotated[
     bool, option("--trace", "After its turns, trace five steps of each arm with tf.profiler, for TensorBoard.", WHAT)
 ]
-Seed = Annotated[int | None, option("--seed", "Seed of the order of turns. Default: the suite's.", TIMING)]
+Seed = Annotated[int | None, option("--seed", "Seed of the order of starts and turns. Default: the suite's.", TIMING)]
 Out = Annotated[Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-SUITE.")]
 Resume = Annotated[
     Path | None,
@@ -212,11 +314,18 @@ def bench(
     command: Command = None,
     suite: Suite = None,
     arm: ArmPattern = None,
+    strategy: Strategy = None,
+    devices: Devices = None,
+    workers: Workers = None,
+    against: Against = None,
+    fail_slower: FailSlower = None,
+    baseline: Baseline = None,
     rounds: Rounds = None,
     turn: Turn = None,
     incarnations: Incarnations = None,
     isolated: Isolated = False,
     budget: Budget = None,
+    precision: Precision = None,
     explain: Explain = False,
     trace: Trace = False,
     collectives: Collectives = None,
@@ -237,7 +346,12 @@ def bench(
       tfdist bench --suite smoke
       tfdist bench --suite cpu --rounds 20 --turn 5s
       tfdist bench --suite cpu --budget 10m
+      tfdist bench --suite cpu --precision 4% --budget 1h
       tfdist bench --arm one-device --arm 'mirrored/*'
+      tfdist bench --suite cpu --baseline multiworker/ring
+      tfdist bench --strategy mirrored --devices 1,2,4,8
+      tfdist bench --strategy multiworker --workers 1,2,4 -- python train.py
+      tfdist bench --arm one-device --against HEAD~1 --fail-slower 5% -- python train.py     # in a CI job
       tfdist bench --suite cpu -- python train.py --batch-size 32
       tfdist bench --suite my.toml --dry-run
       tfdist bench --resume bench_results/20260101T120000Z-cpu --rounds 24
@@ -250,7 +364,8 @@ def bench(
 
     Your own program says what a step is with tfdist.measure.steps() or tfdist.measure.Callback().
 
-    The exit code is 1 if an arm failed, 130 after Ctrl-C, else 0. An arm for which the hardware is missing is refused.
+    The exit code is 1 if an arm failed or is slower than --fail-slower allows, 3 if that compared nothing, 130 after
+    Ctrl-C, else 0. An arm for which the hardware is missing is refused.
     """
     refuse_tf_config()
     refuse_suite(command)
@@ -261,11 +376,16 @@ def bench(
         out=out,
         resume=resume,
         seed=seed,
+        baseline=baseline,
+        sweep=read_sweep(strategy, devices, workers),
+        against=against,
+        fail_slower=None if fail_slower is None else parse_share(fail_slower, "--fail-slower"),
         command=redact_command(["tfdist", *sys.argv[1:]]),
         turn_s=turn,
         incarnations=incarnations,
         isolated=isolated,
         budget_s=budget,
+        precision=None if precision is None else parse_share(precision, "--precision"),
         program=tuple(command or ()),
         explain=explain,
         trace=trace,

@@ -102,10 +102,10 @@ FailInconclusive = Annotated[
 SameWork = Annotated[
     bool, option("--same-work", "Your own program does the same work in both, although its command lines differ.")
 ]
-Anchor = Annotated[
+Baseline = Annotated[
     str | None,
     option(
-        "--anchor",
+        "--baseline",
         "The arm whose speed stands for the machine's, or none to compare images/s. Default: the one-device arm.",
     ),
 ]
@@ -121,7 +121,7 @@ def compare(
     fail_slower: FailSlower = None,
     fail_inconclusive: FailInconclusive = False,
     same_work: SameWork = False,
-    anchor: Anchor = None,
+    anchor: Baseline = None,
     arm: Arms = None,
     out: Out = None,
     json: Json = False,
@@ -141,7 +141,7 @@ def compare(
     Examples:
       tfdist compare bench_results/before bench_results/after
       tfdist compare before after --fail-slower 5%          # in a CI job
-      tfdist compare before after --anchor mirrored/auto
+      tfdist compare before after --baseline mirrored/auto
       tfdist compare before after --out comparison
       tfdist compare bench_results/*-cpu --arm multiworker/ring --out history
     """
@@ -151,7 +151,7 @@ def compare(
     if fail_inconclusive and bound is None:
         raise TfdistError("--fail-inconclusive: give the bound, too, as --fail-slower 5%")
     if len(folders) > 2:
-        stray = f"--fail-slower {fail_slower}" if fail_slower else f"--anchor {anchor}" if anchor else ""
+        stray = f"--fail-slower {fail_slower}" if fail_slower else f"--baseline {anchor}" if anchor else ""
         stray = stray or "--same-work" * same_work
         if stray:
             raise TfdistError(f"{stray}: compares two folders, and {len(folders)} were given; omit it, or give two")

@@ -81,8 +81,9 @@ def predict(
     """Predict images/s on more devices or another network. From a bench and a sweep of all-reduces.
 
     A synchronous step is the compute time of the measured arms, the wait for the slowest of n devices by their measured
-    spread, and a ring all-reduce with the latency and bandwidth that fit the sweep. Workers of parameter servers queue
-    for them. Beyond 8 times what was measured it is an extrapolation, and is called so. Nothing is run.
+    spread, a ring all-reduce with the latency and bandwidth that fit the sweep, and a rest that grows with the devices
+    as over the measured numbers of them. Workers of parameter servers queue for them. Beyond 8 times what was measured
+    it is an extrapolation, and is called so. Measurements of one host are not used for several. Nothing is run.
 
     \b
     Examples:
@@ -90,7 +91,7 @@ def predict(
       tfdist bench --hosts h1,h2 --suite hosts --out two-hosts
       tfdist predict two-hosts --collectives sweep --devices 1,2,4,...,512
       tfdist predict two-hosts --collectives sweep --bandwidth 10Gbit --latency 50us --out prediction
-      tfdist predict bench_results/20260101T120000Z-cpu --arm 'parameter-server/*' --devices 1,2,4,8
+      tfdist predict bench_results/20260101T120000Z-cpu --collectives sweep --arm 'parameter-server/*' --devices 1,2,4,8
     """
     asked = PredictionOptions(
         devices=parse_counts(devices, "--devices"),

@@ -38,8 +38,18 @@ Price = Annotated[
 Open = Annotated[bool, option("--open", "Open report.html in the browser.")]
 
 
+Baseline = Annotated[
+    str | None, option("--baseline", "The arm that all others are compared with. Default: the suite's, or one-device.")
+]
+
+
 def report(
-    folders: Folders, out: Out = None, price_per_hour: Price = None, open: Open = False, json: Json = False
+    folders: Folders,
+    out: Out = None,
+    price_per_hour: Price = None,
+    baseline: Baseline = None,
+    open: Open = False,
+    json: Json = False,
 ) -> None:
     """Write a report of the records in DIR; nothing is run.
 
@@ -54,6 +64,7 @@ def report(
       tfdist report bench_results/20260101T120000Z-gpu --price-per-hour 32.77
       tfdist report runs/* --out all-runs
       tfdist report before after --out both
+      tfdist report bench_results/20260101T120000Z-knobs --baseline multiworker
       tfdist report bench_results/20260101T120000Z-collectives
     """
     from tfdist.bench.report.build import make_report
@@ -68,7 +79,7 @@ def report(
     used, empty = with_records(folders)
     root = _folder_for(used, out)
     _check_price(price_per_hour)
-    content = make_report(used, price_per_hour)
+    content = make_report(used, price_per_hour, baseline)
     path = write_report(content, root)
     list_skipped(empty)
     list_unreadable(content)

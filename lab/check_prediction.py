@@ -3,7 +3,8 @@
 python -m lab.check_prediction [--out DIR] [--rounds N]    # as root; about 11 minutes
 
 Hosts are network namespaces with an equal share of a core each, so that four of them fit on two cores. Fitted: a sweep
-of all-reduces and a bench over 2 hosts at 1 Gbit/s. Compared: 3 and 4 hosts at 1 Gbit/s, and 2 to 4 at 100 Mbit/s.
+of all-reduces over 2 hosts and a bench over 2 (and over 2 and 3) hosts at 1 Gbit/s. Compared: the other numbers of hosts
+at 1 Gbit/s, and 2 to 4 at 100 Mbit/s.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -33,9 +35,10 @@ from tfdist.bench.report.write import write_page
 from tfdist.bench.table import Column, Table
 
 HOSTS = (2, 3, 4)
+FITS = ((2,), (2, 3))
+"""Numbers of hosts of the arms that a prediction is fitted to."""
 FITTED, SLOW = 1000, 100
 """Mbit/s."""
-TOLERANCE = 0.15
 CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
 PERIOD_US = 10_000
 SHARE = 0.35
@@ -65,6 +68,8 @@ MANY = '[[arms]]\nname = "{strategy}/{hosts}"\nstrategy = "{strategy}"\nworkers 
 class Compared:
     """A predicted and a measured point."""
 
+    fitted: tuple[int, ...]
+    """One of FITS."""
     mbit: int
     hosts: int
     predicted: float
@@ -82,7 +87,12 @@ class Compared:
     @property
     def held_out(self) -> bool:
         """Whether the model was not fitted to it."""
-        return (self.mbit, self.hosts) != (FITTED, HOSTS[0])
+        return self.mbit != FITTED or self.hosts not in self.fitted
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measured figure is inside the interval."""
+        return self.low <= self.measured <= self.high
 
 
 @contextmanager
@@ -150,38 +160,45 @@ def run(launcher: Launcher, command: str, *arguments: str) -> None:
 
 
 def compare(folder: Path) -> tuple[list[Compared], Prediction]:
-    """Predicted with the arm over two hosts at 1 Gbit/s alone, and measured."""
-    fitted = f"multiworker/{HOSTS[0]}"
+    """Predicted with the arms over two, or two and three, hosts at 1 Gbit/s alone, and measured."""
     found, last = [], None
-    for mbit, name in ((FITTED, "fitted"), (SLOW, "slow")):
+    for fitted, (mbit, name) in product(FITS, ((FITTED, "fitted"), (SLOW, "slow"))):
         rows = {row.arm: row for row in summarize([read_folder(folder / name, "")])}
         measured = [rows[f"multiworker/{number}"] for number in HOSTS]
         link = measured[0].link  # as `tfdist doctor` measures it: known before any training
-        asked = (
-            PredictionOptions(HOSTS, link["bytes_per_s"], link["rtt_s"] / 2, arms=(fitted,))
-            if mbit != FITTED
-            else PredictionOptions(HOSTS, arms=(fitted,))
-        )
-        last = predict(folder / "fitted", folder / "sweep", asked)
-        found += [_compared(mbit, last.curves[0], index, row) for index, row in enumerate(measured)]
+        slow = {"bandwidth": link["bytes_per_s"], "latency_s": link["rtt_s"] / 2} if mbit != FITTED else {}
+        arms = tuple(f"multiworker/{number}" for number in fitted)
+        last = predict(folder / "fitted", folder / "sweep", PredictionOptions(HOSTS, arms=arms, **slow))
+        found += [_compared(fitted, mbit, last.curves[0], index, row) for index, row in enumerate(measured)]
     assert last is not None
     return found, last
 
 
-def _compared(mbit: int, curve: ScalingCurve, index: int, row: ArmRow) -> Compared:
-    point = curve.points[index]
+def _compared(fitted: tuple[int, ...], mbit: int, curve: ScalingCurve, index: int, row: ArmRow) -> Compared:
+    point, limits = curve.points[index], curve.points[index].interval
     if row.images_per_s is None:
         raise SystemExit(f"{row.arm} at {mbit} Mbit/s was not measured: {row.reason}")
     low, high = (row.spread.low, row.spread.high) if row.spread else (math.nan, math.nan)
-    return Compared(
-        mbit, point.devices, point.images_per_s, point.interval.low, point.interval.high, row.images_per_s, low, high
-    )
+    rate = point.images_per_s
+    return Compared(fitted, mbit, point.devices, rate, limits.low, limits.high, row.images_per_s, low, high)
 
 
 def section_of(found: Sequence[Compared]) -> Section:
     """The errors, as a table and a chart."""
-    data = pd.DataFrame([{**vars(each), "error": each.error, "held_out": each.held_out} for each in found])
+    data = pd.DataFrame(
+        [
+            {
+                **vars(each),
+                "fitted": " and ".join(map(str, each.fitted)),
+                "error": each.error,
+                "held_out": each.held_out,
+                "inside": each.inside,
+            }
+            for each in found
+        ]
+    )
     columns = (
+        Column("fitted to hosts", ("fitted",)),
         Column("link", ("mbit",), "{} Mbit/s"),
         Column("hosts", ("hosts",)),
         Column("measured images/s", ("measured",), "{:.1f}"),
@@ -190,12 +207,14 @@ def section_of(found: Sequence[Compared]) -> Section:
         Column("interval", ("low", "high"), "{:.1f} to {:.1f}"),
         Column("error", ("error",), "{:+.1%}"),
         Column("point", ("held_out",), lambda held_out: "held out" if held_out else "fitted"),
+        Column("inside", ("inside",), lambda inside: "yes" if inside else "no"),
     )
-    worst = max((each for each in found if each.held_out), key=lambda each: abs(each.error))
     held = [each for each in found if each.held_out]
+    worst = max(held, key=lambda each: abs(each.error))
     answer = (
-        f"The largest error on {len(held)} points that were held out is {worst.error:+.0%} ({worst.hosts} hosts at {worst.mbit} Mbit/s); "
-        f"{sum(abs(each.error) <= TOLERANCE for each in held)} of them are within {TOLERANCE:.0%}."
+        f"The largest error on {len(held)} points that were held out is {worst.error:+.0%} ({worst.hosts} hosts at "
+        f"{worst.mbit} Mbit/s, fitted to {' and '.join(map(str, worst.fitted))}); {sum(each.inside for each in held)} of "
+        f"them are inside the interval."
     )
     chart = Chart("predicted-and-measured", "Predicted and measured", answer, lambda axes: paint(axes, found), data)
     table = Table("errors", "Errors of predictions", data, columns)
@@ -203,14 +222,14 @@ def section_of(found: Sequence[Compared]) -> Section:
 
 
 def paint(axes: object, found: Sequence[Compared]) -> None:
-    """A line for the predictions of each link, dots for what was measured."""
+    """A line for the predictions of each link from two hosts, dots for what was measured."""
     from matplotlib.axes import Axes
 
     from tfdist.bench.report.figures.colors import ASYNC, GRID, INK, SYNC
 
     assert isinstance(axes, Axes)
     for mbit, color in ((FITTED, SYNC), (SLOW, ASYNC)):
-        points = [each for each in found if each.mbit == mbit]
+        points = [each for each in found if (each.fitted, each.mbit) == (FITS[0], mbit)]
         hosts = [each.hosts for each in points]
         axes.plot(hosts, [each.predicted for each in points], color=color, label=f"predicted, {mbit} Mbit/s")
         axes.fill_between(hosts, [p.low for p in points], [p.high for p in points], color=color, alpha=0.15, lw=0)
@@ -230,8 +249,9 @@ METHOD = """\
 Hosts are network namespaces of one machine, each with {share:.0%} of a core (CPU quota), on links that are limited by a token bucket. MobileNetV2, alpha 0.35, 32 px, 1000 classes, batch 16 per
 host, {megabytes:.1f} MB of gradients. All arms of one link took turns in one bench.
 
-- **Fitted** to a sweep of all-reduces over 2 hosts and to the arms one-device, independent and multiworker over 2 hosts, all at {fitted} Mbit/s.
-- **Held out**: multiworker over 3 and 4 hosts, and all at {slow} Mbit/s. Of the slow link only its bandwidth and round trip were given to the prediction, as `tfdist doctor`
+- **Fitted** to a sweep of all-reduces over 2 hosts and to the arms one-device, independent over 2 hosts and multiworker over 2, or 2 and 3, hosts, all at {fitted} Mbit/s. From 2 hosts
+  alone, a step is assumed to grow by 5 % for each doubling; from 2 and 3, its rest grows as measured.
+- **Held out**: multiworker over the other numbers of hosts, and all at {slow} Mbit/s. Of the slow link only its bandwidth and round trip were given to the prediction, as `tfdist doctor`
   measures them.
 - An error is predicted over measured images/s, less 1."""
 

@@ -1,6 +1,6 @@
 """All-reduce between two hosts over links of known speed: what `tfdist collectives` shows at 1 Gbit/s and at 100 Mbit/s.
 
-python -m lab.collectives_on_links [--out bench_results] [--rounds 6]    # as root; about 6 minutes
+python -m lab.collectives_on_links [--out bench_results] [--rounds 12]    # as root; about 10 minutes
 
 The hosts are network namespaces on this machine, pinned to a core each. Token buckets (tc tbf) limit the link.
 """
@@ -58,7 +58,7 @@ def main() -> None:
     """Measure every speed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("bench_results"), help="receives a folder for each link")
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--only", choices=[speed.name for speed in SPEEDS], help="this link alone")
     options = parser.parse_args()
     why = missing()

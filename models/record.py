@@ -252,7 +252,7 @@ class TurnRecord(_Versioned):
     windows: Mapping[str, tuple[Window, ...]]
     hosts: tuple[HostUsage, ...] = ()
     repeated: bool = False
-    """It replaces a disturbed turn of the same round."""
+    """It replaces a disturbed turn of the same round, or is that of the baseline beside it."""
     observed: Mapping[str, Observed] = field(default_factory=dict)
     """What each task reported about the turn besides windows, by name: JSON. docs/protocol.md lists the names."""
 

@@ -24,6 +24,14 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Benches of tests add nothing to the user's history of equal arms."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture
 def survivors(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
     """A function that lists the processes which this test started, directly or not, and which still run."""

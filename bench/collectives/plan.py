@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 from tfdist.bench.folder import check_new
-from tfdist.bench.plan import PlannedRun, interleave
+from tfdist.bench.plan import PlannedRun, interleave, start_order
 from tfdist.bench.suites.arm import Arm
 from tfdist.bench.suites.arms import Arms, resolve_arms
 from tfdist.jobs.exchange_checks import uses_nccl
@@ -19,11 +19,12 @@ from tfdist.launch.quantities import parse_sizes
 from tfdist.models.collectives.spec import CollectiveOp, CollectiveSpec
 from tfdist.models.collectives.support import collective_refusal
 from tfdist.strategies.catalog import gradient_dtype_refusal, refuse
+from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import Communication, CrossDevice, GradientDtype, StrategyName, option_text
 
 COMMAND = ("python", "-m", "tfdist.models.collectives.task")
 """Because of it `resolve_arms` decides on a strategy alone, as for a user's program, and not on a training."""
-DEFAULT_SIZES = "1K:256M"
+DEFAULT_SIZES = "1K:64M:4"
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,11 @@ class CollectiveOptions:
     pack_sizes: tuple[int, ...] = ()
     """Bytes; 0: one pack."""
     gradient_dtype: GradientDtype = GradientDtype.FLOAT32
-    rounds: int = 6
-    turn_s: float = 5.0
+    rounds: int = 12
+    """Turns of each arm, over all its starts."""
+    incarnations: int = 4
+    """Starts of each arm's processes, if there are as many rounds."""
+    turn_s: float = 2.0
     seed: int = 0
     out: Path | None = None
     command: str = ""
@@ -62,6 +66,10 @@ class CollectivePlan:
     hosts: tuple[str, ...]
     arms: Arms
     """Their specs are CollectiveSpecs."""
+    same_arms: tuple[tuple[str, str], ...]
+    """See SweepHeader."""
+    starts: tuple[tuple[str, ...], ...]
+    """Arms of each start of the processes in shuffled order."""
     runs: tuple[PlannedRun, ...]
     """The turns in their order."""
 
@@ -85,14 +93,36 @@ def plan_collectives(options: CollectiveOptions, machines: Machines) -> Collecti
     arms = _resolve(list(_arms(options, machines)), options, machines)
     if not arms.specs:
         raise TfdistError(next(iter(arms.refused.values())))
-    runs = interleave(list(arms.specs), options.rounds, options.seed)
-    names = tuple(host.name for host in machines)
-    return CollectivePlan(root, options, now.isoformat(timespec="seconds"), names, arms, runs)
+    arms, same_arms = _with_same_arms(arms)
+    names, numbers = list(arms.specs), range(1, min(options.incarnations, options.rounds) + 1)
+    starts = tuple(tuple(start_order(names, number, options.seed)) for number in numbers)
+    runs = interleave(names, options.rounds, options.seed)
+    hosts = tuple(host.name for host in machines)
+    return CollectivePlan(root, options, now.isoformat(timespec="seconds"), hosts, arms, same_arms, starts, runs)
+
+
+def _with_same_arms(arms: Arms) -> tuple[Arms, tuple[tuple[str, str], ...]]:
+    """The arms, and the pairs of them that do the same; the first one is added again if there is no pair."""
+
+    def work(arm: str) -> StrategyChoice:
+        spec = arms.specs[arm]
+        ring = spec.communication is Communication.AUTO and not spec.gpus
+        return replace(spec, communication=Communication.RING) if ring else spec
+
+    pairs = tuple((arm, other) for other, arm in combinations(arms.specs, 2) if work(arm) == work(other))
+    if pairs:
+        return arms, pairs
+    first = next(iter(arms.specs))
+    again = f"{first} (again)"
+    specs, machines = {**arms.specs, again: arms.specs[first]}, {**arms.machines, again: arms.machines[first]}
+    return replace(arms, specs=specs, machines=machines), ((again, first),)
 
 
 def _check(options: CollectiveOptions) -> None:
     if options.rounds < 1:
         raise TfdistError(f"--rounds {options.rounds}: must be at least 1; 3 or more give intervals")
+    if options.incarnations < 1:
+        raise TfdistError(f"--incarnations {options.incarnations}: must be at least 1; 4 or more see how starts differ")
     if options.model_gradients and options.op is not CollectiveOp.ALL_REDUCE:
         raise TfdistError(f"--op {options.op} --model-gradients: gradients are all-reduced; omit one of them")
     if options.pack_sizes and not options.model_gradients:

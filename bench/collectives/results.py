@@ -14,7 +14,9 @@ from tfdist.models.collectives.spec import CollectiveOp, algbw, bus_factor
 from tfdist.models.record import MeasuredLink
 from tfdist.strategies.options import GradientDtype
 
-FORMAT = 1
+FORMAT = 2
+_READABLE = (1, FORMAT)
+"""In format 1 the processes of an arm started once."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Line:
     """Communication between processes; None: the ranks are devices of one process."""
     cross_device: str | None = None
     """Operations between devices of one process; None: each rank is a process."""
+    incarnation: PositiveInt = 1
+    """The start of the arm's processes, counted from 1."""
 
     @property
     def algbw(self) -> float:
@@ -70,6 +74,10 @@ class SweepHeader:
     link: MeasuredLink = field(default_factory=dict)
     not_measured: Mapping[str, str] = field(default_factory=dict)
     """Arms that were refused or failed, with the reason."""
+    starts: tuple[tuple[str, ...], ...] = ()
+    """Arms of each incarnation in the order of their starts, which is shuffled."""
+    same_arms: tuple[tuple[str, str], ...] = ()
+    """Pairs of arms that do the same under two names (A/A): their difference is noise."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +149,8 @@ def read_collectives(root: Path) -> Sweep:
         data = None
     if not isinstance(data, dict):
         raise TfdistError(f"{root} has no readable collectives.json: give the folder of a `tfdist collectives`")
-    if data.get("format") != FORMAT:
-        raise TfdistError(f"{files.header} has format {data.get('format')!r}: this tfdist reads format {FORMAT}")
+    if data.get("format") not in _READABLE:
+        raise TfdistError(f"{files.header} has format {data.get('format')!r}: this tfdist reads formats 1 and {FORMAT}")
     try:
         header = from_json(data, SweepHeader)
     except ValueError as error:

@@ -10,7 +10,7 @@ from tfdist.bench.collectives.plan import CollectivePlan
 from tfdist.bench.collectives.results import Line, SweepFolder, SweepHeader
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.group import Group, Pace
-from tfdist.bench.plan import PlannedRun
+from tfdist.bench.plan import PlannedRun, incarnations, spread
 from tfdist.bench.runner import TIMEOUT_S, RunnerHooks, TurnRunner
 from tfdist.bench.turns import Parked
 from tfdist.launch.doctor.preflight import slowest
@@ -21,7 +21,7 @@ from tfdist.models.record import CollectiveCase, Record, RecordStatus
 from tfdist.strategies.options import StrategyName
 
 
-def lines_of(spec: CollectiveSpec, hosts: int, run: PlannedRun, parked: Parked) -> list[Line]:
+def lines_of(spec: CollectiveSpec, hosts: int, run: PlannedRun, incarnation: int, parked: Parked) -> list[Line]:
     """What the tasks of an arm report about a turn: of each case the time of the slowest task, and all wrong elements.
 
     Raises:
@@ -51,6 +51,7 @@ def lines_of(spec: CollectiveSpec, hosts: int, run: PlannedRun, parked: Parked) 
             wrong=sum(case["wrong"] for case in cases),
             communication=str(spec.communication) if between else None,
             cross_device=None if between else str(spec.cross_device),
+            incarnation=incarnation,
         )
         for cases in zip(*reports, strict=True)
     ]
@@ -88,6 +89,8 @@ class _Sweep(TurnRunner):
     environment: EnvironmentOf
     records: dict[str, Record] = field(default_factory=dict)
     """The last one of each arm."""
+    starts: list[tuple[str, ...]] = field(default_factory=list)
+    """See SweepHeader."""
 
     def __post_init__(self) -> None:
         self.folder = SweepFolder(self.plan.root)
@@ -100,34 +103,43 @@ class _Sweep(TurnRunner):
         return {arm: record.reason for arm, record in self.records.items() if record.status in bad}
 
     def measure(self) -> None:
-        """Measure all turns, in as many groups of arms as memory requires."""
-        arms, number, run_dir = list(self.plan.arms.specs), 0, BenchPaths(self.root).run
-        while arms:
-            number += 1
-            policy = replace(self.hooks.policy, timeout_s=TIMEOUT_S)
-            starts = [
-                ArmStart(
-                    arm, 1, self._spec(arm), (), self.machines[arm], run_dir(index, arm, 1), policy, self.templates
-                )
-                for index, arm in enumerate(arms, start=1)
-            ]
-            pace = Pace(self.plan.options.turn_s, 0.0, 0.0)  # only for `Group.turn`
-            group, left = self.start_group(number, pace, starts, self._note)
-            self._save_header()
-            for run in self.plan.runs:
-                if run.arm in group.members:
-                    self._measure_turn(group, run)
-            self.end_group()
-            arms = left
+        """Measure all turns, with new processes in each incarnation; arms that do not fit into memory have another."""
+        options, ends = self.plan.options, spread(self.plan.options.rounds, len(self.plan.starts))
+        for number, runs in enumerate(incarnations(self.plan.runs, ends)):
+            self.renew_templates()
+            arms = waiting = [arm for arm in self.plan.starts[number] if arm not in self.failed]
+            while waiting:
+                started = time.monotonic()
+                group, left = self._start(waiting, options.seed + number)
+                self.spent.add_start(time.monotonic() - started, again=waiting is not arms)
+                for run in runs:
+                    if run.arm in group.members:
+                        self._measure_turn(group, run)
+                self.end_group()
+                waiting = left
+
+    def _start(self, arms: Sequence[str], seed: int) -> tuple[Group, list[str]]:
+        """Start an incarnation; returns it and the arms that do not fit. `seed`: of the order of sizes."""
+        incarnation, policy = len(self.starts) + 1, replace(self.hooks.policy, timeout_s=TIMEOUT_S)
+        starts = []
+        for index, arm in enumerate(arms, start=1):
+            spec, run_dir = replace(self._spec(arm), seed=seed), BenchPaths(self.root).run(index, arm, incarnation)
+            starts += [ArmStart(arm, incarnation, spec, (), self.machines[arm], run_dir, policy, self.templates)]
+        pace = Pace(self.plan.options.turn_s, 0.0, 0.0)  # only for `Group.turn`
+        group, left = self.start_group(incarnation, pace, starts, self._note)
+        self.starts.append(tuple(arm for arm in arms if arm not in left))
+        self._save_header()
+        return group, left
 
     def _measure_turn(self, group: Group, run: PlannedRun) -> None:
         started, total = time.monotonic(), len(self.plan.runs)
-        left_s = self.spent.left_s(0, total - self.spent.turns, self.plan.options.turn_s)
+        starts_left = len(self.plan.starts) - self.spent.starts
+        left_s = self.spent.left_s(starts_left, total - self.spent.turns, self.plan.options.turn_s)
         self.hooks.progress.turn(run, self.spent.turns + 1, total, left_s)
         parked = group.release(run.arm, TURN)
         if parked is None:
             return
-        lines = lines_of(self._spec(run.arm), len(self.machines[run.arm]), run, parked)
+        lines = lines_of(self._spec(run.arm), len(self.machines[run.arm]), run, group.number, parked)
         for line in lines:
             self.folder.append(line)
         self.spent.add_turn(time.monotonic() - started)
@@ -155,5 +167,7 @@ class _Sweep(TurnRunner):
             environment=self.environment(list(self.records.values())),
             link=slowest(self.hooks.links, list(machines)),
             not_measured={**plan.arms.refused, **self.failed},
+            starts=tuple(self.starts),
+            same_arms=plan.same_arms,
         )
         self.folder.save_header(header)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tfdist.bench.collectives.figures import SizeFigure, figures_of
+from tfdist.bench.collectives.figures import SizeFigure, disturbed_turns, figures_of, noise_sentences
 from tfdist.bench.collectives.results import Sweep
 from tfdist.bench.table import Column
 from tfdist.launch.quantities import size_text
@@ -13,10 +13,6 @@ def significant(value: float, digits: int = 3) -> str:
     """`0.00123`, `12.0` or `1234`: `digits` significant digits or all before the point, never a power of ten."""
     exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
     return f"{value:.{max(0, digits - 1 - exponent)}f}"
-
-
-def _significant(value: float) -> str:
-    return significant(value)
 
 
 def _interval(low: float | None, high: float | None) -> str:
@@ -36,8 +32,8 @@ REDOP = Column("redop", ("redop",))
 TENSORS = Column("tensors", ("tensors",))
 PACKS = Column("packs (B)", ("pack_bytes", "tensors"), _packs)
 TIME = Column("time (us)", ("time_us",), lambda value: significant(value, 4))
-ALGBW = Column("algbw (GB/s)", ("algbw_gb_per_s",), _significant)
-BUSBW = Column("busbw (GB/s)", ("busbw_gb_per_s",), _significant)
+ALGBW = Column("algbw (GB/s)", ("algbw_gb_per_s",), significant)
+BUSBW = Column("busbw (GB/s)", ("busbw_gb_per_s",), significant)
 INTERVAL = Column("95 % interval (GB/s)", ("busbw_gb_per_s_low", "busbw_gb_per_s_high"), _interval)
 WRONG = Column("#wrong", ("wrong",))
 
@@ -64,6 +60,7 @@ def values_of(figure: SizeFigure) -> dict[str, Any]:
         "tensors": line.tensors,
         "pack_bytes": line.pack_bytes,
         "rounds": figure.rounds,
+        "starts": figure.starts,
         "time_us": figure.seconds * 1e6,
         "time_us_low": seconds.low * 1e6 if seconds else None,
         "time_us_high": seconds.high * 1e6 if seconds else None,
@@ -80,6 +77,8 @@ def to_json(sweep: Sweep) -> dict[str, Any]:
     return {
         "format": 1,
         "rows": [values_of(figure) for figure in figures_of(sweep)],
+        "noise": list(noise_sentences(sweep)),
+        "disturbed": list(disturbed_turns(sweep.lines)),
         "not_measured": dict(sweep.header.not_measured),
         "unreadable": list(sweep.unreadable),
     }

@@ -150,16 +150,16 @@ def _anchor(rows: Sequence[Sequence[ArmRow]], labels: Sequence[str], wanted: str
         base, new = ({row.arm: row for row in each if row.measured} for each in rows)
         shared = [arm for arm in base if arm in new]
         if wanted not in shared:
-            raise TfdistError(f"--anchor {wanted}: no arm that both measured; {did_you_mean(wanted, shared)}")
+            raise TfdistError(f"--baseline {wanted}: no arm that both measured; {did_you_mean(wanted, shared)}")
         why = why_not(base[wanted], new[wanted], same_work)
         if why:
-            raise TfdistError(f"--anchor {wanted}: it cannot be compared itself ({why}); choose another arm")
+            raise TfdistError(f"--baseline {wanted}: it cannot be compared itself ({why}); choose another arm")
         return wanted
     found, moved = find_anchor(rows[0], rows[1], same_work), machine_differences(rows[0], rows[1])
     if found is None and moved:
         raise TfdistError(
             f"{' and '.join(labels)} are of different machines ({'; '.join(moved)}), and have no one-device arm of the "
-            f"same work in common: name another arm with --anchor, or compare images/s as they are with --anchor none"
+            f"same work in common: name another arm with --baseline, or compare images/s with --baseline none"
         )
     return found
 

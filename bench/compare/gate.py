@@ -1,8 +1,10 @@
 """When a change fails a build."""
 
+import math
 import re
 
-from tfdist.bench.statistics import Comparison
+from tfdist.bench.noise import ASSUMED_SD, FEWEST_STARTS
+from tfdist.bench.statistics import ERROR, FLOOR, Comparison
 from tfdist.launch.errors import TfdistError
 
 
@@ -22,3 +24,30 @@ def parse_share(text: str, flag: str) -> float:
 def is_too_slow(comparison: Comparison | None, bound: float) -> bool:
     """Whether even the upper end of its interval is slower by more than `bound`: a share of the base's speed."""
     return comparison is not None and comparison.interval is not None and comparison.interval.high < 1 - bound
+
+
+_MOST_STARTS = 100
+_TURN_SD, _BAD = 0.03, 0.02 * 0.12**2
+"""Standard deviation of a turn on a quiet machine, and the variance that 2 % of starts cause which are 12 % slower."""
+
+
+def gate_starts(pairs: int, bound: float, rounds: int = 3) -> int:
+    """The number of starts with which a gate at `bound` finds a slow-down of twice as much in 9 of 10 benches.
+
+    Args:
+        pairs: comparisons of a new version with its base.
+        bound: a share above 0.
+        rounds: of each start.
+
+    Simulated in bench_results/calibration/statistics.md.
+    """
+    from scipy.special import ndtri, stdtrit
+
+    needed = math.log((1 - bound) / max(1 - 2 * bound, 0.01))
+    variance = 2 * (ASSUMED_SD**2 + _TURN_SD**2 / rounds + _BAD)
+    for starts in range(FEWEST_STARTS, _MOST_STARTS):
+        error = math.sqrt(variance / starts)
+        sure = float(stdtrit((2 * pairs - 1) * (starts - 1), 1 - ERROR / pairs / 2)) * math.hypot(error, FLOOR)
+        if sure + float(ndtri(0.9)) * error <= needed:
+            return starts
+    return _MOST_STARTS

@@ -47,10 +47,22 @@ def sentences(compared: ComparedFolders) -> Iterator[str]:
     halves = [1 - found.low / (found.low * found.high) ** 0.5 for found in intervals if found]
     if halves:
         yield f"A change of less than about {median(halves):.0%} cannot be told from the noise of these benches."
+    yield _shared(compared)
     if len(halves) < len(intervals):
         yield "Arms without an interval have fewer than 3 rounds in one of the benches: add rounds to compare them."
     if any("command: " in each.reason for each in compared.changes):
         yield "If another command line of your program does the same work, compare it with --same-work."
+
+
+def _shared(compared: ComparedFolders) -> str:
+    """How small a change of all arms alike cannot be seen."""
+    found = next((each.comparison for each in compared.changes if each.comparison and not each.anchored), None)
+    limits = found.interval if found else None
+    size = f"of less than about {1 - limits.low / (limits.low * limits.high) ** 0.5:.0%} " if limits else ""
+    return (
+        f"A change {size}that all arms share cannot be told from the machine of the day: measure two versions in one "
+        "bench, with 'tfdist bench --against'."
+    )
 
 
 def one_sided(compared: ComparedFolders) -> Iterator[str]:

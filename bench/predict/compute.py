@@ -67,13 +67,7 @@ def compute_for(row: ArmRow, rows: Sequence[ArmRow]) -> Compute:
     Raises:
         TfdistError: there is no one-device arm of the same work.
     """
-    alike = [
-        each
-        for each in rows
-        if each.measured
-        and math.isclose(batch_of(row), batch_of(each), rel_tol=_SAME_BATCH)
-        and not differences(row.measured[0], each.measured[0])
-    ]
+    alike = [each for each in rows if each.measured and same_work(row, each)]
     singles = [each for each in alike if each.strategy == StrategyName.ONE_DEVICE]
     side_by_side = [each for each in alike if each.exchange is Exchange.NONE and (each.devices or 0) > 1]
     many = [each for each in side_by_side if each.hosts == row.hosts] or side_by_side
@@ -90,6 +84,12 @@ def compute_for(row: ArmRow, rows: Sequence[ArmRow]) -> Compute:
         seconds = devices * batch_of(each) / (each.images_per_s or math.nan)
         times.append(StepTime(each.arm, devices, seconds, error_of(each)))
     return Compute(tuple(times), spread, df)
+
+
+def same_work(row: ArmRow, other: ArmRow) -> bool:
+    """Whether a device computes the same in a step of both arms, on the same kind of machine."""
+    same_batch = math.isclose(batch_of(row), batch_of(other), rel_tol=_SAME_BATCH)
+    return same_batch and not differences(row.measured[0], other.measured[0])
 
 
 def batch_of(row: ArmRow) -> float:

@@ -5,7 +5,7 @@ open.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,6 +18,11 @@ DRAWS = 400
 RANGE = 8
 """A prediction for more than this many times the devices, or this many times more or less bandwidth, than were
 measured is an extrapolation."""
+ASSUMED_GROWTH = 0.05
+"""Growth of a step for each doubling of the devices beyond a single measured number: published scaling is about this
+much worse than a constant rest predicts (bench_results/prediction/published.md)."""
+WIDENING = 0.08
+"""Standard deviation of the logarithm of images/s for each doubling of the devices beyond the measured ones."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +33,49 @@ class Parts:
     waiting: Array
     exchange: Array
     rest: Array
-    """The rest of the strategy, as measured. Asynchronous workers: 0, their waiting is for the parameter servers."""
+    """The rest of the strategy. Asynchronous workers: 0, their waiting is for the parameter servers."""
 
     @property
     def total(self) -> Array:
         """Seconds of a step of all devices."""
         return self.compute + self.waiting + self.exchange + self.rest
+
+
+def with_rest(parts: Parts, devices: Array, measured: Sequence[int], rests: Array) -> Parts:
+    """The parts of a step with what the measured arms take beside them, on other numbers of devices.
+
+    The rest is a + b log2(n) with b >= 0, fitted by least squares. Of a single measured number of devices it is
+    constant up to that number; beyond it the step grows by ASSUMED_GROWTH for each doubling. Overlap hides no more than
+    there is to wait and to exchange. One device has no rest.
+
+    Args:
+        parts: draws x devices; their rest is not read.
+        measured: numbers of devices.
+        rests: seconds, draws x measured.
+    """
+    logs = np.log2(np.array(measured, dtype=float))
+    away = logs - logs.mean()
+    slopes = np.maximum(rests @ away, 0.0) / max(float(away @ away), 1e-12)
+    rest = rests.mean(axis=1)[:, None] + slopes[:, None] * (np.log2(devices) - logs.mean())
+    rest = np.maximum(rest, -parts.exchange - parts.waiting)
+    if len(set(measured)) == 1:
+        step = parts.compute + parts.waiting + parts.exchange + rest
+        rest = rest + ASSUMED_GROWTH * _doublings(devices, measured) * step
+    return replace(parts, rest=np.where(devices > 1, rest, 0.0))
+
+
+def widened(rates: Array, devices: Array, measured: Sequence[int], drawn: Array) -> Array:
+    """Images/s, draws x devices, with the error of the model itself; `drawn`: a standard normal number per draw."""
+
+    found: Array = rates * np.exp(WIDENING * _doublings(devices, measured) * drawn[:, None])
+    return found
+
+
+def _doublings(devices: Array, measured: Sequence[int]) -> Array:
+    """How many times the largest measured number of devices was doubled; 0 up to it."""
+
+    found: Array = np.log2(np.maximum(devices / max(measured), 1.0))
+    return found
 
 
 @dataclass(frozen=True)
@@ -66,9 +108,10 @@ class PredictedPoint:
 
 @dataclass(frozen=True)
 class ScalingCurve:
-    """The predictions for one arm."""
+    """The predictions for arms that differ in the number of devices only."""
 
-    arm: ArmRow
+    arms: tuple[ArmRow, ...]
+    """In ascending order of devices."""
     compute: Compute
     points: tuple[PredictedPoint, ...]
     pays_until: int | None
@@ -81,6 +124,16 @@ class ScalingCurve:
     """Fit of its exchange; None: an asynchronous arm."""
     service: float | None = None
     """Images/s that the parameter servers can serve; None: a synchronous arm."""
+
+    @property
+    def arm(self) -> ArmRow:
+        """The arm with the most devices, after which the curve is named."""
+        return self.arms[-1]
+
+    @property
+    def measured(self) -> tuple[int, ...]:
+        """Measured numbers of devices, in ascending order."""
+        return tuple(dict.fromkeys(row.devices or 1 for row in self.arms))
 
 
 @dataclass(frozen=True)
@@ -117,14 +170,14 @@ def is_far(measured: RingLink, other: RingLink | None) -> bool:
     return not 1 / RANGE <= ratio <= RANGE
 
 
-def curve_of(row: ArmRow, compute: Compute, question: Question, draws: Draws, most: int) -> ScalingCurve:
+def curve_of(arms: Sequence[ArmRow], compute: Compute, question: Question, draws: Draws, most: int) -> ScalingCurve:
     """`most`: the number of devices beyond which it is an extrapolation."""
 
     grid, rates, end = draws.grid, draws.rates, max(question.devices)
     until = [_pays_until(grid, each, question.worth) for each in rates]
     low, high = (int(value) for value in np.quantile(until, [ERROR / 2, 1 - ERROR / 2], method="nearest"))
     return ScalingCurve(
-        row,
+        tuple(arms),
         compute,
         tuple(_point(draws, number, number > most) for number in question.devices),
         until[0] if until[0] < end else None,
@@ -142,9 +195,9 @@ def _point(draws: Draws, number: int, extrapolated: bool) -> PredictedPoint:
     return PredictedPoint(
         number,
         float(rates[0]),
-        _quantiles(rates),
+        quantiles(rates),
         float(efficiency[0]),
-        _quantiles(efficiency),
+        quantiles(efficiency),
         tuple(float(1e3 * part[0, at]) for part in (parts.compute, parts.waiting, parts.exchange, parts.rest)),
         extrapolated,
     )
@@ -158,7 +211,8 @@ def _pays_until(grid: Array, rates: Array, worth: float) -> int:
     return int(grid[too_little[0]] if len(too_little) else grid[-1])
 
 
-def _quantiles(values: Array) -> Interval:
+def quantiles(values: Array) -> Interval:
+    """The interval that holds 95 % of the draws."""
 
     low, high = np.quantile(values, [ERROR / 2, 1 - ERROR / 2])
     return Interval(float(low), float(high), 1 - ERROR)

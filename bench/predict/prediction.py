@@ -1,8 +1,8 @@
 """The folder of a bench and a sweep of all-reduces -> predictions for its arms.
 
 A step of a synchronous arm takes as long as its slowest device computes, then the exchange of the gradients, and the
-rest that the measured arm takes beside that. How long the slowest of n devices takes follows from the order statistics
-of the measured spread.
+rest that the measured arms take beside that, which grows with the devices. How long the slowest of n devices takes
+follows from the order statistics of the measured spread.
 
 Workers of parameter servers queue for the servers, as in a closed queueing network: a worker computes for a while, then
 waits for its turn at each server. Exact mean value analysis (Reiser and Lavenberg 1980): a worker that arrives finds
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tfdist.bench.collectives.results import Sweep, read_collectives
-from tfdist.bench.predict.compute import Array, Compute, batch_of, compute_for, error_of
+from tfdist.bench.predict.compute import Array, Compute, batch_of, compute_for, error_of, same_work
 from tfdist.bench.predict.curve import (
     DRAWS,
     RANGE,
@@ -30,13 +30,15 @@ from tfdist.bench.predict.curve import (
     grid_of,
     is_far,
     link_of_bench,
+    widened,
+    with_rest,
 )
 from tfdist.bench.predict.ring import RingFit, RingLink, fit_ring, link_of, resolved, ring_lines
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.format import ends
 from tfdist.bench.report.summary import ArmRow, summarize
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.text import did_you_mean
+from tfdist.launch.text import counted, did_you_mean
 from tfdist.models.architectures.parameters import trained_parameters
 from tfdist.models.spec import Architecture
 from tfdist.strategies.options import Communication, StrategyName
@@ -81,7 +83,8 @@ def predict_async(row: ArmRow, compute: Compute, question: Question, seed: int =
     grid = grid_of(question.devices)
     rng = np.random.default_rng(seed)
     drawn, noise = rng.standard_normal((DRAWS, len(compute.times))), error_of(row) * rng.standard_normal(DRAWS)
-    drawn[0], noise[0] = 0, 0
+    of_model = rng.standard_normal(DRAWS)
+    drawn[0], noise[0], of_model[0] = 0, 0, 0
     spec, batch, devices = row.measured[0].spec, batch_of(row), row.devices or 1
     workers, servers = int(spec["workers"]), max(1, int(spec["ps"]))
     of_worker = devices // workers
@@ -100,7 +103,8 @@ def predict_async(row: ArmRow, compute: Compute, question: Question, seed: int =
     parts = Parts(seconds, np.maximum(total - seconds, 0.0), np.zeros_like(total), np.zeros_like(total))
     served = servers / max(float(service[0]), 1e-12) * batch * of_worker
     most = 0 if is_far(link_of_bench(row), question.link) else RANGE * devices
-    curve = curve_of(row, compute, question, Draws(grid, rates, parts, batch), most)
+    rates = widened(rates, grid, [devices], of_model)
+    curve = curve_of([row], compute, question, Draws(grid, rates, parts, batch), most)
     return replace(curve, service=served)
 
 
@@ -148,15 +152,18 @@ def slowest_over_mean(devices: Array, spreads: Array) -> Array:
     return found
 
 
-def predict_sync(row: ArmRow, compute: Compute, fit: RingFit, question: Question, seed: int = 0) -> ScalingCurve:
-    """A synchronous arm whose processes exchange gradients by a ring."""
+def predict_sync(
+    rows: Sequence[ArmRow], compute: Compute, fit: RingFit, question: Question, seed: int = 0
+) -> ScalingCurve:
+    """Synchronous arms that differ in the number of devices only; their processes exchange gradients by a ring."""
 
-    grid = grid_of(question.devices)
+    grid, row = grid_of(question.devices), rows[-1]
     rng = np.random.default_rng(seed)
     drawn = rng.standard_normal((DRAWS, len(compute.times)))
-    drawn[0] = 0  # the first draw is the best estimate
     spreads = compute.spread * np.sqrt(compute.df / rng.chisquare(compute.df, DRAWS))
-    spreads[0] = compute.spread
+    errors = rng.standard_normal((DRAWS, len(rows))) * [error_of(each) for each in rows]
+    of_model = rng.standard_normal(DRAWS)
+    drawn[0], spreads[0], errors[0], of_model[0] = 0, compute.spread, 0, 0  # the first draw is the best estimate
     rings = [fit.ring, *fit.draws[: DRAWS - 1]]
     size, operations = exchanged(row, question.gradient_bytes)
 
@@ -166,19 +173,14 @@ def predict_sync(row: ArmRow, compute: Compute, fit: RingFit, question: Question
         exchange = np.array([ring.seconds(devices, size, operations) for ring in used])
         return Parts(seconds, seconds * (slowest_over_mean(devices, spreads) - 1), exchange, np.zeros_like(seconds))
 
-    measured = parts(np.array([float(row.devices or 1)]), link_of_bench(row))
-    errors = error_of(row) * rng.standard_normal((DRAWS, 1))
-    errors[0] = 0
-    batch = batch_of(row)
-    step_s = batch * (row.devices or 1) / (row.images_per_s or np.nan)
-    rest = step_s * np.exp(errors) - measured.total
-    predicted = parts(grid, question.link)
-    floor = -predicted.exchange - predicted.waiting  # overlap hides no more than there is
-    rest = np.where(grid > 1, np.maximum(rest, floor), 0.0)
-    predicted = Parts(predicted.compute, predicted.waiting, predicted.exchange, rest)
-    rates = grid * batch / predicted.total
-    most = 0 if is_far(fit.link, question.link) else RANGE * max(*fit.ranks, row.devices or 1)
-    curve = curve_of(row, compute, question, Draws(grid, rates, predicted, batch), most)
+    devices, batch = [each.devices or 1 for each in rows], batch_of(row)
+    steps = np.array([batch_of(each) * (each.devices or 1) / (each.images_per_s or np.nan) for each in rows])
+    known = [parts(np.array([float(n)]), link_of_bench(each)).total for n, each in zip(devices, rows, strict=True)]
+    rests = steps * np.exp(errors) - np.hstack(known)
+    predicted = with_rest(parts(grid, question.link), grid, devices, rests)
+    rates = widened(grid * batch / predicted.total, grid, devices, of_model)
+    most = 0 if is_far(fit.link, question.link) else RANGE * max(*fit.ranks, *devices)
+    curve = curve_of(rows, compute, question, Draws(grid, rates, predicted, batch), most)
     return replace(curve, fit=fit)
 
 
@@ -195,6 +197,8 @@ FORMAT = 1
 WORTH = 0.5
 _PREDICTED = (StrategyName.MULTI_WORKER, StrategyName.PARAMETER_SERVER)
 _FLOAT32 = 4
+_EXCHANGE = ("devices", "communication", "packs", "bytes_per_pack", "gradient_dtype")
+"""Fields of a spec that define how processes exchange gradients."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +247,8 @@ def predict(bench: Path, collectives: Path | None, asked: PredictionOptions) -> 
         collectives: the folder of a sweep between the same processes; required by synchronous arms.
 
     Raises:
-        TfdistError: nothing that can be predicted, a missing sweep, or an unknown size of the gradients.
+        TfdistError: nothing that can be predicted, a missing sweep, an unknown size of the gradients, or more than one
+            host asked for and none of the measurements over two.
     """
     folder = read_folder(bench, bench.resolve().name)
     rows = summarize([folder])
@@ -265,6 +270,9 @@ def _curves(
 ) -> Iterator[ScalingCurve]:
     fits: dict[tuple[Communication, int], RingFit] = {}
     for row in chosen:
+        alike = _sizes(row, chosen)
+        if row is not alike[-1]:
+            continue
         compute, size = compute_for(row, rows), asked.gradient_bytes or _gradient_bytes(row, sweep)
         question = Question(asked.devices, asked.worth, size, _link(row, sweep, asked))
         if row.strategy != StrategyName.MULTI_WORKER or sweep is None:
@@ -275,7 +283,23 @@ def _curves(
         by = resolved(by, gpus)
         if (by, size) not in fits:
             fits[by, size] = fit_ring(ring_lines(sweep, by, gpus), link_of(sweep), size, DRAWS)
-        yield predict_sync(row, compute, fits[by, size], question)
+        yield predict_sync(alike, compute, fits[by, size], question)
+
+
+def _sizes(row: ArmRow, rows: Sequence[ArmRow]) -> list[ArmRow]:
+    """The arms that differ from a synchronous one in the number of processes only, itself included, by devices.
+
+    Those on one device exchange nothing, and do not show how the rest grows.
+    """
+
+    def exchange(each: ArmRow) -> tuple[Any, ...]:
+        return each.strategy, each.hosts > 1, *(each.measured[0].spec.get(key) for key in _EXCHANGE)
+
+    if row.strategy != StrategyName.MULTI_WORKER:
+        return [row]
+    several = [each for each in rows if (each.devices or 1) > 1 or each is row]
+    alike = [each for each in several if exchange(each) == exchange(row) and same_work(row, each)]
+    return sorted(alike, key=lambda each: each.devices or 1)
 
 
 def _chosen(rows: Sequence[ArmRow], patterns: Sequence[str]) -> list[ArmRow]:
@@ -303,19 +327,30 @@ def _gradient_bytes(row: ArmRow, sweep: Sweep | None) -> int:
 
 
 def _link(row: ArmRow, sweep: Sweep | None, asked: PredictionOptions) -> RingLink | None:
-    """The measured link with what was asked for in its place; None if nothing was.
+    """The measured link with what was asked for in its place; None: the one that the arm was measured over.
 
     Raises:
-        TfdistError: the sweep ran on one host, and the link between hosts is not given.
+        TfdistError: a host boundary that no measurement crossed, or a link between hosts that is not known.
     """
     by_sweep = row.strategy == StrategyName.MULTI_WORKER or not row.link
     measured = link_of(sweep) if sweep and by_sweep else link_of_bench(row)
+    as_measured = asked.bandwidth is None and asked.latency_s is None
+    if row.hosts == 1 and (sweep is None or len(set(sweep.header.hosts)) == 1):
+        record = row.measured[0]
+        most = max(row.devices or 1, len(record.hardware.get("gpus", ())) if record.spec.get("gpus") else 0)
+        if not as_measured or max(asked.devices) > most:
+            raise TfdistError(
+                f"{row.arm} was measured on one host, and without --collectives over two hosts nothing is known of the "
+                f"links between them: give those, bench the arm with 'tfdist bench --hosts h1,h2 --suite hosts', or "
+                f"predict at most {counted(most, 'device')}, without --bandwidth and --latency"
+            )
+        return None
     if sweep and by_sweep and not measured.bytes_per_s and None in (asked.bandwidth, asked.latency_s):
         raise TfdistError(
             "the sweep ran on one host, so nothing is known of the links between hosts: give --bandwidth, as 10Gbit, "
             "and --latency, as 50us, or the --collectives of several hosts"
         )
-    if asked.bandwidth is None and asked.latency_s is None:
+    if as_measured and (row.hosts > 1 or row.strategy == StrategyName.MULTI_WORKER):
         return None
     return RingLink(
         measured.bytes_per_s if asked.bandwidth is None else asked.bandwidth,
@@ -336,6 +371,7 @@ def _curve_to_json(curve: ScalingCurve) -> dict[str, Any]:
         "served_images_per_s": curve.service,
         "gradient_bytes": curve.gradient_bytes,
         "link": vars(curve.link) if curve.link else None,
+        "measured_devices": list(curve.measured),
         "ring": ring,
         "spread": curve.compute.spread,
         "points": [values_of(curve, index) for index in range(len(curve.points))],

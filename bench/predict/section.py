@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tfdist.bench.predict.compute import batch_of
-from tfdist.bench.predict.curve import RANGE, PredictedPoint, ScalingCurve
+from tfdist.bench.predict.curve import ASSUMED_GROWTH, RANGE, WIDENING, PredictedPoint, ScalingCurve
 from tfdist.bench.predict.prediction import Prediction, values_of
 from tfdist.bench.predict.ring import RingFit
 from tfdist.bench.report.figures.colors import INK, MUTED, PALETTE, RED
@@ -111,8 +111,9 @@ def _notes(prediction: Prediction) -> Iterator[str]:
     yield (
         "Every device has the same batch (weak scaling), and hosts are like the measured ones. A step is the compute "
         "time, the wait for the slowest of n devices by their measured spread, the exchange, and the rest that the "
-        "measured arm takes beside these."
+        "measured arms take beside these."
     )
+    yield from (_about_rest(curve) for curve in prediction.curves if curve.fit)
     for fit, gradient_bytes in prediction.fits:
         yield from _about_ring(fit, gradient_bytes)
     for link in dict.fromkeys(curve.link for curve in prediction.curves if curve.link):
@@ -124,9 +125,21 @@ def _notes(prediction: Prediction) -> Iterator[str]:
         )
     yield (
         f"More than {RANGE} times the measured devices, or {RANGE} times more or less bandwidth, is an extrapolation "
-        "(dashed). The intervals contain what the measurements leave open, not what the model leaves out."
+        f"(dashed). The intervals contain what the measurements leave open, and {WIDENING:.0%} (one standard "
+        "deviation) for each doubling of the devices beyond the measured ones."
     )
     yield from (f"{reference.name}: {reference.source}." for reference in REFERENCES)
+
+
+def _about_rest(curve: ScalingCurve) -> str:
+    *fewer, most = map(str, curve.measured)
+    if fewer:
+        numbers = f"{', '.join(fewer)} and {most}"
+        return f"The rest of {curve.arm.arm} grows as it did over {numbers} devices: a + b log2(devices), b at least 0."
+    return (
+        f"{curve.arm.arm} was measured on one number of devices ({most}): its step is assumed to grow by "
+        f"{ASSUMED_GROWTH:.0%} for each doubling beyond; bench the same arm on a second number to measure this growth."
+    )
 
 
 def _about_ring(fit: RingFit, gradient_bytes: int) -> Iterator[str]:
@@ -164,9 +177,8 @@ def _images_chart(prediction: Prediction) -> Chart:
         one = batch_of(first.arm) / first.compute.one.seconds
         axes.plot(devices, [one * number for number in devices], color=RED, lw=1, ls=":", label="ideal")
         for curve in prediction.curves:
-            row = curve.arm
-            if row.images_per_s and row.devices:
-                axes.plot([row.devices], [row.images_per_s], "*", ms=11, color=INK, label="measured")
+            numbers, rates = [row.devices or 1 for row in curve.arms], [row.rate for row in curve.arms]
+            axes.plot(numbers, rates, "*", ms=11, color=INK, label="measured")
         _references(axes, [(each, each.images_per_s) for each in REFERENCES if each.images_per_s])
         axes.set_yscale("log")
         _finish(axes, "images/s of the whole job")

@@ -33,6 +33,8 @@ class ArmRecords:
     rounds_planned: int
     spec: Mapping[str, Any]
     """Complete if there is a record of a run, else the choices in the suite."""
+    baseline: str | None
+    """Name of the folder's arm with which all are compared; None: the one-device arm of the same work."""
 
     @property
     def label(self) -> str:
@@ -88,8 +90,11 @@ class ArmRecords:
         return None if by_machine or not strategy.replicas_known else int((workers or 1) * (devices or 1))
 
 
-def arms_of(folders: Sequence[ResultFolder]) -> tuple[ArmRecords, ...]:
-    """The arms of every folder in the order of the suite, those that never ran included."""
+def arms_of(folders: Sequence[ResultFolder], baseline: str | None = None) -> tuple[ArmRecords, ...]:
+    """The arms of every folder in the order of the suite, those that never ran included.
+
+    `baseline`: an arm in place of the suite's.
+    """
     arms = []
     for folder in folders:
         suite = folder.bench.suite if folder.bench else None
@@ -102,7 +107,8 @@ def arms_of(folders: Sequence[ResultFolder]) -> tuple[ArmRecords, ...]:
             spec = records[0].spec if records else choices[arm]
             planned = suite.rounds - skipped[arm] if suite else len(records)
             label = folder.label if len(folders) > 1 else ""
-            arms.append(ArmRecords(label, arm, tuple(records), planned, spec))
+            chosen = baseline or (suite.baseline if suite else None)
+            arms.append(ArmRecords(label, arm, tuple(records), planned, spec, chosen))
     return tuple(arms)
 
 

@@ -1,4 +1,4 @@
-"""The baseline of an arm: the one of its folder that does most nearly the same work; arms compared with it. Pure."""
+"""The baseline of an arm: the chosen one, or the one-device arm of the most nearly same work; comparisons. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,8 +54,9 @@ def find_baselines(
 ) -> Iterator[tuple[ArmRecords, ArmRecords, tuple[str, ...]]]:
     """The measured arms whose name is true that have a baseline, each with it and with their `differences`.
 
-    `one device` suits every arm; `independent` must have as many devices on as many hosts. The one with the fewest
-    differences, then the first. Turns of other folders did not alternate with the arm's: none of those.
+    `one device` suits every arm, and is the folder's chosen baseline if it has one; `independent` must have as many
+    devices on as many hosts. The one with the fewest differences, then the first; of arms on one device the first.
+    Turns of other folders did not alternate with the arm's: none of those.
     """
     candidates: dict[tuple[Any, ...], _Candidates] = {}
     arms = [arm for arm in arms if arm.measured and not arm.refutation]
@@ -64,13 +65,14 @@ def find_baselines(
             candidates.setdefault(_size(other, which), _Candidates()).add(other)
     for arm in arms:
         if found := candidates.get(_size(arm, which)):
-            baseline = found.nearest(arm.measured[0])
+            alone = which == "one device" and _can_be(arm, which)
+            baseline = found.first if alone else found.nearest(arm.measured[0])
             yield arm, baseline, differences(arm.measured[0], baseline.measured[0])
 
 
 def _can_be(arm: ArmRecords, which: Baseline) -> bool:
     if which == "one device":
-        return arm.strategy is StrategyName.ONE_DEVICE
+        return arm.strategy is StrategyName.ONE_DEVICE if arm.baseline is None else arm.arm == arm.baseline
     return exchange(arm.spec) is Exchange.NONE
 
 
@@ -95,6 +97,11 @@ class _Candidates:
             for key in keys:
                 self.first_of.setdefault(key, len(self.distinct))
             self.distinct[keys] = arm
+
+    @property
+    def first(self) -> ArmRecords:
+        """The first one of all."""
+        return next(iter(self.distinct.values()))
 
     def nearest(self, record: Record) -> ArmRecords:
         """The one with the fewest differences, then the first."""

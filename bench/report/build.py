@@ -16,21 +16,39 @@ from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.figures.files import to_json
 from tfdist.bench.report.format import between, difference, in_unit, labels_of
 from tfdist.bench.report.section import KeyFigure, Section, Warning
-from tfdist.bench.report.sections.batch import batch_section
+from tfdist.bench.report.sections.batch import batch_section, ranked, series_of
 from tfdist.bench.report.sections.ceiling import ceiling_section, ceiling_warnings
 from tfdist.bench.report.sections.collectives import all_reduce_section
 from tfdist.bench.report.sections.convergence import convergence_section
 from tfdist.bench.report.sections.costs import costs_section
-from tfdist.bench.report.sections.kinds import kinds_section
+from tfdist.bench.report.sections.kinds import kinds_section, sync_and_async
 from tfdist.bench.report.sections.lost_time import lost_time_section
 from tfdist.bench.report.sections.ratios import folders_section
 from tfdist.bench.report.sections.results import results_section, windows_section
 from tfdist.bench.report.sections.scaling import efficiency_section, scaling_section
-from tfdist.bench.report.summary import ArmRow, ReportData, fastest, others_over, rank, summarize, why_not_ranked
-from tfdist.bench.report.warnings import SamePair, Trust, TrustLevel, same_pairs, trust_of, warnings_for
-from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
+from tfdist.bench.report.summary import (
+    ArmRow,
+    ReportData,
+    Rules,
+    at_most_slower,
+    fastest,
+    others_over,
+    rank,
+    summarize,
+    why_not_ranked,
+)
+from tfdist.bench.report.warnings import (
+    SamePair,
+    Trust,
+    TrustLevel,
+    least_differences,
+    same_pairs,
+    trust_of,
+    warnings_for,
+)
+from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, Comparison, Pair
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.text import counted, shortened
+from tfdist.launch.text import counted, did_you_mean, shortened
 from tfdist.launch.typed_json import PositiveFloat, from_json, parse_json
 from tfdist.strategies.catalog import Exchange
 
@@ -66,27 +84,43 @@ def _of_folder(rows: Sequence[ArmRow], folder: str, level: TrustLevel) -> str:
 
 
 def _ranking(best: ArmRow, rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> list[str]:
-    others = len(rivals) > 1
-    which = f"{best.arm} was the fastest of {len(rivals)} arms{_not_counted(rivals, measured)}" if others else best.arm
-    sentences = [
-        f"{which}: {best.images_per_s:.1f} images/s for the whole job on {counted(best.devices or 0, 'device')}."
-    ]
+    ties = ties_of(best, rivals)
+    group = [best, *(row for row, _ in ties)]
+    of, devices = f"of {len(rivals)} arms{_not_counted(rivals, measured)}", counted(best.devices or 0, "device")
+    if ties:
+        rates = f"{min(row.rate for row in group):.1f} to {best.rate:.1f} images/s for the whole job"
+        names = shortened([row.arm for row in group], most=12)
+        every = len(group) == len(rivals)
+        which = (
+            f"No measurable difference between {of.removeprefix('of ')}"
+            if every
+            else f"{len(group)} {of} are the fastest"
+        )
+        sentences = [f"{which}: {rates}{'' if every else ', without a measurable difference'}: {names}."]
+        sure = at_most_slower(of for _, of in ties)
+        sentences += [f"The others are {sure} than {best.arm}."] if sure else []
+    else:
+        which = f"{best.arm} was the fastest {of}" if len(rivals) > 1 else best.arm
+        sentences = [f"{which}: {best.rate:.1f} images/s for the whole job on {devices}."]
+        sentences += ["Measurably faster than every other arm."] if len(rivals) > 1 else []
     one, independent = best.one_device, best.independent
     if one and one.label != best.label:
         unsure = one.comparison.verdict is ArmVerdict.CANNOT_TELL
         few = unsure and one.comparison.rounds < FEWEST_ROUNDS
         verdict = "too few rounds for a verdict" if few else difference(one.comparison)
         limits = between(one.comparison.interval, ".2f")
-        sentences += [f"That is {one.comparison.ratio:.2f} times {one.label}{limits}: {verdict}."]
+        which = best.arm if ties else "That"
+        sentences += [f"{which} is {one.comparison.ratio:.2f} times {one.label}{limits}: {verdict}."]
         sentences += [f"Efficiency {one.efficiency:.0%}."]
-    if others:
-        equal = [row.arm for row, of in others_over(best, rivals, measured) if of.verdict is not ArmVerdict.SLOWER]
-        ties = f"No measurable difference from {', '.join(equal)}." if equal else ""
-        sentences.append(ties or "Measurably faster than every other arm.")
     if independent and independent.label != best.label:
         share = f"{independent.efficiency:.0%} of {independent.label}"
         sentences.append(f"It reaches {share}, the same devices without exchange.")
     return sentences
+
+
+def ties_of(best: ArmRow, rivals: Sequence[ArmRow]) -> list[tuple[ArmRow, Comparison]]:
+    """The arms that are not measurably slower than the one with the most images/s."""
+    return [(row, of) for row, of in others_over(best, rivals) if of.verdict is not ArmVerdict.SLOWER]
 
 
 def _not_counted(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> str:
@@ -130,16 +164,19 @@ def sections_of(measured: ReportData) -> tuple[Section, ...]:
 def notes_on(rows: Sequence[ArmRow]) -> Iterator[str]:
     """Sentences below the table."""
     rows = [row for row in rows if row.measured]
-    for folder, number in {row.folder: row.one_device.comparison.comparisons for row in rows if row.one_device}.items():
-        if number > 1:
-            yield (
-                f"{_prefix(folder)}{number} comparisons with one device: their intervals are widened (Holm) so that "
-                f"equal arms are called faster or slower in at most 5 % of benches."
-            )
+    number = max((row.one_device.comparison.comparisons for row in rows if row.one_device), default=0)
+    if number > 1:
+        yield (
+            f"{number} comparisons of arms: their intervals are widened (Holm) so that equal arms are called faster or "
+            f"slower in at most 5 % of benches."
+        )
+    for folder, least in {row.folder: row.statistics.least.get(row.label) for row in rows}.items():
+        if least:
+            yield f"{_prefix(folder)}Equal arms (A/A) may differ by up to {least:.1%} here: less has no verdict."
     if gaps := "; ".join(f"{row.label} {text}" for row in rows if (text := between_epochs(row.measured))):
         yield f"Between epochs (validation, checkpoints, new iterators; not in images/s): {gaps}."
     for folder in dict.fromkeys(row.folder for row in rows):
-        groups = {block.group for row in rows if row.folder == folder for block in row.rates}
+        groups = {abs(block.group) for row in rows if row.folder == folder for block in row.rates}
         if len(groups) > 1:
             yield (
                 f"{_prefix(folder)}The arms took turns in {len(groups)} groups, because they did not fit into memory "
@@ -156,9 +193,12 @@ def key_figures(rows: Sequence[ArmRow], trusts: Mapping[str, Trust]) -> Iterator
     best = best_of(rows, *(level for level, _ in trusts.values())) if len(trusts) == 1 else None
     if best is None:
         return
+    ties = ties_of(best, rank([row for row in rows if row.measured])[0])
+    rates = f"{min(row.rate for row, _ in ties):.0f} to {best.rate:.0f}" if ties else f"{best.rate:.1f}"
+    of = f"{1 + len(ties)} arms without a measurable difference; {best.arm}: " if ties else ""
     spread = between(best.spread, ".1f")
-    unit = in_unit("images/s", [best])
-    yield KeyFigure(f"{best.images_per_s:.1f} {unit}", f"whole job, {counted(best.devices or 0, 'device')}{spread}")
+    meaning = f"{of}whole job, {counted(best.devices or 0, 'device')}{spread}"
+    yield KeyFigure(f"{rates} {in_unit('images/s', [best])}", meaning)
     one, independent = best.one_device, best.independent
     if one and one.label != best.label:
         limits = between(one.comparison.interval, ".2f")
@@ -225,23 +265,50 @@ class Report:
         }
 
 
-def make_report(roots: Sequence[Path], price_per_hour: float | None = None) -> Report:
+def summarize_report(
+    folders: Sequence[ResultFolder], baseline: str | None = None
+) -> tuple[tuple[ArmRow, ...], tuple[SamePair, ...]]:
+    """The rows of a report and its A/A pairs. All its comparisons are one family, and none decides less than A/A."""
+    rows = summarize(folders, baseline)
+    pairs = same_pairs(rows)
+    rules = Rules(least_differences(rows, pairs), tuple(dict.fromkeys(_compared(rows))))
+    return summarize(folders, baseline, rules), pairs
+
+
+def _compared(rows: Sequence[ArmRow]) -> Iterator[Pair]:
+    """All comparisons that a report shows."""
+    for row in rows:
+        for versus in (row.one_device, row.independent):
+            if versus and versus.label != row.label:
+                yield row.label, versus.label
+    groups = [list(group) for _, group in groupby(rows, key=lambda row: row.folder)]
+    for group in (*(rank([row for row in each if row.measured])[0] for each in groups), *map(ranked, series_of(rows))):
+        if group:
+            yield from ((row.label, fastest(group).label) for row in group if row is not fastest(group))
+    yield from ((sync.label, other.label) for sync, other in sync_and_async(rows))
+
+
+def make_report(roots: Sequence[Path], price_per_hour: float | None = None, baseline: str | None = None) -> Report:
     """The report on the records in these folders.
 
     Args:
+        roots: the folders.
         price_per_hour: of one host; None: that of an earlier report in the folder, if there is only one.
+        baseline: the arm with which all others are compared, in place of the suite's.
 
     Raises:
-        TfdistError: a folder has no records, or none in any folder is readable.
+        TfdistError: a folder has no records, or none in any folder is readable; no folder has the baseline.
     """
     folders = tuple(read_folder(root, label) for root, label in zip(roots, labels_of(roots), strict=True))
     records = [record for folder in folders for record in folder.records]
     if not records:
         bad = [f"{entry.file}: {entry.reason}" for folder in folders for entry in folder.unreadable]
-        names = ", ".join(map(str, roots))
-        raise TfdistError(f"no readable record in {names} ({shortened(bad) or 'none written'}): run the bench again")
-    rows = summarize(folders)
-    pairs = same_pairs(rows)
+        where = ", ".join(map(str, roots))
+        raise TfdistError(f"no readable record in {where} ({shortened(bad) or 'none written'}): run the bench again")
+    rows, pairs = summarize_report(folders, baseline)
+    names = [row.arm for row in rows if row.measured]
+    if baseline is not None and baseline not in names:
+        raise TfdistError(f"--baseline {baseline}: no measured arm; {did_you_mean(baseline, dict.fromkeys(names))}")
     notes, trusts = tuple(notes_on(rows)), trust_of(rows, pairs)
     if price_per_hour is None and len(roots) == 1:
         price_per_hour = _stored_price(roots[0])

@@ -4,16 +4,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from tfdist.bench.collectives.figures import disturbed_turns, figures_of
 from tfdist.bench.collectives.results import Sweep
+from tfdist.bench.noise import FEWEST_STARTS
 from tfdist.bench.report.section import Page, Warning
 from tfdist.bench.report.sections.collectives import collectives_section
 from tfdist.bench.report.write import write_page
-from tfdist.bench.statistics import FEWEST_ROUNDS
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import counted, shortened
 
-_METHOD = """- Each arm has processes of its own, which start once. Arms take turns in shuffled order. In a turn
-every size is measured, in shuffled order too, while the other arms wait.
+_METHOD = """- Each arm has processes of its own, which are started several times, in another order each time. Arms take
+turns in shuffled order. In a turn every size is measured, in shuffled order too, while the other arms wait.
 - Each sample takes an equal part of the turn: the number of operations in it follows from the time that this size took
 in the turn before. It is the same on all ranks.
 - Results do not replace the buffers in place, as in the "out-of-place" columns of the NCCL tests."""
@@ -48,7 +49,10 @@ def _warnings(sweep: Sweep) -> Iterator[Warning]:
             f"{loopback}: all processes ran on one host and communicated through its memory, not over a network.",
             "To learn the speed on several machines, measure there with --hosts.",
         )
-    rounds = len({line.round for line in sweep.lines})
-    if rounds < FEWEST_ROUNDS:
-        text = f"Only {counted(rounds, 'round')}, so there are no intervals."
-        yield Warning("few-rounds", text, f"Measure again with --rounds {FEWEST_ROUNDS} or more.")
+    for turn in disturbed_turns(sweep.lines):
+        advice = "A start's figure is the median of its rounds: one disturbed turn of three does not move it."
+        yield Warning("disturbed-turn", f"{turn}.", f"{advice} If there are more, measure again without other load.")
+    starts = max(figure.starts for figure in figures_of(sweep))
+    if starts < FEWEST_STARTS:
+        text = f"Only {counted(starts, 'start')} of each arm, so how much starts differ is assumed, not measured."
+        yield Warning("few-starts", text, f"Measure again with --rounds 12 --incarnations {FEWEST_STARTS} or more.")

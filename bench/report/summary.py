@@ -12,7 +12,7 @@ from tfdist.bench.reading import ResultFolder
 from tfdist.bench.report.arm_records import ArmRecords, arms_of, batches
 from tfdist.bench.report.baseline import VersusBaseline, versus_baseline
 from tfdist.bench.report.costs import Costs, costs_of
-from tfdist.bench.statistics import FEWEST_ROUNDS, Comparison, Interval, Statistics
+from tfdist.bench.statistics import FEWEST_ROUNDS, FLOOR, Comparison, Interval, Pair, Statistics
 from tfdist.launch.text import counted
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import exchange, measuring_ranks
@@ -123,6 +123,8 @@ class ArmRow(ArmRecords):
     status: str
     """WRONG, REFUTED, RecordStatus of the first record that is not ok, PARTIAL, NOT_RUN, or ok."""
     reason: str
+    statistics: Statistics = field(repr=False, compare=False)
+    """Those of all arms of the report."""
 
     @cached_property
     def costs(self) -> Costs:
@@ -166,7 +168,8 @@ class ArmRow(ArmRecords):
         other = next((rank for rank in ranks if strategy.replicas_known and rank.replicas != planned), None)
         if other:
             return f"{other.task} trained {counted(other.replicas, 'replica')}, and the arm has {planned} in a process"
-        for versus, bound in ((self.one_device, 1.0), (self.independent, 1.05)):
+        more = self.one_device if self.one_device and self.one_device.devices > 1 else None
+        for versus, bound in ((more, 1.0), (self.independent, 1.05)):
             limits = versus.efficiency_interval if versus and not versus.differences and self.devices != 1 else None
             if versus and limits and limits.low > bound:
                 return (
@@ -206,10 +209,30 @@ class ArmRow(ArmRecords):
         return next((record.link for record in self.records if record.link), {})
 
 
-def summarize(folders: Sequence[ResultFolder]) -> tuple[ArmRow, ...]:
-    """A row for every arm of every folder in the order of the suite, those that never ran included."""
-    arms = arms_of(folders)
-    statistics = Statistics({arm.label: arm.rates for arm in arms})
+@dataclass(frozen=True)
+class Rules:
+    """What decides the verdicts of a report beside its turns."""
+
+    least: Mapping[str, float] = field(default_factory=dict)
+    """`Statistics.least`, by label."""
+    family: tuple[Pair, ...] = ()
+    """All comparisons that the report shows, as labels."""
+
+
+def summarize(
+    folders: Sequence[ResultFolder], baseline: str | None = None, rules: Rules | None = None
+) -> tuple[ArmRow, ...]:
+    """A row for every arm of every folder in the order of the suite, those that never ran included.
+
+    Args:
+        folders: read before.
+        baseline: an arm with which all others are compared, in place of the suite's; None: that.
+        rules: of the report; None: each set of comparisons has an error rate of its own.
+    """
+    rules = rules or Rules()
+    arms = arms_of(folders, baseline)
+    floor = max((folder.bench.floor for folder in folders if folder.bench), default=FLOOR)
+    statistics = Statistics({arm.label: arm.rates for arm in arms}, floor, rules.least, rules.family)
     one_device = versus_baseline(arms, statistics, "one device")
     independent = versus_baseline(arms, statistics, "independent")
     wrong = wrong_arms(arms)
@@ -226,20 +249,17 @@ def summarize(folders: Sequence[ResultFolder]) -> tuple[ArmRow, ...]:
                 arm.records,
                 arm.rounds_planned,
                 arm.spec,
+                arm.baseline,
                 figure.images_per_s if figure else None,
                 figure.interval if figure else None,
                 one_device.get(label),
                 independent.get(label),
                 status,
                 reason,
+                statistics,
             )
         )
     return tuple(rows)
-
-
-def statistics_of(rows: Sequence[ArmRow]) -> Statistics:
-    """What the figures of these rows come from, for other comparisons of them."""
-    return Statistics({row.label: row.rates for row in rows})
 
 
 def why_not_ranked(row: ArmRow) -> str:
@@ -273,11 +293,21 @@ def fastest(rows: Iterable[ArmRow]) -> ArmRow:
     return max(rows, key=lambda row: row.rate)
 
 
-def others_over(best: ArmRow, rows: Sequence[ArmRow], among: Sequence[ArmRow]) -> list[tuple[ArmRow, Comparison]]:
-    """Each of `rows` but `best` with its throughput over that of `best`; some of `among` may connect groups of arms."""
+def others_over(best: ArmRow, rows: Sequence[ArmRow]) -> list[tuple[ArmRow, Comparison]]:
+    """Each of `rows` but `best` with its throughput over that of `best`."""
     others = [row for row in rows if row is not best]
-    statistics = statistics_of([row for row in among if row.measured])
-    return list(zip(others, statistics.compare([(row.label, best.label) for row in others]), strict=True))
+    comparisons = best.statistics.compare([(row.label, best.label) for row in others])
+    return list(zip(others, comparisons, strict=True))
+
+
+def at_most_slower(comparisons: Iterable[Comparison]) -> str:
+    """`at most 6% slower for sure`, of arms compared with the fastest; empty: no interval says it."""
+    lows = [each.interval.low if each.interval else None for each in comparisons]
+    known = [low for low in lows if low is not None]
+    if not known or len(known) < len(lows):
+        return ""
+    percent = math.ceil(round(100 * max(0.0, 1 - min(known)), 6))  # up: it is a limit
+    return f"at most {percent}% slower for sure"
 
 
 def _status(arm: ArmRecords) -> tuple[str, str]:

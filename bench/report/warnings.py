@@ -11,12 +11,13 @@ from statistics import fmean, linear_regression, median, pvariance
 from typing import Any
 
 from tfdist.bench.disturbance import LIMIT, Cause, Disturbance, disturbances
+from tfdist.bench.noise import ASSUMED_SD, FEWEST_STARTS
 from tfdist.bench.references import NO_EFFECT
 from tfdist.bench.report.claims import devices_outnumber_cores
 from tfdist.bench.report.columns import scaling_of
 from tfdist.bench.report.section import Warning, listed
-from tfdist.bench.report.summary import WRONG, ArmRow, statistics_of
-from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, Comparison
+from tfdist.bench.report.summary import WRONG, ArmRow
+from tfdist.bench.statistics import FEWEST_ROUNDS, LEAST_OF_FEW_STARTS, ArmVerdict, Comparison, OddStart, Statistics
 from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.text import counted, shortened
 from tfdist.models.record import Record
@@ -38,6 +39,8 @@ class SamePair:
     other: str
     comparison: Comparison
     """`arm` over `other`."""
+    error: float | None
+    """Standard error of the logarithm of their ratio by the starts alone; None: too few of them."""
 
     @property
     def differs(self) -> bool:
@@ -65,8 +68,23 @@ def same_pairs(rows: Sequence[ArmRow]) -> tuple[SamePair, ...]:
         if row.measured and row.valid:
             label = first.setdefault((row.folder, row.hosts, *_effective(row.measured[0].spec)), row.label)
             pairs += [(row.label, label)] if label != row.label else []
-    comparisons = statistics_of(rows).compare(pairs)
-    return tuple(SamePair(*pair, comparison) for pair, comparison in zip(pairs, comparisons, strict=True))
+    # each with an error rate of its own: they are no verdicts
+    statistics = Statistics(rows[0].statistics.rounds, rows[0].statistics.floor) if pairs else Statistics({})
+    return tuple(SamePair(*pair, statistics.compare([pair])[0], _own_error(statistics, *pair)) for pair in pairs)
+
+
+def _own_error(statistics: Statistics, arm: str, other: str) -> float | None:
+    variance = statistics.ratio(arm, other).variance
+    few = statistics.least_of(arm, other) > 0
+    return None if variance is None or few else math.sqrt(variance.value)
+
+
+def least_differences(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> dict[str, float]:
+    """Label -> by how much equal arms of its folder may differ, as a share; empty: no arm was measured twice."""
+    folder_of = {row.label: row.folder for row in rows}
+    limits = [(folder_of[pair.arm], pair.comparison.interval) for pair in pairs if pair.comparison.interval]
+    most = {folder: max(max(i.high, 1 / i.low) - 1 for name, i in limits if name == folder) for folder, _ in limits}
+    return {label: most[folder] for label, folder in folder_of.items() if folder in most}
 
 
 def _effective(spec: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -96,7 +114,7 @@ class Drift:
 
 def drifts_of(rows: Sequence[ArmRow]) -> Iterator[Drift]:
     """Those over LIMIT, of each folder and group."""
-    groups = dict.fromkeys((row.folder, block.group) for row in rows for block in row.rates)
+    groups = dict.fromkeys((row.folder, block.group) for row in rows for block in row.rates if block.group >= 0)
     for folder, group in groups:
         logs = {
             row.label: {block.round: math.log(rate) for block, rate in row.rates.items() if block.group == group}
@@ -162,9 +180,9 @@ def _trust(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Trust:
     rounds, starts = max(row.rounds for row in rows), max(len(row.starts) for row in rows)
     found = [
         (useless if rounds < FEWEST_ROUNDS else good, f"{counted(rounds, 'round')} of each arm"),
-        (noisy if starts < 2 else good, f"{counted(starts, 'start')} of each arm"),
+        (noisy if starts < FEWEST_STARTS else good, f"{counted(starts, 'start')} of each arm"),
         (useless if disturbed > _MOST else noisy if disturbed > _MANY else good, f"{disturbed:.0%} of turns disturbed"),
-        *([(noisy, "starts of an arm differ")] if statistics_of(rows).starts_differ else []),
+        *((noisy, _odd_text(odd)) for odd in odd_starts(rows)),
         *((useless, f"{row.label} contradicts the plan") for row in rows if row.contradiction),
     ]
     same = [(pair, limits) for pair in pairs if pair.arm in labels and (limits := pair.comparison.interval)]
@@ -175,6 +193,17 @@ def _trust(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Trust:
         found.append((level, f"{pair.arm} {limits.low:.2f} to {limits.high:.2f} times {pair.other}, the same (A/A)"))
     worst = max((level for level, _ in found), key=list(TrustLevel).index)
     return worst, f"{worst}: {'; '.join(text for level, text in found if level is not good or worst is good)}."
+
+
+def odd_starts(rows: Sequence[ArmRow]) -> Iterator[OddStart]:
+    """Those of these arms."""
+    labels = {row.label for row in rows}
+    return (odd for row in rows[:1] for odd in row.statistics.odd_starts() if odd.arm in labels)
+
+
+def _odd_text(odd: OddStart) -> str:
+    direction = "slower" if odd.change < 0 else "faster"
+    return f"{odd.arm} was {abs(odd.change):.0%} {direction} in its start {odd.block.incarnation} than in its others"
 
 
 _LIMIT = f"{LIMIT:.0%}"
@@ -296,7 +325,7 @@ def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
         )
     for row in rows:
         for versus in (row.one_device, row.independent):
-            if versus and versus.differences:
+            if versus and versus.differences and row.devices != 1 and row.baseline is None:
                 yield Warning(
                     "different-work",
                     f"{row.label} is compared with {versus.label}, which differs: {'; '.join(versus.differences)}.",
@@ -315,6 +344,12 @@ def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
                 f"{row.label}: {row.contradiction}. Its figure or the baseline's is not what the name says.",
                 "Check that the program trains under each arm's strategy, and counts the examples of all replicas.",
             )
+    for odd in odd_starts(rows):
+        yield Warning(
+            "odd-start",
+            f"{_odd_text(odd)}, for its whole life.",
+            "Its figure contains it, and its interval is wide: measure with more --incarnations.",
+        )
     yield from turn_warnings(rows)
     yield from idle_warnings(rows)
     few = [row.label for row in rows if row.rounds_planned < FEWEST_ROUNDS]
@@ -323,6 +358,14 @@ def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
             "few-rounds",
             f"{listed(few, len(rows))}: fewer than {FEWEST_ROUNDS} rounds, so there is no verdict.",
             f"Run 'tfdist bench' with --rounds {FEWEST_ROUNDS} or more.",
+        )
+    assumed = [row.label for row in rows if row.rounds_planned >= FEWEST_ROUNDS and len(row.starts) < FEWEST_STARTS]
+    if assumed:
+        yield Warning(
+            "few-starts",
+            f"{listed(assumed, len(rows))}: fewer than {FEWEST_STARTS} starts, so how much starts differ is assumed "
+            f"({ASSUMED_SD:.1%}), and differences below {LEAST_OF_FEW_STARTS:.0%} have no verdict.",
+            f"Run 'tfdist bench' with --incarnations {FEWEST_STARTS} or more.",
         )
     shared = [row.label for row in rows if any(map(devices_outnumber_cores, row.measured))]
     if shared:

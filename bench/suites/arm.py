@@ -1,7 +1,7 @@
 """The arms of a suite, those of its [matrix] too: lists of values whose product makes arms. All are checked. Pure."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from itertools import product
@@ -207,6 +207,8 @@ class Arm:
 def parse_arms(table: Mapping[str, Any], source: str) -> tuple[Arm, ...]:
     """The arms of [matrix], then those of [[arms]], each with the values of [defaults] that it does not set.
 
+    Those that describe the built-in training are not for arms with a command.
+
     Raises:
         TfdistError: an error in one of them, no arms, or two of one name.
     """
@@ -214,7 +216,7 @@ def parse_arms(table: Mapping[str, Any], source: str) -> tuple[Arm, ...]:
     if not isinstance(defaults, Mapping):
         raise TfdistError(f"{source} has defaults = {defaults!r}: make it a table, [defaults]")
     common = {**({"command": table["command"]} if "command" in table else {}), **defaults}
-    _check_entry(common, f"{source}, [defaults],")
+    for_all = _check_entry(common, f"{source}, [defaults],")
     matrix = expand(table["matrix"], defaults, source) if "matrix" in table else []
     if not isinstance(explicit, list) or not all(isinstance(entry, Mapping) for entry in explicit):
         raise TfdistError(f"{source} has arms = {explicit!r}: make each a table, [[arms]]")
@@ -224,7 +226,15 @@ def parse_arms(table: Mapping[str, Any], source: str) -> tuple[Arm, ...]:
     twice = [name for name, count in Counter(arm.name for arm in arms).items() if count > 1]
     if twice:
         raise TfdistError(f"{source} has two arms called {twice[0]!r}: rename one")
+    if all(arm.command for arm in arms):
+        _refuse_training(for_all, f"{source}, [defaults],")
     return arms
+
+
+def _refuse_training(keys: Iterable[str], source: str) -> None:
+    stray = next((key for key in keys if key not in STRATEGY_KEYS), None)
+    if stray:
+        raise TfdistError(f"{source} has {stray}, which is for the built-in training, and a command: omit {stray}")
 
 
 def _check_entry(entry: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -245,14 +255,14 @@ def _arm(entry: Mapping[str, Any], common: Mapping[str, Any], number: int, sourc
     hosts = entry.get("hosts", 1)
     if not of_kind(hosts, int) or hosts < 1:
         raise TfdistError(f"{source} has hosts = {hosts!r}: must be an integer of at least 1")
-    every = {**common, **{key: value for key, value in entry.items() if key not in ("name", "hosts")}}
-    choices = _check_entry(every, source)
+    own = {key: value for key, value in entry.items() if key not in ("name", "hosts")}
+    choices = _check_entry({**common, **own}, source)
+    command = tuple({**common, **own}.get("command", ()))
+    if command:
+        _refuse_training(_check_entry(own, source), source)
+        choices = {key: value for key, value in choices.items() if key in STRATEGY_KEYS}
     if "strategy" not in choices:
         raise TfdistError(f'{source} has no strategy: add strategy = "..."')
     if choices["strategy"] is StrategyName.AUTO:
         raise TfdistError(f"{source} has strategy = 'auto', which depends on the machine: name a strategy")
-    command = tuple(every.get("command", ()))
-    stray = next((key for key in choices if key not in STRATEGY_KEYS), None) if command else None
-    if stray:
-        raise TfdistError(f"{source} has {stray}, which is for the built-in training, and a command: omit {stray}")
     return Arm(name, choices, hosts, command)

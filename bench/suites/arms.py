@@ -19,6 +19,16 @@ from tfdist.strategies.options import StrategyName
 
 
 @dataclass(frozen=True)
+class Version:
+    """Another version of the user's program."""
+
+    folder: Path
+    """The working directory of its tasks."""
+    words: str
+    """How a shell gets there, for records: `cd ../before && `."""
+
+
+@dataclass(frozen=True)
 class Arms:
     """The arms that can run on these machines, and those that cannot; mappings are by arm name."""
 
@@ -31,15 +41,24 @@ class Arms:
     """The hosts of each arm that can run, with slots for its workers."""
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Commands of the arms that run the user's own program; see `program_of`."""
+    chosen: str | None = None
+    """The baseline that the suite names."""
+    versions: Mapping[str, Version] = field(default_factory=dict)
+    """Of the arms that run another version than that in the current folder."""
 
     def baseline(self, arms: Iterable[str]) -> str:
-        """The one-device arm of these, else the first one: it connects groups of arms. Empty without arms."""
+        """The chosen one of these, else the one-device arm, else the first: it connects groups of arms.
+
+        Empty without arms.
+        """
         arms = list(arms)
+        if self.chosen in arms:
+            return self.chosen
         one = (arm for arm in arms if self.specs[arm].strategy is StrategyName.ONE_DEVICE)
         return next(one, next(iter(arms), ""))
 
 
-def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None) -> Arms:
+def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None, baseline: str | None = None) -> Arms:
     """Each arm's spec on the first of these machines, or the reason why they lack what it needs.
 
     Raises:
@@ -68,7 +87,7 @@ def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None) ->
             placed[arm.name] = hosts
             warnings += [f"{arm.name}: {text}" for text in resolved.warnings]
     commands = {arm.name: arm.command for arm in arms if arm.command and arm.name in specs}
-    return Arms(specs, refused, tuple(warnings), placed, commands)
+    return Arms(specs, refused, tuple(warnings), placed, commands, baseline)
 
 
 def _resolve(arm: Arm, hosts: Machines, preset: str | None) -> CompleteSpec[StrategyChoice]:

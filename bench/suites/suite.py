@@ -45,7 +45,7 @@ def check_amounts(amounts: Amounts, set_by: SetBy) -> None:
         TfdistError: for the first one.
     """
     if amounts.rounds < 1:
-        raise TfdistError(f"{set_by('rounds', amounts.rounds)}: must be at least 1 (3 for a verdict)")
+        raise TfdistError(f"{set_by('rounds', amounts.rounds)}: must be at least 1 (4 for a verdict)")
     if amounts.rounds > MOST_ROUNDS:
         raise TfdistError(f"{set_by('rounds', amounts.rounds)}: must be at most {MOST_ROUNDS:,}")
     if not 1 <= amounts.incarnations <= amounts.rounds:
@@ -73,7 +73,7 @@ _BUILT_IN = Path(__file__).parent
 _TYPES: Mapping[str, type] = {
     "name": str, "description": str, "preset": str, "rounds": int, "incarnations": int, "turn": float, "warmup": float,
     "window": float, "isolated": bool, "timeout": float, "scaling": str, "seed": int, "explain": bool,
-    "until_accuracy": float,
+    "until_accuracy": float, "baseline": str, "against": str,
 }  # fmt: skip
 _IN_SECONDS = ("turn", "warmup", "window", "timeout")
 """Keys whose field ends with `_s`."""
@@ -93,7 +93,7 @@ class Suite:
     """Preset of everything that the arms do not set; None: by machine."""
     rounds: int = 12
     """Turns of each arm."""
-    incarnations: int = 2
+    incarnations: int = 4
     """Starts of each arm's processes, over which the rounds are spread evenly; at most `rounds`."""
     turn_s: float = 2.5
     """Timed seconds of a turn."""
@@ -108,12 +108,16 @@ class Suite:
     scaling: str = "weak"
     """weak: the batch per device is fixed; strong: the global batch is."""
     seed: int = 0
-    """Seed of the order of the turns within a round."""
+    """Seed of the order of the arms: of the starts in an incarnation, and of the turns in a round."""
     explain: bool = False
     """Measure what is needed to say where time is lost: step times, and the arms of `suites/explain.py`."""
     until_accuracy: float | None = None
     """An incarnation of an arm gets no more turns once its accuracy on the held-out examples, 0..1, has reached this;
     None: each arm gets all its turns."""
+    baseline: str | None = None
+    """The arm that all others are compared with, and beside which they are measured; None: the one-device arm."""
+    against: str | None = None
+    """An earlier version of the program, which each arm runs a second time: a folder, or a git revision."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the keys of the TOML file; the arms of [matrix] are written out."""
@@ -167,11 +171,23 @@ def parse_suite(table: Mapping[str, Any], source: str) -> Suite:
     suite = _with_incarnations(Suite(parse_arms(table, source), **values), "incarnations" in values)
     if suite.isolated and suite.incarnations != values.get("incarnations", suite.incarnations):
         raise TfdistError(f"{source} is isolated, which is an incarnation for each turn: omit incarnations")
+    check_baseline(suite, f"{source} has baseline = {suite.baseline!r}")
     if suite.preset is not None and suite.preset not in PRESETS:
         raise TfdistError(f"{source} has preset = {suite.preset!r}: {did_you_mean(suite.preset, PRESETS)}")
     check_amounts(suite, lambda key, value: f"{source} has {key} = {value}")
     _check_scaling_and_accuracy(suite, source)
     return suite
+
+
+def check_baseline(suite: Suite, source: str) -> None:
+    """Refuse a baseline that is no arm of the suite.
+
+    Raises:
+        TfdistError: starting with `source`, which names it.
+    """
+    names = [arm.name for arm in suite.arms]
+    if suite.baseline is not None and suite.baseline not in names:
+        raise TfdistError(f"{source}: {did_you_mean(suite.baseline, names)}")
 
 
 def narrow(suite: Suite, patterns: Sequence[str], strategy: str | None = None) -> Suite:

@@ -63,7 +63,7 @@ class CollectiveSpec(StrategyChoice):
     alpha: float = 1.0
     classes: int = 1000
     gradient_dtype: GradientDtype = GradientDtype.FLOAT32
-    turn_s: float = 5.0
+    turn_s: float = 2.0
     """Timed seconds of a turn, divided equally between the sizes; at least one operation of each is run."""
     seed: int = 0
     """Seed of the order of sizes in each turn."""

@@ -1,4 +1,4 @@
-"""The two-way model by dense pseudo-inverses: short, slow, and what projection.py must agree with."""
+"""The two-way model by dense pseudo-inverses: short, slow, and what design.py must agree with."""
 
 from collections.abc import Hashable, Sequence
 
@@ -13,23 +13,20 @@ def indicators(keys: Sequence[Hashable]) -> np.ndarray:
     return np.eye(len(columns))[[columns[key] for key in keys]]
 
 
-def columns(design: Design, within_starts: bool) -> np.ndarray:
-    """Turns x effects of the levels and of the blocks."""
-    starts = [(turn.arm, turn.block.group, turn.block.incarnation) for turn in design.turns]
-    levels = indicators(starts if within_starts else [turn.arm for turn in design.turns])
-    blocks = indicators([turn.block for turn in design.turns])
-    return np.hstack([levels, blocks if len(design.arms) > 1 else np.zeros_like(blocks)])
+def columns(design: Design) -> np.ndarray:
+    """Turns x effects of the arms and of the blocks."""
+    arms, blocks = indicators([turn.arm for turn in design.turns]), indicators([turn.block for turn in design.turns])
+    return np.hstack([arms, blocks if len(design.arms) > 1 else np.zeros_like(blocks)])
 
 
 def weights(design: Design) -> np.ndarray:
-    """Arms x turns: what each turn counts in an arm's log figure."""
+    """Arms x turns: what each turn counts in an arm's mean."""
     blocks = len({turn.block for turn in design.turns})
     means = np.hstack([np.eye(len(design.arms)), np.full((len(design.arms), blocks), 1 / blocks)])
-    return means @ np.linalg.pinv(columns(design, within_starts=False))
+    return means @ np.linalg.pinv(columns(design))
 
 
-def residual_maker(design: Design, spreads: np.ndarray, within_starts: bool) -> np.ndarray:
-    """Turns x turns: log throughputs, each over its arm's spread, -> residuals."""
-    arms = indicators([turn.arm for turn in design.turns])
-    scaled = columns(design, within_starts) / (arms @ spreads)[:, None]
-    return np.eye(len(scaled)) - scaled @ np.linalg.pinv(scaled)
+def residual_maker(design: Design) -> np.ndarray:
+    """Turns x turns: values -> residuals."""
+    model = columns(design)
+    return np.eye(len(model)) - model @ np.linalg.pinv(model)

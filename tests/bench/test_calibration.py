@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from lab.calibrate_statistics import DEFAULT, Scenario, bootstrap_holds, recorded_noise, shares
+from lab.calibrate_statistics import Scenario, recorded_noise, shares, shares_of_versions
+from tfdist.bench.compare.gate import gate_starts
 
 pytestmark = pytest.mark.slow
 
@@ -15,11 +16,12 @@ TOLERANCE = 3 * (0.95 * 0.05 / BENCHES) ** 0.5
 @pytest.mark.parametrize(
     "scenario",
     [
-        Scenario(rounds=3, arms=3, starts_sd=0.0, unequal=False),
-        Scenario(rounds=12, arms=2, starts_sd=0.0, unequal=False),
-        Scenario(rounds=12, arms=3, starts_sd=0.01, unequal=False),
-        Scenario(rounds=12, arms=5, starts_sd=0.0, unequal=True),
-        Scenario(rounds=12, arms=5, starts_sd=0.02, unequal=False, incarnations=6),
+        Scenario(2, 0.0, 0.06),
+        Scenario(2, 0.023, bad=0.02),
+        Scenario(10, 0.023, unequal=True),
+        Scenario(10, 0.023, incarnations=1),
+        Scenario(2, 0.023, incarnations=2),
+        Scenario(3, 0.01, incarnations=6),
     ],
     ids=str,
 )
@@ -30,14 +32,11 @@ def test_intervals_hold_the_true_value_and_equal_arms_are_rarely_called_differen
     assert found.called_different <= 0.05 + TOLERANCE
 
 
-def test_the_default_bench_finds_a_slow_down_of_ten_per_cent() -> None:
-    found = shares(DEFAULT, BENCHES)
-    assert found.slow_down_found >= 0.9 - 3 * (0.9 * 0.1 / BENCHES) ** 0.5
+def test_a_gate_has_the_starts_that_it_needs_to_find_twice_its_bound() -> None:
+    found = shares_of_versions(Scenario(4, 0.023, incarnations=gate_starts(2, 0.05)), BENCHES)
+    assert found.one_fails >= 0.9 - 3 * (0.9 * 0.1 / BENCHES) ** 0.5
+    assert found.fails <= TOLERANCE
     assert found.called_different <= 0.05 + TOLERANCE
-
-
-def test_a_bootstrap_of_three_rounds_is_no_95_per_cent_interval() -> None:
-    assert 0.7 < bootstrap_holds(rounds=3, benches=500) < 0.8
 
 
 def test_the_recorded_noise_has_heavy_tails() -> None:

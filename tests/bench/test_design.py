@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.bench.dense_model import indicators, residual_maker, weights
+from tests.bench.dense_model import residual_maker, weights
 from tests.bench.test_statistics import Rounds, benches
 from tfdist.bench.design import Design, connected
 
@@ -27,25 +26,13 @@ def test_figures_and_what_each_turn_counts_in_them(bench: Rounds) -> None:
             assert design.weights(arm) == pytest.approx(dense[arm], abs=1e-9)
 
 
-@given(several, st.booleans(), st.lists(st.floats(0.01, 1), min_size=6, max_size=6))
-def test_residuals_with_unequal_spreads(bench: Rounds, within_starts: bool, sizes: list[float]) -> None:
+@given(several)
+def test_residuals(bench: Rounds) -> None:
     for design in connected(bench):
-        spreads = np.array(sizes[: len(design.arms)])
-        logs, fit = logs_of(design, bench), design.fit(spreads, within_starts)
-        dense = residual_maker(design, spreads, within_starts)
+        logs, fit, dense = logs_of(design, bench), design.rest, residual_maker(design)
         assert fit.df == round(float(dense.trace()))
         assert fit.freedom == pytest.approx(dense.diagonal(), abs=1e-8)
-        assert fit.residuals(logs) == pytest.approx(dense @ (logs / spreads[design.arm_of]), abs=1e-6)
-
-
-@given(several, st.lists(st.floats(0.01, 1), min_size=6, max_size=6))
-def test_what_the_model_leaves_of_starts(bench: Rounds, sizes: list[float]) -> None:
-    for design in connected(bench):
-        spreads = np.array(sizes[: len(design.arms)])
-        starts = indicators([(turn.arm, turn.block.group, turn.block.incarnation) for turn in design.turns])
-        left = residual_maker(design, spreads, within_starts=False) @ (starts / spreads[design.arm_of][:, None])
-        fit = design.fit(spreads, within_starts=False)
-        assert fit.squares_left_of(design.start_of) == pytest.approx((left**2).sum(), rel=1e-6, abs=1e-6)
+        assert fit.residuals(logs) == pytest.approx(dense @ logs, abs=1e-6)
 
 
 def test_ten_thousand_turns_need_no_matrix_of_turns_by_turns() -> None:

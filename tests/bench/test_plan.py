@@ -11,6 +11,7 @@ from tfdist.bench.plan import (
     beside,
     extended,
     fitting_rounds,
+    fitting_starts,
     incarnations,
     interleave,
     remaining,
@@ -63,6 +64,20 @@ def test_rounds_that_fit_into_a_time_are_estimated_to_take_it(number: int, isola
     fits, exceeds = (seconds_left(each, SPECS, suite) for each in blocks)
     assert fits <= 600 < exceeds
     assert fitting_rounds(suite, SPECS, 1.0) == 1
+
+
+def test_a_short_time_has_fewer_rounds_in_each_start_before_it_has_fewer_starts() -> None:
+    suite = replace(SUITE, rounds=12, incarnations=4)
+    round_s = 2 * 2.5
+
+    def fitting(starts: int, rounds: int) -> tuple[int, int]:
+        seconds = starts * STARTS + rounds * round_s + 0.1
+        number = fitting_starts(suite, SPECS, seconds)
+        return number, fitting_rounds(replace(suite, incarnations=number), SPECS, seconds)
+
+    assert [fitting(4, 12), fitting(4, 7), fitting(4, 4), fitting(3, 3)] == [(4, 12), (4, 7), (4, 4), (3, 3)]
+    assert fitting(1, 0) == (1, 1)
+    assert fitting(9, 27) == (9, 27), "more time has more starts, not longer ones"
 
 
 def test_the_time_left_is_what_starts_and_turns_took_so_far() -> None:

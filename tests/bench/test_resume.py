@@ -23,7 +23,7 @@ COMMITTED = Path(__file__).parents[2] / "bench_results"
 def options(tmp_path: Path) -> BenchOptions:
     path = tmp_path / "mine.toml"
     path.write_text(
-        'preset = "smoke"\nrounds = 4\nmatrix.strategy = ["one-device", { strategy = "mirrored", devices = 2 }]\n'
+        'preset = "smoke"\nrounds = 4\nincarnations = 2\nmatrix.strategy = ["one-device", { strategy = "mirrored", devices = 2 }]\n'
     )
     return BenchOptions(suite=str(path), out=tmp_path / "out", command="tfdist bench")
 
@@ -84,6 +84,8 @@ def test_a_round_keeps_its_incarnation(options: BenchOptions) -> None:
 
 
 def test_isolated_turns_stay_isolated(options: BenchOptions) -> None:
+    path = Path(str(options.suite))
+    path.write_text(path.read_text().replace("incarnations = 2\n", ""))
     session = interrupted(replace(options, isolated=True), 4)
     assert rounds_of(resume(session, rounds=6)) == [[5], [6]]
 

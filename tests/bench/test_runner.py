@@ -14,13 +14,14 @@ import pytest
 from tests.bench.fake_arms import Box, FakeArm, FakeArms
 from tfdist.bench.folder import BenchFile, BenchPaths
 from tfdist.bench.group import NO_TRACES, Traces
-from tfdist.bench.plan import PlannedRun, incarnations, interleave
+from tfdist.bench.plan import PlannedRun, incarnations, interleave, start_order
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.summary import summarize
 from tfdist.bench.runner import RunnerHooks, run_bench
 from tfdist.bench.suites.arms import Arms
 from tfdist.bench.suites.suite import parse_suite
+from tfdist.bench.until import completed
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.json_files import save_json
@@ -84,8 +85,9 @@ def make(tmp_path: Path):
 def test_arms_start_once_and_take_every_turn_in_the_planned_order(make):
     bench = make("one", "a", "b", rounds=3)
     assert bench.run() is None
-    assert bench.fakes.happened("start") == ["one", "a", "b"]
-    assert bench.fakes.happened("turn")[:3] == ["one", "a", "b"], "each is warmed up first"
+    order = start_order(["one", "a", "b"], 1, 0)
+    assert bench.fakes.happened("start") == order
+    assert bench.fakes.happened("turn")[:3] == order, "each is warmed up first"
     assert bench.fakes.happened("turn")[3:] == [run.arm for run in bench.plan]
     assert [(turn["round"], turn["arm"]) for turn in bench.turns()] == [(run.round, run.arm) for run in bench.plan]
     assert [turn["order"] for turn in bench.turns()] == list(range(1, 10))
@@ -93,11 +95,23 @@ def test_arms_start_once_and_take_every_turn_in_the_planned_order(make):
     assert bench.fakes.box.alive == []
 
 
-def test_incarnations_start_the_processes_again(make):
-    bench = make("one", "a", rounds=4, incarnations=2)
+@pytest.mark.parametrize("seed", range(5))
+def test_the_recorded_order_is_that_of_the_starts(make, seed):
+    bench = make("a", "b", "one", "c", rounds=1, seed=seed)
     bench.run()
-    assert bench.fakes.happened("start") == ["one", "a"] * 2
-    assert [turn["incarnation"] for turn in bench.turns()] == [1] * 4 + [2] * 4
+    assert bench.fakes.happened("start") == start_order(["a", "b", "one", "c"], 1, seed)
+
+
+def test_incarnations_start_the_processes_again_in_another_order_which_the_records_hold(make):
+    bench = make("one", "a", "b", rounds=4, incarnations=4, seed=3)
+    bench.run()
+    orders = [start_order(["one", "a", "b"], number, 3) for number in (1, 2, 3, 4)]
+    assert bench.fakes.happened("start") == [arm for order in orders for arm in order]
+    assert len(set(map(tuple, orders))) > 1
+    lines = map(json.loads, BenchPaths(bench.root).records.read_text().splitlines())
+    arm_of = {each["order"]: each["arm"] for each in lines}
+    assert [arm_of[number] for number in sorted(arm_of)] == bench.fakes.happened("start")
+    assert [turn["incarnation"] for turn in bench.turns()] == [1] * 3 + [2] * 3 + [3] * 3 + [4] * 3
 
 
 def test_isolated_turns_have_processes_of_their_own(make):
@@ -107,13 +121,16 @@ def test_isolated_turns_have_processes_of_their_own(make):
     assert {(turn["incarnation"], turn["round"], turn["group"]) for turn in bench.turns()} == {(1, 1, 1), (2, 2, 1)}
 
 
-def test_arms_that_do_not_fit_into_memory_follow_in_a_group_with_the_baseline(make):
-    bench = make("one", "a", "b", "c", rounds=1, box=Box(gigabytes=3.4))
+@pytest.mark.parametrize("seed", range(5))  # and so another order of starts
+def test_arms_that_do_not_fit_into_memory_follow_in_a_group_with_the_baseline(make, seed):
+    bench = make("one", "a", "b", "c", rounds=1, seed=seed, box=Box(gigabytes=3.4))
     bench.run()
-    groups = {number: {turn["arm"] for turn in bench.turns() if turn["group"] == number} for number in (1, 2, 3)}
-    assert groups == {1: {"one", "a"}, 2: {"one", "b"}, 3: {"one", "c"}}
+    groups = [{turn["arm"] for turn in bench.turns() if turn["group"] == number} for number in (1, 2, 3)]
+    assert sorted(map(sorted, groups)) == [["a", "one"], ["b", "one"], ["c", "one"]]
     assert bench.numbers[-1] == (6, 6)
-    assert "not enough memory for all arms at once; later: b, c" in bench.notes
+    (first,) = groups[0] - {"one"}
+    assert any(note.startswith("not enough memory for all arms at once; later: ") for note in bench.notes)
+    assert first not in bench.notes[0].partition("later: ")[2].split(", ")
     assert {turn["incarnation"] for turn in bench.turns() if turn["group"] == 2} == {2}
 
 
@@ -164,14 +181,43 @@ def test_an_arm_that_ends_in_its_trace_keeps_its_turns_and_has_not_failed(make, 
     assert [turn["arm"] for turn in bench.turns()].count("a") == 2
 
 
-def test_disturbed_turns_are_repeated_once(make):
-    bench = make("one", "a", rounds=2)
+def blocks(bench: Bench) -> dict[tuple[int, int], set[str]]:
+    """The arms of each block, by group and round, as statistics see them."""
+    found: dict[tuple[int, int], set[str]] = {}
+    for record in read_folder(bench.root, "").records:
+        found.setdefault((record.group, record.round), set()).add(record.arm)
+    return found
+
+
+def test_a_disturbed_turn_is_repeated_once_beside_the_baseline_in_a_block_of_its_own(make):
+    bench = make("one", "a", "b", rounds=2)
     bench.fakes.behaviour = {"a": {"busy": (2, 4, 5)}}  # releases: warm-up, two turns, repeats
     bench.run()
-    repeated = [(turn["arm"], turn["round"]) for turn in bench.turns() if turn["repeated"]]
-    assert repeated == [("a", 1)]
-    assert bench.notes == ["repeating 1 disturbed turn"]
-    assert len(bench.turns()) == 5
+    assert bench.notes == ["repeating 1 disturbed turn beside one"]
+    assert blocks(bench) == {(1, 1): {"one", "b"}, (1, 2): {"one", "a", "b"}, (-1, 1): {"one", "a"}}
+    assert len(bench.turns()) == 8
+    assert [(each.arm, each.round) for each in read_folder(bench.root, "").replaced] == [("a", 1)]
+    assert completed(read_folder(bench.root, "").records) == set(bench.plan)
+
+
+def test_a_round_whose_baseline_was_disturbed_is_repeated_whole(make):
+    bench = make("one", "a", "b", rounds=3)
+    bench.fakes.behaviour = {"one": {"busy": (3,)}, "a": {"busy": (4,)}}
+    bench.run()
+    assert bench.notes == ["repeating 1 disturbed turn beside one"], "at most as many turns as arms"
+    every = {"one", "a", "b"}
+    assert blocks(bench) == {(1, 1): every, (1, 2): {"a", "b"}, (1, 3): every, (-1, 2): every}
+
+
+@pytest.mark.parametrize(
+    ("keys", "busy"), [({"isolated": True, "incarnations": 2}, {"a": (2,)}), ({}, {"a": (2, 3), "one": (2,)})]
+)
+def test_isolated_turns_are_not_repeated_nor_those_of_a_busy_machine(make, keys, busy):
+    bench = make("one", "a", rounds=2, **keys)
+    bench.fakes.behaviour = {arm: {"busy": releases} for arm, releases in busy.items()}
+    bench.run()
+    assert len(bench.turns()) == 4
+    assert not bench.notes
 
 
 def test_a_tiny_program_that_does_not_end_is_stopped_and_keeps_its_turns(make, monkeypatch):
@@ -222,8 +268,18 @@ def test_arms_that_do_not_fit_beside_the_baseline_run_without_it(make):
 def test_a_baseline_that_is_not_first_in_the_suite_starts_once_in_each_group(make):
     bench = make("a", "b", "one", rounds=1, box=Box(gigabytes=3.4))
     assert bench.run() is None
-    assert bench.fakes.happened("start") == ["one", "a", "one", "b"]
+    starts = bench.fakes.happened("start")
+    assert sorted(starts[:2]) == ["a", "one"]
+    assert sorted(starts[2:]) == ["b", "one"]
     assert bench.fakes.box.alive == []
+
+
+def test_the_baseline_that_the_suite_names_is_in_each_group(make):
+    bench = make("one", "a", "b", rounds=1, baseline="b", box=Box(gigabytes=3.4))
+    bench.arms = replace(bench.arms, chosen="b")
+    bench.run()
+    groups = [{turn["arm"] for turn in bench.turns() if turn["group"] == number} for number in (1, 2)]
+    assert sorted(map(sorted, groups)) == [["a", "b"], ["b", "one"]]
 
 
 def test_a_full_disk_stops_all_arms_and_says_how_to_continue(make, monkeypatch):

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from tests.bench.fake_arms import FakeArms
+from tfdist.bench.folder import read_bench
 from tfdist.bench.options import BenchOptions
+from tfdist.bench.precision import half_widths
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.summary import summarize
@@ -195,6 +197,27 @@ def test_a_resume_with_another_suite_is_refused(options: BenchOptions, other: di
         prepare(replace(BenchOptions(resume=session.root), **other), MACHINES)
 
 
+def test_any_arm_can_be_the_baseline(options: BenchOptions) -> None:
+    assert prepare(options, MACHINES).baseline == "one/../device"
+    session = prepare(replace(options, baseline="it's; odd"), MACHINES)
+    assert session.baseline == session.bench.suite.baseline == "it's; odd"
+    run_session(session, hooks(FakeArms()))
+    resumed = prepare(BenchOptions(resume=session.root), MACHINES)
+    assert resumed.baseline == "it's; odd"
+    with pytest.raises(TfdistError, match="was started with another baseline"):
+        prepare(BenchOptions(resume=session.root, baseline="one/../device"), MACHINES)
+
+
+def test_a_baseline_that_is_no_arm_is_refused(options: BenchOptions) -> None:
+    with pytest.raises(TfdistError, match=r"^--baseline its odd: did you mean it's; odd\? Choose from one/../device, "):
+        prepare(replace(options, baseline="its odd"), MACHINES)
+    path = Path(str(options.suite))
+    path.write_text('baseline = "refused"\n' + SUITE)
+    left_out = r"^suite mine has baseline = 'refused', which is left out; give another with --baseline: choose from one"
+    with pytest.raises(TfdistError, match=left_out):
+        prepare(replace(options, patterns=("one*",)), MACHINES)
+
+
 def test_a_resume_with_the_same_suite_is_accepted(options: BenchOptions) -> None:
     session = prepare(options, MACHINES)
     run_session(session, hooks(FakeArms()))
@@ -238,6 +261,48 @@ def test_an_unusable_folder_is_refused_and_nothing_is_written(options: BenchOpti
     before = sorted(tmp_path.rglob("*"))
     prepare(options, MACHINES)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_starts_are_added_until_every_ratio_is_sure(options: BenchOptions) -> None:
+    path = Path(str(options.suite))
+    path.write_text(SUITE.replace("rounds = 2", "rounds = 8\nincarnations = 4"))
+    session = prepare(replace(options, precision=0.04), MACHINES)
+    assert session.notes[-1] == "--precision 4%: more starts follow until every ratio is that sure"
+    noise = {"one/../device": {"noise": 0.08}, "it's; odd": {"noise": 0.08}}
+    fakes = FakeArms(behaviour=noise)
+    assert run_session(session, hooks(fakes)) == 0
+    bench = read_bench(session.root)
+    assert bench is not None
+    starts = bench.suite.incarnations
+    assert 4 < starts == fakes.happened("start").count("it's; odd")
+    assert (bench.suite.rounds, bench.ends[-1]) == (2 * starts, 2 * starts)
+    assert 0 < half_widths(session.root, session.pairs)["it's; odd"] <= 0.04
+    assert prepare(BenchOptions(resume=session.root), MACHINES).to_run == ()
+
+
+def test_no_start_is_added_after_the_budget_or_for_arms_that_failed(options: BenchOptions) -> None:
+    noisy = {"one/../device": {"noise": 0.5}, "it's; odd": {"noise": 0.5}}
+    session = prepare(replace(options, precision=0.03, rounds=4), MACHINES)
+    run_session(replace(session, budget_s=5.0), hooks(FakeArms(behaviour=noisy)))
+    assert {one.incarnation for one in read_folder(session.root, "").records if one.status == "ok"} == {1, 2, 3, 4}
+    other = prepare(replace(options, precision=0.03, rounds=4, out=options.out / "b"), MACHINES)  # type: ignore[operator]
+    fakes = FakeArms(behaviour={**noisy, "it's; odd": {"noise": 0.5, "ends": 1}})
+    assert run_session(other, hooks(fakes)) == 1
+    assert fakes.happened("start").count("one/../device") == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"precision": 0.01}, "--precision 1%: ratios of equal arms differ by up to 2%, .* give at least 3%"),
+        ({"precision": 0.04, "patterns": ("one*",)}, "--precision 4%: only one arm can run here"),
+    ],
+)
+def test_a_precision_that_cannot_be_reached_is_refused(
+    options: BenchOptions, change: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(TfdistError, match=sentence):
+        prepare(replace(options, **change), MACHINES)
 
 
 def test_the_default_suite_depends_on_the_machine() -> None:

@@ -5,7 +5,7 @@ from statistics import geometric_mean, stdev
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import t, ttest_rel
+from scipy.stats import norm, t, ttest_rel
 
 from tfdist.bench.design import Block
 from tfdist.bench.statistics import ArmVerdict, Statistics
@@ -20,12 +20,13 @@ benches = st.dictionaries(
 )
 
 
-def rounds(*values: float, group: int = 0, incarnations: int = 1) -> dict[Block, float]:
-    """One turn per round, the rounds divided among the incarnations."""
-    return {Block(group, number, number * incarnations // len(values)): value for number, value in enumerate(values)}
+def rounds(*values: float, group: int = 0, incarnations: int = 0) -> dict[Block, float]:
+    """One turn per round, the rounds divided among the incarnations; 0: each has its own."""
+    starts = incarnations or len(values)
+    return {Block(group, number, number * starts // len(values)): value for number, value in enumerate(values)}
 
 
-def noisy(arms: dict[str, float], number: int = 12, sd: float = 0.06, seed: int = 0, incarnations: int = 2) -> Rounds:
+def noisy(arms: dict[str, float], number: int = 12, sd: float = 0.06, seed: int = 0, incarnations: int = 4) -> Rounds:
     draw = random.Random(seed)
     return {
         arm: rounds(*(rate * draw.lognormvariate(0, sd) for _ in range(number)), incarnations=incarnations)
@@ -50,7 +51,7 @@ def test_a_balanced_bench_has_geometric_means() -> None:
 
 def test_two_arms_have_the_interval_of_the_paired_t_test() -> None:
     a, b = (100.0, 111.0, 130.0, 90.0), (50.0, 60.0, 60.0, 50.0)
-    (comparison,) = Statistics({"a": rounds(*a), "b": rounds(*b)}).compare([("a", "b")])
+    (comparison,) = Statistics({"a": rounds(*a), "b": rounds(*b)}, floor=0.0).compare([("a", "b")])
     expected = ttest_rel([math.log(x) for x in a], [math.log(x) for x in b]).confidence_interval(0.95)
     assert comparison.interval is not None
     assert comparison.interval.low == pytest.approx(math.exp(expected.low))
@@ -59,17 +60,17 @@ def test_two_arms_have_the_interval_of_the_paired_t_test() -> None:
 
 
 def test_a_single_arm_has_students_interval_of_its_rounds() -> None:
-    logs = [math.log(x) for x in (100, 110, 130)]
-    found = Statistics({"a": rounds(100, 110, 130)}).figure("a")
+    logs = [math.log(x) for x in (100, 110, 130, 105)]
+    found = Statistics({"a": rounds(100, 110, 130, 105)}).figure("a")
     assert found is not None
     assert found.interval is not None
-    half = t.ppf(0.975, 2) * stdev(logs) / math.sqrt(3)
-    assert found.interval.low == pytest.approx(math.exp(sum(logs) / 3 - half))
+    half = t.ppf(0.975, 3) * stdev(logs) / math.sqrt(4)
+    assert found.interval.low == pytest.approx(math.exp(sum(logs) / 4 - half))
 
 
 def test_drift_that_all_arms_share_widens_no_interval() -> None:
     drift = (1.0, 0.5, 2.0, 0.7)
-    bench = Statistics({"a": rounds(*(100 * x for x in drift)), "b": rounds(*(101 * x for x in drift))})
+    bench = Statistics({"a": rounds(*(100 * x for x in drift)), "b": rounds(*(101 * x for x in drift))}, floor=0.0)
     (comparison,) = bench.compare([("b", "a")])
     assert comparison.interval is not None
     assert (comparison.interval.low, comparison.interval.high) == pytest.approx((1.01, 1.01))
@@ -155,29 +156,99 @@ def test_the_comparisons_after_one_that_cannot_tell_keep_its_level() -> None:
     assert levels == {1 - 0.05 / 3}
 
 
-def test_starts_that_differ_widen_the_interval() -> None:
-    quiet = noisy(dict.fromkeys("abcdef", 100), sd=0.01, seed=3)
-    lucky = {block: rate * (1.1 if block.incarnation else 1) for block, rate in quiet["b"].items()}
-    equal, unequal = Statistics(quiet), Statistics({**quiet, "b": lucky})
-    assert (equal.starts_differ, unequal.starts_differ) == (False, True)
-    (pooled,) = equal.compare([("b", "a")])
-    (apart,) = unequal.compare([("b", "a")])
-    assert pooled.interval is not None
+def test_turns_of_a_start_are_no_replicates() -> None:
+    """As many turns of the same spread: in one case each start has its luck."""
+    turns = noisy({"a": 100, "b": 100}, sd=0.01)
+    lucky = {
+        arm: {block: rate * (1 + 0.03 * ((block.incarnation + index) % 2)) for block, rate in turns[arm].items()}
+        for index, arm in enumerate(turns)
+    }
+    ((even,), (apart,)) = (Statistics(each).compare([("b", "a")]) for each in (turns, lucky))
+    assert even.interval is not None
     assert apart.interval is not None
-    assert apart.interval.low < 1 < apart.interval.high
-    assert apart.interval.high / apart.interval.low > 1 + 5 * (pooled.interval.high / pooled.interval.low - 1)
+    assert math.log(apart.interval.high / apart.interval.low) > 2 * math.log(even.interval.high / even.interval.low)
 
 
-def test_a_noisy_arm_does_not_widen_the_interval_of_quiet_ones() -> None:
+def test_two_arms_of_four_starts_have_students_interval_of_the_means_of_starts() -> None:
+    bench = noisy({"a": 100, "b": 90}, seed=5)
+    (comparison,) = Statistics(bench, floor=0.0).compare([("a", "b")])
+    a, b = (
+        [sum(math.log(r) for k, r in bench[arm].items() if k.incarnation == i) / 3 for i in range(4)] for arm in "ab"
+    )
+    expected = ttest_rel(a, b).confidence_interval(0.95)
+    assert comparison.interval is not None
+    assert math.log(comparison.interval.low) == pytest.approx(expected.low)
+    assert math.log(comparison.interval.high) == pytest.approx(expected.high)
+
+
+def test_the_floor_is_added_in_quadrature() -> None:
+    bench = {arm: rounds(*[rate] * 8) for arm, rate in {"a": 100.0, "b": 100.0, "c": 50.0}.items()}
+    (comparison,) = Statistics(bench, floor=0.02).compare([("b", "a")])
+    assert comparison.interval is not None
+    assert math.log(comparison.interval.high) == pytest.approx(0.02 * norm.ppf(0.975))
+
+
+@pytest.mark.parametrize(("starts", "known"), [(1, False), (3, False), (4, True)])
+def test_fewer_than_four_starts_give_an_interval_but_no_verdict_below_five_per_cent(starts: int, known: bool) -> None:
+    def bench(rate: float) -> Rounds:
+        return noisy({"a": 100, "b": rate, "c": 100, "d": 100, "e": 100}, sd=1e-4, incarnations=starts)
+
+    small, large = (Statistics(bench(rate), floor=1e-4).compare([("b", "a")])[0] for rate in (96, 70))
+    assert small.interval is not None
+    assert small.verdict is (ArmVerdict.SLOWER if known else ArmVerdict.CANNOT_TELL)
+    assert large.verdict is ArmVerdict.SLOWER
+
+
+def test_the_variance_of_few_starts_is_partly_assumed() -> None:
+    """Turns without any noise, in one start: 2.3 % for each arm, with 8 degrees of freedom."""
+    bench = {arm: rounds(*[100.0] * 3, incarnations=1) for arm in "ab"}
+    (comparison,) = Statistics(bench, floor=0.0).compare([("b", "a")])
+    assert comparison.interval is not None
+    assert math.log(comparison.interval.high) == pytest.approx(0.023 * math.sqrt(2) * t.ppf(0.975, 8), rel=1e-3)
+
+
+def test_differences_that_equal_arms_may_have_are_no_verdict() -> None:
+    bench = noisy({"a": 100, "b": 97, "c": 80}, sd=1e-4)
+    pairs = [("b", "a"), ("c", "a")]
+    assert [c.verdict for c in Statistics(bench, 1e-4).compare(pairs)] == [ArmVerdict.SLOWER, ArmVerdict.SLOWER]
+    small, large = Statistics(bench, 1e-4, least=dict.fromkeys("bc", 0.05)).compare(pairs)
+    assert (small.verdict, large.verdict) == (ArmVerdict.CANNOT_TELL, ArmVerdict.SLOWER)
+
+
+def test_all_comparisons_of_a_report_share_the_error_rate() -> None:
+    bench = noisy(dict.fromkeys("abcd", 100))
+    family = (("b", "a"), ("c", "a"), ("d", "a"), ("c", "b"))
+    (alone,), (one,), (turned,), (other,) = (
+        Statistics(bench, family=given).compare([pair])
+        for given, pair in (((), ("b", "a")), (family, ("b", "a")), (family, ("a", "b")), (family, ("d", "c")))
+    )
+    assert [each.interval.level for each in (alone, one, turned, other) if each.interval] == [
+        0.95, *[1 - 0.05 / 4] * 3,
+    ]  # fmt: skip
+    assert (alone.comparisons, one.comparisons) == (1, 4)
+
+
+def test_a_start_that_differs_from_the_others_of_its_arm_is_odd() -> None:
+    bench = noisy(dict.fromkeys("abcdef", 100), sd=0.01, seed=3)
+    assert list(Statistics(bench).odd_starts()) == []
+    bench["b"] = {block: rate * (0.88 if block.incarnation == 2 else 1) for block, rate in bench["b"].items()}
+    (found,) = Statistics(bench).odd_starts()
+    assert (found.arm, found.block.incarnation) == ("b", 2)
+    assert found.change == pytest.approx(-0.12, abs=0.02)
+
+
+def test_noisy_turns_make_no_start_odd() -> None:
+    for seed in range(20):
+        assert list(Statistics(noisy(dict.fromkeys("abcdef", 100), sd=0.06, seed=seed)).odd_starts()) == []
+
+
+def test_a_noisy_arm_widens_the_interval_of_quiet_ones_less_than_its_own() -> None:
     quiet = noisy(dict.fromkeys("abcd", 100), sd=0.01)
-    wild = noisy({"wild": 100}, sd=0.2, seed=1)
-    equal, unequal = Statistics(quiet), Statistics({**quiet, **wild})
-    assert (equal.spreads_differ, unequal.spreads_differ) == (False, True)
-    (alone,) = equal.compare([("b", "a")])
-    (beside,) = unequal.compare([("b", "a")])
-    assert alone.interval is not None
-    assert beside.interval is not None
-    assert math.log(beside.interval.high / beside.interval.low) < 2 * math.log(alone.interval.high / alone.interval.low)
+    bench = Statistics({**quiet, **noisy({"wild": 100}, sd=0.2, seed=1)})
+    one, wild = (compared.interval for compared in bench.compare([("b", "a"), ("wild", "a")]))
+    assert one is not None
+    assert wild is not None
+    assert math.log(wild.high / wild.low) > 1.3 * math.log(one.high / one.low)
 
 
 @given(benches)

@@ -5,19 +5,24 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.bench.conftest import save_record
 from tests.bench.fake_arms import FakeArms
 from tfdist.bench.folder import BenchPaths
+from tfdist.bench.options import ScalingSweep
 from tfdist.bench.progress import Progress
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import Session, run_session
+from tfdist.bench.suites.arms import resolve_arms
 from tfdist.bench.suites.suite import load_suite
 from tfdist.cli.command import run
 from tfdist.launch.json_files import save_json
+from tfdist.launch.machine import Machine, local_machines
 from tfdist.models.record import Record, RecordStatus
+from tfdist.strategies.options import StrategyName
 
 TINY = """
 name = "tiny"
@@ -73,6 +78,19 @@ WRONG = [
     (["--suite", "tiny.toml", "--", "true"], ["arm 'one device', has model", "built-in training", "omit model"]),
     (["cpu"], ["cpu: unexpected argument; a suite is given with --suite cpu"]),
     (["--round", "3"], ["--round", "--rounds"]),
+    (["--devices", "1,2"], ["--devices 1,2: name the strategy", "--strategy"]),
+    (["--strategy", "mirored", "--devices", "1,2"], ["--strategy mirored: did you mean mirrored?"]),
+    (["--strategy", "one-device", "--devices", "1,2"], ["--strategy one-device: ", "mirrored"]),
+    (["--strategy", "mirrored"], ["--strategy mirrored: give the counts, too, as --devices 1,2,4"]),
+    (["--strategy", "mirrored", "--workers", "1,2"], ["--workers 1,2: a sweep of mirrored takes --devices"]),
+    (["--strategy", "mirrored", "--devices", "2,1"], ["--devices 2,1: give integers in ascending order"]),
+    (["--strategy", "mirrored", "--devices", "1,2", "--suite", "cpu"], ["--suite cpu: ", "omit one of them"]),
+    (["--strategy", "mirrored", "--devices", "1", "--resume", "x"], ["--resume x: ", "omit --strategy"]),
+    (["--against", "HEAD~1"], ["--against HEAD~1: neither a folder nor a git revision"]),
+    (["--against", "."], ["--against .: compares versions of your own program", "after --"]),
+    (["--suite", "cpu", "--fail-slower", "5%"], ["--fail-slower 5%: name the version", "--against"]),
+    (["--against", ".", "--fail-slower", "5", "--", "true"], ["--fail-slower 5: give a share", "as 5% or 0.05"]),
+    (["--suite", "cpu", "--baseline", "mirored/auto"], ["--baseline mirored/auto: did you mean mirrored/auto?"]),
 ]
 
 
@@ -121,6 +139,35 @@ def test_a_bench_starts_with_the_purpose_of_its_suite(capsys: pytest.CaptureFixt
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == load_suite("smoke").description
     assert "--suite cpu (make bench SUITE=cpu)" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "option", "counts"),
+    [("mirrored", "devices", (1, 2)), ("central-storage", "devices", (2,)), ("multiworker", "workers", (1, 2)),
+     ("parameter-server", "workers", (1, 2, 4)), ("independent", "workers", (2, 4))],
+)  # fmt: skip
+def test_a_scaling_sweep_compares_each_number_with_one_device(
+    strategy: str, option: str, counts: tuple[int, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--strategy", strategy, f"--{option}", ",".join(map(str, counts)), "--rounds", "1", "--dry-run", "--json"]
+    assert run(["bench", *words]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    names = [f"{strategy}/{count}" for count in counts]
+    assert [arm["name"] for arm in plan["suite"]["arms"]] == ["one-device", *names]
+    assert plan["suite"]["baseline"] == "one-device"
+    specs = {entry["arm"]: entry["spec"] for entry in plan["plan"]}
+    assert [specs[name][option] for name in names] == list(counts)
+
+
+def test_a_sweep_over_hosts_uses_as_many_as_it_has_workers() -> None:
+    arms = ScalingSweep(StrategyName.MULTI_WORKER, (1, 2, 8)).suite(4).arms
+    assert [arm.hosts for arm in arms] == [1, 1, 2, 4]
+
+
+def test_a_sweep_of_more_gpus_than_there_are_refuses_those_arms() -> None:
+    suite = ScalingSweep(StrategyName.MIRRORED, (1, 2, 4)).suite(1)
+    arms = resolve_arms(suite.arms, local_machines(Machine((0, 1), ("A", "B"))), suite.preset)
+    assert list(arms.refused) == ["mirrored/4"]
 
 
 def test_help_starts_with_the_suite_and_ends_with_the_hosts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,6 +254,33 @@ def test_a_resume_says_which_turns_it_measures_again(
     assert "1 of 2 turns left" in capsys.readouterr().err
     assert run(["bench", "--resume", "out", "--dry-run"]) == 0
     assert "\n1 turn left of 2, and 1 of one device again beside them, in 1 start of" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("step_s", "code"), [(0.115, 1), (0.1, 0)])
+def test_a_gate_compares_each_arm_with_its_base(
+    step_s: float, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    behaviour = {"one-device": {"step_s": step_s, "noise": 0.005}, "one-device (base)": {"noise": 0.005}}
+    fakes = RunnerHooks(Progress(), FakeArms(behaviour=behaviour))
+    monkeypatch.setattr("tfdist.cli.bench.run_session", lambda session, *_: run_session(session, fakes))
+    monkeypatch.setattr("tfdist.cli.bench.report_on", lambda *_: SimpleNamespace(to_json=dict))
+    (tmp_path / "train.py").write_text("import tfdist.measure")
+    words = ["--suite", "cpu", "--arm", "one-device", "--against", ".", "--fail-slower", "5%", "--out", "out"]
+    assert run(["bench", *words, "--json", "--", "python", "train.py"]) == code
+    printed = capsys.readouterr()
+    (row,) = json.loads(printed.out.splitlines()[-1])["versions"]
+    assert (row["arm"], row["too_slow"]) == ("one-device", code == 1)
+    verdict = "slower by more than 5%" if code else "no measurable difference"
+    assert re.search(rf"^one-device: [01]\.\d+ times its base \([\d.]+ to [\d.]+\): {verdict}$", printed.err, re.M)
+
+
+def test_a_gate_that_compared_nothing_has_an_exit_code_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfdist.cli.bench.run_session", save_nothing)
+    monkeypatch.setattr("tfdist.cli.bench.report_on", lambda *_: SimpleNamespace(to_json=dict))
+    words = ["--arm", "one-device", "--against", ".", "--fail-slower", "5%", "--quiet", "--", "true"]
+    assert run(["bench", "--suite", "cpu", *words]) == 3
 
 
 def save_nothing(session: Session, *_: object) -> int:

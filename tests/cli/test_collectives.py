@@ -39,6 +39,7 @@ def folder(tmp_path, monkeypatch):
         (["--bytes-per-pack", "1M"], "--bytes-per-pack: has no effect on single tensors; add --model-gradients"),
         (["--turn", "0"], "--turn 0: must be positive"),
         (["--rounds", "0"], "--rounds 0: must be at least 1"),
+        (["--incarnations", "0"], "--incarnations 0: must be at least 1"),
         (["--ssh", "s"], "--ssh s has no effect without --hosts"),
         (["--set", "packs=2"], "--set packs=2: has no effect with tfdist collectives; omit it"),
     ],
@@ -72,7 +73,7 @@ def test_a_dry_run_shows_turns_sizes_and_refusals_and_writes_nothing(capsys, mon
     assert run(["collectives", "--dry-run", *arguments]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "all-gather of 1K, 8K, 64K, float32"
-    assert lines[1] == "3 arms x 2 rounds of 5 s, seed 0"
+    assert lines[1] == "3 arms x 2 rounds of 2 s in 2 starts, seed 0"
     assert any(line.startswith("refused: mirrored/nccl: ") for line in lines)
     assert len([line for line in lines if ". round " in line]) == 6
     assert list(folder.iterdir()) == []
@@ -86,6 +87,7 @@ def test_a_dry_run_as_json_has_the_specs(capsys, monkeypatch, folder):
     assert found["arms"]["multiworker/ring"]["pack_sizes"] == [0, 1 << 20, 4 << 20]
     assert found["arms"]["multiworker/ring"]["sizes"] == []
     assert sorted(turn["arm"] for turn in found["plan"]) == ["multiworker/auto", "multiworker/ring"]
+    assert [sorted(order) for order in found["starts"]] == [["multiworker/auto", "multiworker/ring"]]
 
 
 def test_the_help_has_examples(capsys):
@@ -105,9 +107,14 @@ def measured(folder):
     """A folder of an earlier measurement, with wrong results of one arm."""
     files = SweepFolder(folder / "done")
     found = sweep(
-        *(line("ring", size, size / 1e9, number) for number in (1, 2, 3) for size in (1 << 10, 1 << 20)),
-        *(line("auto", 1 << 20, 0.01, number, wrong=2) for number in (1, 2, 3)),
+        *(
+            line("ring", size, size / 1e9 * (2 if number == 2 else 1), number, incarnation=1)
+            for number in (1, 2, 3)
+            for size in (1 << 10, 1 << 20)
+        ),
+        *(line("auto", 1 << 20, 0.01, number, wrong=2, incarnation=1) for number in (1, 2, 3)),
         not_measured={"nccl": "it needs GPUs"},
+        same_arms=(("ring", "auto"),),
     )
     files.save_header(found.header)
     for each in found.lines:
@@ -118,11 +125,16 @@ def measured(folder):
 def test_a_report_is_written_again_from_the_lines_alone(measured, capsys):
     assert run(["report", "done"]) == 0
     out = capsys.readouterr().out
-    assert "ring: all-reduce, 2 ranks on 1 host, 3 rounds" in out
+    assert "ring: all-reduce, 2 ranks on 1 host, 3 rounds in 1 start" in out
+    assert "warning: ring, round 2: 2.00 times as long as its other rounds (median over sizes)" in out
+    assert "Noise (A/A): ring takes 0.10 times" in out
     assert "wrong: auto at 1M: 6 wrong elements; do not train with it" in out
     assert "not measured: nccl: it needs GPUs" in out
     assert out.splitlines()[-1] == "report: done/report.html"
-    assert (measured / "report.md").exists()
+    report = (measured / "report.md").read_text()
+    assert "- **disturbed-turn**: ring, round 2: 2.00 times as long as its other rounds" in report
+    assert "- **few-starts**: Only 1 start of each arm" in report
+    assert "Noise (A/A): ring takes 0.10 times" in report
 
 
 def test_a_report_as_json_has_exact_values(measured, capsys):
@@ -132,6 +144,8 @@ def test_a_report_as_json_has_exact_values(measured, capsys):
     assert [(row["arm"], row["size_bytes"], row["wrong"]) for row in found["rows"]] == [
         ("ring", 1 << 10, 0), ("ring", 1 << 20, 0), ("auto", 1 << 20, 6),
     ]  # fmt: skip
+    assert found["rows"][0]["starts"] == 1
+    assert (len(found["noise"]), len(found["disturbed"])) == (1, 1)
     assert found["report"] == "other/report.html"
     assert "busbw" in captured.err
 

@@ -55,7 +55,7 @@ def test_json_is_the_last_line_of_stdout(base: Path, slow: Path, capsys: Printed
     assert printed.err.startswith("Slower than the bound of 5 %: multiworker/ring.")
 
 
-@pytest.mark.parametrize("wrong", [["--fail-slower", "5"], ["--anchor", "mirrored"], ["--nothing"]])
+@pytest.mark.parametrize("wrong", [["--fail-slower", "5"], ["--baseline", "mirrored"], ["--nothing"]])
 def test_wrong_input_is_one_sentence(base: Path, slow: Path, wrong: list[str], capsys: Printed) -> None:
     assert run(["compare", str(base), str(slow), *wrong]) == 2
     printed = capsys.readouterr()

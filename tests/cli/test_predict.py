@@ -56,3 +56,11 @@ def test_wrong_input_is_one_sentence(words: list[str], wrong: list[str], capsys:
 def test_a_folder_without_a_sweep_is_named(words: list[str], capsys: Printed) -> None:
     assert run([*words[:3], words[1]]) == 2
     assert "has no readable collectives.json" in capsys.readouterr().err
+
+
+def test_a_bench_of_one_host_is_not_predicted_for_several(tmp_path: Path, capsys: Printed) -> None:
+    bench = save_bench(tmp_path / "bench", 0.1, link=None)
+    assert run(["predict", str(bench), "--arm", "parameter-server"]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith("tfdist: parameter-server was measured on one host, ")
+    assert (printed.err.count("\n"), printed.out) == (1, "")

@@ -58,6 +58,24 @@ def test_a_joint_report_replaces_none(bench: Path, tmp_path: Path, capsys: pytes
     assert (tmp_path / "both" / "report.md").exists()
 
 
+def test_any_measured_arm_can_be_the_baseline(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rank = RankRecord("worker-0", "box", 1, (), (Window(10, 640, 4.0, 0.5),), {}, 640, 10)
+    save_record(bench, Record("slow", 1, TrainingSpec(xla=True).to_json(), "ok", "", 0, ranks=(rank,), order=2))
+    for words, baseline, speed_up in (((), "one-device", 0.5), (("--baseline", "slow"), "slow", 1.0)):
+        assert run(["report", str(bench), "--json", *words]) == 0
+        (row,) = (row for row in json.loads(capsys.readouterr().out)["rows"] if row["arm"] == "slow")
+        assert (row["baseline"], row["speed_up"]) == (baseline, pytest.approx(speed_up))
+
+
+def test_a_baseline_that_was_not_measured_is_one_sentence(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", str(bench), "--baseline", "one-devic"]) == 2
+    printed = capsys.readouterr()
+    expected = "--baseline one-devic: no measured arm; did you mean one-device? Choose from one-device"
+    assert printed.err == f"tfdist: {expected}\n"
+    assert printed.out == ""
+    assert not (bench / "report.md").exists()
+
+
 def test_a_price_is_kept_for_later_reports(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", str(bench), "--price-per-hour", "1.152"]) == 0
     assert run(["report", str(bench), "--json"]) == 0

@@ -54,7 +54,7 @@ def test_out_gets_a_report(results: list[str], tmp_path: Path) -> None:
     [
         (["a"], "a: only one folder; give two benches"),
         (["a", "b", "c", "--fail-slower", "5%"], "--fail-slower 5%: compares two folders, and 3 were given"),
-        (["a", "b", "c", "--anchor", "x"], "--anchor x: compares two folders"),
+        (["a", "b", "c", "--baseline", "x"], "--baseline x: compares two folders"),
         (["a", "b", "--arm", "x"], "--arm x: is for more than two folders"),
     ],
 )

@@ -100,7 +100,7 @@ def test_a_slow_rank_is_waiting_and_a_slow_map_function_is_input_and_all_arms_ar
     slow, data = parts_of(tmp_path / "out", "slow rank"), parts_of(tmp_path / "out", "slow map")
     for parts in (slow, data):
         check_sum(parts)
-        assert abs(parts["unexplained"]) < 0.4 * parts["loss"]
+        assert abs(parts["timing_difference"]) < 0.4 * parts["loss"]
     assert 0.75 * SLOW_MS < slow["waiting"] < 2.5 * SLOW_MS  # more on a busy machine
     assert largest(slow) == "waiting"
     assert largest(data) == "input"

@@ -11,8 +11,8 @@ from tfdist.bench.report.claims import mark_seconds
 from tfdist.bench.report.figures.colors import PALETTE
 from tfdist.bench.report.format import ends
 from tfdist.bench.report.section import Chart, Section
-from tfdist.bench.report.summary import ArmRow, ReportData, fastest, others_over
-from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict
+from tfdist.bench.report.summary import ArmRow, ReportData, at_most_slower, fastest, others_over
+from tfdist.bench.statistics import ArmVerdict
 from tfdist.bench.table import STATUS, Column, Table
 from tfdist.launch.text import counted
 
@@ -29,14 +29,24 @@ Series = Mapping[str, Sequence[ArmRow]]
 """Name of a series -> its arms by batch size, the smallest first."""
 
 
-def batch_section(measured: ReportData) -> Section | None:
-    """None without a series."""
+def series_of(rows: Sequence[ArmRow]) -> list[list[ArmRow]]:
+    """Arms that differ in nothing but their batch size, the smallest first."""
     grouped: dict[tuple[Any, ...], dict[float, ArmRow]] = {}
-    for row in measured.rows:
+    for row in rows:
         if row.batch_per_replica is not None and row.records:
             key = (row.folder, row.hosts, identity(_fixed(row)))
             grouped.setdefault(key, {}).setdefault(row.batch_per_replica, row)
-    found = [[each[size] for size in sorted(each)] for each in grouped.values() if len(each) >= FEWEST]
+    return [[each[size] for size in sorted(each)] for each in grouped.values() if len(each) >= FEWEST]
+
+
+def ranked(series: Sequence[ArmRow]) -> list[ArmRow]:
+    """Those of which the fastest is compared with the others."""
+    return [row for row in series if row.images_per_s and row.valid]
+
+
+def batch_section(measured: ReportData) -> Section | None:
+    """None without a series."""
+    found = series_of(measured.rows)
     if not found:
         return None
     series = {
@@ -75,15 +85,17 @@ def _name(row: ArmRow, alike: Sequence[ArmRow]) -> str:
 
 def _answer(series: Sequence[ArmRow], name: str) -> Iterator[str]:
     """The batch size from which on a larger one is not measurably faster, and where memory ended."""
-    ran = [row for row in series if row.images_per_s and row.valid]
+    ran = ranked(series)
     if ran:
         best = fastest(ran)
-        slower = {row.label for row, each in others_over(best, ran, ran) if each.verdict is ArmVerdict.SLOWER}
-        enough = next(row for row in ran if row.label not in slower)
+        compared = {row.label: each for row, each in others_over(best, ran)}
+        # without an interval nothing is known of a size
+        left = {label for label, each in compared.items() if not each.interval or each.verdict is ArmVerdict.SLOWER}
+        enough = next(row for row in ran if row.label not in left)
         text = f"{name}: batch {best.batch_per_replica} has the most images/s, {best.rate:.1f}"
-        smaller = f"; batch {enough.batch_per_replica} is the smallest that is not measurably slower"
-        known = enough is not best and best.rounds >= FEWEST_ROUNDS
-        yield mark_seconds(f"{text}{smaller if known else ''}.", ran)
+        sure = f", {at_most_slower([compared[enough.label]])}" if enough is not best else ""
+        smaller = f"; batch {enough.batch_per_replica} is the smallest that is not measurably slower{sure}"
+        yield mark_seconds(f"{text}{smaller if enough is not best else ''}.", ran)
     failed = next((row for row in series if not row.measured and row.reason), None)
     if failed is not None:
         yield f"{name}: batch {failed.batch_per_replica} did not run: {failed.reason}."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tfdist.bench.collectives.figures import SizeFigure, figures_of, pack_sentences
+from tfdist.bench.collectives.figures import SizeFigure, figures_of, noise_sentences, pack_sentences
 from tfdist.bench.collectives.results import Sweep
 from tfdist.bench.collectives.table import ARM, RANKS, columns_for, pack_text, significant, values_of
 from tfdist.bench.report.figures.colors import PALETTE
@@ -27,8 +27,9 @@ _NOTES = (
     "busbw is algbw times 2(n-1)/n for all-reduce, (n-1)/n for all-gather and 1 for broadcast and reduce, of n ranks, "
     "in decimal GB/s. Bus bandwidth can be compared with that of the hardware, whatever the number of ranks is.",
     "An operation runs as in a training step, through tf.distribute in a tf.function; the time is that of the slowest "
-    "rank, the geometric mean over the rounds. Intervals are Student's t of the logarithms. The first operation of "
-    "each sample is not timed, unless it takes longer than the sample. All ranks start a sample together.",
+    "rank: the median over the rounds of each start of the processes, and the geometric mean over the starts, which "
+    "intervals rest on. The first operation of each sample is not timed, unless it takes longer than the sample. All "
+    "ranks start a sample together.",
     "After each sample every rank compares its result with the sum, or the copy, that it computes alone.",
 )
 
@@ -38,7 +39,7 @@ def collectives_section(sweep: Sweep) -> Section | None:
     figures = figures_of(sweep)
     if not figures:
         return None
-    answer = (*_peaks(figures), *pack_sentences(sweep.lines), _right(figures))
+    answer = (*_peaks(figures), *pack_sentences(sweep.lines), *noise_sentences(sweep), _right(figures))
     sized = [figure for figure in figures if figure.line.tensors == 1]
     charts = tuple(_chart(sized, *row) for row in _CHARTS) if sized else ()
     return Section("collectives", _title(figures), answer, charts, (_table(figures),), (*_NOTES, *_rest(sweep)))

@@ -53,7 +53,7 @@ def kinds_section(measured: ReportData) -> Section | None:
     return Section(
         "kinds",
         "One card, many cards, many nodes",
-        tuple(in_unit(text, measured.rows) for text in _sync_against_async(measured.rows, fastest)),
+        tuple(in_unit(text, measured.rows) for text in _sync_against_async(measured.rows)),
         charts=(_chart(measured.rows, kinds, fastest),),
         tables=(Table("fastest_of_kind", "The fastest arm of each kind", data, columns),),
         notes=(
@@ -84,22 +84,26 @@ def _name(kind: _Kind) -> str:
     return f"{folder}: {hardware}, {exchange}" if folder else f"{hardware}, {exchange}"
 
 
-def _sync_against_async(rows: Sequence[ArmRow], fastest: dict[_Kind, ArmRow]) -> Iterator[str]:
+def sync_and_async(rows: Sequence[ArmRow]) -> Iterator[tuple[ArmRow, ArmRow]]:
     """The fastest synchronous arm on several devices of each folder and the fastest asynchronous one."""
+    fastest = {kind: fastest_of(of_kind) for kind, of_kind in _by_kind(rows).items()}
     for folder in dict.fromkeys(key[0] for key in fastest):
         several = [row for key, row in fastest.items() if key[0] == folder and (row.devices or 0) > 1]
         sure = [row for row in several if row.rounds >= FEWEST_ROUNDS]
         sync = [row for row in sure if row.exchange is Exchange.SYNC]
         others = [row for row in sure if row.exchange is Exchange.ASYNC]
         if sync and others:
-            best, other = fastest_of(sync), fastest_of(others)
-            of_folder = [row for row in rows if row.folder == folder]
-            ((_, comparison),) = others_over(other, [best], of_folder)
-            yield (
-                f"{best.label}, the fastest synchronous arm on several devices, reaches {comparison.ratio:.2f} times "
-                f"the images/s of {other.label}, the fastest asynchronous one{between(comparison.interval, '.2f')}: "
-                f"{difference(comparison)}."
-            )
+            yield fastest_of(sync), fastest_of(others)
+
+
+def _sync_against_async(rows: Sequence[ArmRow]) -> Iterator[str]:
+    for best, other in sync_and_async(rows):
+        ((_, comparison),) = others_over(other, [best])
+        yield (
+            f"{best.label}, the fastest synchronous arm on several devices, reaches {comparison.ratio:.2f} times "
+            f"the images/s of {other.label}, the fastest asynchronous one{between(comparison.interval, '.2f')}: "
+            f"{difference(comparison)}."
+        )
 
 
 def _chart(rows: Sequence[ArmRow], kinds: dict[_Kind, list[ArmRow]], fastest: dict[_Kind, ArmRow]) -> Chart:

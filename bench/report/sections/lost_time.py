@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tfdist.bench.lost_time import LostTime, Part, Turns, UnknownLoss, lost_time
+from tfdist.bench.lost_time import LossByTurn, LostTime, Part, Turns, UnknownLoss, loss_by_turn, mean_losses
 from tfdist.bench.mean import Mean
 from tfdist.bench.references import Reference, Spec, explainable, identity, reference
 from tfdist.bench.report.figures.arm_chart import arm_chart, described, draw_interval, write
@@ -15,6 +15,7 @@ from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import ArmRow, ReportData
 from tfdist.bench.statistics import FEWEST_ROUNDS
 from tfdist.bench.table import Column, Table, with_interval
+from tfdist.launch.text import listed
 from tfdist.models.datasets.table import SYNTHETIC
 from tfdist.strategies.catalog import Exchange
 from tfdist.strategies.options import GradientDtype, StrategyName
@@ -26,6 +27,9 @@ _OFTEN = 0.75
 """A rank that is the last one in a larger share of steps is a straggler, not chance."""
 _MOST = 0.5
 """The link is the limit if its floor is a larger share of the exchange."""
+_STEADY = 0.05
+"""No advice rests on an ideal whose starts differ by more."""
+_MORE_STARTS = "Measure again with more --incarnations on a quiet machine."
 
 
 def ring_floor_ms(row: ArmRow, lost: LostTime) -> float | None:
@@ -109,8 +113,9 @@ _ADVICE: Mapping[Part, Callable[[ArmRow, LostTime], str]] = {
         "Reading and decoding the data holds the devices up or takes their cores. Store images at the size of the "
         "model, or give the tasks more cores (cores_per_device)."
     ),
-    Part.UNEXPLAINED: lambda row, lost: (
-        "No measured part accounts for it: measure more rounds on a quiet machine, and look at the window times."
+    Part.TIMING: lambda row, lost: (
+        "The windows, which give the throughput, and the stamps of the steps disagree by that much; it has no cause to "
+        f"remove. {_MORE_STARTS}"
     ),
 }
 """Sentences that name the cause of a part and what can be tried."""
@@ -126,7 +131,7 @@ _COLORS: Mapping[Part, tuple[str, str]] = {
     Part.WAITING: (PALETTE[3], ""),
     Part.NOT_SEPARATED: (PALETTE[2], "//"),
     Part.INPUT: (PALETTE[4], ""),
-    Part.UNEXPLAINED: (PALETTE[5], ".."),
+    Part.TIMING: (PALETTE[5], ".."),
 }
 """Color and hatch."""
 _LEAST_SHARE = 0.002
@@ -197,20 +202,16 @@ def _paint(axes: "Axes", every: Sequence[LostTime]) -> None:
     axes.set_xlim(left=0)
 
 
-Losses = Sequence[tuple[ArmRow, LostTime | UnknownLoss]]
 _Key = tuple[str, int, str]
 """Folder, number of hosts, and what an arm does."""
 
 
-def lost_times(rows: Sequence[ArmRow]) -> Losses:
-    """Losses of every arm that was measured and whose devices exchange something, in the order of the rows.
-
-    Arms that only serve to explain another one are left out.
-    """
-    arms = _Arms.of([row for row in rows if row.measured])
-    losing = [row for row in rows if row.measured and explainable(_spec(row))]
+def _losses(rows: Sequence[ArmRow]) -> Sequence[tuple[ArmRow, LossByTurn | UnknownLoss]]:
+    """Those of the arms whose devices exchange something, without arms that only serve to explain another one."""
+    arms = _Arms.of(rows)
+    losing = [row for row in rows if explainable(_spec(row))]
     serving = {id(other) for row in losing for other in arms.serving(row)}
-    return [(row, arms.lost_time(row)) for row in losing if id(row) not in serving]
+    return [(row, arms.loss(row)) for row in losing if id(row) not in serving]
 
 
 def _spec(row: ArmRow) -> Spec:
@@ -244,7 +245,7 @@ class _Arms:
         same = self.alike(row, _spec(row), row.hosts)
         return [] if _spec(row).get("step_times") else [other for other in same if _spec(other).get("step_times")]
 
-    def lost_time(self, row: ArmRow) -> LostTime | UnknownLoss:
+    def loss(self, row: ArmRow) -> LossByTurn | UnknownLoss:
         spec = reference(_spec(row), Reference.SYNTHETIC) if _real(row) else _spec(row)
         found = {
             which: self.alike(row, reference(spec, which), row.hosts if which is Reference.INDEPENDENT else 1)
@@ -256,7 +257,7 @@ class _Arms:
             references[Reference.SYNTHETIC] = _turns(row, same[:1])
         timed = same if _real(row) else [row, *same]
         stamped = _timed(row, timed), _timed(row, found[Reference.INDEPENDENT])
-        return lost_time(row.label, _turns(row, [row]), references, stamped)
+        return loss_by_turn(row.label, _turns(row, [row]), references, stamped)
 
 
 def _timed(row: ArmRow, arms: Sequence[ArmRow]) -> Turns:
@@ -276,11 +277,14 @@ def _turns(row: ArmRow, arms: Sequence[ArmRow]) -> Turns:
 
 _METHOD = (
     "Ideal: the step of one device without a strategy (no-strategy), with as much work per device. The parts sum to "
-    "the loss; a part below 0 is a gain. Each interval is one of 95 %, for the differences of turns of the same round.",
+    "the loss by construction, which validates none of them; a part below 0 is a gain. Each interval is one of 95 %: "
+    "of the means of starts, with the variance of all arms counted in, and with fewer than 4 starts also that of "
+    "earlier benches (2.3 % of a step from start to start).",
     "Shared hardware: what the same number of independent trainings loses. Strategy overhead: what one-device loses "
     "against no-strategy, and what the local gradients of the arm take longer than those of an independent training. "
     "Exchange: the least time over ranks from ready gradients to the end of the step, without the update of an "
-    "independent training. Waiting: the excess of the rank that waits most. Input: real data against synthetic data.",
+    "independent training. Waiting: the excess of the rank that waits most. Input: real data against synthetic data. "
+    "Timing difference: how far two clocks disagree, those of windows (throughput) and of single steps (stamps).",
 )
 
 
@@ -293,14 +297,15 @@ def lost_time_section(measured: ReportData) -> Section | None:
     asked = any(folder.bench and folder.bench.suite.explain for folder in measured.folders)
     if not asked and not any(row.measured[0].spec.get("step_times") for row in rows):
         return None
-    found = lost_times(rows)
-    explained = [(row, lost) for row, lost in found if isinstance(lost, LostTime)]
+    found = _losses(rows)
+    known = [(row, loss) for row, loss in found if isinstance(loss, LossByTurn)]
+    shown = [row for row, _ in known]
+    explained = list(zip(shown, mean_losses([loss for _, loss in known]), strict=True))
     unknown = (lost for _, lost in found if isinstance(lost, UnknownLoss))
     rest = tuple(f"{each.arm}: not explained, because {each.reason}." for each in unknown)
     if not explained:
         return Section("lost-time", "Where the time goes", rest) if rest else None
     lost = {row.label: of_row for row, of_row in explained}
-    shown = [row for row, _ in explained]
     answer = (*_answer(explained), *rest)
     charts = (lost_time_chart(shown, lost),)
     return Section("lost-time", "Where the time goes", answer, charts, (_table(explained),), _METHOD)
@@ -311,12 +316,28 @@ def _answer(explained: _Explained) -> Iterator[str]:
     if all(lost.rounds < FEWEST_ROUNDS for _, lost in explained):
         yield f"Too few rounds to say which part is the largest: use --rounds {FEWEST_ROUNDS} or more."
         return
-    yield from filter(None, (_without_advice(lost) for _, lost in explained))
-    losing = [(row, lost) for row, lost in explained if lost.loss.value > 0]
+    yield from _unsteady([lost for _, lost in explained if lost.ideal.spread > _STEADY])
+    steady = [(row, lost) for row, lost in explained if lost.ideal.spread <= _STEADY]
+    yield from filter(None, (_without_advice(lost) for _, lost in steady))
+    losing = [(row, lost) for row, lost in steady if lost.loss.value > 0]
     yield from _largest(losing, "{part} {verb} the largest part of the loss of {arms}. {advice}")
     shared = [(row, lost) for row, lost in losing if lost.largest() is Part.SHARED and lost.parts[Part.SHARED].differs]
     sentence = "Beyond shared hardware, {part} {verb} the largest part of the loss of {arms}. {advice}"
     yield from _largest(shared, sentence, without=Part.SHARED)
+
+
+def _unsteady(every: Sequence[LostTime]) -> Iterator[str]:
+    """A sentence for each ideal whose starts differ."""
+    by_ideal: dict[str, list[str]] = {}
+    for lost in every:
+        figures = f"{lost.ideal_arm}, the ideal, differ by {lost.ideal.spread:.0%} ({_starts(lost.ideal)} a step)"
+        by_ideal.setdefault(figures, []).append(lost.arm)
+    for figures, arms in by_ideal.items():
+        yield f"No advice for {listed(arms)}: the starts of {figures}. {_MORE_STARTS}"
+
+
+def _starts(mean: Mean) -> str:
+    return f"{min(mean.starts):.1f} to {max(mean.starts):.1f} ms"
 
 
 def _without_advice(lost: LostTime) -> str:
@@ -324,11 +345,16 @@ def _without_advice(lost: LostTime) -> str:
     part = lost.largest()
     if lost.loss.differs and lost.loss.value < 0:
         return f"{lost.arm} loses nothing: a step takes {-lost.loss.value:.1f} ms less than ideal."
+    if part and lost.loss.value > 0 and lost.parts[part].disagrees:
+        disagree = f"its starts disagree on whether {part} is a loss or a gain ({_starts(lost.parts[part])})"
+        return f"{lost.arm}: no advice, because {disagree}. {_MORE_STARTS}"
     if part and lost.loss.value > 0 and lost.parts[part].differs:
         return ""
     if part and lost.loss.differs:
         figures = f"{_milliseconds(lost.parts[part])} of {lost.loss.value:.1f} ms"
-        return f"{lost.arm}: {part} may be the largest part of its loss ({figures}): use more --rounds to be sure."
+        return (
+            f"{lost.arm}: {part} may be the largest part of its loss ({figures}): use more --incarnations to be sure."
+        )
     return f"{lost.arm}: cannot tell whether it loses time: {_milliseconds(lost.loss)} ms of a step."
 
 
@@ -359,6 +385,7 @@ def _table(explained: _Explained) -> Table:
         slowest = lost.slowest
         row: dict[str, Any] = {"arm": lost.arm, "last_rank": slowest.rank if slowest else None}
         row |= {"last_rank_share": slowest.share if slowest else None, "rounds": lost.rounds}
+        row["starts"] = len(lost.step.starts)
         for name, mean in {**dict.fromkeys(map(str, parts)), **_figures(lost)}.items():
             limits = (mean.value, mean.low, mean.high) if mean else (None,) * 3
             row |= dict(zip(_keys(name), limits, strict=True))
@@ -370,6 +397,7 @@ def _table(explained: _Explained) -> Table:
             for name in ("step", "ideal", "loss", *map(str, parts))
         ),
         Column("last rank", ("last_rank", "last_rank_share"), "{}, {:.0%} of steps"),
+        Column("starts", ("starts",)),
         Column("rounds", ("rounds",)),
     )
     data = pd.DataFrame(rows).convert_dtypes()

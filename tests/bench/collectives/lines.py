@@ -7,7 +7,15 @@ HEADER = SweepHeader("tfdist collectives", "2026-01-01T00:00:00+00:00", ("localh
 
 
 def line(arm="multiworker/ring", size=1 << 20, seconds=0.01, round=1, wrong=0, tensors=1, pack=None, ranks=2, **rest):
-    values = {"op": CollectiveOp.ALL_REDUCE, "hosts": 1, "dtype": "float32", "iterations": 5, **rest}
+    """Unless `incarnation` is given, each round has a start of its own."""
+    values = {
+        "op": CollectiveOp.ALL_REDUCE,
+        "hosts": 1,
+        "dtype": "float32",
+        "iterations": 5,
+        "incarnation": round,
+        **rest,
+    }
     return Line(arm=arm, ranks=ranks, bytes=size, tensors=tensors, pack_bytes=pack, round=round, seconds=seconds,
                 wrong=wrong, communication="ring", **values)  # fmt: skip
 

@@ -28,15 +28,34 @@ def test_without_gpus_both_kinds_of_ranks_are_measured_without_nccl(plan):
         "multiworker/auto", "multiworker/ring", "mirrored/auto", "mirrored/hierarchical-copy", "mirrored/reduction-to-one",
     ]  # fmt: skip
     assert {spec.replicas for spec in planned.arms.specs.values()} == {2}
-    assert {len(spec.sizes) for spec in planned.arms.specs.values()} == {19}
+    assert {len(spec.sizes) for spec in planned.arms.specs.values()} == {9}
     assert {spec.cores_per_device for spec in planned.arms.specs.values()} == {1}
-    assert len(planned.runs) == 30
+    assert len(planned.runs) == 60
+    assert planned.same_arms == (("multiworker/ring", "multiworker/auto"),)
+
+
+def test_each_start_has_its_own_order_of_the_arms_which_the_seed_decides(plan):
+    planned = plan()
+    assert len(planned.starts) == 4
+    assert {tuple(sorted(order)) for order in planned.starts} == {tuple(sorted(planned.arms.specs))}
+    assert len(set(planned.starts)) > 1
+    assert plan().starts == planned.starts
+    assert plan(seed=1).starts != planned.starts
+    assert plan(rounds=20).starts == planned.starts  # a longer sweep starts as a shorter one
+
+
+@pytest.mark.parametrize(
+    ("options", "starts"), [({"rounds": 3}, 3), ({"rounds": 3, "incarnations": 1}, 1), ({"incarnations": 12}, 12)]
+)
+def test_there_are_at_most_as_many_starts_as_rounds(plan, options, starts):
+    assert len(plan(**options).starts) == starts
 
 
 def test_with_gpus_nccl_is_measured_too(plan):
     arms = plan(GPUS).arms.specs
     assert {"multiworker/nccl", "mirrored/nccl"} < arms.keys()
     assert arms["multiworker/nccl"].gpus
+    assert plan(GPUS).same_arms == (("multiworker/ring (again)", "multiworker/ring"),)
 
 
 def test_several_hosts_measure_between_processes_on_all_of_them(plan):
@@ -49,15 +68,30 @@ def test_several_hosts_measure_between_processes_on_all_of_them(plan):
 @pytest.mark.parametrize(
     ("options", "arms"),
     [
-        ({"communication": (Communication.RING,)}, ["multiworker/ring"]),
-        ({"workers": (2, 4), "communication": (Communication.RING,)}, ["multiworker/ring, 2 workers", "multiworker/ring, 4 workers"]),
+        ({"communication": (Communication.RING,)}, ["multiworker/ring", "multiworker/ring (again)"]),
+        ({"workers": (2, 4), "communication": (Communication.RING,)},
+         ["multiworker/ring, 2 workers", "multiworker/ring, 4 workers", "multiworker/ring, 2 workers (again)"]),
         ({"workers": (3,)}, ["multiworker/auto", "multiworker/ring"]),
-        ({"cross_device": (CrossDevice.AUTO,)}, ["mirrored/auto"]),
-        ({"devices": (4,), "workers": (2,), "cross_device": (CrossDevice.AUTO,), "communication": (Communication.RING,)}, ["multiworker/ring", "mirrored/auto"]),
+        ({"cross_device": (CrossDevice.AUTO,)}, ["mirrored/auto", "mirrored/auto (again)"]),
+        ({"devices": (4,), "workers": (2,), "cross_device": (CrossDevice.AUTO,), "communication": (Communication.RING,)},
+         ["multiworker/ring", "mirrored/auto", "multiworker/ring (again)"]),
     ],
 )  # fmt: skip
 def test_options_of_one_kind_of_ranks_select_it(plan, options, arms):
     assert list(plan(**options).arms.specs) == arms
+
+
+def test_without_two_arms_that_do_the_same_the_first_is_measured_twice(plan):
+    planned = plan(TWO, communication=(Communication.RING,))
+    assert planned.same_arms == (("multiworker/ring (again)", "multiworker/ring"),)
+    assert planned.arms.specs["multiworker/ring (again)"] == planned.arms.specs["multiworker/ring"]
+    assert planned.arms.machines["multiworker/ring (again)"] == planned.arms.machines["multiworker/ring"]
+
+
+def test_every_number_of_workers_has_a_pair_that_does_the_same(plan):
+    assert plan(workers=(2, 4)).same_arms == tuple(
+        (f"multiworker/ring, {number} workers", f"multiworker/auto, {number} workers") for number in (2, 4)
+    )
 
 
 def test_the_first_hosts_are_used_for_fewer_workers(plan):
@@ -81,7 +115,7 @@ def test_gradients_are_measured_on_several_hosts_too(plan):
 def test_arms_that_cannot_run_are_listed_with_the_reason(plan):
     planned = plan(devices=(3,))
     assert "drops the gradients of one of 3 devices" in planned.arms.refused["mirrored/hierarchical-copy"]
-    assert list(planned.arms.specs) == ["mirrored/auto", "mirrored/reduction-to-one"]
+    assert list(planned.arms.specs) == ["mirrored/auto", "mirrored/reduction-to-one", "mirrored/auto (again)"]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +126,7 @@ def test_arms_that_cannot_run_are_listed_with_the_reason(plan):
             ["multiworker/auto", "multiworker/ring", "mirrored/auto", "mirrored/reduction-to-one"],
         ),
         (CollectiveOp.BROADCAST, ["multiworker/auto", "multiworker/ring"]),
-        (CollectiveOp.REDUCE, ["mirrored/reduction-to-one"]),
+        (CollectiveOp.REDUCE, ["mirrored/reduction-to-one", "mirrored/reduction-to-one (again)"]),
     ],
 )
 def test_an_operation_is_measured_where_tensorflow_has_it(plan, op, arms):
@@ -105,6 +139,7 @@ def test_an_operation_is_measured_where_tensorflow_has_it(plan, op, arms):
     ("options", "sentence"),
     [
         ({"rounds": 0}, "--rounds 0: must be at least 1"),
+        ({"incarnations": 0}, "--incarnations 0: must be at least 1"),
         ({"communication": (Communication.NCCL,)}, "--communication nccl needs GPUs, and none was found"),
         ({"op": CollectiveOp.REDUCE, "workers": (2,)}, "an all-reduce and use one of its results; use --cross-device reduction-to-one"),
         ({"op": CollectiveOp.BROADCAST, "devices": (2,)}, "CPU devices of one process share the buffer"),

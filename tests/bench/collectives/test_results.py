@@ -1,5 +1,5 @@
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
@@ -18,6 +18,8 @@ HEADER = SweepHeader(
     {"cpu": ("A CPU",)},
     {"bytes_per_s": 1e8, "rtt_s": 0.1},
     {"a": "b"},
+    (("ring", "auto"), ("auto", "ring")),
+    (("auto", "ring"),),
 )
 NAMES = st.text(st.characters(categories=["L", "N", "P"]), max_size=100)
 LINE = Line("ring", CollectiveOp.ALL_REDUCE, 2, 4, 14_020_000, 158, None, "float32", 1, 5, 0.02, 0, "ring")
@@ -33,7 +35,7 @@ def folder(tmp_path):
 @given(st.builds(Line, op=st.sampled_from(CollectiveOp), arm=NAMES, hosts=st.integers(1, 9), ranks=st.integers(1, 9),
                  bytes=st.integers(1, 1 << 40), tensors=st.integers(1, 9), pack_bytes=st.none(), round=st.integers(1, 9),
                  iterations=st.integers(1, 9), wrong=st.integers(0, 9), dtype=st.sampled_from(GradientDtype),
-                 seconds=st.floats(1e-9, 1e9), communication=NAMES))  # fmt: skip
+                 seconds=st.floats(1e-9, 1e9), communication=NAMES, incarnation=st.integers(1, 9)))  # fmt: skip
 def test_what_was_written_is_read(tmp_path_factory, line):
     files = SweepFolder(tmp_path_factory.mktemp("sweep"))
     files.save_header(HEADER)
@@ -71,7 +73,8 @@ def test_lines_that_were_cut_off_or_make_no_sense_are_listed(folder):
 @pytest.mark.parametrize(
     ("key", "value"),
     [("link", {"rtt_s": 0.1}), ("link", {"bytes_per_s": 0, "rtt_s": 1}), ("hosts", 3), ("environment", {"cpu": 1}),
-     ("not_measured", {"a": None}), ("command", ["x"]), ("started", 1), ("rounds", -1)],
+     ("not_measured", {"a": None}), ("command", ["x"]), ("started", 1), ("rounds", -1), ("starts", ["ring"]),
+     ("same_arms", [["ring"]])],
 )  # fmt: skip
 def test_a_wrong_value_in_the_header_is_one_sentence(folder, key, value):
     folder.header.write_text(json.dumps({**json.loads(folder.header.read_text()), key: value}))
@@ -89,6 +92,18 @@ def test_another_folder_is_refused(tmp_path):
 
 
 def test_another_format_is_refused_by_name(folder):
-    folder.header.write_text('{"format": 2}')
-    with pytest.raises(TfdistError, match="format 2: this tfdist reads format 1"):
+    folder.header.write_text('{"format": 3}')
+    with pytest.raises(TfdistError, match="format 3: this tfdist reads formats 1 and 2"):
         read_collectives(folder.root)
+
+
+def test_format_1_has_a_single_start(folder):
+    header, line = json.loads(folder.header.read_text()), asdict(LINE)
+    folder.header.write_text(json.dumps({**without(header, "starts", "same_arms"), "format": 1}))
+    folder.lines.write_text(json.dumps(without(line, "incarnation")) + "\n")
+    sweep = read_collectives(folder.root)
+    assert (sweep.lines, sweep.header.starts, sweep.header.same_arms) == ((LINE,), (), ())
+
+
+def without(values, *names):
+    return {name: value for name, value in values.items() if name not in names}

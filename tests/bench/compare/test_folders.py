@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import pytest
 from tests.bench.compare.benches import STEP_S, save_bench
 from tests.bench.conftest import record, save_record
 from tfdist.bench.compare.folders import compare_folders
+from tfdist.bench.compare.page import sentences
 from tfdist.launch.errors import TfdistError
 
 
@@ -49,7 +51,7 @@ def test_another_machine_without_an_anchor_is_refused(tmp_path: Path) -> None:
     arms = {arm: step for arm, step in STEP_S.items() if arm != "one-device"}
     base = save_bench(tmp_path / "a", arms=arms)
     new = save_bench(tmp_path / "b", arms=arms, machine={"cpu": "B CPU"})
-    with pytest.raises(TfdistError, match=r"different machines \(cpu: B CPU, not A CPU\).*--anchor none"):
+    with pytest.raises(TfdistError, match=r"different machines \(cpu: B CPU, not A CPU\).*--baseline none"):
         compare_folders(base, new)
     assert compare_folders(base, new, "multiworker/ring").anchor == "multiworker/ring"
 
@@ -65,7 +67,7 @@ def test_json_has_both_what_differs_and_why_an_arm_is_not_compared(tmp_path: Pat
     arm = next(each for each in arms if each["arm"] == "mirrored/auto")
     assert (arm["verdict"], arm["differs"]) == ("not compared", "intra_op_threads: 1, not None")
     assert arm["not_compared"] == "different work: image_size: 96, not 224"
-    with pytest.raises(TfdistError, match=r"--anchor mirrored/auto: it cannot be compared itself \(different work"):
+    with pytest.raises(TfdistError, match=r"--baseline mirrored/auto: it cannot be compared itself \(different work"):
         compare_folders(tmp_path / "a", tmp_path / "b", "mirrored/auto")
 
 
@@ -98,6 +100,12 @@ def test_benches_without_a_common_arm_are_refused(tmp_path: Path) -> None:
         compare_folders(base, new)
     with pytest.raises(TfdistError, match="the same folder"):
         compare_folders(base, tmp_path / "b" / ".." / "a")
+
+
+def test_a_change_of_all_arms_is_said_to_be_invisible(tmp_path: Path) -> None:
+    compared = compare_folders(save_bench(tmp_path / "a"), save_bench(tmp_path / "b", seed=1))
+    (text,) = (text for text in sentences(compared) if "that all arms share" in text)
+    assert re.match(r"A change of less than about \d+% that all arms share cannot be told", text)
 
 
 def test_everything_is_in_the_json(tmp_path: Path) -> None:

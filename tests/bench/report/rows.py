@@ -6,10 +6,10 @@ from dataclasses import replace
 from tests.bench.conftest import record
 from tfdist.bench.folder import BenchFile
 from tfdist.bench.reading import ResultFolder
-from tfdist.bench.report.build import headline
+from tfdist.bench.report.build import headline, summarize_report
 from tfdist.bench.report.section import Warning
-from tfdist.bench.report.summary import ArmRow, summarize
-from tfdist.bench.report.warnings import same_pairs, trust_of, warnings_for
+from tfdist.bench.report.summary import ArmRow
+from tfdist.bench.report.warnings import trust_of, warnings_for
 from tfdist.models.record import Record, Window
 
 
@@ -18,11 +18,12 @@ def folder(records: Sequence[Record], label: str = "here", bench: BenchFile | No
 
 
 def rows_of(records: Sequence[Record]) -> dict[str, ArmRow]:
-    return {row.arm: row for row in summarize([folder(records)])}
+    rows, _ = summarize_report([folder(records)])
+    return {row.arm: row for row in rows}
 
 
 def warnings_of(records: Sequence[Record]) -> list[Warning]:
-    rows = summarize([folder(records)])
+    rows, _ = summarize_report([folder(records)])
     return list(warnings_for(rows))
 
 
@@ -31,13 +32,14 @@ def codes(records: Sequence[Record]) -> list[str]:
 
 
 def text_of(records: Sequence[Record]) -> str:
-    rows = summarize([folder(records)])
-    (text,) = headline(rows, trust_of(rows, same_pairs(rows)))
+    rows, pairs = summarize_report([folder(records)])
+    (text,) = headline(rows, trust_of(rows, pairs))
     return text
 
 
-def three(arm: str, **spec: object) -> list[Record]:
-    return [record(arm, [[0.1]], round=number, **spec) for number in (1, 2, 3)]
+def four(arm: str, **spec: object) -> list[Record]:
+    """As many rounds, each of a start, as a verdict needs."""
+    return [record(arm, [[0.1]], round=number, **spec) for number in (1, 2, 3, 4)]
 
 
 def timed(arm: str, *seconds: float, **spec: object) -> list[Record]:

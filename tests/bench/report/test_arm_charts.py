@@ -47,7 +47,7 @@ def test_many_windows_are_smaller_dots(make_record: MakeRecord) -> None:
 def test_efficiencies_have_the_intervals_of_the_comparison(make_record: MakeRecord) -> None:
     made = [make_record(arm, [[t]], round=n, **spec)
             for arm, spec in (("one", {}), ("two", {"strategy": "mirrored", "devices": 2}))
-            for n, t in enumerate((0.1, 0.11, 0.1), start=1)]  # fmt: skip
+            for n, t in enumerate((0.1, 0.11, 0.1, 0.1), start=1)]  # fmt: skip
     (interval,) = (line for line in painted("efficiency", made).lines if "interval" in str(line.get_label()))
     low, high = interval.get_xdata()
     assert low <= 0.5 <= high

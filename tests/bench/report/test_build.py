@@ -76,7 +76,7 @@ def test_csv_and_json_hold_every_arm_with_exact_figures(root: Path) -> None:
     assert list(table.index) == ["one-device", "independent", "mirrored/auto", "multiworker/ring", "central-storage",
                                  "parameter-server/1-ps", "broken"]  # fmt: skip
     assert table.loc["one-device", "images_per_s"] == pytest.approx(
-        50 / 0.504 / (1.0 * 1.04 * 0.98) ** (1 / 3), rel=1e-5
+        50 / 0.504 / (1.0 * 1.04 * 0.98 * 1.0) ** (1 / 4), rel=1e-5
     )
     assert table.loc["mirrored/auto", "efficiency_vs_independent"] == pytest.approx(0.95, rel=1e-5)
     assert pd.isna(table.loc["broken", "images_per_s"])
@@ -207,6 +207,31 @@ def test_a_report_on_turns_lists_repeated_ones(in_turns: Path) -> None:
     assert "take turns" in text
     assert "one, round 2: disturbed at first (other programs used 40% of the cores), then repeated" in text
     assert report.rows[0].rounds == 3
+    assert not any(warning.code == "busy-machine" for warning in report.warnings)
+
+
+def test_a_turn_repeated_beside_the_baseline_is_in_place_of_the_disturbed_one(
+    tmp_path: Path, make_record: MakeRecord
+) -> None:
+    for arm, spec in (("one", {}), ("two", {"strategy": "mirrored", "devices": 2})):
+        save_record(tmp_path, replace(make_record(arm, [[]], **spec), incarnation=1))
+    quiet, busy = (HostUsage(10.0, 2, {"worker-0": 10.0}, 10.0 + other, 0.0) for other in (0.0, 8.0))
+    first = [(arm, round, arm == "two" and round == 2, False) for round in (1, 2, 3) for arm in ("one", "two")]
+    turns = [*first, ("one", 2, False, True), ("two", 2, False, True)]
+    lines = [
+        TurnRecord(arm, round, 1, 1, order, "", {"worker-0": (Window(1, 10, 0.3 if slow else 0.1, 1.0),) * 4},
+                   (busy if slow else quiet,), repeated)
+        for order, (arm, round, slow, repeated) in enumerate(turns, start=1)
+    ]  # fmt: skip
+    (tmp_path / "turns.jsonl").write_text("".join(json.dumps(turn.to_json()) + "\n" for turn in lines))
+    report = make_report([tmp_path])
+    one, two = report.rows
+    assert (one.rounds, two.rounds, len(one.rates), len(two.rates)) == (3, 3, 4, 3)
+    assert two.images_per_s == pytest.approx(100.0)
+    repeated = next(each for each in page_of(report).listings if each.title == "Repeated turns")
+    (line,) = repeated.lines
+    assert line.startswith("two, round 2: disturbed at first (")
+    assert not [note for note in report.notes if "groups" in note]
     assert not any(warning.code == "busy-machine" for warning in report.warnings)
 
 

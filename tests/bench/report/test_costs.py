@@ -8,7 +8,7 @@ from tfdist.bench.report.sections.costs import cost_values, costs_section
 from tfdist.bench.report.summary import ReportData, summarize
 from tfdist.models.record import GpuReading, HostUsage, RankRecord, Record, Window, WindowUsage
 
-from .rows import folder, rows_of, three, timed
+from .rows import folder, four, rows_of, timed
 
 
 def gpu(index, energy_j, power_w=200.0):
@@ -73,17 +73,17 @@ def with_usage(made: Record, resident: int, *gpus: GpuReading) -> Record:
 
 
 def test_memory_is_that_at_the_last_window() -> None:
-    turns = [with_usage(made, size) for made, size in zip(three("a"), (900, 700, 800), strict=True)]
+    turns = [with_usage(made, size) for made, size in zip(four("a"), (900, 700, 750, 800), strict=True)]
     assert rows_of(turns)["a"].costs.resident_bytes == 800
-    assert rows_of(three("a"))["a"].costs.resident_bytes is None
+    assert rows_of(four("a"))["a"].costs.resident_bytes is None
 
 
 def test_gpus_are_columns_only_where_there_are_some() -> None:
-    plain = summarize([folder(three("a"))])
+    plain = summarize([folder(four("a"))])
     (shown,) = costs_section(ReportData((), plain)).tables[0].rows
     assert not any("GPU" in name or "joule" in name or "cost" in name for name in shown)
     reading = GpuReading(0, 3_000_000_000, 0.9, 200.0, 20.0, 1400, "power cap")
-    row = rows_of([with_usage(made, 1, reading) for made in three("a", gpus=True)])["a"]
+    row = rows_of([with_usage(made, 1, reading) for made in four("a", gpus=True)])["a"]
     values = cost_values(row, 3.6)
     assert values["gpu_power_w"] == pytest.approx(200.0)  # 20 J in each window of 0.1 s
     assert values["images_per_joule"] == pytest.approx(0.5)

@@ -1,15 +1,20 @@
-from collections.abc import Callable
+import math
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
+from tfdist.bench.report.build import key_figures, summarize_report
 from tfdist.bench.report.columns import scaling_of
-from tfdist.bench.report.summary import rank
+from tfdist.bench.report.section import KeyFigure
+from tfdist.bench.report.summary import others_over, rank
+from tfdist.bench.report.warnings import trust_of
 from tfdist.models.record import Record
 from tfdist.models.strategy_check import StrategyCheck
 from tfdist.strategies.choice import StrategyChoice
 
-from .rows import rows_of, text_of, three, timed, with_losses
+from .rows import folder, four, rows_of, text_of, timed, with_losses
 
 MakeRecord = Callable[..., Record]
 
@@ -21,7 +26,7 @@ def test_the_headline_names_the_fastest_arm_and_its_speed_up(bench_records: list
     text = text_of(bench_records)
     assert text.startswith(
         "mirrored/auto was the fastest of 4 arms (not counted: independent, without exchange; one-device, on one device)"
-        ": 122.9 images/s for the whole job on 2 devices."
+        ": 123.1 images/s for the whole job on 2 devices. Measurably faster than every other arm."
     )
     assert "1.25 times one-device" in text
     assert "95% of independent" in text
@@ -52,16 +57,19 @@ def test_fewer_than_three_rounds_name_no_fastest_arm(make_record: MakeRecord, ro
 
 def test_arms_with_too_few_rounds_are_not_ranked(make_record: MakeRecord) -> None:
     fast = make_record("fast", [[0.01]], **TWO)
-    text = text_of([*three("two", **TWO), *three("other", **TWO, cross_device="hierarchical-copy"), fast])
-    assert "the fastest of 2 arms:" in text
+    slow = timed("slow", 0.12, 0.12, 0.12, 0.12, **TWO, cross_device="hierarchical-copy")
+    text = text_of([*four("two", **TWO), *slow, fast])
+    assert text.startswith("two was the fastest of 2 arms:")
     assert text.endswith("Not ranked: fast (fewer than 3 rounds).")
 
 
 def test_an_arm_with_wrong_losses_is_not_ranked() -> None:
-    fast = with_losses(timed("fast", 0.01, 0.01, 0.01, **TWO), 7.0, 3.0)
-    others = [with_losses(three(name, **TWO), 7.0, 1.0) for name in ("a", "b", "c")]
+    fast = with_losses(timed("fast", *(0.01,) * 4, **TWO), 7.0, 3.0)
+    others = [with_losses(four(name, **TWO), 7.0, 1.0) for name in ("a", "b", "c")]
     text = text_of([*fast, *(record for arm in others for record in arm)])
-    assert "the fastest of 3 arms" in text
+    assert text.startswith(
+        "No measurable difference between 3 arms: 100.0 to 100.0 images/s for the whole job: a, b, c."
+    )
     assert text.endswith("Not ranked: fast (wrong losses).")
 
 
@@ -70,21 +78,82 @@ def test_an_arm_whose_program_did_not_train_under_its_strategy_is_not_ranked() -
         "strategy_check": StrategyCheck.REFUTED,
         "strategy_note": "the program did not train under mirrored: x; y",
     }
-    fast = [replace(record, **refuted) for record in timed("fast", 0.01, 0.01, 0.01, **TWO)]
-    others = [record for name in ("a", "b") for record in three(name, **TWO)]
+    fast = [replace(record, **refuted) for record in timed("fast", *(0.01,) * 4, **TWO)]
+    others = [record for name in ("a", "b") for record in four(name, **TWO)]
     text = text_of([*fast, *others])
-    assert "the fastest of 2 arms" in text
+    assert text.startswith("No measurable difference between 2 arms: 100.0 to 100.0 images/s for the whole job: a, b.")
     assert text.endswith("Not ranked: fast (its program did not train under its strategy).")
 
 
 def test_arms_of_one_device_are_compared_if_there_is_nothing_else() -> None:
-    text = text_of([*timed("a", 0.1, 0.1001, 0.1), *timed("b", 0.12, 0.1201, 0.1199, precision="mixed_float16")])
+    slow = timed("b", 0.12, 0.1201, 0.1199, 0.12, precision="mixed_float16")
+    text = text_of([*timed("a", 0.1, 0.1001, 0.1, 0.1), *slow])
     assert text.startswith("a was the fastest of 2 arms: 100.0 images/s")
 
 
-def test_the_headline_lists_arms_without_a_measurable_difference() -> None:
-    noisy = timed("noisy", 0.09, 0.13, 0.101, strategy="central-storage", devices=2)
-    assert "No measurable difference from noisy." in text_of([*three("two", **TWO), *noisy])
+A, B = [0.1, 0.101, 0.1, 0.1], [0.102, 0.101, 0.102, 0.103]
+"""Seconds of turns that do not differ measurably: 99.8 and 98.0 images/s."""
+
+
+def packed(arm: str, packs: int, seconds: Sequence[float]) -> list[Record]:
+    return timed(arm, *seconds, **TWO, packs=packs)
+
+
+def slower(arm: str, packs: int, factor: float) -> list[Record]:
+    return packed(arm, packs, [factor * time for time in A])
+
+
+def limit_of(records: list[Record], best: str, ties: Sequence[str]) -> str:
+    """By how much the slowest of these may be slower than `best`."""
+    rows = rows_of(records)
+    compared = others_over(rows[best], [rows[arm] for arm in ties])
+    return f"{math.ceil(100 - 100 * min(each.interval.low for _, each in compared if each.interval))}%"
+
+
+def test_the_headline_names_all_arms_that_are_the_fastest() -> None:
+    made = [*packed("a", 2, A), *slower("slow", 3, 1.3), *packed("b", 4, B), *slower("slower", 5, 2.0)]
+    limit = limit_of(made, "a", ["b"])
+    assert text_of(made) == (
+        "2 of 4 arms are the fastest: 98.0 to 99.8 images/s for the whole job, without a measurable difference: a, b. "
+        f"The others are at most {limit} slower for sure than a."
+    )
+    assert 0 < int(limit.removesuffix("%")) < 10
+
+
+def test_of_arms_that_all_tie_the_headline_names_none_as_the_fastest() -> None:
+    made = [*packed("b", 2, B), *packed("a", 3, A), *slower("c", 4, 1.01)]
+    assert text_of(made) == (
+        "No measurable difference between 3 arms: 98.0 to 99.8 images/s for the whole job: a, b, c. "
+        f"The others are at most {limit_of(made, 'a', ['b', 'c'])} slower for sure than a."
+    )
+
+
+def test_without_a_tie_the_headline_names_one_arm() -> None:
+    made = [*slower("slow", 3, 1.3), *packed("a", 2, A), *slower("slower", 4, 2.0)]
+    assert text_of(made) == (
+        "a was the fastest of 3 arms: 99.8 images/s for the whole job on 2 devices. "
+        "Measurably faster than every other arm."
+    )
+
+
+def test_the_speed_up_beside_a_tie_says_of_which_arm_it_is() -> None:
+    one = timed("one", 0.16, 0.16, 0.16, 0.161)
+    text = text_of([*one, *packed("a", 2, A), *packed("b", 3, B)])
+    assert re.search(r" a is 1\.60 times one \(1\.5\d to 1\.6\d\): measurably faster\. Efficiency 80%\.$", text)
+
+
+def figures_of(records: list[Record]) -> list[KeyFigure]:
+    rows, pairs = summarize_report([folder(records)])
+    return list(key_figures(rows, trust_of(rows, pairs)))
+
+
+def test_the_key_figure_of_a_tie_is_its_range() -> None:
+    tie, one = [*packed("a", 2, A), *packed("b", 3, B)], slower("slow", 4, 1.3)
+    (figure,) = figures_of([*tie, *one])
+    assert figure.value == "98 to 100 images/s"
+    assert figure.meaning.startswith("2 arms without a measurable difference; a: whole job, 2 devices (")
+    (alone,) = figures_of([*packed("a", 2, A), *one])
+    assert (alone.value, alone.meaning.partition(" (")[0]) == ("99.8 images/s", "whole job, 2 devices")
 
 
 def test_without_measurements_the_headline_counts_the_reasons(make_record: MakeRecord) -> None:
@@ -111,11 +180,9 @@ def program(records: list[Record], examples: int) -> list[Record]:
 def test_programs_are_ranked_at_equal_work() -> None:
     """64 examples per step, but a parameter server's worker has all of them."""
     servers = {"strategy": "parameter-server", "workers": 2, "ps": 1}
-    mirrored, copies = program(three("mirrored", **TWO), 64), program(three("copies", **TWO, cross_device="nccl"), 64)
-    ps = program(
-        [replace(each, ranks=(replace(each.ranks[0], task="chief-0"),)) for each in three("ps", **servers)], 64
-    )
-    rows = rows_of([*program(three("one"), 64), *mirrored, *copies, *ps])
+    mirrored, copies = program(four("mirrored", **TWO), 64), program(four("copies", **TWO, cross_device="nccl"), 64)
+    ps = program([replace(each, ranks=(replace(each.ranks[0], task="chief-0"),)) for each in four("ps", **servers)], 64)
+    rows = rows_of([*program(four("one"), 64), *mirrored, *copies, *ps])
     assert [(row.batch_per_replica, row.batch_global) for row in rows.values()] == [
         (64, 64),
         (32, 64),
@@ -126,16 +193,16 @@ def test_programs_are_ranked_at_equal_work() -> None:
     ranked, left = rank([row for row in rows.values() if row.measured])
     assert [row.arm for row in ranked] == ["mirrored", "copies"]
     assert left == {"ps": "64, not the 32 examples per device and step of mirrored"}
-    alike = rows_of([*program(three("one"), 32), *mirrored, *program(ps, 32)])
+    alike = rows_of([*program(four("one"), 32), *mirrored, *program(ps, 32)])
     assert scaling_of(list(alike.values())) == "weak"
     assert rank(list(alike.values()))[1] == {}
 
 
 def test_an_arm_that_contradicts_the_plan_is_not_ranked_and_no_arm_is_the_fastest() -> None:
-    fast = timed("fast", 0.02, 0.0201, 0.02, **TWO)
-    others = [one for packs in (2, 3) for one in timed(f"{packs}-packs", 0.1, 0.1002, 0.1, **TWO, packs=packs)]
-    text = text_of([*timed("one", 0.1, 0.1001, 0.1), *fast, *others])
+    fast = timed("fast", 0.02, 0.0201, 0.02, 0.02, **TWO)
+    others = [one for packs in (2, 3) for one in timed(f"{packs}-packs", 0.1, 0.1002, 0.1, 0.1, **TWO, packs=packs)]
+    text = text_of([*timed("one", 0.1, 0.1001, 0.1, 0.1), *fast, *others])
     assert text == (
-        "4 of 4 arms were measured. Not ranked: fast (2 devices are 4.99 times as fast as one, an efficiency of 250%, "
+        "4 of 4 arms were measured. Not ranked: fast (2 devices are 5.00 times as fast as one, an efficiency of 250%, "
         "for sure more than 100%)."
     )

@@ -7,18 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.bench.folder import BenchFile
+from tfdist.bench.noise import FEWEST_STARTS
 from tfdist.bench.plan import interleave
 from tfdist.bench.report.arm_records import arms_of
 from tfdist.bench.report.columns import scaling_of, values_of
 from tfdist.bench.report.format import in_unit
-from tfdist.bench.report.summary import summarize, wrong_arms
+from tfdist.bench.report.summary import at_most_slower, summarize, wrong_arms
+from tfdist.bench.statistics import Comparison, Interval
 from tfdist.bench.suites.suite import parse_suite
 from tfdist.bench.table import STATUS
 from tfdist.models.record import Record, TaskUsage
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
 
-from .rows import codes, folder, rows_of, three, timed, with_losses
+from .rows import codes, folder, four, rows_of, timed, with_losses
 
 TWO = {"strategy": "mirrored", "devices": 2}
 THREE = {"strategy": "mirrored", "devices": 3}
@@ -29,7 +31,7 @@ def wrong(*arms: list[Record]) -> dict[str, str]:
 
 
 def arm(name: str, first: float, later: float, **spec: object) -> list[Record]:
-    return with_losses(three(name, **{**TWO, **spec}), first, later)
+    return with_losses(four(name, **{**TWO, **spec}), first, later)
 
 
 def test_losses_seen_on_two_cpu_devices_are_the_same() -> None:
@@ -75,7 +77,7 @@ def test_arms_that_compute_something_else_are_not_compared(other: dict[str, obje
 
 
 def test_records_without_those_steps_are_not_compared() -> None:
-    assert wrong(arm("a", 7.0, 1.0), three("b", **TWO)) == {}
+    assert wrong(arm("a", 7.0, 1.0), four("b", **TWO)) == {}
 
 
 def test_a_wrong_arm_is_a_row_with_its_figures_and_a_warning() -> None:
@@ -269,7 +271,7 @@ def test_an_interrupted_arm_with_figures_says_in_how_many_rounds(make_record: Ma
 
 
 def test_several_folders_have_labels_and_are_not_compared(make_record: MakeRecord) -> None:
-    one, two = three("one"), three("two", strategy="mirrored", devices=2)
+    one, two = four("one"), four("two", strategy="mirrored", devices=2)
     rows = summarize([folder(one, "x"), folder(two, "y")])
     assert [row.label for row in rows] == ["x: one", "y: two"]
     assert rows[0].one_device is not None
@@ -277,14 +279,25 @@ def test_several_folders_have_labels_and_are_not_compared(make_record: MakeRecor
 
 
 def test_the_baseline_in_two_groups_is_measured_in_each_round_once(make_record: MakeRecord) -> None:
-    one = [replace(record, group=group) for group in (1, 2) for record in timed("one", 0.1, 0.101, 0.1)]
-    first = timed("a", 0.05, 0.0502, 0.05)
-    second = [replace(record, group=2) for record in timed("b", 0.04, 0.0402, 0.04)]
+    one = [replace(record, group=group) for group in (1, 2) for record in timed("one", 0.1, 0.101, 0.1, 0.1)]
+    first = timed("a", 0.05, 0.0502, 0.05, 0.05)
+    second = [replace(record, group=2) for record in timed("b", 0.04, 0.0402, 0.04, 0.04)]
     rows = rows_of([*one, *first, *second])
-    assert (rows["one"].rounds, len(rows["one"].rates)) == (3, 6)
+    assert (rows["one"].rounds, len(rows["one"].rates)) == (4, 8)
     against = rows["b"].one_device
     assert against is not None
     assert against.comparison.ratio == pytest.approx(2.5, rel=0.01)
+
+
+def test_how_much_slower_arms_may_be_is_a_limit_of_all_of_them() -> None:
+    """Rounded up, and unknown if it is of one of them."""
+
+    def compared(*lows: float | None) -> list[Comparison]:
+        return [Comparison(1.0, Interval(low, 1.1, 0.95) if low else None, 12, 1) for low in lows]
+
+    assert at_most_slower(compared(0.99, 0.956, 0.97)) == "at most 5% slower for sure"
+    assert at_most_slower(compared(0.94)) == "at most 6% slower for sure"
+    assert at_most_slower(compared(0.99, None)) == at_most_slower([]) == ""
 
 
 rates = st.lists(st.floats(1.0, 1e4), min_size=1, max_size=4)
@@ -305,14 +318,18 @@ def test_every_column_divides(arms: list[list[float]], devices: int) -> None:
         assert values["efficiency"] == values["speed_up"] / values["devices"]
         assert values["images_per_s_per_device"] == values["images_per_s"] / values["devices"]
         interval = values["speed_up_low"], values["speed_up_high"]
-        assert (values["verdict"] != "cannot tell") == (None not in interval and not interval[0] <= 1 <= interval[1])
+        sure = None not in interval and not interval[0] <= 1 <= interval[1]
+        few = min(values["rounds"], base["rounds"]) < FEWEST_STARTS and abs(math.log(values["speed_up"])) < math.log(
+            1.05
+        )
+        assert (values["verdict"] != "cannot tell") == (sure and not few)
 
 
 def test_a_program_of_the_users_own_is_a_row(make_record: MakeRecord) -> None:
     spec = {**StrategyChoice(strategy=StrategyName.MIRRORED, devices=2).to_json(), "command": ["python", "train.py"]}
     one = {**StrategyChoice().to_json(), "command": ["python", "train.py"]}
-    rows = rows_of([*(replace(record, spec=one) for record in three("one")),
-                    *(replace(record, spec=spec) for record in three("two", strategy="mirrored", devices=2))])  # fmt: skip
+    rows = rows_of([*(replace(record, spec=one) for record in four("one")),
+                    *(replace(record, spec=spec) for record in four("two", strategy="mirrored", devices=2))])  # fmt: skip
     assert (rows["two"].batch_per_replica, rows["two"].batch_global) == (5, 10)  # as measured
     assert rows["two"].one_device is not None
     assert rows["two"].one_device.differences == ()

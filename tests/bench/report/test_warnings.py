@@ -4,12 +4,12 @@ from dataclasses import replace
 import pytest
 
 from tests.bench.conftest import record
-from tfdist.bench.report.build import notes_on
+from tfdist.bench.report.build import notes_on, summarize_report
 from tfdist.bench.report.summary import summarize
-from tfdist.bench.report.warnings import SamePair, same_pairs, trust_of
+from tfdist.bench.report.warnings import SamePair, same_pairs, trust_of, warnings_for
 from tfdist.models.record import HostUsage, Record, WindowUsage
 
-from .rows import codes, folder, rows_of, three, timed, warnings_of
+from .rows import codes, folder, four, rows_of, timed, warnings_of
 
 WORKERS = {"strategy": "multiworker", "workers": 2, "tasks": ["worker-0"]}
 
@@ -24,18 +24,18 @@ def pair_of(records: Sequence[Record]) -> SamePair:
 
 
 def test_on_cpus_the_automatic_all_reduce_between_workers_is_the_ring() -> None:
-    auto, ring = three("auto", **WORKERS), three("ring", **WORKERS, communication="ring")
+    auto, ring = four("auto", **WORKERS), four("ring", **WORKERS, communication="ring")
     assert pairs_of([*auto, *ring]) == [("ring", "auto")]
     gpus = {**WORKERS, "gpus": True}
-    assert pairs_of([*three("auto", **gpus), *three("ring", **gpus, communication="ring")]) == []
+    assert pairs_of([*four("auto", **gpus), *four("ring", **gpus, communication="ring")]) == []
 
 
 def test_the_length_of_a_training_does_not_make_another_configuration() -> None:
-    assert pairs_of([*three("a", steps=10), *three("b", steps=20), *three("c", batch_size=32)]) == [("b", "a")]
+    assert pairs_of([*four("a", steps=10), *four("b", steps=20), *four("c", batch_size=32)]) == [("b", "a")]
 
 
 def test_the_ratio_has_an_interval() -> None:
-    pair = pair_of([*timed("a", 0.1, 0.101, 0.099), *timed("b", 0.1, 0.1, 0.1)])
+    pair = pair_of([*timed("a", 0.1, 0.101, 0.099, 0.1), *timed("b", 0.1, 0.1, 0.1, 0.1)])
     assert pair.comparison.ratio == pytest.approx(1.0, abs=1e-3)
     assert not pair.differs
     assert set(pair.to_json()) == {"arm", "other", "ratio", "low", "high", "rounds"}
@@ -49,15 +49,15 @@ def trust(records: Sequence[Record]) -> tuple[str, str]:
 
 def test_trust_follows_from_two_equal_arms() -> None:
     """Their difference, or that nothing says how large it is."""
-    steady, other = (0.1, 0.101, 0.1), {"strategy": "mirrored", "devices": 2, "examples": 20}
+    steady, other = (0.1, 0.101, 0.1, 0.1), {"strategy": "mirrored", "devices": 2, "examples": 20}
     assert trust([*timed("a", *steady), *timed("b", *steady)]) == (
         "Good",
-        "Good: 3 rounds of each arm; 3 starts of each arm; 0% of turns disturbed; b 1.00 to 1.00 times a, the same (A/A).",
+        "Good: 4 rounds of each arm; 4 starts of each arm; 0% of turns disturbed; b 0.98 to 1.02 times a, the same (A/A).",
     )
-    assert trust([*timed("a", *steady), *timed("b", 0.1, 0.11, 0.105)])[0] == "Noisy"
-    level, text = trust([*timed("a", *steady), *timed("b", 0.12, 0.1211, 0.12)])
+    assert trust([*timed("a", *steady), *timed("b", 0.1, 0.11, 0.105, 0.1)])[0] == "Noisy"
+    level, text = trust([*timed("a", *steady), *timed("b", 0.12, 0.1211, 0.12, 0.12)])
     assert level == "Do not use"
-    assert text == "Do not use: b 0.83 to 0.83 times a, the same (A/A)."
+    assert text == "Do not use: b 0.82 to 0.85 times a, the same (A/A)."
     assert trust([*timed("a", *steady), *timed("b", *steady, **other)]) == (
         "Noisy",
         "Noisy: unknown noise, without an arm twice under two names (A/A).",
@@ -67,26 +67,28 @@ def test_trust_follows_from_two_equal_arms() -> None:
 
 def test_trust_needs_rounds_starts_and_quiet_turns() -> None:
     assert trust([record("a"), record("b")])[1].startswith("Do not use: 1 round of each arm; 1 start of each arm;")
-    one_start = [replace(each, incarnation=1) for name in "ab" for each in timed(name, 0.1, 0.1, 0.1)]
-    assert trust(one_start) == ("Noisy", "Noisy: 1 start of each arm.")
+    one_start = [replace(each, incarnation=1) for name in "ab" for each in four(name)]
+    assert trust(one_start)[1].startswith("Noisy: 1 start of each arm;")
     busy = [replace(each, arm=name) for name in "ab" for each in in_turns("one", others=0.2)]
-    assert trust(busy) == ("Noisy", "Noisy: 33% of turns disturbed.")
+    assert trust(busy) == ("Noisy", "Noisy: 25% of turns disturbed.")
 
 
 def test_replicas_that_are_not_the_planned_ones_contradict_the_plan() -> None:
-    two = [replace(each, ranks=tuple(replace(rank, replicas=1) for rank in each.ranks)) for each in three("two", **TWO)]
-    found = warnings_of([*three("one", gpus=True), *two])
+    two = [replace(each, ranks=tuple(replace(rank, replicas=1) for rank in each.ranks)) for each in four("two", **TWO)]
+    found = warnings_of([*four("one", gpus=True), *two])
     assert [warning.code for warning in found] == ["contradiction"]
     assert "worker-0 trained 1 replica, and the arm has 2 in a process" in found[0].text
-    level, text = trust([*three("one", gpus=True), *two])
+    level, text = trust([*four("one", gpus=True), *two])
     assert (level, "two contradicts the plan" in text) == ("Do not use", True)
 
 
-@pytest.mark.parametrize(("seconds", "contradicted"), [((0.05, 0.0501, 0.05), True), ((0.06, 0.09, 0.05), False)])
+@pytest.mark.parametrize(
+    ("seconds", "contradicted"), [((0.05, 0.0501, 0.05, 0.05), True), ((0.06, 0.09, 0.05, 0.06), False)]
+)
 def test_a_speed_up_above_the_number_of_devices_is_a_contradiction_if_it_is_sure(
     seconds: Sequence[float], contradicted: bool
 ) -> None:
-    found = codes([*timed("one", 0.1, 0.1001, 0.1, gpus=True), *timed("two", *seconds, **{**TWO, "examples": 14})])
+    found = codes([*timed("one", 0.1, 0.1001, 0.1, 0.1, gpus=True), *timed("two", *seconds, **{**TWO, "examples": 14})])
     assert ("contradiction" in found) == contradicted
 
 
@@ -125,40 +127,40 @@ TWO = {"strategy": "mirrored", "devices": 2, "gpus": True}
 
 
 def test_a_sound_bench_has_no_warnings() -> None:
-    assert codes([*three("one", gpus=True), *three("two", **TWO)]) == []
+    assert codes([*four("one", gpus=True), *four("two", **TWO)]) == []
 
 
 def test_each_warning_has_its_cause(make_record: MakeRecord) -> None:
-    one = three("one", gpus=True)
+    one = four("one", gpus=True)
     assert codes([make_record()]) == ["few-rounds"]
-    assert codes(three("two", **TWO)) == ["no-baseline"]
-    assert codes([*one, *three("sgd", **TWO, optimizer="sgd")]) == ["different-work"]
+    assert codes(four("two", **TWO)) == ["no-baseline"]
+    assert codes([*one, *four("sgd", **TWO, optimizer="sgd")]) == ["different-work"]
 
 
 def test_warnings_about_cores(make_record: MakeRecord) -> None:
-    one = three("one")
-    assert codes([*one, *three("two", strategy="mirrored", devices=2)]) == []
-    assert "shared-cores" in codes([*one, *three("four", strategy="mirrored", devices=4)])
-    many = [replace(record, hosts=2) for record in three("four", strategy="mirrored", devices=4)]
+    one = four("one")
+    assert codes([*one, *four("two", strategy="mirrored", devices=2)]) == []
+    assert "shared-cores" in codes([*one, *four("four", strategy="mirrored", devices=4)])
+    many = [replace(record, hosts=2) for record in four("four", strategy="mirrored", devices=4)]
     assert "shared-cores" not in codes([*one, *many])
-    four = three("four", strategy="mirrored", devices=4, cores_per_device=None)
-    assert "shared-cores" not in codes([*one, *four])
+    unpinned = four("four", strategy="mirrored", devices=4, cores_per_device=None)
+    assert "shared-cores" not in codes([*one, *unpinned])
 
 
 def test_what_is_true_of_every_run_on_one_machine_is_no_warning(make_record: MakeRecord) -> None:
     def with_ps(**spec: object) -> list[str]:
         many = {"strategy": "parameter-server", "workers": 2, "ps": 1, "tasks": ["chief-0"], **spec}
-        made = [make_record("ps", [[0.1]], round=n, **many) for n in (1, 2, 3)]
+        made = [make_record("ps", [[0.1]], round=n, **many) for n in (1, 2, 3, 4)]
         cores = {**made[0].hardware, "cores": list(range(64))}
-        return codes([*three("one"), *(replace(record, hardware=cores) for record in made)])
+        return codes([*four("one"), *(replace(record, hardware=cores) for record in made)])
 
     assert "shared-cores" not in with_ps()
 
 
 def test_a_result_above_its_ceiling_is_flagged(make_record: MakeRecord) -> None:
-    side = [make_record("side", [[0.2], [0.2]], round=n, strategy="independent", workers=2) for n in (1, 2, 3)]
-    fast = three("fast", strategy="mirrored", devices=2, examples=30)
-    assert codes([*three("one"), *side, *fast])[0] == "contradiction"
+    side = [make_record("side", [[0.2], [0.2]], round=n, strategy="independent", workers=2) for n in (1, 2, 3, 4)]
+    fast = four("fast", strategy="mirrored", devices=2, examples=30)
+    assert codes([*four("one"), *side, *fast])[0] == "contradiction"
 
 
 def test_every_warning_names_its_arms_and_gives_advice(make_record: MakeRecord) -> None:
@@ -169,12 +171,109 @@ def test_every_warning_names_its_arms_and_gives_advice(make_record: MakeRecord) 
     assert warnings_of(pair)[-1].text == "all arms: fewer than 3 rounds, so there is no verdict."
 
 
+def in_starts(arm: str, factors: Sequence[float], **spec: object) -> list[Record]:
+    """Starts of three turns with 1 % of noise, each with a factor of its own on its times."""
+    noise, shift = (1.0, 1.01, 0.99), sum(map(ord, arm))
+    turns = [(start, factor * noise[(number + shift * start) % 3]) for start, factor in enumerate(factors, start=1)
+             for number in range(3)]  # fmt: skip
+    made = timed(arm, *(0.1 * factor for _, factor in turns), **spec)
+    return [replace(one, incarnation=start) for one, (start, _) in zip(made, turns, strict=True)]
+
+
+def five(**factors: Sequence[float]) -> list[Record]:
+    """Five arms; those named have a factor for each of their four starts."""
+    arms: dict[str, dict[str, object]] = {"one": {"gpus": True}, **{f"p{n}": {**TWO, "packs": n} for n in (1, 2, 3, 4)}}
+    return [each for arm, spec in arms.items() for each in in_starts(arm, factors.get(arm, (1.0,) * 4), **spec)]
+
+
+def test_a_start_that_differs_from_the_others_is_a_warning_and_noise() -> None:
+    odd = five(p2=(1.0, 1.0, 1.15, 1.0))
+    (warning,) = warnings_of(odd)
+    assert warning.code == "odd-start"
+    assert warning.text == "p2 was 13% slower in its start 3 than in its others, for its whole life."
+    assert "--incarnations" in warning.advice
+    level, text = trust(odd)
+    assert (level, "p2 was 13% slower in its start 3 than in its others" in text) == ("Noisy", True)
+    (fast,) = warnings_of(five(p4=(0.85, 1.0, 1.0, 1.0)))
+    assert fast.text.startswith("p4 was 18% faster in its start 1 than in its others")
+
+
+@pytest.mark.parametrize("factors", [(1.0, 1.0, 1.03, 1.0), (1.2, 1.2, 1.2, 1.2)])
+def test_starts_that_differ_little_or_an_arm_that_is_slow_in_all_are_no_warning(factors: Sequence[float]) -> None:
+    assert codes(five(p2=factors)) == []
+    assert "start 3" not in trust(five(p2=factors))[1]
+
+
+def test_a_slow_start_of_all_arms_is_no_odd_start() -> None:
+    """It is the machine."""
+    slow = dict.fromkeys(("one", "p1", "p2", "p3", "p4"), (1.0, 1.0, 1.15, 1.0))
+    assert "odd-start" not in codes(five(**slow))
+
+
+def test_the_odd_start_of_a_folder_is_not_that_of_another() -> None:
+    folders = [folder(five(p2=(1.0, 1.0, 1.15, 1.0)), "x"), folder(five(), "y")]
+    rows, pairs = summarize_report(folders)
+    assert [one.text.partition(" was")[0] for one in warnings_for(rows) if one.code == "odd-start"] == ["x: p2"]
+    trusts = trust_of(rows, pairs)
+    assert ("start 3" in trusts["x"][1], "start 3" in trusts["y"][1]) == (True, False)
+
+
+@pytest.mark.parametrize(("starts", "warned"), [(1, True), (2, True), (4, False)])
+def test_fewer_than_four_starts_are_a_warning_and_noise(starts: int, warned: bool) -> None:
+    made = [
+        replace(one, incarnation=1 + (one.round - 1) * starts // 4)
+        for one in (*four("one", gpus=True), *four("two", **TWO))
+    ]
+    assert (codes(made) == ["few-starts"], f"{starts} start" in trust(made)[1]) == (warned, warned)
+    if warned:
+        (warning,) = warnings_of(made)
+        assert warning.text == (
+            "all arms: fewer than 4 starts, so how much starts differ is assumed (2.3%), and differences below 5% have "
+            "no verdict."
+        )
+        assert warning.advice == "Run 'tfdist bench' with --incarnations 4 or more."
+
+
+def test_without_incarnations_each_round_is_a_start() -> None:
+    made = [*four("one", gpus=True), *four("two", **TWO)]
+    few = [one for one in made if one.round < 4]
+    assert (codes(made), codes(few)) == ([], ["few-starts"])
+    assert trust(few)[1].startswith("Noisy: 3 starts of each arm;")
+
+
+def test_few_rounds_are_one_warning() -> None:
+    """Not one on rounds and one on starts."""
+    assert codes([one for one in (*four("one", gpus=True), *four("two", **TWO)) if one.round < 3]) == ["few-rounds"]
+
+
+def test_only_groups_that_did_not_alternate_are_a_note() -> None:
+    """Turns that were repeated have the negative number of their group."""
+
+    def notes(group: int) -> list[str]:
+        again = [replace(one, group=group) for one in (*four("one")[:1], *four("two", **TWO)[:1])]
+        rows, _ = summarize_report([folder([*four("one"), *four("two", **TWO), *again])])
+        return [note for note in notes_on(rows) if "took turns" in note]
+
+    assert notes(-1) == []
+    (note,) = notes(2)
+    assert note.startswith("The arms took turns in 2 groups")
+
+
+def test_repeated_turns_are_no_drift() -> None:
+    """They are few, and of other rounds than the first turns."""
+    times = (0.1, 0.112, 0.125, 0.14)
+    again = [replace(one, group=-1) for one in (*timed("one", *times, gpus=True), *timed("two", *times, **TWO))]
+    steady = [*four("one", gpus=True), *four("two", **TWO)]
+    assert codes([*steady, *again]) == []
+    assert codes([*steady, *(replace(one, group=2) for one in again)]) == ["drift-between-rounds"]
+
+
 WINDOWS = (0.1, 0.1, 0.1, 0.1)
 
 
 def in_turns(arm: str, seconds: Sequence[float] = WINDOWS, **usage: float) -> list[Record]:
-    """Three turns; the second one with `seconds` and a usage of the host."""
-    turns = [record(arm, [seconds if number == 2 else WINDOWS], round=number, gpus=True) for number in (1, 2, 3)]
+    """Four turns; the second one with `seconds` and a usage of the host."""
+    turns = [record(arm, [seconds if number == 2 else WINDOWS], round=number, gpus=True) for number in (1, 2, 3, 4)]
     host = HostUsage(10.0, 2, {"worker-0": 10.0}, 10.0 + 20 * usage.get("others", 0.0), 20 * usage.get("steal", 0.0))
     return [replace(turn, hosts_usage=(host if turn.round == 2 else QUIET,)) for turn in turns]
 
@@ -193,7 +292,7 @@ QUIET = HostUsage(10.0, 2, {"worker-0": 10.0}, 10.0, 0.0)
 def test_a_disturbed_turn_is_a_warning_with_its_arm_and_round(turns: list[Record], code: str) -> None:
     (warning,) = warnings_of(turns)
     assert warning.code == code
-    assert warning.text.startswith("In 1 of 3 turns")
+    assert warning.text.startswith("In 1 of 4 turns")
     assert warning.text.endswith(": one (round 2).")
 
 

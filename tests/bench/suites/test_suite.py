@@ -100,6 +100,7 @@ def test_a_suite_survives_json(name: str) -> None:
         (('timeout = 60', 'scaling = "strong"'), "use that instead"),
         (('batch_size = 8', 'global_batch_size = 8'), "use that instead"),
         (('rounds = 2', 'rounds = 2 ='), "not TOML"),
+        (('rounds = 2', 'baseline = "ones"'), "has baseline = 'ones': did you mean one? Choose from one, two"),
     ],
 )  # fmt: skip
 def test_an_error_is_one_sentence(tmp_path: Path, change: tuple[str, str], expected: str) -> None:
@@ -118,6 +119,20 @@ def test_strong_scaling_fixes_the_global_batch(tmp_path: Path) -> None:
     path = tmp_path / "strong.toml"
     path.write_text(text.replace("batch_size = 8", "global_batch_size = 8"))
     assert [arm.choices["global_batch_size"] for arm in load_suite(str(path)).arms] == [8, 8]
+
+
+def test_defaults_of_the_built_in_training_are_not_for_arms_with_a_command(tmp_path: Path) -> None:
+    path = tmp_path / "both.toml"
+    own = 'command = ["true"]\nintra_op_threads = 2'
+    path.write_text(
+        GOOD.replace("batch_size = 8", "batch_size = 8\nsteps_per_call = 2").replace("batch_size = 16", own)
+    )
+    one, two = load_suite(str(path)).arms
+    assert dict(one.choices) == {"batch_size": 8, "steps_per_call": 2, "strategy": StrategyName.ONE_DEVICE}
+    assert set(two.choices) == {"strategy", "devices", "cross_device", "intra_op_threads"}
+    assert "[defaults], has batch_size, which is for the built-in training" in sentence_of(
+        tmp_path, 'command = ["true"]\n' + GOOD.replace("batch_size = 16", "")
+    )
 
 
 def test_an_unknown_key_lists_those_that_have_an_effect(tmp_path: Path) -> None:
@@ -166,7 +181,7 @@ def test_a_training_from_turn_to_turn_is_not_isolated() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"rounds": 0}, "--rounds 0: must be at least 1 (3 for a verdict)"),
+        ({"rounds": 0}, "--rounds 0: must be at least 1 (4 for a verdict)"),
         ({"rounds": 2, "incarnations": 3}, "--incarnations 3: must be 1 to the number of rounds, 2"),
         ({"turn_s": 0.1}, "--turn 0.1: must be at least as long as a window, 0.5"),
         ({"turn_s": 600.0}, "--turn 600: must be shorter than the timeout of a turn, 600"),
@@ -177,6 +192,11 @@ def test_an_option_that_does_not_fit_is_refused_in_one_sentence(changes: dict[st
     with pytest.raises(TfdistError) as raised:
         adjust(load_suite("cpu"), changes)
     assert str(raised.value) == expected
+
+
+@pytest.mark.parametrize("name", [name for name in built_in_suites() if name not in ("smoke", "convergence")])
+def test_built_in_suites_that_measure_start_each_arm_four_times(name: str) -> None:
+    assert load_suite(name).incarnations == 4
 
 
 @pytest.mark.parametrize("name", ["smoke", "cpu", "hosts", "knobs", "classic", "convergence", "stragglers", "storage"])

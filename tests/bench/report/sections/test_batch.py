@@ -1,5 +1,6 @@
 """The section on batch sizes."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -15,9 +16,9 @@ REASON = "worker-0 was killed by SIGKILL"
 
 
 def size(batch: int, rate: float, **spec: object) -> list[Record]:
-    """Three rounds at about `rate` images/s, each size with another order of noise."""
-    noise = [0.98, 1.02, 1.0]
-    times = [batch / rate * noise[(number + batch // 4) % 3] for number in range(3)]
+    """Four rounds at about `rate` images/s, each size with another order of noise."""
+    noise = [0.98, 1.02, 1.0, 1.0]
+    times = [batch / rate * noise[(number + batch // 4) % 4] for number in range(4)]
     return [
         record(f"batch-{batch}", [[time]], round=number, examples=batch, batch_size=batch, **spec)
         for number, time in enumerate(times, start=1)
@@ -44,8 +45,21 @@ def test_few_sizes_or_other_differences_are_no_sweep():
 
 def test_the_smallest_batch_that_is_as_fast_and_the_limit_are_named(section):
     best, limit = section.answer
-    assert best.startswith("one-device: batch 8 has the most images/s, 101.0; batch 4 is the smallest")
+    assert best.startswith(
+        "one-device: batch 8 has the most images/s, 101.0; batch 4 is the smallest that is not measurably "
+    )
+    assert re.search(r"not measurably slower, at most [1-9]% slower for sure\.$", best)
     assert limit == f"one-device: batch 16 did not run: {REASON}."
+
+
+def test_a_size_in_too_few_rounds_is_not_recommended():
+    sizes = (size(1, 50.0), size(2, 100.0)[:2], size(4, 100.0), size(8, 101.0))
+    found = section_of(*sizes)
+    assert found is not None
+    assert "; batch 4 is the smallest that is not measurably slower, at most " in found.answer[0]
+    few = section_of(*(each[:2] for each in sizes))
+    assert few is not None
+    assert few.answer == ("one-device: batch 8 has the most images/s, 101.0.",)
 
 
 def test_sizes_are_in_order_and_a_failed_one_keeps_its_row(section):

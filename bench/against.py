@@ -1,0 +1,135 @@
+"""Two versions of a program in one bench (--against): where the earlier one is, its arms, and how they compare."""
+
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from tfdist.bench.reading import read_folder
+from tfdist.bench.report.arm_records import arms_of
+from tfdist.bench.statistics import Comparison, Statistics
+from tfdist.bench.suites.arm import LONGEST_NAME
+from tfdist.bench.suites.arms import Version
+from tfdist.bench.suites.suite import Suite
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.job import Program, program_of
+from tfdist.launch.machine import Machines
+
+_BASE = " (base)"
+
+
+def pinned(against: str) -> str:
+    """What --against names: a folder as it is given, or the hash of a git revision of the current one.
+
+    Raises:
+        TfdistError: it is neither.
+    """
+    if Path(against).is_dir():
+        return against
+    found = _git("rev-parse", "--verify", "--quiet", f"{against}^{{commit}}")
+    if found.returncode:
+        raise TfdistError(f"--against {against}: neither a folder nor a git revision here; give one of them, as HEAD~1")
+    return found.stdout.strip()
+
+
+def with_base(suite: Suite) -> Suite:
+    """The suite with each arm twice, `ARM` and `ARM (base)`, unless it has them, or compares with no other version.
+
+    Raises:
+        TfdistError: an arm runs the built-in training.
+    """
+    if suite.against is None or pairs_of(suite):
+        return suite
+    option = f"--against {suite.against}"
+    if not all(arm.command for arm in suite.arms):
+        raise TfdistError(f"{option}: compares versions of your own program; give it after --, as -- python train.py")
+    if suite.explain:
+        raise TfdistError(f"{option}: lost time is explained for one version; omit --explain")
+    long = next((arm.name for arm in suite.arms if len(arm.name + _BASE) > LONGEST_NAME), None)
+    if long:
+        raise TfdistError(f"{option}: the arm {long[:40]!r}... has too long a name; shorten it by {len(_BASE)}")
+    return replace(suite, arms=tuple(each for arm in suite.arms for each in (arm, replace(arm, name=arm.name + _BASE))))
+
+
+def pairs_of(suite: Suite) -> tuple[tuple[str, str], ...]:
+    """Each arm with the one that runs the earlier version; empty: there is none."""
+    names = [arm.name for arm in suite.arms]
+    return tuple((name, name + _BASE) for name in names if name + _BASE in names) if suite.against else ()
+
+
+def check_base(suite: Suite, machines: Machines) -> None:
+    """Refuse programs that the earlier version lacks, or shares.
+
+    Raises:
+        TfdistError: naming the program; or tasks would run on other machines or in another folder.
+    """
+    against = suite.against
+    if against is None:
+        return
+    if any(host.chdir or not host.local for host in machines):
+        raise TfdistError(f"--against {against}: both versions run on this machine; omit --hosts and --chdir")
+    for command in dict.fromkeys(arm.command for arm in suite.arms):
+        file = _file_of(program_of(command, {}, machines))
+        if Path(file).is_absolute():
+            raise TfdistError(f"--against {against}: {file} is the same file in both versions; give a relative path")
+        if not _has(against, file):
+            raise TfdistError(
+                f"--against {against}: it has no {file or 'folder like this one'}; choose another version"
+            )
+
+
+def _file_of(program: Program) -> str:
+    """The file that runs, if the command names one."""
+    word = next((word for word in program.argv if word != "-u"), "")
+    return word if (program.python and not word.startswith("-")) or "/" in word else ""
+
+
+def _has(against: str, file: str) -> bool:
+    if Path(against).is_dir():
+        return Path(against, file).exists()
+    path = os.path.normpath(_git("rev-parse", "--show-prefix").stdout.strip() + file)
+    return _git("cat-file", "-e", f"{against}:{'' if path == '.' else path}").returncode == 0
+
+
+@contextmanager
+def base_version(against: str | None) -> Iterator[Version | None]:
+    """The earlier version, in a worktree that is removed at the end if it is a git revision; None: there is none.
+
+    Raises:
+        TfdistError: git cannot make the worktree.
+    """
+    if against is None:
+        yield None
+    elif Path(against).is_dir():
+        yield Version(Path(against).resolve(), f"cd {shlex.quote(against)} && ")
+    else:
+        with tempfile.TemporaryDirectory(prefix="tfdist-against-", ignore_cleanup_errors=True) as parent:
+            tree = Path(parent) / "tree"
+            added = _git("worktree", "add", "--detach", "--quiet", str(tree), against)
+            try:
+                if added.returncode:
+                    reason = " ".join(added.stderr.split())
+                    raise TfdistError(f"--against {against}: git makes no worktree ({reason}); give a folder instead")
+                folder = tree / _git("rev-parse", "--show-prefix").stdout.strip()
+                yield Version(folder, f"git switch --detach {against[:12]} && ")
+            finally:
+                _git("worktree", "remove", "--force", str(tree))
+
+
+def _git(*words: str) -> "subprocess.CompletedProcess[str]":
+    try:
+        return subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(words, 127, "", "git is not installed")
+
+
+def compare_versions(root: Path, suite: Suite) -> tuple[tuple[str, Comparison], ...]:
+    """The measured arms of the bench in `root`, each over its earlier version; all share one error rate."""
+    rates = {arm.arm: arm.rates for arm in arms_of([read_folder(root, "")]) if arm.rates}
+    pairs = [pair for pair in pairs_of(suite) if rates.keys() >= {*pair}]
+    comparisons = Statistics(rates).compare(pairs)
+    return tuple((arm, comparison) for (arm, _), comparison in zip(pairs, comparisons, strict=True))

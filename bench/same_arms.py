@@ -1,0 +1,105 @@
+"""What this machine's benches found for pairs of equal arms (A/A): by how much their ratios differ beyond their noise.
+
+Each bench with such a pair adds a line to same_arms.csv in $XDG_STATE_HOME/tfdist, by default ~/.local/state/tfdist.
+"""
+
+import csv
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfdist.bench.statistics import FLOOR
+from tfdist.launch.agent_program.system import first_value
+from tfdist.launch.machine import Machines, combined
+from tfdist.launch.text import counted
+
+if TYPE_CHECKING:
+    from tfdist.bench.report.warnings import SamePair
+
+FEWEST_PAIRS = 20
+"""With fewer pairs of its own, the floor of a machine is FLOOR."""
+
+
+@dataclass(frozen=True)
+class MeasuredPair:
+    """A line of the file."""
+
+    machine: str
+    folder: str
+    """Absolute path of the bench."""
+    arm: str
+    other: str
+    ratio: float
+    """Images/s of the arm over those of the other."""
+    error: float
+    """Standard error of the logarithm of the ratio, by the starts of this bench."""
+
+
+def history_file() -> Path:
+    """Where the pairs of this user are."""
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "tfdist" / "same_arms.csv"
+
+
+def machine_name(machines: Machines) -> str:
+    """The machine, or the hosts, to which pairs belong."""
+    if not all(host.local for host in machines):
+        return ", ".join(host.name for host in machines)
+    machine = combined(machines)
+    cpu = first_value("/proc/cpuinfo", "model name") or os.uname().machine
+    return ", ".join([cpu, counted(len(machine.cores), "core"), *machine.gpus])
+
+
+def floor_on(machine: str) -> float:
+    """The standard deviation of ratios of equal arms beyond their own noise: that of this machine, or FLOOR.
+
+    The method of moments: mean squared log ratio less mean squared error (DerSimonian and Laird 1986).
+    """
+    pairs = [pair for pair in _measured_pairs() if pair.machine == machine]
+    if len(pairs) < FEWEST_PAIRS:
+        return FLOOR
+    excess = math.fsum(math.log(pair.ratio) ** 2 - pair.error**2 for pair in pairs) / len(pairs)
+    return math.sqrt(max(excess, 0.0))
+
+
+def remember(pairs: Sequence["SamePair"], machine: str, root: Path) -> str:
+    """Append the pairs of the bench in `root`; returns a warning if that is not possible, else an empty text.
+
+    If a bench is resumed, the last line of each pair counts.
+    """
+    known = [
+        (pair.arm, pair.other, f"{pair.comparison.ratio:.4f}", f"{pair.error:.4f}")
+        for pair in pairs
+        if pair.error is not None
+    ]
+    path = history_file()
+    try:
+        if known:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8", newline="") as stream:
+                writer = csv.writer(stream)
+                if not stream.tell():
+                    writer.writerow(field.name for field in fields(MeasuredPair))
+                writer.writerows((machine, root.resolve(), *pair) for pair in known)
+    except OSError as error:
+        return f"the ratio of equal arms is not added to {path}: {error.strerror}"
+    return ""
+
+
+def _measured_pairs() -> Iterator[MeasuredPair]:
+    try:
+        with history_file().open(encoding="utf-8", newline="") as stream:
+            lines = list(csv.DictReader(stream))
+    except (OSError, ValueError, csv.Error):
+        return
+    whole = [line for line in lines if None not in line and None not in line.values()]
+    last = {(line["folder"], line["arm"], line["other"]): line for line in whole}
+    for line in last.values():
+        with suppress(ValueError):
+            ratio, error = float(line["ratio"]), float(line["error"])
+            if 0 < ratio < math.inf and 0 <= error < math.inf:
+                yield MeasuredPair(line["machine"], line["folder"], line["arm"], line["other"], ratio, error)

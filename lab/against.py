@@ -1,0 +1,138 @@
+"""Whether `tfdist bench --against` finds a slow-down of 10 % in one arm or in all, and none where there is none.
+
+python -m lab.against [--benches N] [--out DIR]    # about 4 minutes for each bench, of which there are 3 N
+
+Each bench has two arms, and both versions of a program of which only one number differs: how much it computes in a step.
+Adds a line to against.csv after each bench, and continues there; then writes against.md.
+"""
+
+import argparse
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+
+from lab.commands import TFDIST
+from tfdist.bench.compare.gate import is_too_slow
+from tfdist.bench.statistics import ArmVerdict, Comparison, Interval
+
+SLOWER = 0.9
+BOUND = 0.05
+WORK = 45
+"""Matrix products in a step."""
+KINDS = {"equal": (), "one arm": ("mirrored",), "all arms": ("mirrored", "one-device")}
+"""The strategies under which the new version computes more in each step."""
+SUITE = """
+name = "against"
+command = ["python", "train.py"]
+[[arms]]
+name = "one-device"
+strategy = "one-device"
+[[arms]]
+name = "mirrored"
+strategy = "mirrored"
+devices = 2
+"""
+PROGRAM = Path(__file__).parents[1] / "examples" / "custom_loop.py"
+PAGE = """# Two versions of a program
+
+Real benches by `tfdist bench --against`, of two arms with the default 4 starts of 3 rounds: the new version is {slower:.0%} as fast in no arm, in one, or in both. Written by
+`python -m lab.against`; against.csv has each bench.
+
+| slow-down | benches | called different | slower arms found | gate of {bound:.0%} fails |
+| --- | --: | --: | --: | --: |
+{table}
+
+"called different": benches that call an arm faster or slower whose versions are equal. "slower arms found": benches that call all arms slower which are. The gate
+is computed from the same benches; `--fail-slower 5%` itself asks for more starts.
+"""
+
+
+def program(slower: tuple[str, ...]) -> str:
+    """The example of a custom loop, with work in each step that grows under these strategies."""
+    text = PROGRAM.read_text(encoding="utf-8")
+    work = (
+        f"work = {WORK} if type(strategy).__name__ not in {tuple(map(_class_of, slower))} else {round(WORK / SLOWER)}\n"
+        "matrix = tf.linalg.diag(tf.fill([192], 0.999))\n\n\ndef replica_step("
+    )
+    spin = (
+        "    product = matrix\n    for _ in tf.range(work):\n        product = tf.matmul(product, matrix)\n"
+        "    with tf.GradientTape() as tape:"
+    )
+    used = "global_batch_size=batch_size) + 0.0 * tf.reduce_sum(product)"
+    changes = {
+        "def replica_step(": work,
+        "    with tf.GradientTape() as tape:": spin,
+        "global_batch_size=batch_size)": used,
+    }
+    for old, new in changes.items():
+        if text.count(old) != 1:
+            raise SystemExit(f"{PROGRAM} has changed: {old!r} is not in it once")
+        text = text.replace(old, new)
+    return text
+
+
+def _class_of(strategy: str) -> str:
+    return {"one-device": "OneDeviceStrategy", "mirrored": "MirroredStrategy"}[strategy]
+
+
+def bench(folder: Path, slower: tuple[str, ...], seed: int) -> list[dict[str, object]]:
+    """Measure one bench; the rows of its arms."""
+    for name, strategies in (("base", ()), ("new", slower)):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / name / "train.py").write_text(program(strategies), encoding="utf-8")
+    suite = folder / "against.toml"
+    suite.write_text(SUITE, encoding="utf-8")
+    argv = [TFDIST, "bench", "--suite", str(suite), "--seed", str(seed), "--against", "../base", "--json", "--quiet"]
+    done = subprocess.run(
+        [*argv, "--out", str(folder / "bench")], cwd=folder / "new", stdout=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"{' '.join(argv)} exited with code {done.returncode}")
+    rows: list[dict[str, object]] = json.loads(done.stdout.strip().splitlines()[-1])["versions"]
+    return rows
+
+
+def judged(rows: pd.DataFrame, kind: str) -> tuple[bool, bool, bool]:
+    """Of the arms of one bench: an equal one called different, all slower ones found, the gate failed."""
+    slower = rows.arm.isin(KINDS[kind])
+    different = rows.verdict != ArmVerdict.CANNOT_TELL
+    gate = [
+        is_too_slow(Comparison(row.ratio, Interval(row.low, row.high, 0.95), 12, 2), BOUND) for row in rows.itertuples()
+    ]
+    return bool((different & ~slower).any()), bool((rows.verdict[slower] == ArmVerdict.SLOWER).all()), any(gate)
+
+
+def main() -> None:
+    """Measure what is missing, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--benches", type=int, default=10, metavar="N", help="of each kind")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "bench_results" / "compare")
+    options = parser.parse_args()
+    console, path = Console(), options.out / "against.csv"
+    table = pd.read_csv(path) if path.exists() else pd.DataFrame()
+    for number in range(options.benches):
+        for kind, slower in KINDS.items():
+            if len(table) and ((table.kind == kind) & (table.number == number)).any():
+                continue
+            console.print(f"{kind}, bench {number + 1} of {options.benches}")
+            with tempfile.TemporaryDirectory(prefix="against-") as folder:
+                rows = bench(Path(folder), slower, seed=number)
+            new = pd.DataFrame([{"kind": kind, "number": number, **row} for row in rows])
+            table = pd.concat([table, new], ignore_index=True)
+            table.to_csv(path, index=False, float_format="%.4g", lineterminator="\n")
+    lines = []
+    for kind in KINDS:
+        benches = [judged(rows, kind) for _, rows in table[table.kind == kind].groupby("number")]
+        different, found, failed = (sum(column) for column in zip(*benches, strict=True))
+        lines.append(f"| {kind} | {len(benches)} | {different} | {found if KINDS[kind] else '-'} | {failed} |")
+    page = PAGE.format(slower=SLOWER, bound=BOUND, table="\n".join(lines))
+    (options.out / "against.md").write_text(page, encoding="utf-8")
+    console.print(f"report: {options.out / 'against.md'}")
+
+
+if __name__ == "__main__":
+    main()

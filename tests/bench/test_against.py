@@ -1,0 +1,167 @@
+"""Two versions of a program in one bench: where the earlier one is, its arms, and how they compare."""
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.bench.fake_arms import FakeArms
+from tfdist.bench.against import base_version, check_base, compare_versions, pairs_of, pinned
+from tfdist.bench.arm_process import ArmStart, _plan
+from tfdist.bench.compare.gate import gate_starts
+from tfdist.bench.options import BenchOptions
+from tfdist.bench.progress import Progress
+from tfdist.bench.runner import RunnerHooks
+from tfdist.bench.session import prepare, run_session
+from tfdist.bench.suites.arms import Version
+from tfdist.bench.suites.suite import parse_suite
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts.host import LOCAL, Host
+from tfdist.launch.machine import Machine, local_machines
+from tfdist.launch.policy import Policy
+from tfdist.strategies.choice import StrategyChoice
+
+CPU = Machine((0, 1), ())
+MACHINES = local_machines(CPU)
+PROGRAM = ("python", "train.py")
+
+
+def git(*words: str) -> str:
+    names = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    return subprocess.run(["git", *names, *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two commits of sub/train.py, and changes that are not committed; the working directory is sub."""
+    sub = tmp_path / "it's a repo" / "sub"
+    sub.mkdir(parents=True)
+    monkeypatch.chdir(sub)
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    git("init", "--quiet", "..")
+    for number in (1, 2):
+        (sub / "train.py").write_text(f"import tfdist.measure  # {number}")
+        git("add", "train.py")
+        git("commit", "--quiet", "-m", str(number))
+    (sub / "train.py").write_text("import tfdist.measure  # now")
+    (sub / "new.py").write_text("import tfdist.measure")
+    return sub
+
+
+@pytest.fixture
+def options(repository: Path, tmp_path: Path) -> BenchOptions:
+    return BenchOptions("smoke", patterns=("one-device",), out=tmp_path / "out", program=PROGRAM, against="HEAD~1")
+
+
+def test_a_revision_is_pinned_to_its_commit_and_a_folder_stays(repository: Path) -> None:
+    assert pinned("HEAD~1") == git("rev-parse", "HEAD~1")
+    assert pinned("../sub") == "../sub"
+    with pytest.raises(TfdistError, match=r"^--against HEAD~9: neither a folder nor a git revision here"):
+        pinned("HEAD~9")
+
+
+def test_a_revision_is_in_a_worktree_which_is_removed_at_the_end(repository: Path) -> None:
+    commit = pinned("HEAD~1")
+    with base_version(commit) as version:
+        assert version is not None
+        assert (version.folder / "train.py").read_text().endswith("# 1")
+        assert version.words == f"git switch --detach {commit[:12]} && "
+        assert len(git("worktree", "list").splitlines()) == 2
+    assert not version.folder.exists()
+    assert len(git("worktree", "list").splitlines()) == 1
+    with base_version("../sub") as version:
+        assert version == Version(repository, "cd ../sub && ")
+
+
+def test_a_worktree_is_removed_after_an_error_too(repository: Path) -> None:
+    with pytest.raises(ZeroDivisionError), base_version(pinned("HEAD")):
+        raise ZeroDivisionError
+    assert len(git("worktree", "list").splitlines()) == 1
+
+
+def test_every_arm_runs_twice_and_the_base_in_its_folder(options: BenchOptions) -> None:
+    session = prepare(replace(options, rounds=2), MACHINES)
+    assert [arm.name for arm in session.bench.suite.arms] == ["one-device", "one-device (base)"]
+    assert session.baseline == "one-device"
+    fakes = FakeArms()
+    assert run_session(session, RunnerHooks(Progress(), fakes)) == 0
+    versions = {start.arm: start.version for start in fakes.starts}
+    base = versions["one-device (base)"]
+    assert versions["one-device"] is None
+    assert base is not None
+    assert base.folder.name == "sub"
+    assert not base.folder.exists(), "the worktree is removed"
+    again = prepare(BenchOptions(resume=session.root, rounds=3, against="HEAD~1", program=PROGRAM), MACHINES)
+    assert again.bench.suite.arms == session.bench.suite.arms
+    git("commit", "--quiet", "--all", "-m", "3")
+    assert prepare(BenchOptions(resume=session.root), MACHINES).bench.suite.against == session.bench.suite.against
+
+
+def test_tasks_of_the_base_have_its_folder_as_their_working_directory(repository: Path, tmp_path: Path) -> None:
+    start = ArmStart("a", 1, StrategyChoice(), PROGRAM, MACHINES, tmp_path, Policy())
+    assert {plan.program.cwd for plan in _plan(start).plans} == {str(repository)}
+    start = replace(start, version=Version(tmp_path, "cd .. && "))
+    assert {plan.program.cwd for plan in _plan(start).plans} == {str(tmp_path)}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"program": ()}, "compares versions of your own program; give it after --"),
+        ({"program": ("python", "new.py")}, "it has no new.py; choose another version"),
+        ({"program": ("python", "{here}/new.py")}, "is the same file in both versions; give a relative path"),
+        ({"explain": True, "suite": "cpu", "patterns": ()}, "omit --explain"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(options: BenchOptions, change: dict[str, object], sentence: str) -> None:
+    if "program" in change:
+        change = {"program": tuple(word.format(here=Path.cwd()) for word in change["program"])}  # type: ignore[attr-defined]
+    with pytest.raises(TfdistError, match=f"^--against .*{sentence}"):
+        prepare(replace(options, **change), MACHINES)  # type: ignore[arg-type]
+
+
+def test_both_versions_run_on_this_machine() -> None:
+    table = {"against": ".", "command": ["true"], "arms": [{"name": "a", "strategy": "one-device"}]}
+    for host in (Host("h2", "10.0.0.2"), replace(LOCAL, chdir="/tmp")):
+        with pytest.raises(TfdistError, match=r"^--against \.: both versions run on this machine; omit --hosts and"):
+            check_base(parse_suite(table, "s"), {host: CPU})
+
+
+def test_a_gate_has_the_starts_that_it_needs_and_says_their_number(options: BenchOptions) -> None:
+    needed = gate_starts(1, 0.05)
+    suite = prepare(replace(options, suite="cpu", fail_slower=0.05), MACHINES)
+    assert (suite.bench.suite.incarnations, suite.bench.suite.rounds) == (needed, 3 * needed)
+    assert suite.notes[-1] == (
+        f"--fail-slower 5%: {needed} starts of each arm, to find a slow-down of 10% in 9 of 10 benches"
+    )
+    few = prepare(replace(options, fail_slower=0.05, rounds=4), MACHINES)
+    assert few.notes[-1].startswith(f"--fail-slower 5%: 4 starts of each arm, but {needed} would find")
+    long = prepare(replace(options, suite="cpu", fail_slower=0.05, budget_s=1e6), MACHINES)
+    assert long.bench.suite == suite.bench.suite
+    short = prepare(replace(options, suite="cpu", fail_slower=0.05, budget_s=120.0), MACHINES)
+    assert short.bench.suite.incarnations < needed
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [({"against": None}, "^--fail-slower 5%: name the version"), ({"fail_slower": 0.0}, "^--fail-slower 0: must be")],
+)
+def test_a_gate_without_a_base_or_a_bound_is_refused(
+    options: BenchOptions, change: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(TfdistError, match=sentence):
+        prepare(replace(options, **{"fail_slower": 0.05, **change}), MACHINES)  # type: ignore[arg-type]
+
+
+def test_a_slow_down_that_all_arms_share_is_found(options: BenchOptions) -> None:
+    patterns = ("one-device", "mirrored/auto")
+    session = prepare(replace(options, suite="cpu", patterns=patterns), MACHINES)
+    slow = {name: {"step_s": 0.115, "noise": 0.01} for name in patterns}
+    fast = {f"{name} (base)": {"step_s": 0.1, "noise": 0.01} for name in patterns}
+    run_session(session, RunnerHooks(Progress(), FakeArms(behaviour={**slow, **fast})))
+    found = dict(compare_versions(session.root, session.bench.suite))
+    assert list(found) == [arm for arm, _ in pairs_of(session.bench.suite)] == list(patterns)
+    assert [comparison.verdict for comparison in found.values()] == ["slower", "slower"]
+    assert found["one-device"].ratio == pytest.approx(0.1 / 0.115, rel=0.03)
