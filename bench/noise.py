@@ -4,12 +4,13 @@ Starts are the unit of replication (Kalibera and Jones 2013; Mytkowicz et al. 20
 in common, so intervals rest on the means of starts. No test decides whether starts count.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfdist.bench.design import Block, Design, connected
+from tfdist.bench.design import Block, BlockTurn, Design, connected
 
 if TYPE_CHECKING:
     from tfdist.bench.design import Array
@@ -22,6 +23,7 @@ freedom that its interval (1.3 to 3.9 %) corresponds to."""
 OTHERS_DF = 6.0
 """Degrees of freedom with which the variance of all arms counts at most beside an arm's own: one for each arm beyond
 two. Estimated from the data (Smyth 2004) they would be too few or infinite with few arms; simulations chose them."""
+_NO_FREEDOM = 1e-9
 _LEAST_VARIANCE = 1e-18
 """Smaller ones are rounding errors: images/s are not known to more than nine digits."""
 
@@ -75,14 +77,27 @@ class Noise:
         """The variance of the difference of two means; None: unknown."""
         return self._of(self.design.weights(arm) - self.design.weights(baseline), [arm, baseline])
 
-    def deviations(self) -> "tuple[Array, Array]":
-        """The difference of each start from the others of its arm, and its standard error by the noise of turns."""
+    def most_different(self) -> "tuple[BlockTurn[str], float, float, Noise | None]":
+        """The start that differs most from the others of its arm, of arms with three or more.
+
+        Returns:
+            The start; its difference; the standard error of that by the noise of turns, infinite if it is unknown; and
+            the starts without it, None if they are too few.
+        """
         import numpy as np
 
         freedom = self.design.rest.freedom
-        free = np.where(freedom > 1e-9, freedom, np.inf)
-        error = np.sqrt(self.between_turns.value / self.turns / free)
-        return self.design.rest.residuals(self.means) / free, error
+        known = (freedom > _NO_FREEDOM) & (self.starts[self.design.arm_of] >= FEWEST_STARTS - 1)
+        free = np.where(known, freedom, np.inf)
+        changes = self.design.rest.residuals(self.means) / free
+        # of two arms that differ by the same, the one whose own starts differ more, drift included
+        own = np.bincount(self.design.arm_of, self.means) / self.starts
+        most = int(np.lexsort((np.abs(self.means - own[self.design.arm_of]), np.abs(changes).round(9)))[-1])
+        error = math.sqrt(self.between_turns.value / self.turns[most] / free[most])
+        turns = self.design.turns[:most] + self.design.turns[most + 1 :]
+        left = Noise(Design(turns), np.delete(self.means, most), np.delete(self.turns, most), self.between_turns)
+        certain = known[most] and self.between_turns.df
+        return self.design.turns[most], float(changes[most]), error if certain else math.inf, left if certain else None
 
     def _of(self, weights: "Array", arms: Sequence[int]) -> Variance | None:
         """The variance of `weights @ means`: of each arm its own, with that of all arms counted in."""

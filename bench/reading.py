@@ -69,8 +69,9 @@ def read_folder(root: Path, label: str) -> ResultFolder:
 def merge(records: Sequence[Record], turns: Sequence[TurnRecord]) -> tuple[list[Record], list[Record]]:
     """One record per measured turn, with the rest from the record of its incarnation, and one per failure.
 
-    An incarnation that failed keeps a record of its own, in the round after the arm's last turn. So does one that was
-    interrupted, unless its arm has a turn.
+    Repeated turns beside the baseline have the negative number of their group. An incarnation that failed keeps a
+    record of its own, in the round after the arm's last turn. So does one that was interrupted, unless its arm has
+    a turn.
 
     Returns:
         These records, and those that are dropped: disturbed turns that were repeated, and incarnations that failed
@@ -79,13 +80,23 @@ def merge(records: Sequence[Record], turns: Sequence[TurnRecord]) -> tuple[list[
     starts = {(record.arm, record.incarnation): record for record in records if record.incarnation}
     merged = [record for record in records if not record.incarnation]
     repeats = {(turn.arm, turn.incarnation, turn.round) for turn in turns if turn.repeated}
+    # a repeated turn is a block of its own if an arm was repeated only to be beside it
+    apart = {
+        (turn.group, turn.round)
+        for turn in turns
+        if not turn.repeated and (turn.arm, turn.incarnation, turn.round) in repeats and not disturbed(turn)
+    }
     by_arm: dict[str, list[TurnRecord]] = {}
     dropped: list[Record] = []
     for turn in turns:
         by_arm.setdefault(turn.arm, []).append(turn)
         if (turn.arm, turn.incarnation) in starts:
             again = not turn.repeated and (turn.arm, turn.incarnation, turn.round) in repeats and disturbed(turn)
-            (dropped if again else merged).append(of_turn(starts[turn.arm, turn.incarnation], turn))
+            own = turn.repeated and (turn.group, turn.round) in apart
+            record = replace(
+                of_turn(starts[turn.arm, turn.incarnation], turn), group=-turn.group if own else turn.group
+            )
+            (dropped if again else merged).append(record)
     for (arm, incarnation), record in starts.items():
         measured = by_arm.get(arm, [])
         if record.status == RecordStatus.OK or (record.status == RecordStatus.INTERRUPTED and measured):
@@ -97,10 +108,7 @@ def merge(records: Sequence[Record], turns: Sequence[TurnRecord]) -> tuple[list[
 
 
 def of_turn(start: Record, turn: TurnRecord) -> Record:
-    """The record of one turn, with the rest from the record of its incarnation.
-
-    Repeated turns are blocks of their own: their group has the negative number of that of the turns before them.
-    """
+    """The record of one turn, with the rest from the record of its incarnation."""
     ranks = tuple(replace(rank, windows=turn.windows.get(rank.task, ())) for rank in start.ranks)
     return replace(
         start,
@@ -110,7 +118,7 @@ def of_turn(start: Record, turn: TurnRecord) -> Record:
         exit_code=0,
         ranks=ranks,
         started=turn.started,
-        group=-turn.group if turn.repeated else turn.group,
+        group=turn.group,
         order=turn.order,
         hosts_usage=turn.hosts,
         observed=turn.observed,

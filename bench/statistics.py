@@ -200,14 +200,17 @@ class Statistics:
         return noise.of_figure(row)
 
     def odd_starts(self) -> Iterator[OddStart]:
-        """The start of each arm with three or more that differs most from its others, if it does for sure."""
+        """The starts that differ from the others of their arm for sure, the most different first.
+
+        Each is left out before the next is looked for: it also moves those beside it.
+        """
         for noise in self._noises:
-            changes, errors = noise.deviations()
-            for row, arm in enumerate(noise.design.arms):
-                most = max((noise.design.arm_of == row).nonzero()[0], key=lambda start: abs(changes[start]))
-                sure = abs(changes[most]) > max(math.log1p(_ODD), _ODD_ERRORS * errors[most]) > 0
-                if sure and errors[most] and noise.starts[row] >= FEWEST_STARTS - 1:
-                    yield OddStart(arm, noise.design.turns[most].block, math.expm1(changes[most]))
+            left: Noise | None = noise
+            while left is not None:
+                turn, change, error, left = left.most_different()
+                if abs(change) <= max(math.log1p(_ODD), _ODD_ERRORS * error):
+                    break
+                yield OddStart(turn.arm, turn.block, math.expm1(change))
 
     @cached_property
     def _noises(self) -> tuple[Noise, ...]:

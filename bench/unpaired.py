@@ -14,6 +14,7 @@ from tfdist.bench.design import Block
 from tfdist.bench.noise import Variance, sum_of
 from tfdist.bench.statistics import (
     FEWEST_ROUNDS,
+    FLOOR,
     KNOWN,
     Comparison,
     Estimate,
@@ -38,6 +39,8 @@ class TwoBenches:
 
     base: Rounds
     new: Rounds
+    floor: float = FLOOR
+    """`Statistics.floor` of each."""
 
     def compare(self, pairs: Sequence[tuple[str, str | None]]) -> tuple[Comparison, ...]:
         """New over base, of arms that both have, Holm over all of them.
@@ -73,7 +76,7 @@ class TwoBenches:
     @cached_property
     def _sides(self) -> tuple[tuple[Statistics, Variance | None], ...]:
         """Statistics of each bench, and the variance of the machine's speed."""
-        return tuple((Statistics(rounds), level_noise(rounds)) for rounds in (self.base, self.new))
+        return tuple((Statistics(rounds, self.floor), level_noise(rounds)) for rounds in (self.base, self.new))
 
     def _machine(self, arms: Sequence[str]) -> float:
         """How much faster these arms together became, as a logarithm."""

@@ -27,7 +27,7 @@ from tfdist.launch.text import counted
 from tfdist.models.throughput import window_step_ms
 
 ROOT = Path(__file__).parents[1] / "bench_results"
-RECORDS = ROOT / "20261121T223402Z-cpu"
+RECORDS = ROOT / "20261124T102831Z-cpu"
 DRIFT_SD = 0.06
 """Of the machine's speed from the first to the last turn: a random walk, as recorded over three rounds."""
 SLOW_DOWN = 0.9

@@ -24,7 +24,7 @@ from tfdist.bench.suites.arm import Arm
 from tfdist.launch.json_files import save_json
 from tfdist.models.record import Record, TurnRecord, Window
 
-RECORDED = Path(__file__).parents[1] / "bench_results" / "20261121T223402Z-cpu"
+RECORDED = Path(__file__).parents[1] / "bench_results" / "20261124T102831Z-cpu"
 BATCHES, ROUNDS = range(1, 151), 7
 NOISE = 0.04
 AIM_S, AIM_MB = 20.0, 1000.0

@@ -7,7 +7,7 @@ from typing import Any
 
 from tfdist.bench.references import NO_EFFECT, OPTIONS
 from tfdist.bench.report.summary import ArmRow, why_not_ranked
-from tfdist.bench.statistics import Comparison
+from tfdist.bench.statistics import FLOOR, Comparison
 from tfdist.bench.unpaired import TwoBenches
 from tfdist.models.record import Record
 from tfdist.models.spec import TrainingSpec
@@ -123,7 +123,8 @@ def changes(
     if moved and anchor in reasons:
         reasons[str(anchor)] = f"the anchor, on {OTHER_MACHINE}"
     pairs = [(row.arm, None if row.arm == anchor else anchor) for _, row in measured if not reasons[row.arm]]
-    benches = TwoBenches({row.arm: row.rates for row in base}, {row.arm: row.rates for row in new})
+    floor = max((row.statistics.floor for row in (*base, *new)), default=FLOOR)
+    benches = TwoBenches({row.arm: row.rates for row in base}, {row.arm: row.rates for row in new}, floor)
     compared = dict(zip((arm for arm, _ in pairs), benches.compare(pairs), strict=True))
     return tuple(
         Change(

@@ -12,7 +12,7 @@ from tfdist.launch.text import counted
 from tfdist.models.record import RecordStatus
 
 METHOD = """\
-The processes of an arm are started once in each incarnation, warmed up and parked. Then the arms take turns of a few
+The processes of an arm are started several times, each time warmed up and parked. Then the arms take turns of a few
 seconds, while all others wait. A round is one turn of every arm, in shuffled order, so that drift of the machine
 affects all arms alike.
 
@@ -22,12 +22,14 @@ affects all arms alike.
   synchronous job costs the time of its slowest process. Of an asynchronous job, the applied examples are counted, on
   the coordinator's clock. Of trainings without exchange, all are counted until the first of them is through.
 - **Statistics.** The model is log images/s = arm + round + rest. The figure of an arm is its geometric mean over
-  rounds; a speed-up is the ratio of two figures. The interval that is shown is the one that decides: an arm is faster
-  or slower if its interval of the speed-up excludes 1. With fewer than 3 rounds there is no interval and no verdict.
+  starts, and of each start over its rounds; a speed-up is the ratio of two figures. Intervals rest on the starts. The
+  one that is shown decides: an arm is faster or slower if its interval of the speed-up excludes 1, and if equal arms
+  (A/A) do not differ by as much. With fewer than 3 rounds there is no interval, and with fewer than 4 starts no verdict
+  on less than 5 %.
 - **Speed-up** is images/s over the baseline's; **efficiency** is the same per device. `independent` runs as many
   one-device trainings side by side without exchange: efficiency against it shows the cost of the strategy itself.
 - **Trust.** Good, noisy or do not use, by the noise of two equal arms (A/A: within 5 %), disturbed turns (at most 10 %,
-  50 %), rounds (3) and starts (2, which do not differ by more than turns do), and figures that contradict the plan.
+  50 %), rounds (3) and starts (4, none of which differs from its arm's others), and figures that contradict the plan.
 - **One machine.** A CPU device is one core. Devices of one process share its threads, parameter servers share the cores
   of the workers, and processes on one host exchange data through its memory, not over a network: measure hosts with
   `--hosts`.

@@ -9,6 +9,7 @@ from typing import Any
 
 from tfdist.bench.collectives.results import holds_collectives, read_collectives
 from tfdist.bench.folder import BenchPaths
+from tfdist.bench.noise import FEWEST_STARTS
 from tfdist.bench.reading import ResultFolder, read_folder
 from tfdist.bench.report.claims import between_epochs
 from tfdist.bench.report.columns import Scaling, scaling_of, values_of
@@ -72,7 +73,7 @@ def _of_folder(rows: Sequence[ArmRow], folder: str, level: TrustLevel) -> str:
         return f"{prefix}Nothing was measured: {_tally(rows)}."
     rivals, unranked = rank(measured)
     few = ", in too few rounds to compare them" if any(row.rounds < FEWEST_ROUNDS for row in measured) else ""
-    fix = f": use --rounds {FEWEST_ROUNDS} or more" if any(row.rounds_planned < FEWEST_ROUNDS for row in rows) else ""
+    fix = f": use --rounds {FEWEST_STARTS} or more" if any(row.rounds_planned < FEWEST_ROUNDS for row in rows) else ""
     best = best_of(rows, level)
     sentences = [f"{len(measured)} of {counted(len(rows), 'arm')} were measured{few}{fix if few else ''}."]
     sentences = _ranking(best, rivals, measured) if best else sentences
@@ -90,19 +91,19 @@ def _ranking(best: ArmRow, rivals: Sequence[ArmRow], measured: Sequence[ArmRow])
     if ties:
         rates = f"{min(row.rate for row in group):.1f} to {best.rate:.1f} images/s for the whole job"
         names = shortened([row.arm for row in group], most=12)
-        every = len(group) == len(rivals)
-        which = (
-            f"No measurable difference between {of.removeprefix('of ')}"
-            if every
-            else f"{len(group)} {of} are the fastest"
-        )
-        sentences = [f"{which}: {rates}{'' if every else ', without a measurable difference'}: {names}."]
-        sure = at_most_slower(of for _, of in ties)
-        sentences += [f"The others are {sure} than {best.arm}."] if sure else []
+        which = f"{len(group)} {of} are the fastest, without a measurable difference"
+        if len(group) == len(rivals):
+            which = f"No measurable difference between {of.removeprefix('of ')}"
+        sentences = [f"{which}: {names}, {rates}."]
+        if percent := at_most_slower(of for _, of in ties):
+            none = f"{ties[0][0].arm} is at most" if len(ties) == 1 else "None of them is more than"
+            sentences += [f"{none} {percent} slower than {best.arm} for sure."]
     else:
         which = f"{best.arm} was the fastest {of}" if len(rivals) > 1 else best.arm
-        sentences = [f"{which}: {best.rate:.1f} images/s for the whole job on {devices}."]
-        sentences += ["Measurably faster than every other arm."] if len(rivals) > 1 else []
+        sure = ", measurably faster than every other arm" if len(rivals) > 1 else ""
+        sentences = [f"{which}: {best.rate:.1f} images/s for the whole job on {devices}{sure}."]
+    if apart := [row.arm for row, of in others_over(best, rivals) if not of.interval]:
+        sentences += [f"{shortened(apart)} cannot be compared with it: too few turns beside the same arms."]
     one, independent = best.one_device, best.independent
     if one and one.label != best.label:
         unsure = one.comparison.verdict is ArmVerdict.CANNOT_TELL
@@ -111,7 +112,7 @@ def _ranking(best: ArmRow, rivals: Sequence[ArmRow], measured: Sequence[ArmRow])
         limits = between(one.comparison.interval, ".2f")
         which = best.arm if ties else "That"
         sentences += [f"{which} is {one.comparison.ratio:.2f} times {one.label}{limits}: {verdict}."]
-        sentences += [f"Efficiency {one.efficiency:.0%}."]
+        sentences += [f"Efficiency {one.efficiency:.0%}."] if best.devices != 1 else []
     if independent and independent.label != best.label:
         share = f"{independent.efficiency:.0%} of {independent.label}"
         sentences.append(f"It reaches {share}, the same devices without exchange.")
@@ -119,8 +120,9 @@ def _ranking(best: ArmRow, rivals: Sequence[ArmRow], measured: Sequence[ArmRow])
 
 
 def ties_of(best: ArmRow, rivals: Sequence[ArmRow]) -> list[tuple[ArmRow, Comparison]]:
-    """The arms that are not measurably slower than the one with the most images/s."""
-    return [(row, of) for row, of in others_over(best, rivals) if of.verdict is not ArmVerdict.SLOWER]
+    """The arms that are not measurably slower than the one with the most images/s; none that cannot be compared."""
+    compared = ((row, of) for row, of in others_over(best, rivals) if of.interval)
+    return [(row, of) for row, of in compared if of.verdict is not ArmVerdict.SLOWER]
 
 
 def _not_counted(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> str:
@@ -203,7 +205,8 @@ def key_figures(rows: Sequence[ArmRow], trusts: Mapping[str, Trust]) -> Iterator
     if one and one.label != best.label:
         limits = between(one.comparison.interval, ".2f")
         yield KeyFigure(f"{one.comparison.ratio:.2f} times", f"{one.label}{limits}: {difference(one.comparison)}")
-        yield KeyFigure(f"{one.efficiency:.0%}", f"efficiency against {one.label}")
+        if best.devices != 1:
+            yield KeyFigure(f"{one.efficiency:.0%}", f"efficiency against {one.label}")
     if independent and independent.label != best.label:
         yield KeyFigure(f"{independent.efficiency:.0%}", f"of {independent.label}, which exchanges nothing")
 

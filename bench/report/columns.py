@@ -83,7 +83,7 @@ COLUMNS = (
     Column("95 % interval", ("images_per_s_low", "images_per_s_high"), "{:.1f} to {:.1f}"),
     Column("speed-up", ("speed_up",), "{:.2f}"),
     Column("speed-up interval", ("speed_up_low", "speed_up_high"), "{:.2f} to {:.2f}"),
-    Column("against one device", ("folder", "arm", "baseline", "verdict"), _verdict),
+    Column("against the baseline", ("folder", "arm", "baseline", "verdict"), _verdict),
     Column("efficiency", ("efficiency",), "{:.0%}"),
     Column("efficiency vs independent", ("efficiency_vs_independent",), "{:.0%}"),
     Column("devices", ("devices",)),

@@ -301,13 +301,13 @@ def others_over(best: ArmRow, rows: Sequence[ArmRow]) -> list[tuple[ArmRow, Comp
 
 
 def at_most_slower(comparisons: Iterable[Comparison]) -> str:
-    """`at most 6% slower for sure`, of arms compared with the fastest; empty: no interval says it."""
+    """`6%`: by how much arms that are compared with the fastest may be slower at most; empty: no interval says it."""
     lows = [each.interval.low if each.interval else None for each in comparisons]
     known = [low for low in lows if low is not None]
     if not known or len(known) < len(lows):
         return ""
     percent = math.ceil(round(100 * max(0.0, 1 - min(known)), 6))  # up: it is a limit
-    return f"at most {percent}% slower for sure"
+    return f"{percent}%"
 
 
 def _status(arm: ArmRecords) -> tuple[str, str]:

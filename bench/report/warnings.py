@@ -305,6 +305,10 @@ def _with_rounds(touched: Mapping[str, Sequence[int]], rows: int) -> str:
     return ", ".join(texts)
 
 
+def _missing_baseline(row: ArmRow) -> str:
+    return "No one-device arm was measured" if row.baseline is None else f"{row.baseline}, the baseline, has no figure"
+
+
 def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
     """Those that apply, the most severe first."""
     rows = [row for row in rows if row.measured]
@@ -320,12 +324,12 @@ def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
     if rows and all(row.one_device is None for row in rows):
         yield Warning(
             "no-baseline",
-            "No one-device arm was measured, so there is no speed-up and no efficiency.",
-            "Add an arm with strategy one-device.",
+            f"{_missing_baseline(rows[0])}, so there is no speed-up and no efficiency.",
+            "Measure it, or choose another --baseline." if rows[0].baseline else "Add an arm with strategy one-device.",
         )
     for row in rows:
         for versus in (row.one_device, row.independent):
-            if versus and versus.differences and row.devices != 1 and row.baseline is None:
+            if versus and versus.differences and row.strategy is not StrategyName.ONE_DEVICE and row.baseline is None:
                 yield Warning(
                     "different-work",
                     f"{row.label} is compared with {versus.label}, which differs: {'; '.join(versus.differences)}.",
@@ -357,7 +361,7 @@ def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
         yield Warning(
             "few-rounds",
             f"{listed(few, len(rows))}: fewer than {FEWEST_ROUNDS} rounds, so there is no verdict.",
-            f"Run 'tfdist bench' with --rounds {FEWEST_ROUNDS} or more.",
+            f"Run 'tfdist bench' with --rounds {FEWEST_STARTS} or more.",
         )
     assumed = [row.label for row in rows if row.rounds_planned >= FEWEST_ROUNDS and len(row.starts) < FEWEST_STARTS]
     if assumed:

@@ -237,6 +237,13 @@ def test_a_start_that_differs_from_the_others_of_its_arm_is_odd() -> None:
     assert found.change == pytest.approx(-0.12, abs=0.02)
 
 
+@pytest.mark.parametrize("arms", ["ab", "abc"])
+def test_of_few_arms_only_the_odd_one_is_named(arms: str) -> None:
+    bench = noisy(dict.fromkeys(arms, 100), sd=0.005, seed=3)
+    bench["b"] = {block: rate * (0.85 if block.incarnation == 2 else 1) for block, rate in bench["b"].items()}
+    assert [(found.arm, found.block.incarnation) for found in Statistics(bench).odd_starts()] == [("b", 2)]
+
+
 def test_noisy_turns_make_no_start_odd() -> None:
     for seed in range(20):
         assert list(Statistics(noisy(dict.fromkeys("abcdef", 100), sd=0.06, seed=seed)).odd_starts()) == []

@@ -115,7 +115,7 @@ def folder(tmp_path_factory):
         "new",
     ):
         shutil.copytree(folder / "before", folder / name)
-    shutil.copytree(ROOT / "bench_results" / "20261121T223402Z-cpu", folder / "bench_results" / "20260101T120000Z-cpu")
+    shutil.copytree(ROOT / "bench_results" / "20261124T102831Z-cpu", folder / "bench_results" / "20260101T120000Z-cpu")
     shutil.copytree(ROOT / "bench_results" / "prediction" / "fitted", folder / "two-hosts")
     shutil.copy(ROOT / "bench" / "suites" / "knobs.toml", folder / "candidates.toml")
     shutil.copy(ROOT / "bench" / "suites" / "smoke.toml", folder / "my.toml")

@@ -23,7 +23,7 @@ from tfdist.bench.report.build import make_report
 from tfdist.bench.report.write import write_report
 
 ROOT = Path(__file__).parents[2]
-RECORDED = ROOT / "bench_results" / "20261121T223402Z-cpu"
+RECORDED = ROOT / "bench_results" / "20261124T102831Z-cpu"
 OUTPUT = ROOT / "test-output"
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 HEIGHT = 900

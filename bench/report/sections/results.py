@@ -122,7 +122,7 @@ def paint_throughput(axes: "Axes", rows: Sequence[ArmRow]) -> None:
         if row.spread:
             draw_interval(axes, row.spread.low, high, index)
         if row.ideal and row.devices != 1:
-            label = "ideal: one device times the number of devices"
+            label = "ideal: as fast per device as the baseline"
             axes.plot([row.ideal] * 2, [index - 0.36, index + 0.36], color=RED, lw=1.6, ls="--", label=label)
         text = f"{row.images_per_s:.0f}" + ("" if row.valid else f", {row.status}")
         write(axes, text, high, index, color=INK if row.valid else RED)

@@ -62,7 +62,7 @@ def paint_efficiency(axes: "Axes", rows: Sequence[ArmRow]) -> None:
         if not row.measured:
             write_status(axes, index, row)
         for offset, versus, color, label in (
-            (-side, row.one_device, PALETTE[0], "against one device"),
+            (-side, row.one_device, PALETTE[0], "against the baseline"),
             (side, row.independent, PALETTE[2], "against independent (same devices, no exchange)"),
         ):
             if versus is None:
@@ -92,7 +92,7 @@ _Curves = Mapping[str, Sequence[ArmRow]]
 
 def scaling_section(measured: ReportData) -> Section | None:
     """None with fewer than three numbers of devices, or without a baseline on one device."""
-    rows = [row for row in measured.rows if row.measured and row.one_device and not why_not_ranked(row)]
+    rows = [row for row in measured.rows if row.measured and _on_one_device(row) and not why_not_ranked(row)]
     if len({row.devices for row in rows}) < 3:
         return None
     curves = _curves(rows)
@@ -105,11 +105,16 @@ def scaling_section(measured: ReportData) -> Section | None:
     best = fastest([row for row in largest if row.exchange is not Exchange.NONE] or largest)
     efficiency = best.one_device.efficiency if best.one_device else 0.0
     answer = (
-        f"On {most} devices, the most that were measured, {best.label} is the fastest: {best.rate:.1f} images/s, "
+        f"On {most} devices, the most that were measured, {best.label} has the most images/s: {best.rate:.1f}, "
         f"{efficiency:.0%} of {most} times one device."
     )
     charts = (_chart(rows, curves),)
     return Section("scaling", "Scaling", (in_unit(answer, rows),), charts=charts, notes=tuple(notes))
+
+
+def _on_one_device(row: ArmRow) -> bool:
+    """Whether its baseline is."""
+    return row.one_device is not None and row.one_device.devices == row.devices
 
 
 def _curves(rows: Sequence[ArmRow]) -> _Curves:
@@ -148,7 +153,7 @@ def _chart(rows: Sequence[ArmRow], curves: _Curves) -> Chart:
         drawn = [row for family in shown.values() for row in family]
         sizes = sorted({row.devices or 1 for row in drawn} | {1})
         for rate in dict.fromkeys(row.one_device.per_device for row in drawn if row.one_device):
-            label = "ideal: one device times the number of devices"
+            label = "ideal: as fast per device as the baseline"
             axes.plot(sizes, [rate * size for size in sizes], color=RED, lw=1.4, ls="--", label=label)
         styles = zip(cycle(PALETTE[:-1]), cycle(_MARKERS))
         for (name, family), (color, marker) in zip(shown.items(), styles, strict=False):

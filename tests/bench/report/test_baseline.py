@@ -41,7 +41,7 @@ def test_arms_on_one_device_are_compared_with_the_first_of_them() -> None:
     assert xla is not None
     assert xla.comparison.ratio == pytest.approx(1 / 13, rel=0.01)
     assert xla.comparison.verdict is ArmVerdict.SLOWER
-    column = next(column for column in COLUMNS if column.title == "against one device")
+    column = next(column for column in COLUMNS if column.title == "against the baseline")
     shown = [column.text(values_of(row, "weak")) for row in rows.values()]
     assert shown == ["baseline", "slower", "slower"]
 

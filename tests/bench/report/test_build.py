@@ -268,7 +268,7 @@ def test_columns_without_values_are_left_out_and_the_verdict_comes_first(root: P
     results = next(section for section in make_report([root]).sections if section.key == "results").tables[0]
     titles = [column.title for column in results.shown_columns]
     assert titles[:8] == ["arm", "images/s (whole job)", "95 % interval", "speed-up", "speed-up interval",
-                          "against one device", "efficiency", "efficiency vs independent"]  # fmt: skip
+                          "against the baseline", "efficiency", "efficiency vs independent"]  # fmt: skip
     assert "link" not in titles
     costs = next(section for section in make_report([root]).sections if section.key == "costs").tables[0]
     assert "GPU memory (MB)" not in [column.title for column in costs.shown_columns]

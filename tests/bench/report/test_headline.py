@@ -26,7 +26,7 @@ def test_the_headline_names_the_fastest_arm_and_its_speed_up(bench_records: list
     text = text_of(bench_records)
     assert text.startswith(
         "mirrored/auto was the fastest of 4 arms (not counted: independent, without exchange; one-device, on one device)"
-        ": 123.1 images/s for the whole job on 2 devices. Measurably faster than every other arm."
+        ": 123.1 images/s for the whole job on 2 devices, measurably faster than every other arm."
     )
     assert "1.25 times one-device" in text
     assert "95% of independent" in text
@@ -49,7 +49,7 @@ def test_the_headline_of_the_ceiling_alone_is_its_figure(make_record: MakeRecord
 def test_fewer_than_three_rounds_name_no_fastest_arm(make_record: MakeRecord, rounds: int) -> None:
     side = [make_record("side", [[0.1], [0.1]], strategy="independent", workers=2)]
     two = [make_record("two", round=n, strategy="mirrored", devices=2) for n in range(1, rounds + 1)]
-    advice = "were measured, in too few rounds to compare them: use --rounds 3 or more."
+    advice = "were measured, in too few rounds to compare them: use --rounds 4 or more."
     assert text_of([make_record("one"), *two, *side]) == f"3 of 3 arms {advice}"
     failed = make_record("bad", strategy="mirrored", devices=2, status="failed", reason="x")
     assert text_of([make_record("one"), *two, failed]) == f"2 of 3 arms {advice} Not measured: 1 arm failed."
@@ -68,7 +68,7 @@ def test_an_arm_with_wrong_losses_is_not_ranked() -> None:
     others = [with_losses(four(name, **TWO), 7.0, 1.0) for name in ("a", "b", "c")]
     text = text_of([*fast, *(record for arm in others for record in arm)])
     assert text.startswith(
-        "No measurable difference between 3 arms: 100.0 to 100.0 images/s for the whole job: a, b, c."
+        "No measurable difference between 3 arms: a, b, c, 100.0 to 100.0 images/s for the whole job. "
     )
     assert text.endswith("Not ranked: fast (wrong losses).")
 
@@ -81,7 +81,7 @@ def test_an_arm_whose_program_did_not_train_under_its_strategy_is_not_ranked() -
     fast = [replace(record, **refuted) for record in timed("fast", *(0.01,) * 4, **TWO)]
     others = [record for name in ("a", "b") for record in four(name, **TWO)]
     text = text_of([*fast, *others])
-    assert text.startswith("No measurable difference between 2 arms: 100.0 to 100.0 images/s for the whole job: a, b.")
+    assert text.startswith("No measurable difference between 2 arms: a, b, 100.0 to 100.0 images/s for the whole job. ")
     assert text.endswith("Not ranked: fast (its program did not train under its strategy).")
 
 
@@ -114,8 +114,8 @@ def test_the_headline_names_all_arms_that_are_the_fastest() -> None:
     made = [*packed("a", 2, A), *slower("slow", 3, 1.3), *packed("b", 4, B), *slower("slower", 5, 2.0)]
     limit = limit_of(made, "a", ["b"])
     assert text_of(made) == (
-        "2 of 4 arms are the fastest: 98.0 to 99.8 images/s for the whole job, without a measurable difference: a, b. "
-        f"The others are at most {limit} slower for sure than a."
+        "2 of 4 arms are the fastest, without a measurable difference: a, b, 98.0 to 99.8 images/s for the whole job. "
+        f"b is at most {limit} slower than a for sure."
     )
     assert 0 < int(limit.removesuffix("%")) < 10
 
@@ -123,16 +123,15 @@ def test_the_headline_names_all_arms_that_are_the_fastest() -> None:
 def test_of_arms_that_all_tie_the_headline_names_none_as_the_fastest() -> None:
     made = [*packed("b", 2, B), *packed("a", 3, A), *slower("c", 4, 1.01)]
     assert text_of(made) == (
-        "No measurable difference between 3 arms: 98.0 to 99.8 images/s for the whole job: a, b, c. "
-        f"The others are at most {limit_of(made, 'a', ['b', 'c'])} slower for sure than a."
+        "No measurable difference between 3 arms: a, b, c, 98.0 to 99.8 images/s for the whole job. "
+        f"None of them is more than {limit_of(made, 'a', ['b', 'c'])} slower than a for sure."
     )
 
 
 def test_without_a_tie_the_headline_names_one_arm() -> None:
     made = [*slower("slow", 3, 1.3), *packed("a", 2, A), *slower("slower", 4, 2.0)]
     assert text_of(made) == (
-        "a was the fastest of 3 arms: 99.8 images/s for the whole job on 2 devices. "
-        "Measurably faster than every other arm."
+        "a was the fastest of 3 arms: 99.8 images/s for the whole job on 2 devices, measurably faster than every other arm."
     )
 
 

@@ -166,7 +166,7 @@ def test_a_result_above_its_ceiling_is_flagged(make_record: MakeRecord) -> None:
 def test_every_warning_names_its_arms_and_gives_advice(make_record: MakeRecord) -> None:
     (warning,) = warnings_of([make_record("lonely")])
     assert "lonely" in warning.text
-    assert "--rounds 3" in warning.advice
+    assert "--rounds 4" in warning.advice
     pair = [make_record("one"), make_record("two", **TWO)]
     assert warnings_of(pair)[-1].text == "all arms: fewer than 3 rounds, so there is no verdict."
 
