@@ -20,9 +20,11 @@ def half_widths(root: Path, pairs: Sequence[Pair]) -> Mapping[str, float]:
     Each interval is that of its ratio alone: unlike in a report, none is wider because there are several. Arms that
     failed, which get no more turns, and those without a turn are missing.
     """
-    arms = [arm for arm in arms_of([read_folder(root, "")]) if arm.rates]
+    folder = read_folder(root, "")
+    arms = [arm for arm in arms_of([folder]) if arm.rates]
     alive = {arm.arm for arm in arms if {record.status for record in arm.records} == {RecordStatus.OK}}
-    statistics = Statistics({arm.arm: arm.rates for arm in arms})
+    floor = folder.bench.floor if folder.bench else FLOOR
+    statistics = Statistics({arm.arm: arm.rates for arm in arms}, floor)
     widths = {}
     for arm, baseline in pairs:
         if {arm, baseline} <= alive:
@@ -31,7 +33,7 @@ def half_widths(root: Path, pairs: Sequence[Pair]) -> Mapping[str, float]:
     return widths
 
 
-def check_precision(precision: float, pairs: int) -> None:
+def check_precision(precision: float, pairs: int, floor: float) -> None:
     """Refuse a precision that no number of starts reaches, or for which there is nothing to compare.
 
     Raises:
@@ -42,7 +44,7 @@ def check_precision(precision: float, pairs: int) -> None:
     option = f"--precision {100 * precision:.3g}%"
     if not pairs:
         raise TfdistError(f"{option}: only one arm can run here, and has no ratio; add arms, or omit it")
-    least = float(ndtri(1 - ERROR / 2)) * FLOOR
+    least = float(ndtri(1 - ERROR / 2)) * floor
     if math.log1p(precision) <= least:
         what = f"ratios of equal arms differ by up to {100 * least:.2g}%, however long they are measured"
         raise TfdistError(f"{option}: {what}; give at least {math.ceil(100 * least) + 1}%")

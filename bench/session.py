@@ -313,7 +313,7 @@ def _resumed(options: BenchOptions, root: Path, machines: Machines) -> Session:
 def _with_precision(session: Session, precision: float | None) -> Session:
     if precision is None:
         return session
-    check_precision(precision, len(session.pairs))
+    check_precision(precision, len(session.pairs), session.bench.floor)
     end = "" if session.budget_s is None else f" or {duration(session.budget_s)} are over"
     note = f"--precision {_percent(precision)}: more starts follow until every ratio is that sure{end}"
     return replace(session, precision=precision, notes=(*session.notes, note))

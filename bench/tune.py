@@ -142,7 +142,8 @@ class _Search:
                 break
             if last:
                 (best,) = candidates
-                (comparison,) = Statistics({arm: rates[arm] for arm in (default, best)}).compare([(best, default)])
+                both = Statistics({arm: rates[arm] for arm in (default, best)}, self.session.bench.floor)
+                (comparison,) = both.compare([(best, default)])
                 return Tuning(default, best, comparison)
             # over the throughput of the default, which runs beside each group of arms
             base = rates[default]
