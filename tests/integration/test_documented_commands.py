@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -116,12 +117,23 @@ def folder(tmp_path_factory):
     ):
         shutil.copytree(folder / "before", folder / name)
     shutil.copytree(ROOT / "bench_results" / "20261124T102831Z-cpu", folder / "bench_results" / "20260101T120000Z-cpu")
+    (knobs,) = (ROOT / "bench_results").glob("*-knobs")
+    shutil.copytree(knobs, folder / "bench_results" / "20260101T120000Z-knobs")
     shutil.copytree(ROOT / "bench_results" / "prediction" / "fitted", folder / "two-hosts")
     shutil.copy(ROOT / "bench" / "suites" / "knobs.toml", folder / "candidates.toml")
     shutil.copy(ROOT / "bench" / "suites" / "smoke.toml", folder / "my.toml")
     (folder / "job.toml").write_text("strategy = 'multiworker'\npreset = 'smoke'\n")
     shutil.copytree(ROOT / "bench_results" / "collectives-2-hosts-1gbit", folder / "sweep")
     shutil.copytree(folder / "sweep", folder / "bench_results" / "20260101T120000Z-collectives")
+    commit = "git -c user.name=a -c user.email=a@b commit -q -m x"
+    for command in (
+        "git init -q",
+        "git add train.py",
+        commit,
+        f"{commit} --allow-empty",
+        "git update-ref refs/remotes/origin/main HEAD~1",
+    ):
+        subprocess.run(command.split(), cwd=folder, check=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         training = "--strategy multiworker --preset smoke --model tiny --dataset digits --steps 20 --checkpoint-every 10 --name worker-1"
@@ -140,7 +152,7 @@ def prepared(words, folder):
         "/data/runs": "runs",
     }
     checkpoints = next((folder / "runs").glob("*-worker-1")) / "checkpoints"
-    places |= {"/tfdist/training/checkpoints": checkpoints, "/shared/checkpoints": checkpoints, "$RUNNER_TEMP/": ""}
+    places |= {"/tfdist/training/checkpoints": checkpoints, "/shared/checkpoints": checkpoints, "$GITHUB_BASE_REF": "main"}
     found = []
     for word in words:
         for place, here in places.items():
