@@ -39,11 +39,12 @@ bench-launch: install ## Measure what the launcher costs, and the time until the
 	$(PY) -m lab.launch_cost
 	$(PY) -m lab.first_step
 
-calibrate: install ## Show what measuring in turns is worth, and how often intervals and verdicts are right (about 30 minutes)
+calibrate: install ## Show what measuring in turns is worth, and how often intervals and verdicts are right (about an hour)
 	$(PY) -m lab.calibrate_turns
 	$(PY) -m lab.forked_starts
 	$(PY) -m lab.calibrate_statistics
 	$(PY) -m lab.calibrate_compare
+	$(PY) -m lab.same_arms
 
 check-compare: install ## Measure whether compare finds a slow-down of 10 %, and none where there is none, in bench_results/compare/ (about 17 minutes)
 	$(PY) -m lab.check_compare

@@ -1,9 +1,9 @@
 """Real A/A pairs: one arm under several names, how often its interval excludes 1, and whether the order of starts counts.
 
-python -m lab.same_arms [--out DIR] [--keep FOLDER]    # about 25 minutes on a quiet machine; continues in FOLDER
+python -m lab.same_arms [--names N] [--arms ARM...] [--keep FOLDER]    # about 25 minutes on a quiet machine
 
-Writes same_arms.md and same_arms.csv. A bench shuffles the order in which each incarnation starts its arms, and records it: an
-arm that starts beside another one, or first, or last, can be held against its own order.
+Writes same_arms.md and same_arms.csv. A bench shuffles the order in which each incarnation starts its arms, and records it: so that
+equal arms show whether the one that starts first is faster.
 """
 
 import argparse
@@ -70,12 +70,12 @@ class PairStart:
     """Logarithm of the images/s of the arm that started first over those of the other."""
 
 
-def measure(name: str, folder: Path) -> list[ArmRecords]:
+def measure(name: str, folder: Path, names: int) -> list[ArmRecords]:
     """The arms of a bench in `folder`, which continues there if it was interrupted."""
     root = folder / name
     resume = BenchPaths(root).bench.exists()
     suite = folder / f"{name}.toml"
-    arms = ", ".join(f'{{ name = "{name}/{number}" }}' for number in range(NAMES))
+    arms = ", ".join(f'{{ name = "{name}/{number}" }}' for number in range(names))
     suite.write_text(SUITE.format(name=name, choices=ARMS[name], arms=arms), encoding="utf-8")
     options = BenchOptions(resume=root) if resume else BenchOptions(suite=str(suite), out=root)
     session = prepare(options, local_machines())
@@ -126,6 +126,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = Path(__file__).parents[1] / "bench_results" / "calibration"
     parser.add_argument("--out", type=Path, default=default)
+    parser.add_argument("--names", type=int, default=NAMES, help="of each arm")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS), metavar="ARM", help=", ".join(ARMS))
     parser.add_argument("--keep", type=Path, help="a folder for the benches; they continue there")
     options = parser.parse_args()
     console = Console()
@@ -134,9 +136,9 @@ def main() -> None:
     squares: list[float] = []
     folder = options.keep or Path(tempfile.mkdtemp(prefix="same-arms-"))
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ARMS:
-        console.print(f"{name}: {NAMES} arms, in {folder}")
-        arms = measure(name, folder)
+    for name in options.arms:
+        console.print(f"{name}: {options.names} arms, in {folder}")
+        arms = measure(name, folder, options.names)
         statistics = Statistics({arm.label: arm.rates for arm in arms})
         for arm, twin in list(pairwise(arms))[::2]:
             rows.append(pair_row(name, arm, twin, statistics))

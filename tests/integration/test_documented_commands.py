@@ -152,7 +152,11 @@ def prepared(words, folder):
         "/data/runs": "runs",
     }
     checkpoints = next((folder / "runs").glob("*-worker-1")) / "checkpoints"
-    places |= {"/tfdist/training/checkpoints": checkpoints, "/shared/checkpoints": checkpoints, "$GITHUB_BASE_REF": "main"}
+    places |= {
+        "/tfdist/training/checkpoints": checkpoints,
+        "/shared/checkpoints": checkpoints,
+        "$GITHUB_BASE_REF": "main",
+    }
     found = []
     for word in words:
         for place, here in places.items():

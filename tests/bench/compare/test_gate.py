@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import integers
 
-from tfdist.bench.compare.gate import is_too_slow, parse_share
+from tfdist.bench.compare.gate import gate_starts, is_too_slow, parse_share
 from tfdist.bench.statistics import Comparison, Interval
 from tfdist.launch.errors import TfdistError
 
@@ -26,3 +26,9 @@ def test_only_an_interval_below_the_bound_is_too_slow() -> None:
     assert not is_too_slow(found(0.96), 0.05)
     assert not is_too_slow(Comparison(0.5, None, 2, 1), 0.05)
     assert not is_too_slow(None, 0.05)
+
+
+def test_a_gate_needs_more_starts_for_a_smaller_bound_and_for_more_arms() -> None:
+    assert [gate_starts(pairs, 0.05) for pairs in (1, 2, 4, 8)] == [13, 14, 17, 20]
+    assert gate_starts(1, 0.1) == 4 < gate_starts(1, 0.05) < gate_starts(1, 0.03)
+    assert gate_starts(1, 0.05, rounds=1) > gate_starts(1, 0.05, rounds=10)
