@@ -55,7 +55,7 @@ class ArmStart:
     templates: Templates | None = None
     """Those of the incarnation, from which tasks on this machine are forked; None: they are executed."""
     version: Version | None = None
-    """Of the user's program; None: that in the current folder."""
+    """Version of the user's program; None: that in the current folder."""
 
 
 @dataclass(frozen=True)

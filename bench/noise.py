@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfdist.bench.design import Array
 
 FEWEST_STARTS = 4
-"""With fewer starts of an arm, a part of their variance is assumed."""
+"""A part of the variance of an arm with fewer starts is assumed."""
 ASSUMED_SD, ASSUMED_DF = 0.023, 8.0
 """The standard deviation of an arm's log throughput from start to start in the recorded benches, and the degrees of
 freedom that its interval (1.3 to 3.9 %) corresponds to."""

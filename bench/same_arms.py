@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tfdist.bench.report.warnings import SamePair
 
 FEWEST_PAIRS = 20
-"""With fewer pairs of its own, the floor of a machine is FLOOR."""
+"""The floor of a machine with fewer pairs is FLOOR."""
 
 
 @dataclass(frozen=True)

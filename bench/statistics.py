@@ -21,7 +21,7 @@ FEWEST_ROUNDS = 3
 FLOOR = 0.01
 """Standard deviation of a ratio that no bench shows, unless the machine's history says another one."""
 LEAST_OF_FEW_STARTS = 0.05
-"""With fewer starts than FEWEST_STARTS, smaller differences have no verdict."""
+"""Smaller differences between arms with fewer starts than FEWEST_STARTS have no verdict."""
 KNOWN = 1000.0
 """Degrees of freedom of a variance that is assumed, not estimated."""
 _ODD, _ODD_ERRORS = 0.05, 4.0

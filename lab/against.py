@@ -97,7 +97,7 @@ def bench(folder: Path, slower: tuple[str, ...], seed: int) -> list[dict[str, ob
 
 
 def judged(rows: pd.DataFrame, kind: str) -> tuple[bool, bool, bool]:
-    """Of the arms of one bench: an equal one called different, all slower ones found, the gate failed."""
+    """Whether one bench called an equal arm different, found all slower ones, and failed the gate."""
     slower = rows.arm.isin(KINDS[kind])
     different = rows.verdict != ArmVerdict.CANNOT_TELL
     gate = [

@@ -34,7 +34,7 @@ SLOW_DOWN = 0.9
 BAD_START = (0.09, 0.16)
 """How much slower the processes of a bad start are for their whole life: three of 90 recorded pairs of starts."""
 BOUND = 0.05
-"""Of `tfdist bench --against --fail-slower`."""
+"""Bound of `tfdist bench --against --fail-slower`."""
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -47,7 +47,7 @@ class Scenario:
     starts_sd: float
     """How much an arm's log throughput differs from one start of its processes to the next."""
     turn_sd: float = 0.03
-    """Of a turn, given arm and round: 2.8 % in RECORDS, and 6 % on a noisy machine."""
+    """Standard deviation of a turn, given arm and round: 3 % on a quiet machine, 6 % on a noisy one."""
     bad: float = 0.0
     """Share of starts that are bad."""
     unequal: bool = False

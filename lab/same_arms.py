@@ -96,7 +96,7 @@ def pair_row(strategy: str, arm: ArmRecords, twin: ArmRecords, plain: Statistics
 
 
 def pair_starts(strategy: str, arm: ArmRecords, twin: ArmRecords) -> list[PairStart]:
-    """Of each incarnation, the arm that started first over the other."""
+    """The arm that started first over the other, in each incarnation."""
     logs: dict[int, list[float]] = {}
     for block, rate in arm.rates.items():
         if block in twin.rates:

@@ -16,7 +16,7 @@ from tfdist.strategies.options import GradientDtype
 
 FORMAT = 2
 _READABLE = (1, FORMAT)
-"""In format 1 the processes of an arm started once."""
+"""Format 1 has one start of the processes of an arm."""
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ class ScalingCurve:
     """The predictions for arms that differ in the number of devices only."""
 
     arms: tuple[ArmRow, ...]
-    """In ascending order of devices."""
+    """Ascending order of devices."""
     compute: Compute
     points: tuple[PredictedPoint, ...]
     pays_until: int | None

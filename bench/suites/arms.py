@@ -44,7 +44,7 @@ class Arms:
     chosen: str | None = None
     """The baseline that the suite names."""
     versions: Mapping[str, Version] = field(default_factory=dict)
-    """Of the arms that run another version than that in the current folder."""
+    """Versions of the arms that run another one than that in the current folder."""
 
     def baseline(self, arms: Iterable[str]) -> str:
         """The chosen one of these, else the one-device arm, else the first: it connects groups of arms.
