@@ -6,12 +6,9 @@ from pathlib import Path
 
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.arm_records import arms_of
-from tfdist.bench.statistics import ERROR, FLOOR, Statistics
+from tfdist.bench.statistics import ERROR, FLOOR, Pair, Statistics
 from tfdist.launch.errors import TfdistError
 from tfdist.models.record import RecordStatus
-
-Pair = tuple[str, str]
-"""An arm and the one that it is compared with."""
 
 
 def half_widths(root: Path, pairs: Sequence[Pair]) -> Mapping[str, float]:

@@ -22,8 +22,6 @@ FLOOR = 0.01
 """Standard deviation of a ratio that no bench shows, unless the machine's history says another one."""
 LEAST_OF_FEW_STARTS = 0.05
 """Smaller differences between arms with fewer starts than FEWEST_STARTS have no verdict."""
-KNOWN = 1000.0
-"""Degrees of freedom of a variance that is assumed, not estimated."""
 _ODD, _ODD_ERRORS = 0.05, 4.0
 """A start is odd that differs from the others of its arm by more than this share and number of standard errors."""
 _LEAST_ERROR = 1e-12

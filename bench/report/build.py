@@ -11,6 +11,7 @@ from tfdist.bench.collectives.results import holds_collectives, read_collectives
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.noise import FEWEST_STARTS
 from tfdist.bench.reading import ResultFolder, read_folder
+from tfdist.bench.report.arm_records import arms_of
 from tfdist.bench.report.claims import between_epochs
 from tfdist.bench.report.columns import Scaling, scaling_of, values_of
 from tfdist.bench.report.environment import environment_of
@@ -33,9 +34,10 @@ from tfdist.bench.report.summary import (
     Rules,
     at_most_slower,
     fastest,
+    floor_of,
     others_over,
     rank,
-    summarize,
+    rows_of,
     why_not_ranked,
 )
 from tfdist.bench.report.warnings import (
@@ -272,10 +274,11 @@ def summarize_report(
     folders: Sequence[ResultFolder], baseline: str | None = None
 ) -> tuple[tuple[ArmRow, ...], tuple[SamePair, ...]]:
     """The rows of a report and its A/A pairs. All its comparisons are one family, and none decides less than A/A."""
-    rows = summarize(folders, baseline)
+    arms, floor = arms_of(folders, baseline), floor_of(folders)
+    rows = rows_of(arms, floor, Rules())
     pairs = same_pairs(rows)
     rules = Rules(least_differences(rows, pairs), tuple(dict.fromkeys(_compared(rows))))
-    return summarize(folders, baseline, rules), pairs
+    return rows_of(arms, floor, rules), pairs
 
 
 def _compared(rows: Sequence[ArmRow]) -> Iterator[Pair]:

@@ -219,19 +219,25 @@ class Rules:
     """All comparisons that the report shows, as labels."""
 
 
-def summarize(
-    folders: Sequence[ResultFolder], baseline: str | None = None, rules: Rules | None = None
-) -> tuple[ArmRow, ...]:
+def summarize(folders: Sequence[ResultFolder], baseline: str | None = None) -> tuple[ArmRow, ...]:
     """A row for every arm of every folder in the order of the suite, those that never ran included.
+
+    Each set of comparisons has an error rate of its own, unlike in `build.summarize_report`.
 
     Args:
         folders: read before.
         baseline: an arm with which all others are compared, in place of the suite's; None: that.
-        rules: of the report; None: each set of comparisons has an error rate of its own.
     """
-    rules = rules or Rules()
-    arms = arms_of(folders, baseline)
-    floor = max((folder.bench.floor for folder in folders if folder.bench), default=FLOOR)
+    return rows_of(arms_of(folders, baseline), floor_of(folders), Rules())
+
+
+def floor_of(folders: Sequence[ResultFolder]) -> float:
+    """`Statistics.floor` of a report on these folders."""
+    return max((folder.bench.floor for folder in folders if folder.bench), default=FLOOR)
+
+
+def rows_of(arms: Sequence[ArmRecords], floor: float, rules: Rules) -> tuple[ArmRow, ...]:
+    """A row for each of these arms, compared by these rules."""
     statistics = Statistics({arm.label: arm.rates for arm in arms}, floor, rules.least, rules.family)
     one_device = versus_baseline(arms, statistics, "one device")
     independent = versus_baseline(arms, statistics, "independent")
