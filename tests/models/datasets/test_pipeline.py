@@ -153,7 +153,9 @@ def prepare(tfds, root, name, classes, text, sizes):
         return {split: ((number, picture(number)) for number in range(size)) for split, size in sizes.items()}
 
     methods = {"_info": info, "_split_generators": splits, "_generate_examples": None, "pkg_dir_path": root}
-    builder = type(name, (tfds.core.GeneratorBasedBuilder,), {"VERSION": tfds.core.Version("4.0.1"), **methods})
+    bases, version = (tfds.core.GeneratorBasedBuilder,), tfds.core.Version("4.0.1")
+    # TFDS registers a name once in a process; another module's tests may come between two uses of this fixture.
+    builder = type(name, bases, {"VERSION": version, **methods}, skip_registration=True)
     builder(data_dir=str(root)).download_and_prepare()
 
 
